@@ -1,0 +1,88 @@
+"""What the rest of engramq may know about turning text into vectors.
+
+Knows: the contract of an embedder, the identity of a model, and how embedding fails.
+Refuses to know: any model, file, network address, cache or queue.
+Implemented by `minilm`, `openai` and `hashing`; wrapped by `batching.BatchingEmbedder`, which is what workers hold.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors: TypeAlias = NDArray[np.float32]
+
+
+class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How an embedder likes to be fed.
+
+    `characters` bounds what one call costs, so that a short query never waits long behind long texts; a single text above
+    it still travels, alone. `concurrent` is the number of calls that gain from running at the same time.
+    """
+
+    texts: int = 32
+    characters: int = 6_000
+    concurrent: int = 1
+
+
+class EmbedderSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The identity of a model, stored beside each vector that it made.
+
+    `name` is the value of ENGRAMQ_EMBEDDER; `sha256` is the hex digest of the model's file, "" where there is none to
+    digest; `dimensions` is 0 until a remote model has answered once (`warm` makes it known); text beyond `max_tokens` is
+    not seen by the model.
+    """
+
+    name: str
+    dimensions: int
+    max_tokens: int
+    sha256: str = ""
+    batches: BatchLimits = BatchLimits()
+
+
+class EmbeddingFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why texts were not embedded. `reason` never holds a text, a key or a stack trace."""
+
+    reason: str
+    retry_after_s: float | None = None
+
+
+class EmbedderUnavailable(Exception):
+    """The texts were not embedded; nothing about them is known to be wrong. Keep them pending and try later."""
+
+    def __init__(self, failure: EmbeddingFailure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+class EmbedderOverloaded(EmbedderUnavailable):
+    """Refused at once, because too many texts are waiting already."""
+
+
+class InputRejected(EmbedderUnavailable):
+    """The model answered, and will not take at least one of these texts. Trying the same texts again is useless."""
+
+
+class Embedder(Protocol):
+    """Turn texts into unit vectors. Every method runs on the event loop and never blocks it."""
+
+    @property
+    def spec(self) -> EmbedderSpec: ...
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return float32 [len(texts), dimensions], rows in the order of `texts`, each of length 1.
+
+        No text, no row: [] gives [0, dimensions]. The same text gives the same row in any company (cosine .999999).
+        Raises EmbedderUnavailable; then no text of the call counts as embedded.
+        """
+        ...
+
+    async def warm(self) -> None:
+        """Load or reach the model now, so that the first text does not pay for it. Raises EmbedderUnavailable."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the model. Idempotent; `embed` afterwards raises EmbedderUnavailable."""
+        ...
