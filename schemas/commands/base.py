@@ -1,0 +1,33 @@
+"""What every command and every reply share.
+
+A command's fields are its tool's parameters: names, bounds and defaults here are what the tool's JSON Schema shows. New
+fields always have defaults, so that bytes of any released version decode in the next.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from schemas.vocabulary import Scope, WorkerKind
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """A request to a worker. Subclasses say which mailbox takes them and what scope they need.
+
+    `write` commands change what is stored: they are in the ledger, take an idempotency key, outlive their deadline, and
+    their reply carries the command id.
+    """
+
+    mailbox: ClassVar[WorkerKind]
+    scope: ClassVar[Scope] = Scope.READ
+    write: ClassVar[bool] = False
+
+
+class Reply(msgspec.Struct, kw_only=True, tag_field="type"):
+    """What a worker answers when a command was carried out; refusals travel as Fault."""
+
+
+class WriteReply(Reply, kw_only=True):
+    """The answer to a write: `command_id` is what get_command takes."""
+
+    command_id: str = ""

@@ -1,0 +1,225 @@
+"""Commands on memories, each with its reply beside it."""
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from schemas import limits
+from schemas.commands.base import Command, Reply, WriteReply
+from schemas.fields import Content, Identifier, Moment, Name, Note, Position, Properties, UnitInterval
+from schemas.records import Link, Memory
+from schemas.vocabulary import (
+    MemorySource,
+    Partition,
+    Ranking,
+    Scope,
+    Sector,
+    Verification,
+    WorkerKind,
+)
+
+Partitions = Annotated[tuple[Partition, ...], Meta(min_length=1, max_length=100)]
+Sectors = Annotated[tuple[Sector, ...], Meta(max_length=100)]
+DEFAULT_PARTITIONS = (Partition.TRUSTED,)
+
+
+class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a caller says of a memory that it wants kept."""
+
+    content: Annotated[Content, Meta(description="What to remember, in plain words")]
+    confidence: UnitInterval = 1.0
+    source: MemorySource = MemorySource.EXTRACTED
+    source_type: Annotated[Name, Meta(description="Where it comes from, e.g. research, task_outcome")] | UnsetType = (
+        UNSET
+    )
+    verification: Verification = Verification.UNVERIFIED
+    partition: Partition | UnsetType = UNSET
+    sector: Sector | UnsetType = UNSET
+    speaker: Name | UnsetType = UNSET
+    occurred_at: Moment | UnsetType = UNSET
+    thread: Annotated[Name, Meta(description="Conversation or document it belongs to")] | UnsetType = UNSET
+    position: Annotated[Position, Meta(description="Order within the thread")] | UnsetType = UNSET
+    external_id: Annotated[Name, Meta(description="Your own id, unique per namespace")] | UnsetType = UNSET
+    metadata: Properties | UnsetType = UNSET
+
+
+class StoreMemory(
+    NewMemory, Command, frozen=True, kw_only=True, omit_defaults=True, tag="store_memory", tag_field="type"
+):
+    """Keep one memory."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EMBEDDING
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+
+class Stored(WriteReply, kw_only=True, tag="stored", omit_defaults=False):
+    """The memory as kept, and at most 5 similar ones, best first. `degraded`: kept without a vector for now."""
+
+    status: Literal["stored"] = "stored"
+    stored: Memory
+    similar_memories: list[Memory] = []
+    degraded: bool | UnsetType = UNSET
+
+
+class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="search_memories"):
+    """Find memories by meaning and words."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    query: Annotated[
+        str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S", description="What to look for")
+    ]
+    limit: Annotated[int, Meta(ge=1, le=limits.SEARCH_LIMIT)] = 5
+    partitions: Partitions = DEFAULT_PARTITIONS
+    sectors: Sectors | UnsetType = UNSET
+    thread: Name | UnsetType = UNSET
+    since: Annotated[datetime, Meta(tz=True, description="On occurred_at, else created_at")] | UnsetType = UNSET
+    until: Moment | UnsetType = UNSET
+    ranking: Ranking = Ranking.RELEVANCE
+    min_similarity: UnitInterval | UnsetType = UNSET
+    include_superseded: bool = False
+    explain: bool = False
+    max_chars: Annotated[int, Meta(ge=1, le=10_000_000, description="Budget for all contents together")] | UnsetType = (
+        UNSET
+    )
+    collapse_duplicates: bool = False
+
+
+class MemoryList(Reply, kw_only=True, tag="memories"):
+    """Memories in the order asked for. `degraded`: text only, since the model was not running.
+
+    `next_cursor` is on lists only: null at the end.
+    """
+
+    status: Literal["success"] = "success"
+    memories: list[Memory]
+    count: int
+    next_cursor: str | UnsetType | None = UNSET
+    degraded: bool | UnsetType = UNSET
+
+
+class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_recent_memories"):
+    """List the newest memories. The gateway checks a cursor and hands its inner position on."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_LIMIT)] = 10
+    partitions: Partitions = DEFAULT_PARTITIONS
+    sectors: Sectors | UnsetType = UNSET
+    include_superseded: bool = False
+    cursor: (
+        Annotated[str, Meta(min_length=1, max_length=limits.CURSOR_CHARS, description="next_cursor of the last page")]
+        | UnsetType
+    ) = UNSET
+
+
+class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):
+    """Read one memory and its links; changes no bookkeeping."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    memory_id: Identifier
+    include_untrusted: bool = False
+
+
+class MemoryFound(Reply, kw_only=True, tag="memory"):
+    """One memory with its links, or null and not_found."""
+
+    memory: Memory | None
+    links: list[Link] | UnsetType = UNSET
+    status: Literal["success", "not_found"]
+
+
+class SupersedeMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="supersede_memory"):
+    """Replace an old memory by a newer one."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    old_memory_id: Identifier
+    new_memory_id: Identifier
+
+
+class Superseded(WriteReply, kw_only=True, tag="superseded"):
+    """Both rows as they are now."""
+
+    status: Literal["superseded"] = "superseded"
+    old: Memory
+    new: Memory
+
+
+class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
+    """Change what is said about a memory; its content is never edited."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    memory_id: Identifier
+    sector: Sector | UnsetType = UNSET
+    metadata: Annotated[dict[str, Any], Meta(description="Merged into what is there")] | UnsetType = UNSET
+    confidence: UnitInterval | UnsetType = UNSET
+    speaker: Name | UnsetType = UNSET
+    occurred_at: Moment | UnsetType = UNSET
+    thread: Name | UnsetType = UNSET
+    position: Position | UnsetType = UNSET
+
+
+class MemoryChanged(WriteReply, kw_only=True, tag="memory_changed"):
+    """The memory after an update or a restoration; memory is null when it was not found."""
+
+    status: Literal["updated", "restored", "not_found"]
+    memory: Memory | None = None
+
+
+class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="forget_memory"):
+    """Archive a memory, or erase it for good."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    memory_id: Identifier
+    reason: Note | UnsetType = UNSET
+    erase: Annotated[bool, Meta(description="Remove it for good, not only hide it")] = False
+
+
+class Forgotten(WriteReply, kw_only=True, tag="forgotten"):
+    """Whether the memory is archived, erased, or was never there.
+
+    Also what a replay gets whose memory was erased since.
+    """
+
+    status: Literal["archived", "erased", "not_found"]
+    id: str
+
+
+class RestoreMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="restore_memory"):
+    """Undo an archive or a supersession."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    memory_id: Identifier
+    reason: Note | UnsetType = UNSET
+
+
+class EmbedPending(Command, frozen=True, kw_only=True, omit_defaults=True, tag="embed_pending"):
+    """Give pending memories their vectors; sent by the sweep, never by a client. Ids of one namespace."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EMBEDDING
+    scope: ClassVar[Scope] = Scope.ADMIN
+
+    memory_ids: tuple[str, ...]
+
+
+class PendingEmbedded(Reply, kw_only=True, tag="pending_embedded"):
+    """How many of them became active."""
+
+    status: Literal["success"] = "success"
+    activated: int

@@ -1,0 +1,52 @@
+"""What travels around a command and around its answer."""
+
+from typing import Final
+
+import msgspec
+
+from schemas.commands import AnyCommand, AnyReply
+from schemas.faults import Fault
+from schemas.vocabulary import DEFAULT_SESSION, Scope
+
+SCHEMA_VERSION: Final = 1
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who is calling, as the authenticated channel says; never from a tool argument."""
+
+    name: str
+    scopes: tuple[Scope, ...] = ()
+    untrusted: bool = False
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command on its way. A retry is a new copy with a higher `attempt`.
+
+    Times are seconds since the epoch. `deadline` is when the asker stops waiting: a read past it is dropped, a write is
+    not. `reply_to` is the key of the asker's reply list, empty when nobody waits. `fingerprint` is a digest of command
+    and arguments, to tell a repeated idempotency key from a reused one.
+    """
+
+    id: str
+    namespace: str
+    principal: Principal
+    command: AnyCommand
+    session: str = DEFAULT_SESSION
+    issued_at: float = 0.0
+    deadline: float = 0.0
+    attempt: int = 1
+    reply_to: str = ""
+    idempotency_key: str | None = None
+    fingerprint: str = ""
+    traceparent: str | None = None
+    version: int = SCHEMA_VERSION
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome of the command with this id: exactly one of `reply` and `fault`. `replayed`: carried out before."""
+
+    id: str
+    reply: AnyReply | None = None
+    fault: Fault | None = None
+    replayed: bool = False
+    version: int = SCHEMA_VERSION

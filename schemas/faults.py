@@ -1,0 +1,115 @@
+"""Errors as data: the codes, what each means, how to recover, and the one exception that carries them."""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from schemas.vocabulary import Status
+
+
+class FaultCode(StrEnum):
+    """Why a request was refused. The words are part of the contract."""
+
+    INVALID_PARAMETER = "invalid_parameter"
+    SELF_LOOP = "self_loop"
+    MEMORY_NOT_ACTIVE = "memory_not_active"
+    DEGREE_LIMIT = "degree_limit"
+    EDGE_EXISTS = "edge_exists"
+    RELATION_CONFLICT = "relation_conflict"
+    UNTRUSTED_LINK = "untrusted_link"
+    RECORD_NOT_VERIFIED = "record_not_verified"
+    UNTRUSTED_SOURCE = "untrusted_source"
+    UNTRUSTED_SUPERSEDES = "untrusted_supersedes"
+    ALREADY_SUPERSEDED = "already_superseded"
+    SUPERSEDE_CYCLE = "supersede_cycle"
+    EXTERNAL_ID_TAKEN = "external_id_taken"
+    IDEMPOTENCY_CONFLICT = "idempotency_conflict"
+    FORBIDDEN = "forbidden"
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    UNAVAILABLE = "unavailable"
+    INTERNAL = "internal"
+
+
+RECOVERY: Final[dict[FaultCode, str]] = {
+    FaultCode.INVALID_PARAMETER: "Correct the named parameter and call again.",
+    FaultCode.SELF_LOOP: "Give two different memories.",
+    FaultCode.MEMORY_NOT_ACTIVE: "Look the memory up with get_memory; restore it or use the one that replaced it.",
+    FaultCode.DEGREE_LIMIT: "Disconnect one of its links, or raise ENGRAMQ_DEGREE_CAP.",
+    FaultCode.EDGE_EXISTS: 'Use if_exists="reinforce" or "update" to change the standing link.',
+    FaultCode.RELATION_CONFLICT: 'Use if_exists="update" to change the relation of a link that an agent asserted.',
+    FaultCode.UNTRUSTED_LINK: "Link memories of one partition; promote the untrusted one first.",
+    FaultCode.RECORD_NOT_VERIFIED: "Have it verified with verify_memory, then promote it.",
+    FaultCode.UNTRUSTED_SOURCE: 'Leave partition out or give "untrusted"; promotion is the way to trusted.',
+    FaultCode.UNTRUSTED_SUPERSEDES: "Promote the new memory before it replaces a trusted one.",
+    FaultCode.ALREADY_SUPERSEDED: "Supersede the memory that replaced it, or restore the old one first.",
+    FaultCode.SUPERSEDE_CYCLE: "The new memory is already replaced by the old one; restore one of them first.",
+    FaultCode.EXTERNAL_ID_TAKEN: "Use the memory named, supersede it, or give another external_id.",
+    FaultCode.IDEMPOTENCY_CONFLICT: "Use a fresh idempotency_key for a different request.",
+    FaultCode.FORBIDDEN: "Ask for a token with the scope named.",
+    FaultCode.RATE_LIMITED: "Wait retry_after_s seconds, then call again.",
+    FaultCode.OVERLOADED: "Nothing was applied. Wait retry_after_s seconds, then call again.",
+    FaultCode.UNAVAILABLE: "Nothing was applied. Call again in a few seconds; if it lasts, run `engramq status`.",
+    FaultCode.INTERNAL: "Call again; if it lasts, report the command_id to the operator.",
+}
+
+# Refusals that say: not applied and never will be.
+NOT_APPLIED: Final = frozenset({FaultCode.OVERLOADED, FaultCode.RATE_LIMITED, FaultCode.UNAVAILABLE})
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A refusal as the client reads it.
+
+    `field` names the parameter of an invalid one; `memory_id` the memory that stands in the way; `retry_after_s` is in
+    seconds; `command_id` is on everything that reached the queue.
+    """
+
+    code: FaultCode
+    error: str
+    recovery: str
+    field: str | UnsetType = UNSET
+    memory_id: str | UnsetType = UNSET
+    retry_after_s: float | UnsetType = UNSET
+    command_id: str | UnsetType = UNSET
+
+    @property
+    def status(self) -> Status:
+        """The status word of the reply: bad input has one of its own."""
+        return Status.INVALID_PARAMETER if self.code is FaultCode.INVALID_PARAMETER else Status.ERROR
+
+
+class EngramqError(Exception):
+    """Raised wherever a request is refused; carries the fault that travels to the caller."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.error)
+        self.fault = fault
+
+
+def refuse(
+    code: FaultCode,
+    error: str,
+    *,
+    recovery: str | None = None,
+    field: str | UnsetType = UNSET,
+    memory_id: str | UnsetType = UNSET,
+    retry_after_s: float | UnsetType = UNSET,
+) -> EngramqError:
+    """Return the exception for a refusal, with the code's usual recovery unless another is given."""
+    return EngramqError(
+        Fault(
+            code=code,
+            error=error,
+            recovery=recovery or RECOVERY[code],
+            field=field,
+            memory_id=memory_id,
+            retry_after_s=retry_after_s,
+        )
+    )
+
+
+def invalid(field: str, error: str, recovery: str | None = None) -> EngramqError:
+    """Return the exception for a bad parameter, naming it."""
+    return refuse(FaultCode.INVALID_PARAMETER, error, field=field, recovery=recovery)

@@ -1,0 +1,21 @@
+"""Field types that commands share: what a text, an id, a score may be. The bounds appear in the tools' JSON Schemas."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from schemas import limits
+
+NOT_BLANK = r"\S"
+
+Content = Annotated[str, Meta(min_length=1, max_length=limits.CONTENT_CHARS, pattern=NOT_BLANK)]
+Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
+Note = Annotated[str, Meta(min_length=1, max_length=limits.NOTE_CHARS, pattern=NOT_BLANK)]
+Identifier = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
+SessionName = Annotated[str, Meta(min_length=1, max_length=limits.SESSION_CHARS, pattern=NOT_BLANK)]
+IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS, pattern=NOT_BLANK)]
+UnitInterval = Annotated[float, Meta(ge=0, le=1)]
+Position = Annotated[int, Meta(ge=0, le=limits.POSITION_MAX)]
+Moment = Annotated[datetime, Meta(tz=True)]
+Properties = dict[str, Any]

@@ -1,0 +1,50 @@
+"""Identifiers and times as the contract writes them."""
+
+import os
+import threading
+import time
+from datetime import UTC, datetime
+from uuid import UUID
+
+_RANDOM_BITS = 62
+_COUNTER_BITS = 12
+
+
+class _Clock:
+    """Milliseconds and a 12-bit counter that never go back within this process (RFC 9562, method 1)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def tick(self) -> int:
+        now = time.time_ns() // 1_000_000 << _COUNTER_BITS
+        with self._lock:
+            self._last = max(self._last + 1, now)
+            return self._last
+
+
+_clock = _Clock()
+
+
+def uuid7() -> str:
+    """Return a new UUIDv7 in canonical text; ids made by one process sort in the order of their making."""
+    tick = _clock.tick()
+    millis, counter = tick >> _COUNTER_BITS, tick & (1 << _COUNTER_BITS) - 1
+    random = int.from_bytes(os.urandom(8), "big") & (1 << _RANDOM_BITS) - 1
+    value = millis << 80 | 0x7 << 76 | counter << 64 | 0b10 << _RANDOM_BITS | random
+    return str(UUID(int=value & (1 << 128) - 1))
+
+
+def parse_uuid(text: str) -> UUID | None:
+    """Return the UUID that `text` is in its canonical form, else None: a malformed id is an unknown id."""
+    try:
+        value = UUID(text)
+    except ValueError:
+        return None
+    return value if str(value) == text.lower() else None
+
+
+def format_time(moment: datetime) -> str:
+    """Return RFC 3339 in UTC with microseconds and `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")

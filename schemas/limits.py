@@ -1,0 +1,27 @@
+"""Sizes and bounds of the contract: characters for texts, bytes for JSON, items for lists, seconds for times."""
+
+from typing import Final
+
+CONTENT_CHARS: Final = 32_768
+NAME_CHARS: Final = 255  # names, labels, relations, external_id, speaker, thread, ids
+NOTE_CHARS: Final = 2_000  # notes and reasons
+SESSION_CHARS: Final = 100
+IDEMPOTENCY_KEY_CHARS: Final = 200
+QUERY_CHARS: Final = CONTENT_CHARS
+METADATA_BYTES: Final = 64 * 1024  # as JSON
+METADATA_DEPTH: Final = 32  # levels of nesting
+POSITION_MAX: Final = 2**31 - 1
+CURSOR_CHARS: Final = 512
+
+SEARCH_LIMIT: Final = 50
+LIST_LIMIT: Final = 100
+SIMILAR_SHOWN: Final = 5
+LINKS_PER_STORE: Final = 10
+IMPORT_ROWS: Final = 1_000
+
+BODY_BYTES: Final = 4 * 1024 * 1024  # an HTTP request body, and a line on stdio
+
+IDEMPOTENCY_DAYS: Final = 7
+BREADCRUMB_SECONDS: Final = 24 * 3600  # sliding
+SESSION_GAP_SECONDS: Final = 30 * 60  # silence after which a new session instance begins
+BREADCRUMB_TOUCHED: Final = 1_000  # ids kept per session, the newest
