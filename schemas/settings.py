@@ -5,7 +5,6 @@ with a SettingsError that names the variable.
 """
 
 import ipaddress
-import math
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -78,7 +77,7 @@ class Setting(msgspec.Struct, frozen=True):
 def _number(low: float, high: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         value = float(text)
-        if not math.isfinite(value) or not low <= value <= high:
+        if not low <= value <= high:  # false for NaN too
             raise ValueError(f"must be a number from {low:g} to {high:g}")
         return value
 
