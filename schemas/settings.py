@@ -204,7 +204,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     settings = Settings(**values)
     if settings.auth is not Auth.NONE:
         raise SettingsError(f"ENGRAMQ_AUTH: {settings.auth.value!r} is not there yet; only none is, on loopback.")
-    if settings.auth is Auth.NONE and not is_loopback(settings.host):
+    if not is_loopback(settings.host):
         raise SettingsError(
             f"ENGRAMQ_HOST: {settings.host!r} is not a loopback address, and without authentication nothing else "
             "is served. Use 127.0.0.1."
