@@ -1,0 +1,55 @@
+"""The promises of the product by number, and which of them are kept today.
+
+`KEPT` have at least one test that names them (`@pytest.mark.promise("MT-1")`). `LATER` belong to work that is not done
+yet, each with what it waits for; a promise moves from here to KEPT together with its first test.
+"""
+
+import re
+from collections.abc import Iterable
+
+
+def _numbers(family: str, spans: str) -> set[str]:
+    found: set[str] = set()
+    for span in spans.split():
+        first, _, last = span.partition("-")
+        found |= {f"{family}-{number}" for number in range(int(first), int(last or first) + 1)}
+    return found
+
+
+ALL = (
+    _numbers("RS", "1-24")
+    | _numbers("GE", "1-23")
+    | _numbers("TP", "1-28")
+    | _numbers("CN", "1-46")
+    | _numbers("MT", "1-20")
+    | _numbers("QP", "1-15")
+    | _numbers("IM", "1-7")
+    | _numbers("SE", "1-13")
+    | _numbers("OP", "1-9")
+)
+
+KEPT = (
+    _numbers("MT", "1-20")
+    | _numbers("QP", "1-2 8-10")
+    | _numbers("IM", "1")
+    | _numbers("OP", "1-3 5")
+    | _numbers("CN", "39-44")
+    | _numbers("TP", "1-2 5")
+    | _numbers("SE", "3-5")
+)
+
+LATER: dict[str, set[str]] = {
+    "knowledge graph and sectors": _numbers("RS", "1-24") | _numbers("GE", "1-23"),
+    "links and outcome": _numbers("CN", "1-38 45-46"),
+    "trust and tenants": _numbers("TP", "3-4 6-28") | _numbers("SE", "1-2 6-13"),
+    "faults, bulk, operators' tools": _numbers("QP", "3-7 11-15") | _numbers("IM", "2-7") | _numbers("OP", "4 6-9"),
+}
+
+
+def sort_key(promise: str) -> tuple[str, int]:
+    family, number = promise.split("-")
+    return family, int(number)
+
+
+def well_formed(promises: Iterable[str]) -> bool:
+    return all(re.fullmatch(r"[A-Z]{2}-\d+", promise) for promise in promises)

@@ -1,0 +1,79 @@
+"""Reads the project's own source as syntax trees: what imports what, and how long things are."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("schemas", "gateway", "workers", "deploy")
+STANDARD_LIBRARY = frozenset(sys.stdlib_module_names)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement: the module that has it, the full name it asks for, and whether it stands in a function."""
+
+    importer: str
+    imported: str
+    line: int
+    text: str
+    in_function: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file of ours."""
+
+    name: str
+    path: Path
+    source: str
+    tree: ast.Module
+
+    @property
+    def lines(self) -> int:
+        return self.source.count("\n")
+
+
+def modules(*packages: str) -> list[Module]:
+    found = []
+    for package in packages or PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            source = path.read_text(encoding="utf-8")
+            found.append(Module(name, path, source, ast.parse(source, str(path))))
+    return found
+
+
+def imports(module: Module) -> Iterator[Import]:
+    lines = module.source.splitlines()
+    in_function = {
+        id(inner)
+        for outer in ast.walk(module.tree)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(outer)
+    }
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module.path}:{node.lineno}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield Import(module.name, name, node.lineno, lines[node.lineno - 1], id(node) in in_function)
+
+
+def functions(module: Module) -> Iterator[tuple[str, int, int]]:
+    """Yield (name, line, length in lines) of every function, its docstring left out."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            documentation = node.body[0] if ast.get_docstring(node) else None
+            shorter = (
+                documentation.end_lineno - documentation.lineno + 1
+                if documentation is not None and documentation.end_lineno is not None
+                else 0
+            )
+            yield node.name, node.lineno, node.end_lineno - node.lineno + 1 - shorter

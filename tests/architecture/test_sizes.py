@@ -1,0 +1,84 @@
+"""Modules and functions that a reader can hold in mind; SQL where SQL belongs; domain words written once."""
+
+import ast
+import re
+
+from schemas import vocabulary
+from tests.architecture.source import functions, modules
+
+MODULE_LINES = 500
+FUNCTION_LINES = 80
+POSITIONAL_PARAMETERS = 6
+
+
+def test_modules_are_short() -> None:
+    everything = modules("schemas", "gateway", "workers", "deploy", "tests", "bench")
+    assert [f"{module.name}: {module.lines}" for module in everything if module.lines > MODULE_LINES] == []
+
+
+def test_functions_are_short() -> None:
+    too_long = [
+        f"{module.name}:{line} {name}: {length} lines"
+        for module in modules("schemas", "gateway", "workers", "deploy", "tests", "bench")
+        for name, line, length in functions(module)
+        if length > FUNCTION_LINES
+    ]
+    assert too_long == []
+
+
+def test_functions_take_few_positional_parameters() -> None:
+    too_many = [
+        f"{module.name}:{node.lineno} {node.name}"
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and len([one for one in node.args.posonlyargs + node.args.args if one.arg not in {"self", "cls"}])
+        > POSITIONAL_PARAMETERS
+    ]
+    assert too_many == []
+
+
+def test_sql_lives_in_sql_files() -> None:
+    statement = re.compile(
+        r"^\s*(select\s.+\sfrom|insert\s+into|update\s+\w+\s+set|delete\s+from|with\s+\w+\s+as\s*\()\s", re.I
+    )
+    found = [
+        f"{module.name}:{node.lineno}"
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and statement.match(node.value)
+    ]
+    assert found == []
+
+
+def test_broad_except_stands_in_the_runtime_only() -> None:
+    def is_broad(handler: ast.ExceptHandler) -> bool:
+        caught = handler.type
+        names = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+        return any(name is None or getattr(name, "id", "") in {"Exception", "BaseException"} for name in names)
+
+    found = [
+        f"{module.name}:{node.lineno}"
+        for module in modules()
+        if not module.name.startswith("workers.runtime")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ExceptHandler) and is_broad(node)
+    ]
+    assert found == []
+
+
+def test_sectors_partitions_and_verifications_are_written_once() -> None:
+    words = {
+        str(word)
+        for enum in (vocabulary.Sector, vocabulary.Partition, vocabulary.Verification)
+        for word in enum
+        if word not in {"semantic", "verified"}  # words of prose too
+    }
+    found = [
+        f"{module.name}:{node.lineno} {node.value!r}"
+        for module in modules()
+        if module.name != "schemas.vocabulary"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in words
+    ]
+    assert found == []
