@@ -22,8 +22,11 @@ _SUFFIXES = ("ations", "ation", "ings", "ing", "edly", "ies", "ed", "es", "ly", 
 _SHORTEST_STEM = 3
 # Words so common that sharing them says nothing; without this every two English sentences look alike.
 _STOP_WORDS = frozenset(
-    "a an and are as at be been but by did do does for from had has have he her his i in is it its me my not of on or "
-    "our she so that the their them they this to was we were what when where which who will with you your".split()
+    re.findall(
+        r"\w+",
+        "a an and are as at be been but by did do does for from had has have he her his i in is it its me my not of on "
+        "or our she so that the their them they this to was we were what when where which who will with you your",
+    )
 )
 
 

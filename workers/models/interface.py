@@ -18,8 +18,8 @@ Vectors: TypeAlias = NDArray[np.float32]
 class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How an embedder likes to be fed.
 
-    `characters` bounds what one call costs, so that a short query never waits long behind long texts; a single text above
-    it still travels, alone. `concurrent` is the number of calls that gain from running at the same time.
+    `characters` bounds what one call costs, so that a short query never waits long behind long texts; a single text
+    above it still travels, alone. `concurrent` is the number of calls that gain from running at the same time.
     """
 
     texts: int = 32
@@ -31,8 +31,8 @@ class EmbedderSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of a model, stored beside each vector that it made.
 
     `name` is the value of ENGRAMQ_EMBEDDER; `sha256` is the hex digest of the model's file, "" where there is none to
-    digest; `dimensions` is 0 until a remote model has answered once (`warm` makes it known); text beyond `max_tokens` is
-    not seen by the model.
+    digest; `dimensions` is 0 until a remote model has answered once (`warm` makes it known); text beyond `max_tokens`
+    is not seen by the model.
     """
 
     name: str
