@@ -1,0 +1,150 @@
+"""JSON Schemas of the tools: what they take and what they answer, from the same Structs that travel."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta, UnsetType
+
+from gateway.mcp.tools.tool import Tool
+from schemas import vocabulary
+from schemas.faults import Fault
+from schemas.fields import IdempotencyKey, SessionName
+from schemas.vocabulary import DEFAULT_SESSION, Status
+
+_REF: Final = "#/$defs/"
+
+
+class Session(msgspec.Struct, kw_only=True):
+    """The parameter of every tool that leaves or reads breadcrumbs."""
+
+    session: SessionName = DEFAULT_SESSION
+
+
+class Idempotency(msgspec.Struct, kw_only=True):
+    """The parameter of every tool that writes."""
+
+    idempotency_key: Annotated[IdempotencyKey, Meta(description="Repeat it to repeat the call safely")] | UnsetType = (
+        msgspec.UNSET
+    )
+
+
+class PendingReply(msgspec.Struct, kw_only=True):
+    """A write that was not answered in time; get_command gives its reply later."""
+
+    status: Literal["pending"] = "pending"
+    command_id: str
+
+
+class ErasedSince(msgspec.Struct, kw_only=True):
+    """The replay of a write whose memory has been erased since."""
+
+    status: Literal["erased"] = "erased"
+    id: str
+
+
+def parameter_structs(tool: Tool) -> tuple[type[msgspec.Struct], ...]:
+    """Return the Structs whose fields together are the tool's parameters, in the order of the schema."""
+    extra = ((Session, tool.takes_session), (Idempotency, tool.write))
+    return (tool.parameters, *(struct for struct, taken in extra if taken))
+
+
+@cache
+def input_schema(tool: Tool) -> dict[str, Any]:
+    """Return the schema of the tool's arguments: small, without references, nothing undeclared allowed."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for struct in parameter_structs(tool):
+        (root,), definitions = msgspec.json.schema_components([struct], ref_template=_REF + "{name}")
+        schema = _inline(root, definitions)
+        properties |= {name: value for name, value in schema["properties"].items() if name != _tag_of(struct)}
+        required += [name for name in schema.get("required", ()) if name != _tag_of(struct)]
+    listed: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        listed["required"] = required
+    return {**listed, "additionalProperties": False}
+
+
+@cache
+def output_schema(tool: Tool) -> dict[str, Any]:
+    """Return the schema that every reply of the tool fulfils: an object that is one of the shapes it can have.
+
+    The TypeScript client checks refusals against an advertised schema too, so they are among the shapes.
+    """
+    structs = [*tool.replies, *((PendingReply, ErasedSince) if tool.write else ()), Fault]
+    roots, definitions = msgspec.json.schema_components(structs, ref_template=_REF + "{name}")
+    classes = _structs_within(structs)
+    shapes = {name: _as_answered(definition, classes.get(name)) for name, definition in definitions.items()}
+    fault = shapes[Fault.__name__]
+    fault["properties"] = {
+        "status": {"enum": [Status.ERROR.value, Status.INVALID_PARAMETER.value]},
+        **fault["properties"],
+    }
+    fault["required"] = ["status", *fault["required"]]
+    return {"type": "object", "anyOf": list(roots), "$defs": shapes}
+
+
+def _tag_of(struct: type[msgspec.Struct]) -> str | None:
+    return struct.__struct_config__.tag_field
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    """Put definitions in the place of references; enums in the order of the vocabulary, titles and remarks left out."""
+    if isinstance(node, list):
+        return [_inline(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        name = node["$ref"].removeprefix(_REF)
+        target = _ordered(name, definitions[name])
+        return {**_inline(target, definitions), **{key: value for key, value in node.items() if key != "$ref"}}
+    return {key: _inline(value, definitions) for key, value in node.items()}
+
+
+def _ordered(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a definition without its title and remark; an enumeration lists its words as the vocabulary does."""
+    words: type[StrEnum] | None = getattr(vocabulary, name, None)
+    bare = {key: value for key, value in definition.items() if key not in {"title", "description"}}
+    if words is not None and "enum" in bare:
+        return {"type": "string", "enum": [word.value for word in words]}
+    return bare
+
+
+def _structs_within(structs: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.Struct]]:
+    """Return every Struct that the given ones are made of, by name."""
+    found: dict[str, type[msgspec.Struct]] = {}
+    waiting: list[Any] = list(msgspec.inspect.multi_type_info(structs))
+    while waiting:
+        match waiting.pop():
+            case msgspec.inspect.StructType(cls=cls, fields=fields) if cls.__name__ not in found:
+                found[cls.__name__] = cls
+                waiting += [field.type for field in fields]
+            case msgspec.inspect.UnionType(types=types):
+                waiting += types
+            case msgspec.inspect.ListType(item_type=item) | msgspec.inspect.Metadata(type=item):
+                waiting.append(item)
+            case msgspec.inspect.DictType(value_type=value):
+                waiting.append(value)
+    return found
+
+
+def _as_answered(definition: Mapping[str, Any], struct: type[msgspec.Struct] | None) -> dict[str, Any]:
+    """Return how a Struct looks in a reply: without its tag, and a field with a default is always there."""
+    if "properties" not in definition:
+        return {key: value for key, value in definition.items() if key != "description"}
+    tag = None if struct is None else _tag_of(struct)
+    always = struct is not None and not struct.__struct_config__.omit_defaults
+    properties = {
+        name: {key: value for key, value in schema.items() if key != "default"}
+        for name, schema in definition["properties"].items()
+        if name != tag
+    }
+    present = [name for name, schema in definition["properties"].items() if always and "default" in schema]
+    required = {*definition.get("required", ()), *present} - {tag}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name in required],
+    }
