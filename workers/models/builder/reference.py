@@ -20,8 +20,8 @@ def embed(weights: dict[str, Tensor], token_ids: Sequence[int]) -> NDArray[np.fl
     """Return the unit vector float64 [384] of one text given as token ids with [CLS] and [SEP]."""
 
     def dense(name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        product: NDArray[np.float64] = value @ weights[f"{name}.weight"].T.astype(np.float64)
-        return product + weights[f"{name}.bias"]
+        result: NDArray[np.float64] = value @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+        return result
 
     def norm(name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         centred = value - value.mean(-1, keepdims=True)
