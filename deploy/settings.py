@@ -1,0 +1,80 @@
+"""Which ENGRAMQ_* variables belong to a client, which to a home's running stack, and how two processes compare theirs.
+
+Imported by the stdio front: standard library only.
+"""
+
+from __future__ import annotations
+
+from deploy.home import DeployError
+
+PREFIX = "ENGRAMQ_"
+HOME = "ENGRAMQ_HOME"
+DATABASE_URL = "ENGRAMQ_DATABASE_URL"
+REDIS_URL = "ENGRAMQ_REDIS_URL"
+HOST = "ENGRAMQ_HOST"
+PORT = "ENGRAMQ_PORT"
+NAMESPACE = "ENGRAMQ_NAMESPACE"
+PRINCIPAL = "ENGRAMQ_PRINCIPAL"
+TOOLS = "ENGRAMQ_TOOLS"
+OUTPUT_SCHEMAS = "ENGRAMQ_OUTPUT_SCHEMAS"
+EMBEDDER = "ENGRAMQ_EMBEDDER"
+LINGER_S = "ENGRAMQ_LINGER_S"
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8765
+DEFAULT_LINGER_S = 5.0
+
+# What each client brings itself. The stack must not inherit it from whoever happened to start it.
+PERSONAL = frozenset({NAMESPACE, PRINCIPAL, TOOLS, OUTPUT_SCHEMAS})
+# What the HTTP gateway takes from the `engramq up` that asked for it.
+FOR_HTTP = PERSONAL | {HOST, PORT}
+# Neither personal nor a reason to call two stacks different.
+_INDIFFERENT = frozenset({HOME, LINGER_S, "ENGRAMQ_LOG_LEVEL"})
+# With another value of these one would read and write other data, or vectors that cannot be compared: refused.
+DECISIVE = frozenset({DATABASE_URL, REDIS_URL, EMBEDDER})
+
+
+def of_stack(environment: dict[str, str]) -> dict[str, str]:
+    """The variables that concern all clients of a stack; an empty one counts as not set."""
+    skipped = FOR_HTTP | _INDIFFERENT
+    return {
+        name: value for name, value in environment.items() if value and name.startswith(PREFIX) and name not in skipped
+    }
+
+
+def for_http(environment: dict[str, str]) -> dict[str, str]:
+    """The variables that `engramq up` hands to the HTTP gateway."""
+    return {name: value for name, value in environment.items() if value and name in FOR_HTTP}
+
+
+def differing(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
+    """The names whose values are not the same, in order."""
+    return sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
+
+
+def linger_s(environment: dict[str, str]) -> float:
+    """Seconds that a stack stays up after its last client.
+
+    Raises:
+        DeployError: the variable is not a number from 0 to 86,400.
+    """
+    text = environment.get(LINGER_S) or str(DEFAULT_LINGER_S)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 86_400:
+        raise DeployError("bad_setting", f"{LINGER_S}={text!r} is not a number of seconds from 0 to 86400.")
+    return value
+
+
+def port(environment: dict[str, str]) -> int:
+    """The port of the HTTP gateway; 0 lets the supervisor find a free one.
+
+    Raises:
+        DeployError: the variable is not a port.
+    """
+    text = environment.get(PORT) or str(DEFAULT_PORT)
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise DeployError("bad_setting", f"{PORT}={text!r} is not a port (0 to 65535).")
+    return int(text)
