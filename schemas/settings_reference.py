@@ -1,0 +1,27 @@
+"""The page that documents the settings, made from their one table: `python -m schemas.settings_reference`."""
+
+import sys
+
+from schemas.settings import SETTINGS
+
+HEAD = """# Settings
+
+Environment variables, read once at start. A bad value is refused then, with a message that names it. An empty variable
+counts as not set. This page is made from the table that the program reads (`python -m schemas.settings_reference`).
+
+| variable | default | meaning |
+|---|---|---|
+"""
+
+
+def settings_page() -> str:
+    """Return the page as Markdown."""
+    rows = (
+        f"| `{setting.variable}` | {f'`{setting.default}`' if setting.default else ''} | {setting.meaning} |"
+        for setting in SETTINGS
+    )
+    return HEAD + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(settings_page())
