@@ -23,7 +23,7 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     texts: int = 32
-    characters: int = 6_000
+    characters: int = 4_000
     concurrent: int = 1
 
 

@@ -1,8 +1,8 @@
 """Embeddings from any endpoint that speaks OpenAI's API: OpenAI, Ollama, vLLM, TEI.
 
 Knows: `POST {url}/embeddings`, which failures pass by themselves, and how long to wait for them. Refuses to know:
-queues, caches, the store. Implements `interface.Embedder`. The key travels in a header and nowhere else; reasons of failures
-never quote the server's prose, which may echo a text or a piece of the key.
+queues, caches, the store. Implements `interface.Embedder`. The key travels in a header and nowhere else; reasons of
+failures never quote the server's prose, which may echo a text or a piece of the key.
 """
 
 import random

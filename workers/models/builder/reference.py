@@ -20,13 +20,12 @@ def embed(weights: dict[str, Tensor], token_ids: Sequence[int]) -> NDArray[np.fl
     """Return the unit vector float64 [384] of one text given as token ids with [CLS] and [SEP]."""
 
     def dense(name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
-        result: NDArray[np.float64] = value @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
-        return result
+        return np.asarray(value @ weights[f"{name}.weight"].T + weights[f"{name}.bias"], dtype=np.float64)
 
     def norm(name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
         centred = value - value.mean(-1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
-        return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+        return np.asarray(scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"], dtype=np.float64)
 
     words = weights["embeddings.word_embeddings.weight"][list(token_ids)].astype(np.float64)
     positions = weights["embeddings.position_embeddings.weight"][: len(token_ids)]
@@ -48,5 +47,4 @@ def embed(weights: dict[str, Tensor], token_ids: Sequence[int]) -> NDArray[np.fl
         wide = wide * (1 + _erf(wide / math.sqrt(2))) / 2
         hidden = norm(f"{name}.output.LayerNorm", dense(f"{name}.output.dense", wide) + middle)
     mean: NDArray[np.float64] = hidden.mean(0)
-    unit: NDArray[np.float64] = mean / np.linalg.norm(mean)
-    return unit
+    return np.asarray(mean / np.linalg.norm(mean), dtype=np.float64)
