@@ -7,6 +7,7 @@ Knows: where the result goes and what it must hash to. Refuses to know: the grap
 import hashlib
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 import numpy as np
@@ -25,7 +26,7 @@ _LEAST_BATCH_COSINE = 0.999999
 @click.command()
 @click.option("--check", is_flag=True, help="Build and compare with the files that are there; write nothing.")
 @click.option("--verify", type=click.File(encoding="utf-8"), help="One text per line: compare vectors with float64.")
-def main(*, check: bool, verify: click.utils.LazyFile | None) -> None:
+def main(*, check: bool, verify: TextIO | None) -> None:
     """Download the official weights, build model.onnx and tokenizer.json, write or compare them."""
     sources = carrier.fetch()
     files = {bundle.MODEL_FILE: graph.build(load(sources.weights)), bundle.TOKENIZER_FILE: sources.tokenizer}
