@@ -58,5 +58,5 @@ def shown(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):
         return str(value) if abs(value) < 10**18 else "a huge number"
-    text = ascii(value) if isinstance(value, str | float) else {dict: "an object", list: "a list"}[type(value)]
+    text = ascii(value) if isinstance(value, str | float) else "a list" if isinstance(value, list) else "an object"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,62 @@
+"""Cursors of lists: a position that only the caller with the same filters can use, and nobody can forge."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from schemas.commands import Command
+from schemas.faults import EngramqError, invalid
+
+CURSOR: Final = "cursor"
+_TAG_BYTES: Final = 16
+_UNBOUND: Final = frozenset({CURSOR, "limit"})  # pages of one list may differ in length
+
+
+def seal(position: str, secret: bytes, namespace: str, command: Command) -> str:
+    """Return the cursor that stands for a position in the list that `command` asked for."""
+    body = position.encode()
+    return base64.urlsafe_b64encode(_tag(body, secret, namespace, command) + body).decode()
+
+
+def unseal(cursor: str, secret: bytes, namespace: str, command: Command) -> str:
+    """Return the position in a cursor; raises EngramqError naming `cursor` unless it was sealed for this very list."""
+    try:
+        sealed = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise _bad() from None
+    tag, body = sealed[:_TAG_BYTES], sealed[_TAG_BYTES:]
+    canonical = base64.urlsafe_b64encode(sealed).decode() == cursor  # spare bits must not make a second spelling
+    if not canonical or not hmac.compare_digest(tag, _tag(body, secret, namespace, command)):
+        raise _bad()
+    return body.decode()
+
+
+def _tag(body: bytes, secret: bytes, namespace: str, command: Command) -> bytes:
+    bound = json.dumps([namespace, _filters(command)], sort_keys=True).encode()
+    return hmac.digest(secret, len(bound).to_bytes(4) + bound + body, hashlib.sha256)[:_TAG_BYTES]
+
+
+def _filters(command: Command) -> dict[str, Any]:
+    """Return the parameters that choose what is listed, defaults included; the order of names in one means nothing."""
+    chosen = {
+        name: getattr(command, name)
+        for name in command.__struct_fields__
+        if name not in _UNBOUND and getattr(command, name) is not UNSET
+    }
+    filters: dict[str, Any] = msgspec.to_builtins(chosen)
+    sorted_filters = {name: sorted(value) if isinstance(value, list) else value for name, value in filters.items()}
+    return {"list": type(command).__name__, **sorted_filters}
+
+
+def _bad() -> EngramqError:
+    return invalid(
+        CURSOR,
+        "cursor is none that this list gave out.",
+        "Give next_cursor of the last page with the same filters, or leave cursor out to start again.",
+    )

@@ -1,0 +1,220 @@
+"""What a tool call is, whatever it came in by: check, authorize, resolve, ask, answer. Knows nothing of MCP's wire."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from gateway import cursors
+from gateway.auth import Caller, authorize, require
+from gateway.mcp.arguments import check_arguments
+from gateway.mcp.schema import PendingReply
+from gateway.mcp.tools import sessions
+from gateway.mcp.tools.tool import Tool
+from schemas.codec import reply_body
+from schemas.commands import Command, StoreMemory
+from schemas.envelope import Answer, Principal
+from schemas.faults import EngramqError, Fault, FaultCode, refuse
+from schemas.vocabulary import DEFAULT_SESSION, RECALLED_REFERENCE, STORED_REFERENCE, Partition
+
+log = logging.getLogger(__name__)
+
+REFERENCE_MARK: Final = "@"
+
+
+class PendingAnswer(Protocol):
+    """What the bus gives when a command was not answered in time and may still be carried out."""
+
+    @property
+    def command_id(self) -> str:
+        """The id that get_command takes."""
+
+
+class Asker(Protocol):
+    """The gateway's half of the queue."""
+
+    async def ask(
+        self,
+        command: Command,
+        *,
+        namespace: str,
+        principal: Principal,
+        session: str = ...,
+        idempotency_key: str | None = ...,
+        traceparent: str | None = ...,
+        timeout_s: float | None = ...,
+    ) -> Answer | PendingAnswer:
+        """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
+
+
+class Trail(Protocol):
+    """The sessions' breadcrumbs."""
+
+    async def begin(self, namespace: str, principal: str, session: str) -> str:
+        """Begin a new instance of the session, breadcrumbs cleared, and return its id."""
+
+    async def read(self, namespace: str, principal: str, session: str) -> sessions.BreadcrumbTrail:
+        """Return the session's breadcrumbs."""
+
+    async def resolve(self, namespace: str, principal: str, session: str, reference: str) -> str | None:
+        """Return the id that @stored or @recalled[N] stands for, None when it stands for nothing."""
+
+
+class SecretSource(Protocol):
+    """Where the key of the cursors is kept, shared by all gateways of an installation."""
+
+    async def cursor_secret(self) -> bytes:
+        """Return the key, the same to every gateway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a tool. `arguments` are as the client sent them, of any JSON type."""
+
+    tool: Tool
+    arguments: Any
+    caller: Caller
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply:
+    """What the client reads, and whether it is a refusal."""
+
+    body: dict[str, Any]
+    is_error: bool
+
+
+class Service:
+    """Answers tool calls. One for the whole process; it keeps nothing of a call."""
+
+    def __init__(self, bus: Asker, trail: Trail, secrets: SecretSource) -> None:
+        self._bus = bus
+        self._trail = trail
+        self._secrets = secrets
+        self._local: Final[Mapping[str, Callable[[Caller, str], Awaitable[ToolReply]]]] = {
+            "begin_session": self._begin_session,
+            "get_breadcrumbs": self._get_breadcrumbs,
+        }
+
+    async def call(self, call: Call) -> ToolReply:
+        """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
+        started = time.perf_counter()
+        try:
+            reply = await self._answer(call)
+        except EngramqError as refusal:
+            reply = fault_reply(refusal.fault)
+        except Exception:  # the SDK would send the text of an unforeseen error to the client
+            log.exception("Tool call failed", extra={"tool": call.tool.name})
+            reply = fault_reply(refuse(FaultCode.INTERNAL, "The gateway failed at this call.").fault)
+        log.info(
+            "Tool call",
+            extra={
+                "tool": call.tool.name,
+                "command_id": reply.body.get("command_id"),
+                "status": reply.body["status"],
+                "ms": round((time.perf_counter() - started) * 1000, 2),
+                "principal": call.caller.principal.name,
+            },
+        )
+        return reply
+
+    async def _answer(self, call: Call) -> ToolReply:
+        arguments = check_arguments(call.tool, call.arguments)
+        session = arguments.session or DEFAULT_SESSION
+        if not isinstance(arguments.parameters, Command):
+            require(call.tool.scope, call.caller.principal)
+            return await self._local[call.tool.name](call.caller, session)
+        command = arguments.parameters
+        authorize(command, call.caller.principal)
+        if call.caller.principal.untrusted and isinstance(command, StoreMemory):
+            command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
+        command = await self._resolve(command, call, session)
+        asked = await self._opened(command, call.caller)
+        answer = await self._bus.ask(
+            asked,
+            namespace=call.caller.namespace,
+            principal=call.caller.principal,
+            session=session,
+            idempotency_key=arguments.idempotency_key,
+            traceparent=call.traceparent,
+        )
+        if not isinstance(answer, Answer):
+            return _pending(call.tool, answer.command_id)
+        if answer.reply is None:
+            return fault_reply(_fault_of(answer))
+        body = reply_body(answer.reply)
+        if body.get("next_cursor") is not None:
+            secret = await self._secrets.cursor_secret()
+            body["next_cursor"] = cursors.seal(body["next_cursor"], secret, call.caller.namespace, command)
+        return ToolReply(body, is_error=False)
+
+    async def _resolve(self, command: Command, call: Call, session: str) -> Command:
+        """Put memory ids in the place of references such as @stored."""
+        found: dict[str, Any] = {}
+        for field in call.tool.ids:
+            given = getattr(command, field)
+            if isinstance(given, str):
+                found[field] = await self._id_of(given, field, call.caller, session)
+            elif given is not UNSET:
+                found[field] = tuple([await self._id_of(one, field, call.caller, session) for one in given])
+        return msgspec.structs.replace(command, **found) if found else command
+
+    async def _id_of(self, given: str, field: str, caller: Caller, session: str) -> str:
+        if not given.startswith(REFERENCE_MARK):
+            return given
+        found = await self._trail.resolve(caller.namespace, caller.principal.name, session, given)
+        if found is None:
+            raise refuse(
+                FaultCode.INVALID_PARAMETER,
+                f"{field}: nothing in session {session!a} answers to {given[:60]!a}.",
+                field=field,
+                recovery=f"Give an id, {STORED_REFERENCE} after a store, or {RECALLED_REFERENCE}[N] after a search "
+                "in the same session, N from 0.",
+            )
+        return found
+
+    async def _opened(self, command: Command, caller: Caller) -> Command:
+        """Put the position in the place of a cursor that was given out for this very list."""
+        cursor = getattr(command, cursors.CURSOR, UNSET)
+        if cursor is UNSET:
+            return command
+        secret = await self._secrets.cursor_secret()
+        return msgspec.structs.replace(
+            command, **{cursors.CURSOR: cursors.unseal(cursor, secret, caller.namespace, command)}
+        )
+
+    async def _begin_session(self, caller: Caller, session: str) -> ToolReply:
+        instance = await self._trail.begin(caller.namespace, caller.principal.name, session)
+        return _reply(sessions.SessionBegun(session=session, instance=instance))
+
+    async def _get_breadcrumbs(self, caller: Caller, session: str) -> ToolReply:
+        return _reply(await self._trail.read(caller.namespace, caller.principal.name, session))
+
+
+def fault_reply(fault: Fault) -> ToolReply:
+    """Return a refusal as the client reads it."""
+    return ToolReply({"status": fault.status.value, **msgspec.to_builtins(fault)}, is_error=True)
+
+
+def _reply(shape: msgspec.Struct) -> ToolReply:
+    return ToolReply(msgspec.to_builtins(shape), is_error=False)
+
+
+def _pending(tool: Tool, command_id: str) -> ToolReply:
+    """A write may still be carried out; a read that was not answered in time never will be."""
+    if tool.write:
+        return _reply(PendingReply(command_id=command_id))
+    raise refuse(FaultCode.UNAVAILABLE, "No worker answered in time.")
+
+
+def _fault_of(answer: Answer) -> Fault:
+    if answer.fault is None:
+        raise TypeError(f"answer {answer.id} has neither reply nor fault")
+    if answer.fault.command_id is UNSET:
+        return msgspec.structs.replace(answer.fault, command_id=answer.id)
+    return answer.fault
