@@ -1,0 +1,147 @@
+"""What the stdio front remembers of a conversation, so that it can go on with another gateway process.
+
+Pure: lines in, lines out. It knows of MCP only the names of three messages, and of JSON-RPC only ids. Imported by the
+stdio front: standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+
+# A line beyond this is neither a legal request (1,000 records of 32,768 characters fit) nor worth the memory.
+LONGEST_LINE = 128 * 1024 * 1024
+
+UNAVAILABLE = -32000
+INVALID_REQUEST = -32600
+_RECOVERY = (
+    "Try again. A write may have been done: ask get_command with its command_id, or repeat it with the same "
+    "idempotency_key, which never does it twice."
+)
+
+
+class LineBuffer:
+    """Cuts a stream of bytes into lines, within LONGEST_LINE."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        self._partial = bytearray()
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """The lines that are now complete, each with its newline; None stands for one that was too long."""
+        *complete, rest = data.split(b"\n")
+        lines: list[bytes | None] = []
+        for piece in complete:
+            too_long = self._skipping or len(self._partial) + len(piece) > self._longest
+            lines.append(None if too_long else bytes(self._partial) + piece + b"\n")
+            self._partial.clear()
+            self._skipping = False
+        if self._skipping or len(self._partial) + len(rest) > self._longest:
+            self._partial.clear()
+            self._skipping = True
+        else:
+            self._partial += rest
+        return lines
+
+    def finish(self) -> list[bytes | None]:
+        """The last line, when the stream has ended without a newline."""
+        return self.feed(b"\n") if self._partial or self._skipping else []
+
+
+class Conversation:
+    """The handshake to repeat, and the requests that are still to be answered."""
+
+    def __init__(self) -> None:
+        self._initialize = b""
+        self._initialize_key = ""
+        self._initialized = b""
+        self._open: dict[str, object] = {}
+
+    @property
+    def open_requests(self) -> int:
+        """How many requests the client waits for."""
+        return len(self._open)
+
+    def note_sent(self, line: bytes) -> None:
+        """The client's line is about to go to the gateway."""
+        for message in _messages(line):
+            method = message.get("method")
+            if method == "notifications/initialized":
+                self._initialized = line
+            elif method == "notifications/cancelled":
+                # No answer is owed to a cancelled request; one that comes all the same is passed on.
+                parameters = message.get("params")
+                cancelled = parameters.get("requestId") if isinstance(parameters, dict) else None
+                self._open.pop(_key(cancelled), None)
+            elif isinstance(method, str) and message.get("id") is not None:
+                self._open[_key(message["id"])] = message["id"]
+                if method == "initialize":
+                    self._initialize, self._initialize_key, self._initialized = line, _key(message["id"]), b""
+
+    def note_received(self, line: bytes) -> None:
+        """The gateway's line is about to go to the client."""
+        for message in _messages(line):
+            if "method" not in message:
+                key = _key(message.get("id"))
+                if self._open.pop(key, None) is not None and key == self._initialize_key and "error" in message:
+                    self._initialize, self._initialize_key, self._initialized = b"", "", b""
+
+    def fail_open(self, reason: str) -> list[bytes]:
+        """Answer all open requests with an error, since their gateway has gone.
+
+        A handshake still to be answered is kept: it has no effects, and `handshake` sends it again.
+        """
+        kept = {key: value for key, value in self._open.items() if key == self._initialize_key}
+        lines = [_error(value, reason) for key, value in self._open.items() if key not in kept]
+        self._open = kept
+        return lines
+
+    def fail_all(self, reason: str) -> list[bytes]:
+        """Answer all open requests with an error, a handshake too, since no gateway can be had."""
+        lines = self.fail_open(reason)
+        if self._open:
+            lines += [_error(value, reason) for value in self._open.values()]
+            self._open = {}
+            self._initialize, self._initialize_key, self._initialized = b"", "", b""
+        return lines
+
+    def handshake(self) -> tuple[bytes, bytes]:
+        """The `initialize` and `notifications/initialized` to send to a new gateway; b"" where the client sent none."""
+        return self._initialize, self._initialized
+
+    def owes_handshake(self) -> bool:
+        """Whether the client still waits for the answer to `initialize`, so that it must not be swallowed."""
+        return self._initialize_key in self._open
+
+    def answers_handshake(self, line: bytes) -> bool:
+        """Whether this line of the gateway answers `initialize`."""
+        return any("method" not in each and _key(each.get("id")) == self._initialize_key for each in _messages(line))
+
+
+def too_long() -> bytes:
+    """The answer to a line that was not even kept, so its id is not known."""
+    error = {"code": INVALID_REQUEST, "message": f"A message has at most {LONGEST_LINE} bytes."}
+    return _line({"jsonrpc": "2.0", "id": None, "error": error})
+
+
+def _error(request_id: object, reason: str) -> bytes:
+    data = {"status": "error", "code": "unavailable", "error": reason, "recovery": _RECOVERY}
+    return _line({"jsonrpc": "2.0", "id": request_id, "error": {"code": UNAVAILABLE, "message": reason, "data": data}})
+
+
+def _line(message: dict[str, object]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _messages(line: bytes) -> list[dict[str, object]]:
+    """The JSON-RPC messages of a line: one, or those of a batch; none if it is not JSON, which the gateway answers."""
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return [message for message in (content if isinstance(content, list) else [content]) if isinstance(message, dict)]
+
+
+def _key(request_id: object) -> str:
+    # 1 and "1" are different ids.
+    return json.dumps(request_id)

@@ -1,0 +1,240 @@
+"""`engramq stdio`: relays an MCP client's stdin and stdout to the resident gateway of the home, and survives it.
+
+A small program, because every client starts one: standard library only, nothing heavy of it. It relays rather than
+handing its streams over, so that when the gateway or the whole stack dies it can answer what was under way with an
+error, bring the stack back, repeat the client's handshake and go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import time
+
+from deploy import settings
+from deploy.client import SUPERVISOR_COMMAND
+from deploy.conversation import Conversation, LineBuffer, too_long
+from deploy.home import DeployError, Home, home_from
+from deploy.link import Link, open_link
+
+HELP = """\
+Usage: engramq stdio [--namespace NAME] [--principal NAME] [--tools full|core|NAME,...]
+
+Serve MCP on stdin and stdout, over the stack of ENGRAMQ_HOME, which is started when it is not running and shared with
+every other client. The options stand for ENGRAMQ_NAMESPACE, ENGRAMQ_PRINCIPAL and ENGRAMQ_TOOLS.
+"""
+_OPTIONS = {
+    "--namespace": settings.NAMESPACE,
+    "--principal": settings.PRINCIPAL,
+    "--tools": settings.TOOLS,
+}
+
+STDIN, STDOUT = 0, 1
+# After a failure further requests are refused at once for this long, instead of each waiting for another one.
+REST_S = 2.0
+# After the client has closed stdin, its last requests may still be answered (they have 10 s themselves).
+DRAIN_BOUND_S = 15.0
+# Either direction stops being read while this much waits to be written.
+BUFFER_BOUND = 1024 * 1024
+OPEN_REQUESTS_BOUND = 4096
+_CHUNK = 65_536
+# Only the user can mend these: refused at the start.
+_FINAL = frozenset({"bad_setting", "unsupported_platform", "other_settings", "home_unusable", "refused"})
+
+
+class Front:
+    """One client's conversation, over as many links as it takes."""
+
+    def __init__(self, home: Home, environment: dict[str, str], command: tuple[str, ...] = SUPERVISOR_COMMAND) -> None:
+        self._home = home
+        self._environment = environment
+        self._command = command
+        self._conversation = Conversation()
+        self._link: Link | None = None
+        self._is_stopping = False
+        self._client_lines = LineBuffer()
+        self._to_gateway = bytearray()
+        self._to_client = bytearray()
+        self._drain_until = 0.0
+        self._problem = ""
+        self._retry_at = 0.0
+        self._warned = False
+
+    def run(self) -> None:
+        """Relay until the client closes stdin (and has its last answers) or stdout.
+
+        Raises:
+            DeployError: the stack cannot be used with these settings at all.
+        """
+        try:
+            self._attach()
+        except DeployError as error:
+            if error.code in _FINAL:
+                raise
+            self._give_up(str(error))
+        while not self._is_finished():
+            self._turn()
+        self._hang_up()
+
+    def _is_finished(self) -> bool:
+        if not self._drain_until:
+            return False
+        under_way = self._link is not None and (self._conversation.open_requests or self._to_gateway)
+        return not (self._to_client or under_way) or time.monotonic() > self._drain_until
+
+    def _turn(self) -> None:
+        """Wait until something can be read or written, and do it."""
+        link = self._link
+        readers: list[int] = [STDIN] if self._wants_requests() else []
+        writers: list[int] = [STDOUT] if self._to_client else []
+        gateway, lease = (link.fileno(), link.lease.fileno()) if link is not None else (-1, -1)
+        if link is not None:
+            readers += [] if self._is_stopping else [lease]
+            readers += [gateway] if len(self._to_client) < BUFFER_BOUND else []
+            writers += [gateway] if self._to_gateway else []
+        bound_s = max(0.0, self._drain_until - time.monotonic()) if self._drain_until else None
+        readable, writable, _ = select.select(readers, writers, [], bound_s)
+        if STDOUT in writable:
+            self._write_to_client()
+        # Before the gateway's end is seen, its reason must be known: was it stopped on purpose?
+        if lease in readable:
+            self._read_lease()
+        elif gateway in readable:
+            self._read_gateway()
+        elif gateway in writable:
+            self._write_to_gateway()
+        if STDIN in readable:
+            self._read_client()
+
+    def _wants_requests(self) -> bool:
+        # While the stack stops its gateway takes nothing new; what the client sends then starts it again.
+        has_room = len(self._to_gateway) < BUFFER_BOUND and self._conversation.open_requests < OPEN_REQUESTS_BOUND
+        return has_room and not self._drain_until and not self._is_stopping
+
+    def _read_client(self) -> None:
+        data = os.read(STDIN, _CHUNK)
+        if not data:
+            self._drain_until = time.monotonic() + DRAIN_BOUND_S
+        for line in self._client_lines.feed(data) if data else self._client_lines.finish():
+            if line is None:
+                self._to_client += too_long()
+            elif line.strip():
+                self._take_request(line)
+
+    def _take_request(self, line: bytes) -> None:
+        if self._link is None and time.monotonic() >= self._retry_at:
+            self._try_to_attach()
+        self._conversation.note_sent(line)
+        if self._link is None:
+            self._to_client += b"".join(self._conversation.fail_all(self._problem))
+        else:
+            self._to_gateway += line
+
+    def _write_to_client(self) -> None:
+        # No more than what a pipe takes without blocking once it is writable.
+        written = os.write(STDOUT, self._to_client[: select.PIPE_BUF])
+        del self._to_client[:written]
+
+    def _read_gateway(self) -> None:
+        assert self._link is not None
+        lines = self._link.receive()
+        if lines is None:
+            self._lose("engramq's gateway was interrupted.")
+        else:
+            self._pass_on(lines)
+
+    def _write_to_gateway(self) -> None:
+        assert self._link is not None
+        sent = self._link.send(bytes(self._to_gateway[:_CHUNK]))
+        if sent is None:
+            self._lose("engramq's gateway was interrupted.")
+        else:
+            del self._to_gateway[:sent]
+
+    def _read_lease(self) -> None:
+        assert self._link is not None
+        event = self._link.lease.receive(1.0)
+        if event is None:
+            self._lose("engramq's supervisor was interrupted.")
+        elif event.get("event") == "stopping":
+            self._is_stopping = True
+
+    def _pass_on(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self._conversation.note_received(line)
+            self._to_client += line
+
+    def _lose(self, reason: str) -> None:
+        """The link broke: answer what was under way, and get another one unless nobody wants it."""
+        was_stopped = self._is_stopping
+        self._hang_up()
+        if was_stopped:
+            # Somebody stopped the stack on purpose: idle clients leave it so, the next request starts it again.
+            self._give_up("engramq's stack was stopped.")
+            self._retry_at = 0.0
+            return
+        self._to_client += b"".join(self._conversation.fail_open(reason))
+        if not self._drain_until or self._conversation.open_requests:
+            self._try_to_attach()
+
+    def _hang_up(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        self._link = None
+        self._is_stopping = False
+        self._to_gateway.clear()
+
+    def _try_to_attach(self) -> None:
+        # Answers that are due should not wait until the stack is back.
+        while self._to_client and select.select([], [STDOUT], [], 0)[1]:
+            self._write_to_client()
+        try:
+            self._attach()
+        except DeployError as error:
+            self._give_up(str(error))
+
+    def _attach(self) -> None:
+        self._link = open_link(self._home, self._environment, self._conversation, self._command)
+        self._pass_on(self._link.early)
+        differing = self._link.lease.differing
+        if differing and not self._warned:
+            self._warned = True
+            names = ", ".join(differing)
+            sys.stderr.write(
+                f"engramq: the running stack has other values of {names}; engramq down lets them change.\n"
+            )
+
+    def _give_up(self, problem: str) -> None:
+        self._problem = problem
+        self._retry_at = time.monotonic() + REST_S
+        self._to_client += b"".join(self._conversation.fail_all(problem))
+        sys.stderr.write(f"engramq: {problem}\n")
+
+
+def main(arguments: list[str], command: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
+    """Run the front with the arguments after `stdio`. Returns 0 at the client's end, 1 when refused, 2 when misused."""
+    environment = dict(os.environ)
+    remaining = list(arguments)
+    while remaining:
+        option, _, value = remaining.pop(0).partition("=")
+        if option in ("--help", "-h"):
+            sys.stdout.write(HELP)
+            return 0
+        if option not in _OPTIONS or not (value or remaining):
+            sys.stderr.write(f"engramq stdio: unknown option or missing value: {option}\n{HELP}")
+            return 2
+        environment[_OPTIONS[option]] = value or remaining.pop(0)
+    try:
+        Front(home_from(environment), environment, command).run()
+    except DeployError as error:
+        sys.stderr.write(f"engramq: {error}\n")
+        return 1
+    except BrokenPipeError:
+        # The client has closed stdout. Python would complain once more while it flushes its own.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
+    except KeyboardInterrupt:
+        return 130
+    return 0
