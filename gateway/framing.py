@@ -1,6 +1,6 @@
 """Lines of bounded length from a stream of bytes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,7 +31,7 @@ class LineReader:
         self._dropped = 0  # bytes of an over-long line that are no longer in the buffer
         self._head = b""
 
-    async def lines(self) -> AsyncIterator[Line]:
+    async def lines(self) -> AsyncGenerator[Line]:
         """Yield each line that is not blank until the stream ends; what follows the last line end is a line too."""
         while True:
             end = self._buffer.find(b"\n", self._searched)

@@ -128,7 +128,8 @@ def check_arguments(tool: Tool, given: Any) -> Arguments:
 
 def _unknown(tool: Tool, name: Any, parameters: Mapping[str, Parameter]) -> EngramqError:
     known = f"It takes {', '.join(parameters)}." if parameters else "It takes no parameters."
-    field = name if isinstance(name, str) and len(name) <= 60 and text_problem(name) is None else shown(name)
+    readable = isinstance(name, str) and name.strip() and len(name) <= 60 and text_problem(name) is None
+    field = name if readable else shown(name)
     return invalid(field, f"{tool.name} has no parameter {shown(name)}.", known)
 
 

@@ -1,0 +1,137 @@
+"""HTTP: MCP at /mcp, /healthz and /readyz, and the checks that stand before every route."""
+
+import errno
+import re
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from schemas import limits
+from schemas.faults import EngramqError
+from schemas.settings import SettingsError, is_loopback
+
+GRACE_S: Final = 10  # what is under way at a stop may take so long
+CONCURRENCY: Final = 2_000  # connections and requests at once; beyond it 503
+
+_SCHEMES: Final = ("http://", "https://")
+_AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.ASCII)
+
+
+class Readiness(Protocol):
+    """What /readyz asks."""
+
+    async def missing(self) -> list[str]:
+        """Return what is missing before calls can be answered; empty when nothing is."""
+
+
+class Guard:
+    """Refuses what a web page could send by way of its user's browser (a foreign Host or Origin), and huge bodies.
+
+    It stands before every route, health included. MCP's route counts a body's bytes itself as well.
+    """
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app = app
+        self._names = {"127.0.0.1", "localhost", "[::1]", host.lower(), f"[{host.lower()}]"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer why not."""
+        refusal = self._refusal(scope["headers"]) if scope["type"] == "http" else None
+        await (self._app if refusal is None else refusal)(scope, receive, send)
+
+    def _refusal(self, headers: Sequence[tuple[bytes, bytes]]) -> JSONResponse | None:
+        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+            return _refused(421, "The Host header names another server.")
+        origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+        if not all(origin.startswith(_SCHEMES) and self._is_ours(origin.partition("//")[2]) for origin in origins):
+            return _refused(403, "Requests of this Origin are not served.")
+        lengths = [value for name, value in headers if name == b"content-length"]
+        if any(not length.isdigit() or int(length[:20]) > limits.BODY_BYTES for length in lengths):
+            return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes.")
+        return None
+
+    def _is_ours(self, authority: str) -> bool:
+        found = _AUTHORITY.fullmatch(authority)
+        return found is not None and found[1].lower() in self._names
+
+
+def _refused(status: int, error: str) -> JSONResponse:
+    return JSONResponse({"status": "error", "error": error}, status)
+
+
+def health_routes(readiness: Readiness) -> list[Route]:
+    """Return /healthz (the process lives) and /readyz (calls can be answered; 503 names what is missing)."""
+
+    async def healthz(_request: Request) -> JSONResponse:
+        return JSONResponse({"status": "alive"})
+
+    async def readyz(_request: Request) -> JSONResponse:
+        try:
+            missing = await readiness.missing()
+        except EngramqError as refusal:
+            missing = [refusal.fault.error]
+        if missing:
+            return JSONResponse({"status": "unavailable", "missing": missing}, 503)
+        return JSONResponse({"status": "ready"})
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz)]
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on a loopback address; raises SettingsError naming the variable that is wrong."""
+    if not is_loopback(host):
+        raise SettingsError(f"ENGRAMQ_HOST: {host!r} is not a loopback address; nothing else is served. Use 127.0.0.1.")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as problem:
+        raise SettingsError(f"ENGRAMQ_HOST: {host!r} cannot be resolved: {problem}.") from None
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind(address)
+        bound.listen(1024)
+    except OSError as problem:
+        bound.close()
+        taken = problem.errno == errno.EADDRINUSE
+        reason = "is taken; give another one, or 0 for a free one" if taken else f"cannot be used: {problem.strerror}"
+        raise SettingsError(f"ENGRAMQ_PORT: port {port} on {host} {reason}.") from None
+    return bound
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn without its signal handlers: the process has its own, since it may serve stdio fronts too."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+    async def run_on(self, bound: socket.socket) -> None:
+        """Serve until `should_exit` is set and what is under way then has ended, within a grace period."""
+        await self.serve(sockets=[bound])
+
+
+def http_server(app: Starlette, host: str) -> HttpServer:
+    """Return a server of `app` behind the guard."""
+    settings: dict[str, Any] = {
+        "http": "httptools",
+        "ws": "none",
+        "lifespan": "on",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": GRACE_S,
+        "limit_concurrency": CONCURRENCY,
+    }
+    return HttpServer(uvicorn.Config(Guard(app, host), **settings))

@@ -1,0 +1,200 @@
+"""What the door lets in, and how it names what it does not."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis_jsonschema import from_schema
+
+from gateway.mcp.arguments import check_arguments, parameters_of
+from gateway.mcp.schema import input_schema
+from gateway.mcp.tools import TOOLS
+from gateway.mcp.tools.tool import Tool
+from schemas.commands import ListRecentMemories, SearchMemories, StoreMemory
+from schemas.faults import EngramqError, FaultCode
+
+MINIMAL: dict[str, dict[str, Any]] = {
+    "store_memory": {"content": "Ada prefers tea"},
+    "search_memories": {"query": "tea"},
+    "list_recent_memories": {},
+    "get_memory": {"memory_id": "m"},
+    "supersede_memory": {"old_memory_id": "a", "new_memory_id": "b"},
+    "update_memory": {"memory_id": "m"},
+    "forget_memory": {"memory_id": "m"},
+    "restore_memory": {"memory_id": "m"},
+    "begin_session": {},
+    "get_breadcrumbs": {},
+    "get_command": {"command_id": "c"},
+    "memory_stats": {},
+}
+
+NOT_TEXTS = [None, True, 5, 5.5, [], {}, ["x"], "", "   ", "\n\t", "\0", "a\0b", "\ud800", "a\udfff", "x" * 40_000]
+NOT_NUMBERS: list[Any] = [None, True, "1", [], {}, math.nan, math.inf, -math.inf, -1, -0.001, 1e308, 10**400, 10**30]
+NOT_TIMES = ["yesterday", "2026-01-31", "2026-01-31T09:00:00", "2026-02-30T00:00:00Z", 1_700_000_000]
+NOT_IN_UTC = ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"]
+NOT_KEEPABLE = [{"a": "\0"}, {"\0": 1}, {"a": ["\ud800"]}, {"\udfff": 1}, {"a": math.nan}, {"a": [math.inf]}]
+TOO_LARGE = [{"a": 10**30}, {"a": {"b": -(2**63) - 1}}, {"a": "x" * 65_536}]
+WRONG: dict[str, list[Any]] = {
+    "text": NOT_TEXTS,
+    "date-time": [*NOT_TEXTS, *NOT_TIMES, *NOT_IN_UTC],
+    "enum": [None, True, 5, [], {}, "", " ", "nonsense", "SEMANTIC", "Trusted", "trusted ", "\0", "\ud800"],
+    "number": NOT_NUMBERS,
+    "integer": [*NOT_NUMBERS, 5.5, 2**31],
+    "boolean": [None, 0, 1, "true", "false", [], {}],
+    "array": [None, True, "trusted", {}, [None], ["no"], ["Semantic"], [["trusted"]], ["\ud800"], ["trusted"] * 101],
+    "object": [None, True, 5, "{}", [], [1], *NOT_KEEPABLE, *TOO_LARGE],
+}
+
+
+def kind_of(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return "enum"
+    if schema["type"] == "string":
+        return "date-time" if schema.get("format") == "date-time" else "text"
+    return str(schema["type"])
+
+
+def wrong_arguments() -> list[Any]:
+    return [
+        pytest.param(tool, name, value, id=f"{tool.name}-{name}-{number}")
+        for tool in TOOLS.values()
+        for name, parameter in parameters_of(tool).items()
+        for number, value in enumerate(WRONG[kind_of(dict(parameter.schema))])
+        if name != "cursor" or not isinstance(value, str) or len(value) > 4  # the service tells cursors from text
+    ]
+
+
+def refusal(tool: Tool, given: Any) -> EngramqError:
+    with pytest.raises(EngramqError) as caught:
+        check_arguments(tool, given)
+    assert caught.value.fault.code is FaultCode.INVALID_PARAMETER
+    assert caught.value.fault.error
+    assert caught.value.fault.recovery
+    return caught.value
+
+
+@pytest.mark.promise("MT-10")
+def test_every_wrong_value_of_every_parameter_is_refused_by_name() -> None:
+    cases = wrong_arguments()
+    assert len(cases) > 500
+    for case in cases:
+        tool, name, value = case.values
+        assert refusal(tool, {**MINIMAL[tool.name], name: value}).fault.field == name, case.id
+
+
+@pytest.mark.promise("MT-10")
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_a_missing_parameter_is_named_before_anything_else(tool: Tool) -> None:
+    required = input_schema(tool).get("required", [])
+    for position, name in enumerate(required):
+        given = {other: MINIMAL[tool.name][other] for other in required[:position]}
+        assert refusal(tool, {**given, "bogus": 1, "session": None}).fault.field == name
+
+
+@pytest.mark.promise("MT-10")
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_an_unknown_parameter_is_named_before_wrong_values(tool: Tool) -> None:
+    wrong_values = dict.fromkeys(MINIMAL[tool.name])
+    assert refusal(tool, {**wrong_values, "bogus": 1}).fault.field == "bogus"
+    assert refusal(tool, {**MINIMAL[tool.name], "type": tool.name}).fault.field == "type"
+    assert refusal(tool, {**MINIMAL[tool.name], "\ud800\0": 1}).fault.field == r"'\ud800\x00'"
+
+
+@pytest.mark.parametrize("given", [None, [], "text", 5, True, math.nan])
+def test_arguments_that_are_no_object_are_refused_as_arguments(given: Any) -> None:
+    assert refusal(TOOLS["store_memory"], given).fault.field == "arguments"
+
+
+def test_an_unknown_word_is_refused_with_the_allowed_ones_in_their_order() -> None:
+    fault = refusal(TOOLS["store_memory"], {"content": "x", "sector": "Emotional"}).fault
+    assert fault.error == (
+        "sector must be one of emotional, episodic, semantic, procedural, reflective, not 'Emotional'."
+    )
+
+
+def test_an_error_never_repeats_a_long_text() -> None:
+    fault = refusal(TOOLS["store_memory"], {"content": "secret " * 5_000}).fault
+    assert (
+        fault.error == "content must be a text of 1 to 32768 characters that is not blank, not one of 35000 characters."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("content", 32_768), ("speaker", 255), ("session", 100), ("idempotency_key", 200)]
+)
+def test_texts_are_measured_in_characters(name: str, limit: int) -> None:
+    check_arguments(TOOLS["store_memory"], {"content": "x", name: "🦆" * limit})
+    assert refusal(TOOLS["store_memory"], {"content": "x", name: "🦆" * (limit + 1)}).fault.field == name
+
+
+def test_metadata_is_measured_in_bytes_of_json_and_levels() -> None:
+    tool = TOOLS["store_memory"]
+    fits = {"a": "ä" * ((65_536 - len('{"a":""}')) // 2)}
+    deep: dict[str, Any] = {}
+    for _ in range(31):
+        deep = {"a": deep}
+    check_arguments(tool, {"content": "x", "metadata": fits})
+    check_arguments(tool, {"content": "x", "metadata": deep})
+    assert refusal(tool, {"content": "x", "metadata": {"a": fits["a"] + "x"}}).fault.error.startswith(
+        "metadata is larger"
+    )
+    assert refusal(tool, {"content": "x", "metadata": {"a": {"a": deep}}}).fault.error.startswith("metadata is nested")
+
+
+def test_whole_numbers_may_be_written_as_floats() -> None:
+    checked = check_arguments(TOOLS["search_memories"], {"query": "x", "limit": 5.0, "min_similarity": 1})
+    assert isinstance(checked.parameters, SearchMemories)
+    assert (checked.parameters.limit, checked.parameters.min_similarity) == (5, 1.0)
+
+
+def test_repeated_names_count_once_and_no_sectors_are_allowed() -> None:
+    given = {"partitions": ["untrusted", "trusted", "untrusted"], "sectors": []}
+    checked = check_arguments(TOOLS["list_recent_memories"], given).parameters
+    assert isinstance(checked, ListRecentMemories)
+    assert (checked.partitions, checked.sectors) == (("untrusted", "trusted"), ())
+    assert refusal(TOOLS["list_recent_memories"], {"partitions": []}).fault.field == "partitions"
+
+
+def test_what_is_not_said_takes_the_default() -> None:
+    checked = check_arguments(TOOLS["store_memory"], {"content": "x", "idempotency_key": "k"})
+    assert checked.parameters == StoreMemory(content="x")
+    assert (checked.session, checked.idempotency_key) == (None, "k")
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner),
+    max_leaves=8,
+)
+
+
+def fitting(tool: Tool) -> st.SearchStrategy[dict[str, Any]]:
+    """Arguments that the tool's schema allows."""
+    schema = input_schema(tool)
+    values = {
+        name: st.dictionaries(ANY_TEXT, JSON) if one["type"] == "object" else from_schema(one)
+        for name, one in schema["properties"].items()
+    }
+    required = schema.get("required", [])
+    return st.fixed_dictionaries(
+        {name: values[name] for name in required},
+        optional={name: value for name, value in values.items() if name not in required},
+    )
+
+
+@pytest.mark.promise("MT-10")
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_anything_at_all_is_let_in_or_refused_by_name(tool: Tool, data: st.DataObject) -> None:
+    names = st.sampled_from([*parameters_of(tool), "bogus"])
+    arguments = data.draw(JSON | st.dictionaries(names, JSON) | fitting(tool))
+    fault = None
+    try:
+        check_arguments(tool, arguments)
+    except EngramqError as refused:
+        fault = refused.fault
+    assert fault is None or (fault.field and fault.error.encode() and str(fault.field).encode())
