@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 # sun_path holds 108 bytes on Linux and 104 on macOS, the closing NUL included. The longest name below a run folder is
-# "pg/.s.PGSQL.5432.lock"; what is left is for the folder.
-LONGEST_RUN_PATH = 103 - len("/pg/.s.PGSQL.5432.lock")
+# "-pg/.s.PGSQL.5432.lock"; what is left is for the folder.
+LONGEST_RUN_PATH = 103 - len("-pg/.s.PGSQL.5432.lock")
 
 PRIVATE = 0o700
 # Others may pass through such a folder and not list it: PostgreSQL under an account of its own needs it.
@@ -46,8 +46,8 @@ class Home:
         self.supervisor_socket = self.run / "supervisor.sock"
         self.gateway_socket = self.run / "gateway.sock"
         self.redis_socket = self.run / "redis.sock"
-        # A folder of its own, because PostgreSQL may have to run under an account of its own.
-        self.postgres_sockets = self.run / "pg"
+        # A folder beside, because PostgreSQL may have to run under an account of its own, and nobody else may come in.
+        self.postgres_sockets = self.run.with_name(self.run.name + "-pg")
 
     def ensure(self) -> None:
         """Make the folders that are missing and refuse those that somebody else owns or can write to.
@@ -98,8 +98,7 @@ def private_folder(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise DeployError("home_unusable", f"{folder} is not a folder of this user.", _ELSEWHERE)
-    # Root alone gives way to another account: PostgreSQL's, which it chooses.
-    if stat.S_IMODE(found.st_mode) & 0o077 & ~(PASSABLE if os.geteuid() == 0 else 0):
+    if stat.S_IMODE(found.st_mode) & 0o077:
         folder.chmod(PRIVATE)
 
 

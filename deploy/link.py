@@ -123,13 +123,14 @@ def open_link(home: Home, environment: dict[str, str], conversation: Conversatio
 
 
 def _hello(environment: dict[str, str]) -> bytes:
-    hello = {
+    hello: dict[str, object] = {
         "engramq": 1,
         "namespace": environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE,
         "principal": environment.get(settings.PRINCIPAL) or settings.DEFAULT_PRINCIPAL,
-        "tools": environment.get(settings.TOOLS) or None,
-        "output_schemas": environment.get(settings.OUTPUT_SCHEMAS) or None,
+        "output_schemas": settings.output_schemas(environment),
     }
+    if environment.get(settings.TOOLS):
+        hello["tools"] = environment[settings.TOOLS]
     return json.dumps(hello).encode() + b"\n"
 
 

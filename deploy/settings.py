@@ -81,3 +81,15 @@ def port(environment: dict[str, str]) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65_535:
         raise DeployError("bad_setting", f"{PORT}={text!r} is not a port (0 to 65535).")
     return int(text)
+
+
+def output_schemas(environment: dict[str, str]) -> bool:
+    """Whether this client wants output schemas listed.
+
+    Raises:
+        DeployError: the variable is neither yes nor no.
+    """
+    text = (environment.get(OUTPUT_SCHEMAS) or "0").lower()
+    if text not in {"0", "1", "true", "false", "yes", "no"}:
+        raise DeployError("bad_setting", f"{OUTPUT_SCHEMAS}={text!r} is neither 1 nor 0.")
+    return text in {"1", "true", "yes"}

@@ -12,6 +12,7 @@ import pwd
 import shutil
 import signal
 import socket
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,12 +219,11 @@ class Postgres:
     def _choose_account(self, program: str) -> Identity:
         """Root without user namespaces (most containers): an account that exists and reaches both binaries and data."""
         candidates = [entry for name in ("postgres", "nobody", "daemon") if (entry := _account(name)) is not None]
-        for folder in (self.home.path, self.home.run):
-            if folder.stat().st_uid == 0:
-                folder.chmod(PASSABLE)
+        if self.home.path.stat().st_uid == 0:
+            self.home.path.chmod(PASSABLE)
         for entry in candidates:
             whom = Identity(account=(entry.pw_uid, entry.pw_gid))
-            if _runs(program, whom, must_reach=(str(self.home.path), str(self.home.run))):
+            if _runs(program, whom, must_reach=(str(self.home.path),)):
                 return whom
         raise DeployError(
             "no_account",
@@ -238,7 +238,11 @@ class Postgres:
                 folder.mkdir(mode=PRIVATE, exist_ok=True)
             except OSError as error:
                 raise DeployError("home_unusable", f"The folder {folder} cannot be made: {error.strerror}.") from error
-            if folder.lstat().st_uid != owner[0]:
+            found = folder.lstat()
+            ours = found.st_uid in (os.geteuid(), owner[0]) or folder.is_relative_to(self.home.path)
+            if not stat.S_ISDIR(found.st_mode) or not ours:
+                raise DeployError("home_unusable", f"{folder} is not a folder of this user.", "Remove it.")
+            if found.st_uid != owner[0]:
                 _give_away(folder, owner)
             folder.chmod(PRIVATE)
 
