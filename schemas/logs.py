@@ -1,35 +1,30 @@
-"""Log records as JSON lines: `message`, and the extras as keys."""
+"""The form of a log record: one JSON object a line, `message` and the extras as keys. No I/O."""
 
 import json
 import logging
-import sys
+import traceback
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from schemas.ids import format_time
 
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record; an exception's traceback goes to the log under `exception`, never to a client."""
+    """Formats a record as JSON. Of an exception it keeps class and place, not its text: that may quote content."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
-        line = {
-            "at": format_time(datetime.fromtimestamp(record.created, UTC)),
+        entry: dict[str, Any] = {
+            "time": format_time(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
-            **{name: value for name, value in record.__dict__.items() if name not in _STANDARD},
         }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)  # ASCII only: no raw control or bidirectional character reaches a terminal
-
-
-def log_to_stderr(level: str) -> None:
-    """Send every record of this process from `level` on to standard error as JSON lines."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+        entry |= {key: value for key, value in record.__dict__.items() if key not in _STANDARD and key not in entry}
+        if record.exc_info and record.exc_info[0] is not None:
+            entry["exception"] = record.exc_info[0].__name__
+            frames = traceback.extract_tb(record.exc_info[2])
+            entry["trace"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        return json.dumps(entry, default=str, ensure_ascii=False)

@@ -96,11 +96,15 @@ class Actor:
     kind: WorkerKind
     handlers: Mapping[type[Command], Handler]
     schedule: tuple["Periodic", ...] = field(default=())
+    concurrency: int = 32  # commands that one process carries out at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """Something to do every so many seconds, by one worker of the kind at a time."""
+    """Something to do every so many seconds, by one worker of the kind at a time.
+
+    What `run` returns is sent when it is a tuple of FollowUps.
+    """
 
     name: str
     every_s: float

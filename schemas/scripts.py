@@ -1,0 +1,281 @@
+"""The Lua scripts that both halves of the queue run in Redis: each is one atomic step and one round trip.
+
+Times are milliseconds of the server's clock. Keys are passed by name; Redis Cluster is not supported (arq is not).
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+_PRELUDE: Final = """
+local function now_ms()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local function ring(bell)
+  redis.call('LPUSH', bell, '1')
+  redis.call('LTRIM', bell, 0, 63)
+end
+local function commands_in(job_id)
+  return tonumber(string.match(job_id, '%.(%d+)$')) or 1
+end
+-- The counter means 0 while the mailbox is empty, so that an error in it cannot last.
+local function depth_of(mailbox, depth_key)
+  if redis.call('ZCARD', mailbox) == 0 then return 0 end
+  return math.max(0, tonumber(redis.call('GET', depth_key) or '0'))
+end
+-- Take a job in and return -1, or return how many commands there is room for when it does not fit wholly.
+-- A job that is there already counts as taken.
+local function enqueue(mailbox, bell, depth_key, job_key, job_id, payload, bound, at)
+  local count, depth = commands_in(job_id), depth_of(mailbox, depth_key)
+  if depth + count > bound then
+    if redis.call('EXISTS', job_key) == 1 then return -1 end
+    return math.max(0, bound - depth)
+  end
+  if redis.call('SET', job_key, payload, 'NX') then
+    redis.call('ZADD', mailbox, at, job_id)
+    redis.call('SET', depth_key, depth + count)
+    ring(bell)
+  end
+  return -1
+end
+local function subtract(depth_key, count)
+  if redis.call('DECRBY', depth_key, count) < 0 then redis.call('SET', depth_key, 0) end
+end
+-- A session's instance is the time it began, so that no two are ever equal.
+local function use_session(crumbs, now, gap)
+  local seen = redis.call('HGET', crumbs, 'seen')
+  if not seen or now - seen > gap then redis.call('HSET', crumbs, 'instance', now) end
+  redis.call('HSET', crumbs, 'seen', now)
+end
+"""
+
+
+class Script(msgspec.Struct, frozen=True):
+    """A script's text and the digest by which EVALSHA calls it."""
+
+    text: str
+    sha: str
+
+
+def _script(body: str, *, allow_oom: bool = True) -> Script:
+    # A Redis at maxmemory still lets what is in it drain, be read and be cleaned up; only new writes are refused.
+    text = ("#!lua flags=allow-oom\n" if allow_oom else "#!lua\n") + _PRELUDE + body
+    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+# KEYS mailbox bell depth job; ARGV job id, payload, bound. Returns -1 (taken) or the room there is (nothing taken).
+_ENQUEUE: Final = """
+return enqueue(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms())
+"""
+ENQUEUE_WRITES: Final = _script(_ENQUEUE, allow_oom=False)
+ENQUEUE_READS: Final = _script(_ENQUEUE)
+
+# KEYS mailbox bell depth; ARGV token, lease, commands wanted, most jobs to look at, prefixes of job, lease, tries.
+# Returns 1 when more is ready, milliseconds until the next job is due (-1: none), then id, payload, tries of each.
+CLAIM: Final = _script("""
+local mailbox, bell, depth_key = KEYS[1], KEYS[2], KEYS[3]
+local token, lease, wanted, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local job_key, lease_key, tries_key = ARGV[5], ARGV[6], ARGV[7]
+local now = now_ms()
+local ids = redis.call('ZRANGEBYSCORE', mailbox, '-inf', now, 'LIMIT', 0, most)
+local more, out = #ids == most, {0, -1}
+for _, id in ipairs(ids) do
+  if wanted <= 0 then more = true break end
+  if redis.call('SET', lease_key .. id, token, 'NX', 'PX', lease) then
+    local payload = redis.call('GET', job_key .. id)
+    if payload then
+      redis.call('ZADD', mailbox, now + lease, id)
+      out[#out + 1] = id
+      out[#out + 1] = payload
+      out[#out + 1] = redis.call('INCR', tries_key .. id)
+      wanted = wanted - commands_in(id)
+    else
+      redis.call('DEL', lease_key .. id, tries_key .. id)
+      redis.call('ZREM', mailbox, id)
+      subtract(depth_key, commands_in(id))
+    end
+  else
+    redis.call('ZADD', mailbox, now + math.max(1, redis.call('PTTL', lease_key .. id)), id)
+  end
+end
+if more then
+  out[1] = 1
+  ring(bell)
+else
+  redis.call('DEL', bell)
+  local first = redis.call('ZRANGE', mailbox, 0, 0, 'WITHSCORES')
+  if first[2] then out[2] = math.max(1, first[2] - now) end
+end
+return out
+""")
+
+# KEYS mailbox; ARGV lease, prefix of lease, then id and token of each job. Returns 1 (renewed) or 0 (lost) for each.
+RENEW: Final = _script("""
+local lease, now, out = tonumber(ARGV[1]), now_ms(), {}
+for i = 3, #ARGV, 2 do
+  local key = ARGV[2] .. ARGV[i]
+  if redis.call('GET', key) == ARGV[i + 1] then
+    redis.call('PEXPIRE', key, lease)
+    redis.call('ZADD', KEYS[1], 'XX', now + lease, ARGV[i])
+    out[#out + 1] = 1
+  else
+    out[#out + 1] = 0
+  end
+end
+return out
+""")
+
+# KEYS mailbox bell; ARGV token, lease, prefixes of lease and tries. Gives back what a claim took whose answer was lost.
+RELEASE: Final = _script("""
+local now, count = now_ms(), 0
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now, now + ARGV[2], 'LIMIT', 0, 1000)) do
+  if redis.call('GET', ARGV[3] .. id) == ARGV[1] then
+    redis.call('DEL', ARGV[3] .. id)
+    if redis.call('DECR', ARGV[4] .. id) <= 0 then redis.call('DEL', ARGV[4] .. id) end
+    redis.call('ZADD', KEYS[1], now, id)
+    count = count + 1
+  end
+end
+if count > 0 then ring(KEYS[2]) end
+return count
+""")
+
+# KEYS bell. A worker that stops may have taken a ring for a job that it will not claim.
+RING: Final = _script("ring(KEYS[1])")
+
+# Everything that a worker does with a job that it holds. KEYS lease; ARGV token, then steps, each a word, the number of
+# its arguments and these. Returns 1, or 0 with nothing done when the lease is not this worker's any more.
+#   end     mailbox, depth, job, tries, job id: the job is over
+#   reply   reply list, ttl (s), answers...
+#   job     mailbox, bell, depth, job, tries, job id, payload, bound, delay (ms), tries so far: a retry or a follow-up
+#   dead    dead letters, their index, id, letter, most to keep
+#   crumbs  crumbs, touched, sessions, session, ttl (s), gap (ms), most to keep, stored ('' none),
+#           recalled ('-' none, else ids each with a newline), touched ids...
+SETTLE: Final = _script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+local now = now_ms()
+local steps = {}
+steps['end'] = function(a)
+  redis.call('ZREM', a[1], a[5])
+  redis.call('DEL', a[3], a[4], KEYS[1])
+  subtract(a[2], commands_in(a[5]))
+end
+steps['reply'] = function(a)
+  redis.call('RPUSH', a[1], unpack(a, 3))
+  redis.call('EXPIRE', a[1], a[2])
+end
+steps['job'] = function(a)
+  local taken = enqueue(a[1], a[2], a[3], a[4], a[6], a[7], tonumber(a[8]), now + a[9])
+  if taken == -1 and a[10] ~= '0' then redis.call('SET', a[5], a[10]) end
+end
+steps['dead'] = function(a)
+  redis.call('HSET', a[1], a[3], a[4])
+  redis.call('ZADD', a[2], now, a[3])
+  local surplus = redis.call('ZCARD', a[2]) - a[5]
+  if surplus > 0 then
+    local oldest = redis.call('ZPOPMIN', a[2], surplus)
+    for i = 1, #oldest, 2 do redis.call('HDEL', a[1], oldest[i]) end
+  end
+end
+steps['crumbs'] = function(a)
+  use_session(a[1], now, tonumber(a[6]))
+  if a[8] ~= '' then redis.call('HSET', a[1], 'stored', a[8]) end
+  if a[9] ~= '-' then redis.call('HSET', a[1], 'recalled', a[9]) end
+  if a[10] then
+    local order = redis.call('HINCRBY', a[1], 'clock', #a - 9) - (#a - 9)
+    local pairs_ = {}
+    for i = 10, #a do
+      pairs_[#pairs_ + 1] = order + i - 9
+      pairs_[#pairs_ + 1] = a[i]
+    end
+    redis.call('ZADD', a[2], 'NX', unpack(pairs_))
+    redis.call('ZREMRANGEBYRANK', a[2], 0, -a[7] - 1)
+  end
+  redis.call('EXPIRE', a[1], a[5])
+  redis.call('EXPIRE', a[2], a[5])
+  redis.call('ZADD', a[3], now + a[5] * 1000, a[4])
+  redis.call('EXPIRE', a[3], a[5])
+end
+local i = 2
+while i <= #ARGV do
+  local count = tonumber(ARGV[i + 1])
+  local arguments = {}
+  for j = 1, count do arguments[j] = ARGV[i + 1 + j] end
+  steps[ARGV[i]](arguments)
+  i = i + 2 + count
+end
+return 1
+""")
+
+# KEYS crumbs touched sessions; ARGV session, ttl (s). Clears the breadcrumbs and returns the new instance.
+BEGIN_SESSION: Final = _script("""
+local now = now_ms()
+local instance = math.max(now, tonumber(redis.call('HGET', KEYS[1], 'instance') or '0') + 1)
+redis.call('DEL', KEYS[1], KEYS[2])
+redis.call('HSET', KEYS[1], 'instance', instance, 'seen', now)
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+redis.call('ZADD', KEYS[3], now + ARGV[2] * 1000, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)
+redis.call('EXPIRE', KEYS[3], ARGV[2])
+return instance
+""")
+
+# KEYS crumbs touched sessions; ARGV session, ttl (s), gap (ms), 1 to have the touched ids too.
+# Reading is a use of the session: it slides the expiry. Returns stored, recalled, milliseconds of expiry, touched; or
+# nothing when there are no breadcrumbs.
+READ_CRUMBS: Final = _script("""
+if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
+local now = now_ms()
+use_session(KEYS[1], now, tonumber(ARGV[3]))
+for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[2]) end
+redis.call('ZADD', KEYS[3], now + ARGV[2] * 1000, ARGV[1])
+local found = redis.call('HMGET', KEYS[1], 'stored', 'recalled')
+local touched = {}
+if ARGV[4] == '1' then touched = redis.call('ZRANGE', KEYS[2], 0, -1) end
+return {found[1] or '', found[2] or '', now + ARGV[2] * 1000, touched}
+""")
+
+# KEYS crumbs touched; ARGV memory id. Takes an erased memory out of a session; what was recalled keeps its numbering.
+SCRUB_CRUMBS: Final = _script("""
+local places = redis.call('ZREM', KEYS[2], ARGV[1])
+if redis.call('HGET', KEYS[1], 'stored') == ARGV[1] then
+  redis.call('HDEL', KEYS[1], 'stored')
+  places = places + 1
+end
+local recalled = redis.call('HGET', KEYS[1], 'recalled')
+if recalled then
+  local kept = {}
+  for id in string.gmatch(recalled, '([^\\n]*)\\n') do
+    if id == ARGV[1] then id = '' places = places + 1 end
+    kept[#kept + 1] = id .. '\\n'
+  end
+  redis.call('HSET', KEYS[1], 'recalled', table.concat(kept))
+end
+return places
+""")
+
+# KEYS job tries; ARGV old payload, new payload. Returns -1 (it changed meanwhile: look again), 0 (done; the job was
+# never begun) or 1 (done; somebody had begun it).
+SCRUB_JOB: Final = _script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return -1 end
+redis.call('SET', KEYS[1], ARGV[2])
+return redis.call('EXISTS', KEYS[2])
+""")
+
+# KEYS dead letters, their index, mailbox, bell, depth, job; ARGV id, job id, payload, bound. Puts a dead letter back
+# into its mailbox. Returns 1, or 0 when it is gone or the mailbox is full.
+REVIVE: Final = _script("""
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+if enqueue(KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[2], ARGV[3], tonumber(ARGV[4]), now_ms()) ~= -1 then return 0 end
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+return 1
+""")
+
+# KEYS schedule; ARGV token, ttl (ms). Keeps a periodic work's lease while it is still this worker's.
+KEEP_SCHEDULE: Final = _script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+""")
