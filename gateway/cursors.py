@@ -50,7 +50,9 @@ def _filters(command: Command) -> dict[str, Any]:
         if name not in _UNBOUND and getattr(command, name) is not UNSET
     }
     filters: dict[str, Any] = msgspec.to_builtins(chosen)
-    sorted_filters = {name: sorted(value) if isinstance(value, list) else value for name, value in filters.items()}
+    sorted_filters = {
+        name: sorted(value) if isinstance(value, list | tuple) else value for name, value in filters.items()
+    }
     return {"list": type(command).__name__, **sorted_filters}
 
 

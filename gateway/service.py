@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from gateway import cursors
 from gateway.auth import Caller, authorize, require
+from gateway.breadcrumbs import SessionCrumbs
 from gateway.mcp.arguments import check_arguments
 from gateway.mcp.schema import PendingReply
 from gateway.mcp.tools import sessions
@@ -22,8 +23,6 @@ from schemas.faults import EngramqError, Fault, FaultCode, refuse
 from schemas.vocabulary import DEFAULT_SESSION, RECALLED_REFERENCE, STORED_REFERENCE, Partition
 
 log = logging.getLogger(__name__)
-
-REFERENCE_MARK: Final = "@"
 
 
 class PendingAnswer(Protocol):
@@ -52,16 +51,16 @@ class Asker(Protocol):
 
 
 class Trail(Protocol):
-    """The sessions' breadcrumbs."""
+    """The sessions' breadcrumbs; every method raises EngramqError when they cannot be reached."""
 
-    async def begin(self, namespace: str, principal: str, session: str) -> str:
-        """Begin a new instance of the session, breadcrumbs cleared, and return its id."""
+    async def begin(self, namespace: str, principal: str, session: str) -> int:
+        """Clear the session and return its new instance."""
 
-    async def read(self, namespace: str, principal: str, session: str) -> sessions.BreadcrumbTrail:
+    async def read(self, namespace: str, principal: str, session: str) -> SessionCrumbs:
         """Return the session's breadcrumbs."""
 
-    async def resolve(self, namespace: str, principal: str, session: str, reference: str) -> str | None:
-        """Return the id that @stored or @recalled[N] stands for, None when it stands for nothing."""
+    async def resolve(self, ref: str, namespace: str, principal: str, session: str) -> str | None:
+        """Return the id that a reference stands for, None when it stands for nothing; an id stays as it is."""
 
 
 class SecretSource(Protocol):
@@ -165,9 +164,7 @@ class Service:
         return msgspec.structs.replace(command, **found) if found else command
 
     async def _id_of(self, given: str, field: str, caller: Caller, session: str) -> str:
-        if not given.startswith(REFERENCE_MARK):
-            return given
-        found = await self._trail.resolve(caller.namespace, caller.principal.name, session, given)
+        found = await self._trail.resolve(given, caller.namespace, caller.principal.name, session)
         if found is None:
             raise refuse(
                 FaultCode.INVALID_PARAMETER,
@@ -193,7 +190,8 @@ class Service:
         return _reply(sessions.SessionBegun(session=session, instance=instance))
 
     async def _get_breadcrumbs(self, caller: Caller, session: str) -> ToolReply:
-        return _reply(await self._trail.read(caller.namespace, caller.principal.name, session))
+        crumbs = await self._trail.read(caller.namespace, caller.principal.name, session)
+        return _reply(sessions.BreadcrumbTrail(**msgspec.structs.asdict(crumbs)))
 
 
 def fault_reply(fault: Fault) -> ToolReply:

@@ -133,7 +133,7 @@ def _structs_within(structs: Iterable[type[msgspec.Struct]]) -> dict[str, type[m
 def _as_answered(definition: Mapping[str, Any], struct: type[msgspec.Struct] | None) -> dict[str, Any]:
     """Return how a Struct looks in a reply: without its tag, and a field with a default is always there."""
     if "properties" not in definition:
-        return {key: value for key, value in definition.items() if key != "description"}
+        return _ordered(definition.get("title", ""), definition)
     tag = None if struct is None else _tag_of(struct)
     always = struct is not None and not struct.__struct_config__.omit_defaults
     properties = {

@@ -30,7 +30,23 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "memory_stats": {},
 }
 
-NOT_TEXTS = [None, True, 5, 5.5, [], {}, ["x"], "", "   ", "\n\t", "\0", "a\0b", "\ud800", "a\udfff", "x" * 40_000]
+NOT_TEXTS: list[Any] = [
+    None,
+    True,
+    5,
+    5.5,
+    [],
+    {},
+    ["x"],
+    "",
+    "   ",
+    "\n\t",
+    "\0",
+    "a\0b",
+    "\ud800",
+    "a\udfff",
+    "x" * 40_000,
+]
 NOT_NUMBERS: list[Any] = [None, True, "1", [], {}, math.nan, math.inf, -math.inf, -1, -0.001, 1e308, 10**400, 10**30]
 NOT_TIMES = ["yesterday", "2026-01-31", "2026-01-31T09:00:00", "2026-02-30T00:00:00Z", 1_700_000_000]
 NOT_IN_UTC = ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"]

@@ -16,16 +16,19 @@ class SessionBegun(msgspec.Struct, kw_only=True):
 
     status: Literal["success"] = "success"
     session: str
-    instance: str
+    instance: int
 
 
 class BreadcrumbTrail(msgspec.Struct, kw_only=True):
-    """What the session stored last, recalled last, and touched, in order; `expires_at` moves with each use."""
+    """What the session stored last, recalled last, and touched, in order; `expires_at` moves with each use.
+
+    An id that was erased since is null among the recalled ones, so that the others keep their numbers.
+    """
 
     status: Literal["success"] = "success"
     last_stored_id: str | None
-    last_recalled_ids: list[str]
-    session_memory_ids: list[str]
+    last_recalled_ids: tuple[str | None, ...]
+    session_memory_ids: tuple[str, ...]
     expires_at: str | None
 
 

@@ -1,0 +1,130 @@
+"""Writes docs/tools.md from the live descriptions of the tools: `python -m gateway.mcp.reference > docs/tools.md`."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gateway.mcp import resources
+from gateway.mcp.arguments import Parameter, parameters_of
+from gateway.mcp.schema import output_schema
+from gateway.mcp.tools import TOOLS
+from gateway.mcp.tools.tool import Tool
+from schemas.faults import RECOVERY
+from schemas.records import Memory
+
+_CORE: Final = " \\*"
+_HEAD: Final = """\
+# Tools
+
+Written by `python -m gateway.mcp.reference` from the schemas that clients see; a test compares the two. Edit
+the descriptions, not this file.
+
+Every reply is one JSON object, as structured content and as text, with a `status`. Input that cannot be used answers
+`invalid_parameter` with `field`, `error` and `recovery`, and nothing has happened. A refusal answers `error` with
+`code`, `error` and `recovery`. Both have `isError: true`; whatever else a caller may expect has `isError: false`.
+A write that is not answered in time answers `pending` with its `command_id`; `get_command` gives its reply later.
+
+Any memory id may be `@stored` (the last memory that the session stored) or `@recalled[N]` (the Nth result of its last
+search, from 0). `ENGRAMQ_TOOLS` chooses what is listed: `full`, `core` (marked \\*), or names with commas.
+"""
+
+
+def reference() -> str:
+    """Return the whole page."""
+    parts = [_HEAD, *(_tool(tool) for tool in TOOLS.values()), _memory(), _codes(), _others()]
+    return "\n".join(parts)
+
+
+def _tool(tool: Tool) -> str:
+    rows = "\n".join(_row(parameter) for parameter in parameters_of(tool).values())
+    table = f"| parameter | type | default | meaning |\n|---|---|---|---|\n{rows}\n" if rows else "No parameters.\n"
+    hints = [name for name, said in (("read-only", tool.read_only), ("destructive", tool.destructive)) if said]
+    hints += ["idempotent"] if tool.idempotent else []
+    about = f"Scope `{tool.scope}`." + (f" Hints: {', '.join(hints)}." if hints else "")
+    return (
+        f"## {tool.name}{_CORE if tool.core else ''}\n\n{tool.summary} {about}\n\n"
+        f"```\n{tool.example}\n```\n\n{table}\n{_replies(tool)}"
+    )
+
+
+def _row(parameter: Parameter) -> str:
+    schema = parameter.schema
+    default = (
+        "**required**" if parameter.required else f"`{json.dumps(schema['default'])}`" if "default" in schema else ""
+    )
+    return f"| `{parameter.name}` | {_kind(parameter)} | {default} | {schema.get('description', '')} |"
+
+
+def _kind(parameter: Parameter) -> str:
+    return parameter.expected.removeprefix("a ").removeprefix("an ").replace("|", "\\|")
+
+
+def _replies(tool: Tool) -> str:
+    schema = output_schema(tool)
+    shapes = [_shape(schema["$defs"][reply.__name__], schema["$defs"]) for reply in tool.replies]
+    return "Replies:\n\n" + "".join(f"- `{shape}`\n" for shape in shapes)
+
+
+def _shape(definition: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """Return a Struct's fields on one line; those that are not always there have a question mark."""
+    fields = (
+        f"{name}{'' if name in definition['required'] else '?'}: {_type(value, definitions)}"
+        for name, value in definition["properties"].items()
+    )
+    return "{" + ", ".join(fields) + "}"
+
+
+def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        name: str = schema["$ref"].rpartition("/")[2]
+        target = definitions[name]
+        if name == Memory.__name__:
+            return name
+        return _type(target, definitions) if "enum" in target else _shape(target, definitions)
+    if "enum" in schema:
+        return " or ".join(f'"{word}"' for word in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_type(one, definitions) for one in schema["anyOf"])
+    if schema["type"] == "array":
+        return f"[{_type(schema['items'], definitions)}, ...]"
+    if schema["type"] == "object" and isinstance(schema.get("additionalProperties"), Mapping):
+        return "{name: " + _type(schema["additionalProperties"], definitions) + "}"
+    return str(schema["type"])
+
+
+def _memory() -> str:
+    schema = output_schema(TOOLS["search_memories"])
+    return (
+        "## Memory\n\nWhat a memory looks like in every reply; fields with a question mark are there only when they "
+        "say something.\n\n"
+        f"```\n{_lines(schema['$defs'][Memory.__name__], schema['$defs'])}```\n"
+    )
+
+
+def _lines(definition: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    return "".join(
+        f"{name}{'' if name in definition['required'] else '?'}: {_type(value, definitions)}\n"
+        for name, value in definition["properties"].items()
+    )
+
+
+def _codes() -> str:
+    rows = "".join(f"| `{code}` | {recovery} |\n" for code, recovery in RECOVERY.items())
+    return (
+        "## Codes\n\n`overloaded`, `rate_limited` and `unavailable` mean: not applied, and never will be.\n\n"
+        f"| code | recovery |\n|---|---|\n{rows}"
+    )
+
+
+def _others() -> str:
+    prompt = f"`{resources.RECALL_PROMPT}` (`{resources.RECALL_PROMPT_TASK}`, optional)"
+    return (
+        f"## Resources\n\n- `{resources.MEMORY_PREFIX}{{id}}`: what get_memory answers.\n"
+        f"- `{resources.STATS_URI}`: what memory_stats answers.\n\n"
+        f"## Prompts\n\n- {prompt}: {resources.RECALL_PROMPT_DESCRIPTION}\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,146 @@
+"""The gateway process: one bus, one service, HTTP and stdio fronts over them, ended by SIGTERM or SIGINT."""
+
+import logging
+import signal
+import socket
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import SocketListener
+from redis.asyncio import BlockingConnectionPool, Redis
+
+from gateway.auth import local_caller, settings_caller
+from gateway.breadcrumbs import Breadcrumbs
+from gateway.bus import Bus
+from gateway.cursor_secret import CursorSecret
+from gateway.fronts import Hello, Serve, listen, serve_fronts
+from gateway.http import GRACE_S, HttpServer, bind, health_routes, http_server
+from gateway.mcp.server import Profile, build_server
+from gateway.mcp.tools import choose_tools
+from gateway.mcp.transport import http_app, serve_lines
+from gateway.service import Service
+from schemas.commands import Ping
+from schemas.envelope import Answer
+from schemas.faults import EngramqError
+from schemas.mailbox import Keys
+from schemas.settings import Settings, SettingsError
+
+log = logging.getLogger(__name__)
+
+READY_S: Final = 2.0
+REDIS_S: Final = 2.0  # to connect, to get a connection, and for an answer
+REDIS_CONNECTIONS: Final = 16
+LAST_STOP_S: Final = GRACE_S + 2.0  # after which whatever still runs is cancelled
+
+
+class Gateway:
+    """What every client of the process shares."""
+
+    def __init__(self, settings: Settings, bus: Bus, service: Service) -> None:
+        self._settings = settings
+        self._bus = bus
+        self._service = service
+
+    async def missing(self) -> list[str]:
+        """Return what is missing before calls can be answered: redis, or a worker that answers."""
+        try:
+            await self._bus.ready()
+        except EngramqError:
+            return ["redis"]
+        caller = settings_caller(self._settings)
+        try:
+            answer = await self._bus.ask(
+                Ping(), namespace=caller.namespace, principal=caller.principal, timeout_s=READY_S
+            )
+        except EngramqError:
+            return ["worker"]
+        return [] if isinstance(answer, Answer) and answer.reply is not None else ["worker"]
+
+    def open_front(self, hello: Hello) -> Serve:
+        """Return what serves a stdio front; raises SettingsError when it asks for tools that there are not."""
+        profile = Profile(tools=choose_tools(hello.tools), output_schemas=hello.output_schemas)
+        caller = local_caller(hello.namespace, hello.principal)
+        return partial(serve_lines, build_server(self._service, profile, lambda _ctx: caller))
+
+    def web(self) -> HttpServer:
+        """Return the HTTP server, not yet running."""
+        settings = self._settings
+        profile = Profile(tools=choose_tools(settings.tools), output_schemas=settings.output_schemas)
+        caller = settings_caller(settings)
+        server = build_server(self._service, profile, lambda _ctx: caller)
+        return http_server(http_app(server, health_routes(self)), settings.host)
+
+
+async def run_gateway(settings: Settings, *, socket_path: Path | None, http: bool) -> None:
+    """Serve until SIGTERM or SIGINT: stdio fronts on `socket_path` if there is one, and HTTP if asked for.
+
+    Redis may come later. Raises SettingsError when something that was asked for cannot be served, UnsupportedServer
+    when the Redis there is too old.
+    """
+    if not settings.redis_url:
+        raise SettingsError("ENGRAMQ_REDIS_URL is not set. `engramq up` brings one along; or name your own.")
+    choose_tools(settings.tools)
+    keys = Keys(settings.key_prefix)
+    async with AsyncExitStack() as stack:
+        listener = bound = None
+        if socket_path is not None:
+            listener = await listen(socket_path)
+            stack.callback(socket_path.unlink, missing_ok=True)
+        if http:
+            bound = stack.enter_context(bind(settings.host, settings.port))
+        bus = await stack.enter_async_context(
+            Bus(
+                settings.redis_url,
+                keys,
+                mailbox_bound=settings.mailbox_bound,
+                reply_timeout_s=settings.reply_timeout_s,
+            )
+        )
+        redis = open_redis(settings.redis_url)
+        stack.push_async_callback(redis.aclose)
+        service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
+        await _serve(Gateway(settings, bus, service), listener, bound)
+
+
+def open_redis(redis_url: str) -> Redis:
+    """Return a client for what is no command (breadcrumbs, the cursors' key); it connects when it is used."""
+    pool = BlockingConnectionPool.from_url(
+        redis_url,
+        max_connections=REDIS_CONNECTIONS,
+        timeout=REDIS_S,
+        socket_timeout=REDIS_S,
+        socket_connect_timeout=REDIS_S,
+    )
+    return Redis.from_pool(pool)
+
+
+async def _serve(gateway: Gateway, listener: SocketListener | None, bound: socket.socket | None) -> None:
+    stopping = anyio.Event()
+    web = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_await_signal, stopping)
+        if listener is not None:
+            tasks.start_soon(serve_fronts, listener, gateway.open_front, stopping)
+            log.info("Serving stdio fronts")
+        if bound is not None:
+            web = gateway.web()
+            tasks.start_soon(web.run_on, bound)
+            host, port = bound.getsockname()[:2]
+            url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+            log.info("Serving MCP over HTTP", extra={"host": host, "port": port, "url": url})
+        await stopping.wait()
+        log.info("Stopping")
+        tasks.cancel_scope.deadline = anyio.current_time() + LAST_STOP_S
+        if web is not None:
+            web.should_exit = True
+
+
+async def _await_signal(stopping: anyio.Event) -> None:
+    """Say once that the process is to end; a second signal ends it at once."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            break
+    stopping.set()

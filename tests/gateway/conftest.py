@@ -1,0 +1,82 @@
+"""A real Redis, and a gateway's service over it whose workers are scripted."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from socket import AF_UNIX, socket
+from uuid import uuid4
+
+import pytest
+
+from deploy.embedded.redis import find_binary
+from gateway.breadcrumbs import Breadcrumbs
+from gateway.bus import Bus
+from gateway.cursor_secret import CursorSecret
+from gateway.run import open_redis
+from gateway.service import Service
+from schemas.mailbox import Keys
+from tests.gateway.worker_side import WorkerSide, worker_side
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    folder = Path(tempfile.mkdtemp(prefix="engramq-test-"))  # short: socket paths have 107 bytes
+    address = folder / "redis.sock"
+    options = ("--port", "0", "--unixsocket", str(address), "--save", "", "--dir", str(folder), "--loglevel", "warning")
+    with subprocess.Popen([find_binary(os.environ), *options], stdout=subprocess.DEVNULL) as server:
+        try:
+            await_socket(address)
+            yield f"unix://{address}"
+        finally:
+            server.kill()
+    shutil.rmtree(folder)
+
+
+def await_socket(address: Path, bound_s: float = 15.0) -> None:
+    """Return when somebody accepts connections there."""
+    deadline = time.monotonic() + bound_s
+    while True:
+        try:
+            with socket(AF_UNIX) as line:
+                line.connect(str(address))
+                return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def keys() -> Keys:
+    return Keys(f"test-{uuid4().hex[:12]}")
+
+
+@pytest.fixture
+async def workers(redis_url: str, keys: Keys) -> AsyncIterator[WorkerSide]:
+    async with worker_side(redis_url, keys) as side:
+        yield side
+
+
+@asynccontextmanager
+async def service_over(redis_url: str, keys: Keys, reply_timeout_s: float = 5.0) -> AsyncIterator[Service]:
+    """Run what every client of a gateway shares, for as long as the block lasts."""
+    redis = open_redis(redis_url)
+    async with Bus(redis_url, keys, mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
+        yield Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
+    await redis.aclose()
+
+
+@pytest.fixture
+async def service(redis_url: str, keys: Keys) -> AsyncIterator[Service]:
+    async with service_over(redis_url, keys) as service:
+        yield service

@@ -1,0 +1,263 @@
+"""Every tool through the SDK's own client, in both protocol eras, over a real queue."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from mcp.client import Client
+from mcp.shared.exceptions import MCPError
+
+from gateway.auth import local_caller
+from gateway.mcp.schema import output_schema
+from gateway.mcp.server import Profile, build_server
+from gateway.mcp.tools import TOOLS, choose_tools
+from gateway.service import Service
+from schemas.commands import MemoryFound, MemoryList, StoreMemory
+from schemas.faults import Fault, FaultCode
+from schemas.ids import parse_uuid
+from schemas.mailbox import Keys
+from tests.gateway.conftest import service_over
+from tests.gateway.replies import check_reply
+from tests.gateway.test_arguments import MINIMAL
+from tests.gateway.worker_side import WorkerSide
+
+pytestmark = pytest.mark.anyio
+
+ERAS = ["legacy", "2026-07-28"]
+INVALID_PARAMS = -32602
+UNUSUAL = "x\u202e\u200b\u2028'\"<script>; drop table memories --"
+
+
+@asynccontextmanager
+async def client_of(service: Service, era: str, tools: str = "full", **shown: Any) -> AsyncIterator[Client]:
+    caller = local_caller("a namespace", "a principal")
+    server = build_server(service, Profile(tools=choose_tools(tools), **shown), lambda _ctx: caller)
+    async with Client(server, mode=era) as client:
+        yield client
+
+
+@pytest.fixture(params=ERAS)
+async def client(request: pytest.FixtureRequest, service: Service, workers: WorkerSide) -> AsyncIterator[Client]:
+    async with client_of(service, request.param) as client:
+        yield client
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Call a tool, check that text and structure agree and fulfil the tool's schema, and return the body."""
+    result = await client.call_tool(tool, arguments)
+    (block,) = result.content
+    assert block.type == "text"
+    assert json.loads(block.text) == result.structured_content
+    return check_reply(tool, result.structured_content, is_error=result.is_error)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_every_tool_answers_in_its_promised_shape(client: Client, tool: str) -> None:
+    body = await call(client, tool, **MINIMAL[tool])
+    assert body["status"] not in {"error", "invalid_parameter"}
+    assert "type" not in body
+
+
+async def test_a_write_reply_carries_the_id_of_its_command(client: Client, workers: WorkerSide) -> None:
+    body = await call(client, "store_memory", content=UNUSUAL, session="s", idempotency_key="k")
+    (envelope,) = workers.seen
+    assert body["command_id"] == envelope.id
+    assert parse_uuid(envelope.id)
+    assert (envelope.namespace, envelope.principal.name) == ("a namespace", "a principal")
+    assert (envelope.session, envelope.idempotency_key) == ("s", "k")
+    assert envelope.command == StoreMemory(content=UNUSUAL)
+
+
+async def test_the_trace_of_a_call_goes_on_to_the_worker(client: Client, workers: WorkerSide) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    meta: Any = {"traceparent": trace}
+    await client.call_tool("memory_stats", {}, meta=meta)
+    assert workers.seen[0].traceparent == trace
+
+
+async def test_a_refusal_by_a_worker_reaches_the_client_with_its_recovery(client: Client, workers: WorkerSide) -> None:
+    fault = Fault(code=FaultCode.SELF_LOOP, error="It cannot replace itself.", recovery="Give two.", memory_id="m")
+    workers.script = {kind: (lambda _c, _e: fault) for kind in workers.script}
+    body = await call(client, "supersede_memory", **MINIMAL["supersede_memory"])
+    assert body == {
+        "status": "error",
+        "code": "self_loop",
+        "error": "It cannot replace itself.",
+        "recovery": "Give two.",
+        "memory_id": "m",
+        "command_id": workers.seen[0].id,
+    }
+
+
+async def test_what_a_caller_may_expect_is_no_error(client: Client, workers: WorkerSide) -> None:
+    workers.script = {kind: (lambda _c, _e: MemoryFound(memory=None, status="not_found")) for kind in workers.script}
+    assert await call(client, "get_memory", memory_id="not even a uuid") == {"memory": None, "status": "not_found"}
+
+
+async def test_an_unanswered_write_is_pending_and_an_unanswered_read_unavailable(
+    redis_url: str, keys: Keys, workers: WorkerSide
+) -> None:
+    workers.script = {kind: (lambda _c, _e: None) for kind in workers.script}
+    async with service_over(redis_url, keys, 0.3) as service, client_of(service, ERAS[0]) as client:
+        pending = await call(client, "store_memory", content="x")
+        assert pending == {"status": "pending", "command_id": workers.seen[0].id}
+        refused = await call(client, "search_memories", query="x")
+        assert (refused["status"], refused["code"]) == ("error", "unavailable")
+
+
+@pytest.mark.promise("MT-10")
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_bad_input_is_refused_by_name_and_nothing_is_enqueued(
+    client: Client, workers: WorkerSide, tool: str
+) -> None:
+    body = await call(client, tool, **MINIMAL[tool], bogus=1)
+    assert (body["status"], body["code"], body["field"]) == ("invalid_parameter", "invalid_parameter", "bogus")
+    assert workers.seen == []
+
+
+@pytest.mark.promise("MT-10")
+@pytest.mark.parametrize("given", [[], ["content"], "text", 5, True, 0, ""])
+async def test_arguments_that_are_no_object_are_named(client: Client, given: Any) -> None:
+    params = {"name": "store_memory", "arguments": given}
+    result = await raw_request(client, "tools/call", params)
+    body = check_reply("store_memory", result["structuredContent"], is_error=result["isError"])
+    assert (body["status"], body["field"]) == ("invalid_parameter", "arguments")
+
+
+async def raw_request(client: Client, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Send a request that the SDK's own types would not let through."""
+    stamped = {**params, "_meta": stamp(client)}
+    return await client.session._dispatcher.send_raw_request(method, stamped)
+
+
+def stamp(client: Client) -> dict[str, Any]:
+    if client.protocol_version < "2026":
+        return {}
+    prefix = "io.modelcontextprotocol/"
+    return {
+        f"{prefix}protocolVersion": client.protocol_version,
+        f"{prefix}clientInfo": {"name": "test", "version": "1"},
+        f"{prefix}clientCapabilities": {},
+    }
+
+
+@pytest.mark.parametrize("name", ["no_such_tool", "", "Store_Memory", "store_memory\0", "get_memory "])
+async def test_an_unknown_tool_is_a_protocol_error(client: Client, name: str) -> None:
+    with pytest.raises(MCPError) as refused:
+        await client.call_tool(name, {})
+    assert refused.value.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_profile_hides_what_it_does_not_list(service: Service, workers: WorkerSide, era: str) -> None:
+    async with client_of(service, era, "get_memory, store_memory") as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["store_memory", "get_memory"]
+        await call(client, "get_memory", memory_id="m")
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("memory_stats", {})
+        assert refused.value.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_output_schemas_are_advertised_only_when_asked_for(
+    service: Service, workers: WorkerSide, era: str
+) -> None:
+    async with client_of(service, era) as client:
+        assert {tool.output_schema is None for tool in (await client.list_tools()).tools} == {True}
+    async with client_of(service, era, output_schemas=True) as client:
+        for tool in (await client.list_tools()).tools:
+            assert tool.output_schema == output_schema(TOOLS[tool.name])
+            # The client itself checks replies now, refusals too.
+            await call(client, tool.name, **MINIMAL[tool.name])
+            await call(client, tool.name, bogus=1)
+
+
+async def test_memories_and_statistics_can_be_read_as_resources(client: Client, workers: WorkerSide) -> None:
+    assert [str(one.uri) for one in (await client.list_resources()).resources] == ["engramq://stats"]
+    (template,) = (await client.list_resource_templates()).resource_templates
+    assert template.uri_template == "engramq://memory/{id}"
+    (memory,) = (await client.read_resource("engramq://memory/m%2D7")).contents
+    assert json.loads(memory.text)["memory"]["id"] == "m-7"  # type: ignore[union-attr]
+    (stats,) = (await client.read_resource("engramq://stats")).contents
+    assert json.loads(stats.text)["status"] == "success"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "uri", ["engramq://nothing", "engramq://memory/", "engramq://memory/%20", "file:///etc/passwd"]
+)
+async def test_an_unknown_resource_is_not_found(client: Client, uri: str) -> None:
+    with pytest.raises(MCPError, match="Resource not found") as refused:
+        await client.read_resource(uri)
+    assert refused.value.code == INVALID_PARAMS
+
+
+async def test_a_memory_that_is_not_there_is_a_resource_not_found(client: Client, workers: WorkerSide) -> None:
+    workers.script = {kind: (lambda _c, _e: MemoryFound(memory=None, status="not_found")) for kind in workers.script}
+    with pytest.raises(MCPError, match="Resource not found"):
+        await client.read_resource("engramq://memory/m")
+
+
+async def test_a_resource_that_cannot_be_named_says_why(client: Client) -> None:
+    with pytest.raises(MCPError, match="memory_id holds a NUL"):
+        await client.read_resource("engramq://memory/a%00b")
+
+
+async def test_the_prompt_takes_the_task_ahead(client: Client) -> None:
+    (prompt,) = (await client.list_prompts()).prompts
+    assert prompt.name == "recall_before_acting"
+    (message,) = (await client.get_prompt(prompt.name, {"task": "Pack for Oslo"})).messages
+    assert message.content.text.startswith("The task: Pack for Oslo\n")  # type: ignore[union-attr]
+    (bare,) = (await client.get_prompt(prompt.name)).messages
+    assert bare.content.text.startswith("Before acting")  # type: ignore[union-attr]
+    with pytest.raises(MCPError) as refused:
+        await client.get_prompt("another")
+    assert refused.value.code == INVALID_PARAMS
+
+
+async def test_a_cursor_leads_to_the_next_page_and_to_no_other_list(client: Client, workers: WorkerSide) -> None:
+    page = MemoryList(memories=[], count=0, next_cursor="2026-01-31T09:00:00.000000Z m-1")
+    workers.script = {kind: (lambda _c, _e: page) for kind in workers.script}
+    cursor = (await call(client, "list_recent_memories", sectors=["semantic", "episodic"]))["next_cursor"]
+    assert "2026" not in cursor
+    following = {"cursor": cursor, "limit": 3}
+    await call(client, "list_recent_memories", sectors=["episodic", "semantic", "semantic"], **following)
+    assert workers.seen[-1].command.cursor == page.next_cursor  # type: ignore[union-attr]
+    for other in ({}, {"sectors": ["semantic"]}, {"sectors": ["episodic", "semantic"], "include_superseded": True}):
+        refused = await call(client, "list_recent_memories", **other, **following)
+        assert (refused["status"], refused["field"]) == ("invalid_parameter", "cursor")
+    assert len(workers.seen) == 2
+
+
+@pytest.mark.promise("MT-13")
+async def test_the_listing_shows_types_bounds_defaults_and_an_example(client: Client) -> None:
+    for tool in (await client.list_tools()).tools:
+        assert tool.title
+        assert tool.description
+        assert f"Example: {tool.name}(" in tool.description
+        assert len(tool.description) <= 300
+        hints = tool.annotations
+        assert hints is not None
+        assert hints.open_world_hint is False
+        assert hints.destructive_hint is not None
+        assert hints.read_only_hint is not None
+        assert tool.input_schema["additionalProperties"] is False
+        for name, schema in tool.input_schema["properties"].items():
+            assert "type" in schema, name
+            assert "$ref" not in json.dumps(schema)
+            if schema["type"] == "string" and "enum" not in schema and "format" not in schema:
+                assert schema["minLength"] == 1
+    store = {tool.name: tool for tool in (await client.list_tools()).tools}["store_memory"].input_schema["properties"]
+    assert store["confidence"] == {"type": "number", "minimum": 0, "maximum": 1, "default": 1.0}
+    assert store["source"] == {"type": "string", "enum": ["extracted", "explicit"], "default": "extracted"}
+    assert store["session"]["default"] == "default"
+    assert store["sector"]["enum"] == ["emotional", "episodic", "semantic", "procedural", "reflective"]
+
+
+@pytest.mark.promise("MT-13")
+async def test_the_listing_is_small(client: Client) -> None:
+    listed = [tool.model_dump(by_alias=True, exclude_none=True) for tool in (await client.list_tools()).tools]
+    sizes = {tool["name"]: len(json.dumps(tool, separators=(",", ":"))) for tool in listed}
+    assert sum(sizes.values()) <= 900 * len(sizes)
+    assert sum(size for name, size in sizes.items() if TOOLS[name].core) < 9 * 1024  # two core tools are to come

@@ -1,0 +1,129 @@
+"""The other end of the queue, scripted: takes commands from real mailboxes and pushes answers as workers would."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redis.asyncio import Redis
+
+from schemas.codec import decode_envelope, encode
+from schemas.commands import (
+    Command,
+    CommandReport,
+    ForgetMemory,
+    Forgotten,
+    GetCommand,
+    GetMemory,
+    ListRecentMemories,
+    MemoryChanged,
+    MemoryFound,
+    MemoryList,
+    MemoryStats,
+    Ping,
+    Pong,
+    QueueDepth,
+    Reply,
+    RestoreMemory,
+    SearchMemories,
+    Stats,
+    Stored,
+    StoreMemory,
+    Superseded,
+    SupersedeMemory,
+    UpdateMemory,
+)
+from schemas.envelope import Answer, Envelope
+from schemas.faults import Fault
+from schemas.mailbox import JOB_KEY, Keys, decode_job
+from schemas.records import Memory
+from schemas.vocabulary import CommandStatus, WorkerKind
+
+Script = Callable[[Any, Envelope], Reply | Fault | None]
+
+
+def a_memory(**changes: Any) -> Memory:
+    """Return a memory with everything that has no default."""
+    times = {"created_at": "2026-01-31T09:00:00.000000Z", "updated_at": "2026-01-31T09:00:00.000000Z"}
+    return Memory(**{"id": "m-1", "content": "Ada prefers tea", "created_by": "I/O", **times, **changes})
+
+
+def no_memories(_command: Command, _envelope: Envelope) -> Reply:
+    return MemoryList(memories=[], count=0)
+
+
+SCRIPT: dict[type[Command], Script] = {
+    StoreMemory: lambda command, envelope: Stored(stored=a_memory(content=command.content), command_id=envelope.id),
+    SearchMemories: lambda _command, _envelope: MemoryList(memories=[a_memory(score=0.5, similarity=None)], count=1),
+    ListRecentMemories: no_memories,
+    GetMemory: lambda command, _envelope: MemoryFound(
+        memory=a_memory(id=command.memory_id), links=[], status="success"
+    ),
+    SupersedeMemory: lambda _command, envelope: Superseded(old=a_memory(), new=a_memory(), command_id=envelope.id),
+    UpdateMemory: lambda _command, envelope: MemoryChanged(status="updated", memory=a_memory(), command_id=envelope.id),
+    ForgetMemory: lambda command, envelope: Forgotten(
+        status="erased" if command.erase else "archived", id=command.memory_id, command_id=envelope.id
+    ),
+    RestoreMemory: lambda _command, envelope: MemoryChanged(status="not_found", command_id=envelope.id),
+    GetCommand: lambda _command, _envelope: CommandReport(status=CommandStatus.UNKNOWN),
+    MemoryStats: lambda _command, _envelope: Stats(
+        memories=0,
+        by_partition={},
+        by_sector={},
+        by_state={},
+        superseded=0,
+        edges=[],
+        queues={kind: QueueDepth(depth=0, dead=0) for kind in WorkerKind},
+        embedder={"name": "hash"},
+    ),
+    Ping: lambda command, _envelope: Pong(payload=command.payload),
+}
+
+
+class WorkerSide:
+    """Answers by `script` (None: not at all) and remembers the envelopes that it `seen`."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self.redis: Any = redis  # its stubs do not tell the asynchronous client from the other
+        self.keys = keys
+        self.script: dict[type[Command], Script] = dict(SCRIPT)
+        self.seen: list[Envelope] = []
+
+    async def run(self) -> None:
+        """Serve every mailbox until cancelled."""
+        bells = {self.keys.bell(kind): kind for kind in WorkerKind}
+        while True:
+            rung = await self.redis.blpop(list(bells), timeout=1)
+            if rung is not None:
+                await self._empty(bells[rung[0].decode()])
+
+    async def _empty(self, kind: WorkerKind) -> None:
+        for job in await self.redis.zrange(self.keys.mailbox(kind), 0, -1):
+            payload = await self.redis.get(JOB_KEY + job.decode())
+            await self.redis.zrem(self.keys.mailbox(kind), job)
+            for data in decode_job(payload):
+                await self._answer(decode_envelope(data))
+
+    async def _answer(self, envelope: Envelope) -> None:
+        self.seen.append(envelope)
+        said = self.script[type(envelope.command)](envelope.command, envelope)
+        if said is None or not envelope.reply_to:
+            return
+        answer = (
+            Answer(id=envelope.id, fault=said) if isinstance(said, Fault) else Answer(id=envelope.id, reply=said)  # type: ignore[arg-type] # every reply here is of the union
+        )
+        await self.redis.rpush(envelope.reply_to, encode(answer))
+
+
+@asynccontextmanager
+async def worker_side(redis_url: str, keys: Keys) -> AsyncIterator[WorkerSide]:
+    """Run a scripted worker side for as long as the block lasts."""
+    redis = Redis.from_url(redis_url)
+    side = WorkerSide(redis, keys)
+    task = asyncio.create_task(side.run())
+    try:
+        yield side
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await redis.aclose()
