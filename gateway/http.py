@@ -7,18 +7,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
+import anyio
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemas import limits
 from schemas.faults import EngramqError
 from schemas.settings import SettingsError, is_loopback
 
 GRACE_S: Final = 10  # what is under way at a stop may take so long
+DISCARD_S: Final = 5.0  # so long and so much of a body that is too large is read before the refusal is sent
+DISCARD_BYTES: Final = 16 * limits.BODY_BYTES
 CONCURRENCY: Final = 2_000  # connections and requests at once; beyond it 503
 
 _SCHEMES: Final = ("http://", "https://")
@@ -30,6 +33,28 @@ class Readiness(Protocol):
 
     async def missing(self) -> list[str]:
         """Return what is missing before calls can be answered; empty when nothing is."""
+
+
+class _Body:
+    """A request's body on its way in."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._bytes = 0
+        self.is_read = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._bytes += len(message.get("body", b""))
+        self.is_read = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    async def discard(self) -> None:
+        """Read what nobody wants: a client that is still sending would see a broken connection instead of an answer."""
+        with anyio.move_on_after(DISCARD_S):
+            while not self.is_read and self._bytes < DISCARD_BYTES:
+                await self.receive()
+        self.is_read = True
 
 
 class Guard:
@@ -44,8 +69,18 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer why not."""
-        refusal = self._refusal(scope["headers"]) if scope["type"] == "http" else None
-        await (self._app if refusal is None else refusal)(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = _Body(receive)
+
+        async def send_when_sent(message: Message) -> None:
+            if not body.is_read:
+                await body.discard()
+            await send(message)
+
+        refusal = self._refusal(scope["headers"])
+        await (self._app if refusal is None else refusal)(scope, body.receive, send_when_sent)
 
     def _refusal(self, headers: Sequence[tuple[bytes, bytes]]) -> JSONResponse | None:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]

@@ -42,7 +42,7 @@ class Gateway:
     def __init__(self, settings: Settings, bus: Bus, service: Service) -> None:
         self._settings = settings
         self._bus = bus
-        self._service = service
+        self.service = service
 
     async def missing(self) -> list[str]:
         """Return what is missing before calls can be answered: redis, or a worker that answers."""
@@ -63,14 +63,14 @@ class Gateway:
         """Return what serves a stdio front; raises SettingsError when it asks for tools that there are not."""
         profile = Profile(tools=choose_tools(hello.tools), output_schemas=hello.output_schemas)
         caller = local_caller(hello.namespace, hello.principal)
-        return partial(serve_lines, build_server(self._service, profile, lambda _ctx: caller))
+        return partial(serve_lines, build_server(self.service, profile, lambda _ctx: caller))
 
     def web(self) -> HttpServer:
         """Return the HTTP server, not yet running."""
         settings = self._settings
         profile = Profile(tools=choose_tools(settings.tools), output_schemas=settings.output_schemas)
         caller = settings_caller(settings)
-        server = build_server(self._service, profile, lambda _ctx: caller)
+        server = build_server(self.service, profile, lambda _ctx: caller)
         return http_server(http_app(server, health_routes(self)), settings.host)
 
 

@@ -17,9 +17,10 @@ from deploy.embedded.redis import find_binary
 from gateway.breadcrumbs import Breadcrumbs
 from gateway.bus import Bus
 from gateway.cursor_secret import CursorSecret
-from gateway.run import open_redis
+from gateway.run import Gateway, open_redis
 from gateway.service import Service
 from schemas.mailbox import Keys
+from schemas.settings import read_settings
 from tests.gateway.worker_side import WorkerSide, worker_side
 
 
@@ -68,15 +69,21 @@ async def workers(redis_url: str, keys: Keys) -> AsyncIterator[WorkerSide]:
 
 
 @asynccontextmanager
-async def service_over(redis_url: str, keys: Keys, reply_timeout_s: float = 5.0) -> AsyncIterator[Service]:
-    """Run what every client of a gateway shares, for as long as the block lasts."""
+async def gateway_over(redis_url: str, keys: Keys, reply_timeout_s: float = 5.0) -> AsyncIterator[Gateway]:
+    """Run what every client of a gateway process shares, for as long as the block lasts."""
+    settings = read_settings({"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0"})
     redis = open_redis(redis_url)
     async with Bus(redis_url, keys, mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
-        yield Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
+        yield Gateway(settings, bus, Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys)))
     await redis.aclose()
 
 
 @pytest.fixture
-async def service(redis_url: str, keys: Keys) -> AsyncIterator[Service]:
-    async with service_over(redis_url, keys) as service:
-        yield service
+async def gateway(redis_url: str, keys: Keys) -> AsyncIterator[Gateway]:
+    async with gateway_over(redis_url, keys) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+async def service(gateway: Gateway) -> Service:
+    return gateway.service

@@ -18,7 +18,7 @@ from schemas.commands import MemoryFound, MemoryList, StoreMemory
 from schemas.faults import Fault, FaultCode
 from schemas.ids import parse_uuid
 from schemas.mailbox import Keys
-from tests.gateway.conftest import service_over
+from tests.gateway.conftest import gateway_over
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide
@@ -100,7 +100,7 @@ async def test_an_unanswered_write_is_pending_and_an_unanswered_read_unavailable
     redis_url: str, keys: Keys, workers: WorkerSide
 ) -> None:
     workers.script = {kind: (lambda _c, _e: None) for kind in workers.script}
-    async with service_over(redis_url, keys, 0.3) as service, client_of(service, ERAS[0]) as client:
+    async with gateway_over(redis_url, keys, 0.3) as gateway, client_of(gateway.service, ERAS[0]) as client:
         pending = await call(client, "store_memory", content="x")
         assert pending == {"status": "pending", "command_id": workers.seen[0].id}
         refused = await call(client, "search_memories", query="x")
