@@ -62,7 +62,7 @@ class LineReader:
 
     def _shorten(self) -> None:
         """Let go of the middle of an over-long line, of which only both ends matter."""
-        if len(self._buffer) <= self._bound:
+        if len(self._buffer) <= self._bound + TAIL_BYTES:
             return
         if not self._head:
             self._head = bytes(self._buffer[:TAIL_BYTES])

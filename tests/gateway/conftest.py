@@ -87,3 +87,10 @@ async def gateway(redis_url: str, keys: Keys) -> AsyncIterator[Gateway]:
 @pytest.fixture
 async def service(gateway: Gateway) -> Service:
     return gateway.service
+
+
+@pytest.fixture
+def socket_path() -> Iterator[Path]:
+    """Return a path short enough for a socket, in a folder that is closed to others."""
+    with tempfile.TemporaryDirectory(prefix="engramq-test-") as folder:
+        yield Path(folder) / "gateway.sock"
