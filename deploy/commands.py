@@ -15,7 +15,7 @@ from typing import NoReturn
 import click
 
 from deploy import settings
-from deploy.client import Channel, Lease, connect, take_lease
+from deploy.client import SUPERVISOR_COMMAND, Channel, Lease, connect, take_lease
 from deploy.home import DeployError, Home, home_from
 from deploy.supervisor.shutdown import shut_down
 from schemas.settings import SettingsError, read_settings
@@ -35,10 +35,13 @@ _ELSEWHERE = {
 }
 
 
-def run(arguments: list[str]) -> int:
-    """Run one of the commands here; returns the exit code, having printed what is to be said."""
+def run(arguments: list[str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
+    """Run one of the commands here; returns the exit code, having printed what is to be said.
+
+    `supervisor` is the command that starts a supervisor where there is none.
+    """
     try:
-        code = commands.main(args=arguments, prog_name="engramq", standalone_mode=False)
+        code = commands.main(args=arguments, prog_name="engramq", standalone_mode=False, obj=supervisor)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -61,7 +64,8 @@ def commands() -> None:
 
 
 @commands.command()
-def up() -> None:
+@click.pass_obj
+def up(supervisor: tuple[str, ...]) -> None:
     """Run everything in the foreground, HTTP too, until Ctrl-C."""
     environment = dict(os.environ)
     read_settings(environment)
@@ -70,7 +74,7 @@ def up() -> None:
         signal.signal(number, _leave)
     click.echo(f"Starting engramq in {home.path} ...")
     try:
-        lease = take_lease(home, "up", environment, READY_BOUND_S)
+        lease = take_lease(home, "up", environment, READY_BOUND_S, supervisor)
     except _Left:
         raise click.Abort from None
     click.echo(_banner(home, lease, environment))
@@ -78,7 +82,7 @@ def up() -> None:
         while _was_lost(lease):
             lease.close()
             click.echo("The supervisor was killed. Starting it again ...")
-            lease = take_lease(home, "up", environment, READY_BOUND_S)
+            lease = take_lease(home, "up", environment, READY_BOUND_S, supervisor)
             click.echo("Running again.")
     except _Left:
         _release(lease)

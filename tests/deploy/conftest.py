@@ -1,0 +1,27 @@
+"""A home of its own for every test, stopped and removed at its end whatever happened."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.home import Home
+from deploy.supervisor.shutdown import shut_down
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    # Not pytest's own folder: its long path would always take the way of the over-long homes.
+    place = Home(Path(tempfile.mkdtemp(prefix="eq-")))
+    yield place
+    shut_down(place)
+    shutil.rmtree(place.path)
+
+
+@pytest.fixture
+def environment(home: Home) -> dict[str, str]:
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAMQ_")}
+    return mine | {"ENGRAMQ_HOME": str(home.path), "ENGRAMQ_LINGER_S": "30", "ENGRAMQ_PORT": "0"}

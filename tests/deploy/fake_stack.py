@@ -1,0 +1,65 @@
+"""A supervisor over the fake programs: `python fake_stack.py [SERVICE ...]`; each name adds one to the usual ones.
+
+`servers` puts the embedded PostgreSQL and Redis before them.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from deploy import settings
+from deploy.embedded.process import Launch
+from deploy.home import Home
+from deploy.supervisor.default import accepts, default_stack, free_address
+from deploy.supervisor.entry import main
+from deploy.supervisor.stack import Service, Stack
+
+PROGRAMS = str(Path(__file__).with_name("fake_programs.py"))
+
+
+def program(home: Home, name: str, *arguments: str, death_signal: int = 15) -> Launch:
+    argv = (sys.executable, "-I", "-S", PROGRAMS, name, str(home.path), *arguments)
+    return Launch(argv, environment=dict(os.environ), death_signal=death_signal)
+
+
+def gateway(home: Home) -> Service:
+    return Service(
+        "gateway",
+        lambda: program(home, "gateway", str(home.gateway_socket)),
+        mend=lambda: home.gateway_socket.unlink(missing_ok=True),
+        prepare=lambda: home.gateway_socket.unlink(missing_ok=True),
+        is_ready=lambda: accepts(socket.AF_UNIX, str(home.gateway_socket)),
+    )
+
+
+def http(home: Home, wanted: Mapping[str, str]) -> tuple[Service, str]:
+    family, host, port = free_address("127.0.0.1", settings.port(dict(wanted)))
+    launch = program(home, "http", str(port))
+    return Service("http", lambda: launch, is_ready=lambda: accepts(family, (host, port))), f"http://{host}:{port}"
+
+
+def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> Stack:
+    services = [
+        Service("migrate", lambda: Launch(("/bin/true",)), once=True),
+        Service("worker", lambda: program(home, "worker"), after=("migrate",)),
+        gateway(home),
+    ]
+    real = default_stack(home, environment)
+    if "servers" in extra:
+        services[:0] = [service for service in real.services if service.name in ("postgres", "redis")]
+    if "failing" in extra:
+        services.append(Service("failing", lambda: program(home, "failing")))
+    if "orphan" in extra:
+        # As on systems where the kernel does not end the children of a killed parent.
+        services.append(Service("orphan", lambda: program(home, "deaf", death_signal=0)))
+    names = tuple(service.name for service in services)
+    needs = {"stdio": ("gateway",), "up": names, "command": names}
+    return replace(real, services=tuple(services), needs=needs, http=partial(http, home))
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ, partial(make_stack, sys.argv[1:])))

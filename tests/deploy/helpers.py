@@ -1,0 +1,108 @@
+"""Talking to supervisors and fronts from tests, every wait with a bound."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from deploy.client import connect
+from deploy.embedded import process
+from deploy.embedded.process import Identity
+from deploy.home import Home
+
+BOUND_S = 20.0
+FAKE_ENGRAMQ = str(Path(__file__).with_name("fake_engramq.py"))
+
+
+def status_of(home: Home) -> dict[str, Any]:
+    channel = connect(home)
+    assert channel is not None, "no supervisor"
+    try:
+        channel.send({"op": "status"})
+        answer = channel.receive(BOUND_S)
+    finally:
+        channel.close()
+    assert answer is not None
+    return answer
+
+
+def service(home: Home, name: str) -> dict[str, Any]:
+    return next(each for each in status_of(home)["services"] if each["name"] == name)
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    assert process.wait_until(condition, BOUND_S), "not in time"
+
+
+def is_stopped(home: Home) -> bool:
+    return not home.supervisor_socket.exists()
+
+
+def identity(pid: int) -> Identity:
+    found = process.identify(pid)
+    assert found is not None
+    return found
+
+
+def engramq(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", FAKE_ENGRAMQ, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+
+
+class Client:
+    """An MCP client at the other end of a front's stdin and stdout."""
+
+    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", FAKE_ENGRAMQ, "stdio", *arguments],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=BOUND_S)
+
+    def tell(self, method: str, request_id: object = None, **parameters: object) -> None:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": parameters}
+        if request_id is not None:
+            message["id"] = request_id
+        self.write(json.dumps(message).encode() + b"\n")
+
+    def ask(self, method: str, request_id: object = 1, **parameters: object) -> dict[str, Any]:
+        self.tell(method, request_id, **parameters)
+        return self.hear()
+
+    def hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def close_stdin(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.stdin = None
+
+    def shake_hands(self) -> dict[str, Any]:
+        answer = self.ask("initialize", "first")
+        self.tell("notifications/initialized")
+        return answer
