@@ -191,7 +191,7 @@ class Service:
 
     async def _get_breadcrumbs(self, caller: Caller, session: str) -> ToolReply:
         crumbs = await self._trail.read(caller.namespace, caller.principal.name, session)
-        return _reply(sessions.BreadcrumbTrail(**msgspec.structs.asdict(crumbs)))
+        return _reply(msgspec.convert(crumbs, sessions.BreadcrumbTrail, from_attributes=True))
 
 
 def fault_reply(fault: Fault) -> ToolReply:

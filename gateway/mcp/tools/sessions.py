@@ -27,8 +27,8 @@ class BreadcrumbTrail(msgspec.Struct, kw_only=True):
 
     status: Literal["success"] = "success"
     last_stored_id: str | None
-    last_recalled_ids: tuple[str | None, ...]
-    session_memory_ids: tuple[str, ...]
+    last_recalled_ids: list[str | None]
+    session_memory_ids: list[str]
     expires_at: str | None
 
 

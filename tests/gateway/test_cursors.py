@@ -1,0 +1,70 @@
+"""Cursors cannot be forged, changed or used for another list."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.cursors import seal, unseal
+from schemas.commands import ListRecentMemories, SearchMemories
+from schemas.faults import EngramqError
+from schemas.vocabulary import Partition, Sector
+
+SECRET = b"s" * 32
+LIST = ListRecentMemories(partitions=(Partition.TRUSTED, Partition.UNTRUSTED), sectors=(Sector.SEMANTIC,))
+POSITION = "2026-01-31T09:00:00.000000Z 0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42"
+CURSOR = seal(POSITION, SECRET, "ns", LIST)
+
+
+def test_a_cursor_gives_its_position_back_to_the_same_list() -> None:
+    other_order = ListRecentMemories(
+        partitions=(Partition.UNTRUSTED, Partition.TRUSTED), sectors=(Sector.SEMANTIC,), limit=3, cursor=CURSOR
+    )
+    assert unseal(CURSOR, SECRET, "ns", LIST) == POSITION
+    assert unseal(CURSOR, SECRET, "ns", other_order) == POSITION
+    assert len(CURSOR) <= 512
+
+
+def test_what_is_not_said_is_the_same_as_its_default() -> None:
+    cursor = seal("p", SECRET, "ns", ListRecentMemories())
+    said = ListRecentMemories(partitions=(Partition.TRUSTED,), include_superseded=False, limit=10)
+    assert unseal(cursor, SECRET, "ns", said) == "p"
+
+
+@pytest.mark.parametrize(
+    ("secret", "namespace", "command"),
+    [
+        (b"t" * 32, "ns", LIST),
+        (SECRET, "ns2", LIST),
+        (SECRET, "ns", ListRecentMemories()),
+        (SECRET, "ns", ListRecentMemories(partitions=LIST.partitions)),
+        (SECRET, "ns", ListRecentMemories(partitions=LIST.partitions, sectors=())),
+        (SECRET, "ns", ListRecentMemories(partitions=LIST.partitions, sectors=LIST.sectors, include_superseded=True)),
+        (SECRET, "ns", SearchMemories(query="x", partitions=LIST.partitions, sectors=(Sector.SEMANTIC,))),
+    ],
+)
+def test_a_cursor_is_of_no_use_elsewhere(
+    secret: bytes, namespace: str, command: ListRecentMemories | SearchMemories
+) -> None:
+    with pytest.raises(EngramqError, match="cursor is none that this list gave out") as refused:
+        unseal(CURSOR, secret, namespace, command)
+    assert refused.value.fault.field == "cursor"
+
+
+def test_no_changed_character_goes_unnoticed() -> None:
+    spelling = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/ \n"
+    for place in range(len(CURSOR)):
+        for other in spelling:
+            if other != CURSOR[place]:
+                with pytest.raises(EngramqError):
+                    unseal(CURSOR[:place] + other + CURSOR[place + 1 :], SECRET, "ns", LIST)
+    for end in range(len(CURSOR)):
+        with pytest.raises(EngramqError):
+            unseal(CURSOR[:end], SECRET, "ns", LIST)
+        with pytest.raises(EngramqError):
+            unseal(CURSOR + CURSOR[:end] + "=", SECRET, "ns", LIST)
+
+
+@given(text=st.text(max_size=200))
+def test_other_texts_are_no_cursors(text: str) -> None:
+    with pytest.raises(EngramqError):
+        unseal(text, SECRET, "ns", LIST)

@@ -1,0 +1,132 @@
+"""The gateway as a process: what it refuses at the start, what it says, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import create_server
+from typing import IO, Any
+
+import httpx
+import pytest
+
+from gateway.cli import main
+from gateway.mcp.reference import reference
+from schemas.mailbox import Keys
+from tests.gateway.conftest import await_socket
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = "import sys; from gateway.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@contextmanager
+def started(environment: dict[str, str], *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAMQ_")}
+    command = [sys.executable, "-c", RUN, "gateway", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, env={**clean, **environment}, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        try:
+            yield process, process.stderr
+        finally:
+            process.kill()
+
+
+def records_until(log: IO[bytes], message: str) -> list[dict[str, Any]]:
+    """Return the log records up to the one with this message; the process's end bounds the wait."""
+    records = []
+    for line in log:
+        records.append(json.loads(line))
+        if records[-1]["message"] == message:
+            return records
+    raise AssertionError(f"never said {message!r}: {records}")
+
+
+@pytest.mark.promise("SE-3")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
+def test_a_public_bind_is_refused_at_the_start(host: str) -> None:
+    with started({"ENGRAMQ_HOST": host, "ENGRAMQ_REDIS_URL": "unix:///nowhere"}) as (process, log):
+        said = log.read().decode()
+        assert process.wait(20) == 2
+    assert said.startswith("engramq gateway: ENGRAMQ_HOST: ")
+    assert "not a loopback address" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"ENGRAMQ_TOOLS": "store_memory,nonsense"}, "ENGRAMQ_TOOLS: there is no tool 'nonsense'"),
+        ({"ENGRAMQ_TOOLS": ","}, "ENGRAMQ_TOOLS: no tool is named"),
+        ({"ENGRAMQ_PORT": "http"}, "ENGRAMQ_PORT"),
+        ({"ENGRAMQ_REDIS_URL": ""}, "ENGRAMQ_REDIS_URL is not set"),
+    ],
+)
+def test_a_bad_setting_is_named_at_the_start(
+    environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"ENGRAMQ_REDIS_URL": "unix:///nowhere", "ENGRAMQ_PORT": "0", **environment}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["gateway"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_taken_port_is_named_at_the_start() -> None:
+    with create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with started({"ENGRAMQ_PORT": port, "ENGRAMQ_REDIS_URL": "unix:///nowhere"}) as (process, log):
+            said = log.read().decode()
+            assert process.wait(20) == 2
+    assert f"ENGRAMQ_PORT: port {port} on 127.0.0.1 is taken" in said
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_http_and_fronts_and_ends_cleanly(
+    redis_url: str, keys: Keys, socket_path: Path, ending: signal.Signals
+) -> None:
+    environment = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_KEY_PREFIX": keys.prefix}
+    with started(environment, "--http", "--socket", str(socket_path)) as (process, log):
+        serving = records_until(log, "Serving MCP over HTTP")[-1]
+        assert serving["url"] == f"http://127.0.0.1:{serving['port']}/mcp"
+        await_socket(socket_path)
+        health = httpx.get(f"http://127.0.0.1:{serving['port']}/healthz")
+        assert (health.status_code, health.json()) == (200, {"status": "alive"})
+        process.send_signal(ending)
+        assert process.wait(20) == 0
+    assert not socket_path.exists()
+
+
+def test_one_record_tells_of_each_call_and_nothing_of_its_contents(redis_url: str, keys: Keys) -> None:
+    environment = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_KEY_PREFIX": keys.prefix}
+    call = {"name": "store_memory", "arguments": {"content": "a very private matter", "bogus\n": 1}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    with started(environment) as (process, log):
+        url = records_until(log, "Serving MCP over HTTP")[-1]["url"]
+        answer = httpx.post(
+            url, json=message, headers={"accept": "application/json", "mcp-protocol-version": "2025-11-25"}
+        )
+        assert answer.json()["result"]["isError"] is True
+        records = records_until(log, "Tool call")
+        process.terminate()
+        rest = log.read().decode()
+    told = records[-1]
+    assert {key: told[key] for key in ("level", "tool", "status", "principal", "command_id")} == {
+        "level": "INFO",
+        "tool": "store_memory",
+        "status": "invalid_parameter",
+        "principal": "I/O",
+        "command_id": None,
+    }
+    assert told["ms"] >= 0
+    assert "private" not in json.dumps(records) + rest
+    assert "bogus" not in json.dumps(records) + rest
+
+
+@pytest.mark.promise("MT-16")
+def test_the_reference_of_the_tools_is_what_clients_see() -> None:
+    assert (ROOT / "docs" / "tools.md").read_text() == reference(), (
+        "run: python -m gateway.mcp.reference > docs/tools.md"
+    )

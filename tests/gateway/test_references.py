@@ -1,0 +1,94 @@
+"""Sessions at the door: references in place of ids, and the two tools that the gateway answers by itself."""
+
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from gateway.auth import local_caller
+from gateway.mcp.tools import TOOLS
+from gateway.service import Call, Service
+from schemas.mailbox import Keys
+from tests.gateway.replies import check_reply
+from tests.gateway.test_arguments import MINIMAL
+from tests.gateway.worker_side import WorkerSide
+
+pytestmark = pytest.mark.anyio
+
+ID_PARAMETERS = [(tool.name, field) for tool in TOOLS.values() for field in tool.ids]
+
+NOTHING = ["@recalled[2]", "@recalled[3]", "@recalled[-1]", "@recalled[]", "@recalled", "@Stored", "@", "@stored "]
+
+
+async def call(service: Service, tool: str, *, principal: str = "me", **arguments: Any) -> dict[str, Any]:
+    caller = local_caller("ns", principal)
+    reply = await service.call(Call(tool=TOOLS[tool], arguments=arguments, caller=caller))
+    return check_reply(tool, reply.body, is_error=reply.is_error)
+
+
+@pytest.fixture
+async def crumbs(workers: WorkerSide, keys: Keys) -> None:
+    """What the workers leave behind after a store and a search in the session `s`."""
+    redis: Redis = workers.redis
+    whose = ("ns", "me", "s")
+    left: dict[Any, Any] = {"instance": "1", "seen": "99999999999999", "stored": "m-9", "recalled": "m-1\nm-2\n\n"}
+    await redis.hset(keys.crumbs(*whose), mapping=left)  # type: ignore[misc] # its stubs do not know it is awaited
+    await redis.zadd(keys.touched(*whose), {"m-1": 1, "m-2": 2, "m-9": 3})
+
+
+@pytest.mark.promise("CN-44")
+@pytest.mark.parametrize(("tool", "field"), ID_PARAMETERS)
+async def test_every_memory_id_may_be_a_reference(
+    service: Service, workers: WorkerSide, crumbs: None, tool: str, field: str
+) -> None:
+    for reference, expected in (("@stored", "m-9"), ("@recalled[0]", "m-1"), ("@recalled[1]", "m-2")):
+        await call(service, tool, **{**MINIMAL[tool], field: reference}, session="s")
+        assert getattr(workers.seen[-1].command, field) == expected
+
+
+@pytest.mark.promise("CN-44")
+@pytest.mark.parametrize(("tool", "field"), ID_PARAMETERS)
+@pytest.mark.parametrize(
+    "reference",
+    ["@recalled[2]", "@recalled[3]", "@recalled[-1]", "@recalled[]", "@recalled", "@Stored", "@", "@stored "],
+)
+async def test_a_reference_to_nothing_is_refused_by_name(
+    service: Service, workers: WorkerSide, crumbs: None, tool: str, field: str, reference: str
+) -> None:
+    body = await call(service, tool, **{**MINIMAL[tool], field: reference}, session="s")
+    assert (body["status"], body["field"]) == ("invalid_parameter", field)
+    assert "@recalled[N]" in body["recovery"]
+    assert workers.seen == []
+
+
+async def test_references_mean_nothing_in_another_session_or_to_another_principal(
+    service: Service, workers: WorkerSide, crumbs: None
+) -> None:
+    for other in ({"session": "t"}, {}, {"session": "s", "principal": "you"}):
+        body = await call(service, "get_memory", memory_id="@stored", **other)
+        assert (body["status"], body["field"]) == ("invalid_parameter", "memory_id")
+
+
+async def test_a_malformed_id_is_just_an_unknown_one(service: Service, workers: WorkerSide) -> None:
+    for strange in ("x", "00000000-0000-0000-0000", "'; drop table memories --", "🦆", "stored"):
+        await call(service, "get_memory", memory_id=strange)
+        assert workers.seen[-1].command.memory_id == strange  # type: ignore[union-attr]
+
+
+async def test_breadcrumbs_are_read_and_cleared_by_the_gateway(
+    service: Service, workers: WorkerSide, crumbs: None
+) -> None:
+    body = await call(service, "get_breadcrumbs", session="s")
+    assert body.pop("expires_at").endswith("Z")
+    assert body == {
+        "status": "success",
+        "last_stored_id": "m-9",
+        "last_recalled_ids": ["m-1", "m-2", None],
+        "session_memory_ids": ["m-1", "m-2", "m-9"],
+    }
+    begun = await call(service, "begin_session", session="s")
+    assert (begun["status"], begun["session"]) == ("success", "s")
+    assert (await call(service, "begin_session", session="s"))["instance"] > begun["instance"]
+    cleared = await call(service, "get_breadcrumbs", session="s")
+    assert (cleared["last_stored_id"], cleared["last_recalled_ids"], cleared["session_memory_ids"]) == (None, [], [])
+    assert workers.seen == []
