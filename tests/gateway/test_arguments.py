@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,8 +13,10 @@ from gateway.mcp.arguments import check_arguments, parameters_of
 from gateway.mcp.schema import input_schema
 from gateway.mcp.tools import TOOLS
 from gateway.mcp.tools.tool import Tool
-from schemas.commands import ListRecentMemories, SearchMemories, StoreMemory
-from schemas.faults import EngramqError, FaultCode
+from schemas.codec import decode_envelope, encode, fingerprint
+from schemas.commands import Command, ListRecentMemories, SearchMemories, StoreMemory
+from schemas.envelope import Envelope, Principal
+from schemas.faults import EngramqError, Fault, FaultCode
 
 MINIMAL: dict[str, dict[str, Any]] = {
     "store_memory": {"content": "Ada prefers tea"},
@@ -208,9 +211,19 @@ def fitting(tool: Tool) -> st.SearchStrategy[dict[str, Any]]:
 def test_anything_at_all_is_let_in_or_refused_by_name(tool: Tool, data: st.DataObject) -> None:
     names = st.sampled_from([*parameters_of(tool), "bogus"])
     arguments = data.draw(JSON | st.dictionaries(names, JSON) | fitting(tool))
-    fault = None
     try:
-        check_arguments(tool, arguments)
+        accepted, fault = check_arguments(tool, arguments), None
     except EngramqError as refused:
-        fault = refused.fault
-    assert fault is None or (fault.field and fault.error.encode() and str(fault.field).encode())
+        accepted, fault = None, refused.fault
+    if accepted is None or fault is not None:
+        assert fault is not None
+        assert str(fault.field).strip()
+        assert msgspec.json.decode(msgspec.json.encode(fault), type=Fault) == fault
+    elif isinstance(accepted.parameters, Command):
+        travelled = decode_envelope(encode(envelope_of(accepted.parameters)))
+        assert travelled.command == accepted.parameters
+        assert fingerprint(travelled.command) == fingerprint(accepted.parameters)
+
+
+def envelope_of(command: Any) -> Envelope:
+    return Envelope(id="c", namespace="ns", principal=Principal(name="p"), command=command)
