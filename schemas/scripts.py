@@ -72,24 +72,35 @@ return enqueue(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2], tonumber(AR
 ENQUEUE_WRITES: Final = _script(_ENQUEUE, allow_oom=False)
 ENQUEUE_READS: Final = _script(_ENQUEUE)
 
-# KEYS mailbox bell depth; ARGV token, lease, commands wanted, most jobs to look at, prefixes of job, lease, tries.
-# Returns 1 when more is ready, milliseconds until the next job is due (-1: none), then id, payload, tries of each.
-CLAIM: Final = _script("""
+# KEYS mailbox bell depth; ARGV token, lease, commands wanted, most jobs to look at, prefixes of job, lease, tries, and
+# how many suspects may be taken (0 or 1). A suspect was begun SUSPECT_TRIES times and never ended: it may be what kills
+# its workers, so a process runs one at a time. Returns 1 when more is ready, milliseconds until the next job is due
+# (-1: unknown), 1 when a suspect was left for later, then id, payload, tries of each.
+SUSPECT_TRIES: Final = 2
+CLAIM: Final = _script(
+    """
 local mailbox, bell, depth_key = KEYS[1], KEYS[2], KEYS[3]
 local token, lease, wanted, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local job_key, lease_key, tries_key = ARGV[5], ARGV[6], ARGV[7]
+local suspects = tonumber(ARGV[8])
 local now = now_ms()
 local ids = redis.call('ZRANGEBYSCORE', mailbox, '-inf', now, 'LIMIT', 0, most)
-local more, out = #ids == most, {0, -1}
+local more, left, out = false, 0, {0, -1, 0}
 for _, id in ipairs(ids) do
   if wanted <= 0 then more = true break end
   if redis.call('SET', lease_key .. id, token, 'NX', 'PX', lease) then
     local payload = redis.call('GET', job_key .. id)
-    if payload then
+    local tries = payload and redis.call('INCR', tries_key .. id)
+    if payload and tries > SUSPECT_TRIES and suspects == 0 then
+      redis.call('DECR', tries_key .. id)
+      redis.call('DEL', lease_key .. id)
+      left = left + 1
+    elseif payload then
+      if tries > SUSPECT_TRIES then suspects = 0 end
       redis.call('ZADD', mailbox, now + lease, id)
       out[#out + 1] = id
       out[#out + 1] = payload
-      out[#out + 1] = redis.call('INCR', tries_key .. id)
+      out[#out + 1] = tries
       wanted = wanted - commands_in(id)
     else
       redis.call('DEL', lease_key .. id, tries_key .. id)
@@ -100,16 +111,18 @@ for _, id in ipairs(ids) do
     redis.call('ZADD', mailbox, now + math.max(1, redis.call('PTTL', lease_key .. id)), id)
   end
 end
-if more then
+if left > 0 then out[3] = 1 end
+if more or (#ids == most and left < most) then
   out[1] = 1
   ring(bell)
-else
+elseif left == 0 then
   redis.call('DEL', bell)
   local first = redis.call('ZRANGE', mailbox, 0, 0, 'WITHSCORES')
   if first[2] then out[2] = math.max(1, first[2] - now) end
 end
 return out
-""")
+""".replace("SUSPECT_TRIES", str(SUSPECT_TRIES))
+)
 
 # KEYS mailbox; ARGV lease, prefix of lease, then id and token of each job. Returns 1 (renewed) or 0 (lost) for each.
 RENEW: Final = _script("""

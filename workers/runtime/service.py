@@ -17,6 +17,7 @@ from workers.contract import Actor
 from workers.runtime.courier import BACKOFF_S, Away, Courier
 from workers.runtime.line import LINE_ERRORS, Line, pack
 from workers.runtime.schedule import SCRIPTS, Schedule
+from workers.runtime.suspects import SuspectSlot
 from workers.runtime.worker import MailboxWorker
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,8 @@ async def serve(
             asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     if not await _reach(settings.redis_url, stop):
         return
-    workers = [MailboxWorker(actor, settings.redis_url, keys, grace_s=grace_s) for actor in actors]
+    slot = SuspectSlot()
+    workers = [MailboxWorker(actor, settings.redis_url, keys, grace_s=grace_s, slot=slot) for actor in actors]
     courier = Courier(settings.redis_url, SCRIPTS)
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(worker.async_run()) for worker in workers]

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from schemas.ids import uuid7
 from schemas.mailbox import JOB_FUNCTION, JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
-from schemas.scripts import CLAIM, RELEASE, RENEW, RING, SETTLE
+from schemas.scripts import CLAIM, RELEASE, RENEW, RING, SETTLE, SUSPECT_TRIES
 from workers.contract import Actor
 from workers.runtime.afterwards import Afterwards
 from workers.runtime.courier import BACKOFF_S, Away, Courier
@@ -28,18 +28,20 @@ from workers.runtime.dispatch import MAX_TRIES, Dispatcher
 from workers.runtime.errand import Desk, Errand
 from workers.runtime.lease import LEASE_S, RENEW_S, HeldLease, clock
 from workers.runtime.line import EXCHANGE_S, LINE_ERRORS, Line, pack, pack_script
+from workers.runtime.suspects import SuspectSlot
 
 log = logging.getLogger(__name__)
 
 POLL_S: Final = 5.0  # how long to wait for a bell that may have been lost
 HAND_BACK_S: Final = 2.0
+LOOK_BEYOND: Final = 32  # jobs more than there is room for that a claim looks at: some may have to be left
 _LEASE_MS: Final = round(LEASE_S * 1000)
 
 
 class MailboxWorker(Worker):
     """Carries out the commands of one mailbox. `async_run` serves until `stop` has been called and the rest is done."""
 
-    def __init__(self, actor: Actor, redis_url: str, keys: Keys, *, grace_s: float) -> None:
+    def __init__(self, actor: Actor, redis_url: str, keys: Keys, *, grace_s: float, slot: SuspectSlot) -> None:
         super().__init__(
             functions=[func(self.carry_out, name=JOB_FUNCTION)],
             queue_name=keys.mailbox(actor.kind),
@@ -55,6 +57,7 @@ class MailboxWorker(Worker):
         self.actor = actor
         self._keys = keys
         self._grace_s = grace_s
+        self._slot = slot
         self._bell = Line(redis_url)
         self._courier = Courier(redis_url, (CLAIM, RENEW, RELEASE, RING, SETTLE))
         self._afterwards = Afterwards()
@@ -63,6 +66,8 @@ class MailboxWorker(Worker):
         self._errands: dict[str, Errand] = {}
         self._tokens = (f"{uuid7()}:{count}" for count in itertools.count())
         self._unsure: str | None = None  # the token of a claim whose answer was lost
+        self._suspect = ""  # the id of the job that this worker took the slot for
+        self._ringing: asyncio.Task[None] | None = None
         self._picking: asyncio.Task[None] | None = None
         self._listening = False
         self._room = asyncio.Event()
@@ -136,16 +141,35 @@ class MailboxWorker(Worker):
         mailbox, bell = keys.mailbox(kind), keys.bell(kind)
         await self._release_unsure()
         token = next(self._tokens)
-        arguments = (token, _LEASE_MS, room, room, JOB_KEY, LEASE_KEY, TRIES_KEY)
+        slot = self._slot.take()
+        arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, JOB_KEY, LEASE_KEY, TRIES_KEY, int(slot))
         claim = pack_script(CLAIM, (mailbox, bell, keys.depth(kind)), arguments)
         self._unsure, sent_at = token, clock()
-        more, due_ms, *found = await self._courier.call(claim)
-        self._unsure = None
-        ids: list[bytes] = found[0::3]
-        for job_id, payload, tries in zip(ids, found[1::3], found[2::3], strict=True):
-            name = job_id.decode()
-            self._errands[name] = Errand(name, payload, tries, HeldLease(token, sent_at), self._desk)
-        return ids, bool(more), POLL_S if due_ms < 0 else min(POLL_S, due_ms / 1000)
+        try:
+            more, due_ms, left, *found = await self._courier.call(claim)
+            errands = [
+                Errand(job_id.decode(), payload, tries, HeldLease(token, sent_at), self._desk)
+                for job_id, payload, tries in zip(found[0::3], found[1::3], found[2::3], strict=True)
+            ]
+            self._unsure = None
+            suspects = [errand.job_id for errand in errands if errand.tries > SUSPECT_TRIES]
+            if suspects:
+                slot, (self._suspect,) = False, suspects
+        finally:
+            if slot:
+                self._slot.give_back()
+        if left:
+            self._slot.tell_when_free(self._look_again)
+        self._errands.update((errand.job_id, errand) for errand in errands)
+        return found[0::3], bool(more), POLL_S if due_ms < 0 else min(POLL_S, due_ms / 1000)
+
+    def _look_again(self) -> None:
+        """Ring, so that this worker or another one takes a suspect that was left."""
+        self._ringing = asyncio.create_task(self._ring())
+
+    async def _ring(self) -> None:
+        with contextlib.suppress(Away):
+            await self._courier.call(pack_script(RING, (self._keys.bell(self.actor.kind),), ()))
 
     async def _release_unsure(self) -> None:
         """Give back at once what a claim took whose answer was lost, instead of letting its lease run out."""
@@ -186,6 +210,9 @@ class MailboxWorker(Worker):
         self.job_counter -= 1
         self.tasks.pop(job_id, None)
         self._errands.pop(job_id, None)
+        if job_id == self._suspect:
+            self._suspect = ""
+            self._slot.give_back()
         if not self._errands:
             self._busy.clear()
         self._room.set()
@@ -240,5 +267,5 @@ class MailboxWorker(Worker):
             async with asyncio.timeout(HAND_BACK_S):
                 await asyncio.gather(*(errand.hand_back() for errand in held))
                 await self._release_unsure()
-                await self._courier.call(pack_script(RING, (self._keys.bell(self.actor.kind),), ()))
+                await self._ring()
         await self._afterwards.finish(HAND_BACK_S)

@@ -1,0 +1,62 @@
+"""Fixtures of the queue's tests: one Redis server for all, a fresh key prefix for each."""
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from redis.asyncio import Redis
+
+from schemas.mailbox import Keys
+from tests.queue.server import Server
+from tests.queue.stage import Stage
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    # A unix socket's path must be short: pytest's own folders are not.
+    with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp") as folder:
+        server = Server(Path(folder))
+        server.start()
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server that the test may kill."""
+    with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp") as folder:
+        server = Server(Path(folder))
+        server.start()
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def keys() -> Keys:
+    return Keys(f"t-{uuid4().hex}")
+
+
+@pytest.fixture
+async def redis(server: Server) -> AsyncIterator[Redis]:
+    client = Redis.from_url(server.url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def stage(server: Server, keys: Keys) -> AsyncIterator[Stage]:
+    async with Stage(server.url, keys) as stage:
+        yield stage
+
+
+@pytest.fixture
+async def own_stage(own_server: Server, keys: Keys) -> AsyncIterator[Stage]:
+    async with Stage(own_server.url, keys) as stage:
+        yield stage

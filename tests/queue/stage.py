@@ -1,0 +1,200 @@
+"""Gateways and workers of one test, in this process and in others."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from redis.asyncio import Redis
+
+from gateway.bus import Bus, Pending
+from schemas.commands import Command, Ping, Pong, StoreMemory
+from schemas.envelope import Answer, Principal
+from schemas.mailbox import JOB_KEY, LEASE_KEY, Keys
+from schemas.scripts import ENQUEUE_WRITES
+from schemas.settings import Settings, read_settings
+from schemas.vocabulary import ALL_SCOPES, WorkerKind
+from workers.contract import Actor, Handler, Job, Outcome, Periodic
+from workers.runtime.service import serve
+
+BOUND_S = 15.0  # of every wait
+ADA = Principal(name="ada", scopes=ALL_SCOPES)
+NAMESPACE = "tenant"
+
+
+async def echo(job: Job) -> Outcome:
+    """Answer a ping."""
+    command = job.envelope.command
+    assert isinstance(command, Ping)
+    return Outcome(Pong(payload=command.payload))
+
+
+def an_actor(*handlers: Handler, kind: WorkerKind = WorkerKind.RECALL, schedule: tuple[Periodic, ...] = ()) -> Actor:
+    """Return an actor that gives pings to the first handler and stores to the second."""
+    return Actor(kind, dict(zip((Ping, StoreMemory), handlers, strict=False)), schedule)
+
+
+class InProcess:
+    """Workers in this process."""
+
+    def __init__(self, actors: list[Actor], settings: Settings, grace_s: float) -> None:
+        self._stop = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.task = asyncio.create_task(
+            serve(actors, settings, grace_s=grace_s, stop=self._stop, ready=self.ready, handle_signals=False)
+        )
+
+    async def stop(self) -> None:
+        """Ask them to stop and wait until they have."""
+        self._stop.set()
+        async with asyncio.timeout(BOUND_S):
+            await self.task
+
+
+class Child:
+    """A worker process of its own: see tests/queue/worker_process.py for what its handlers do."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for its end and return its exit code."""
+        async with asyncio.timeout(BOUND_S):
+            return await self._process.wait()
+
+
+class Stage:
+    """Starts what a test asks for and ends all of it."""
+
+    def __init__(self, url: str, keys: Keys) -> None:
+        self.url = url
+        self.keys = keys
+        self.redis: Any = Redis.from_url(url)
+        self._stack = AsyncExitStack()
+        self._workers: list[InProcess] = []
+        self._children: list[Child] = []
+
+    @property
+    def settings(self) -> Settings:
+        return read_settings({"ENGRAMQ_REDIS_URL": self.url, "ENGRAMQ_KEY_PREFIX": self.keys.prefix})
+
+    async def __aenter__(self) -> "Stage":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for child in self._children:
+            if child.alive:
+                child.kill(signal.SIGCONT)
+                child.kill()
+                await child.ended()
+        for worker in self._workers:
+            if not worker.task.done():
+                await worker.stop()
+        await self._stack.aclose()
+        await self.redis.aclose()
+
+    async def bus(self, *, bound: int = 1000, timeout_s: float = BOUND_S) -> Bus:
+        """Return a running gateway half."""
+        bus = Bus(self.url, self.keys, mailbox_bound=bound, reply_timeout_s=timeout_s)
+        return await self._stack.enter_async_context(bus)
+
+    async def workers(self, *actors: Actor, grace_s: float = 2.0) -> InProcess:
+        """Start workers in this process and return when they listen."""
+        started = InProcess(list(actors), self.settings, grace_s)
+        self._workers.append(started)
+        async with asyncio.timeout(BOUND_S):
+            await started.ready.wait()
+        return started
+
+    async def child(self) -> Child:
+        """Start a worker process and return when it listens."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.queue.worker_process",
+            self.url,
+            self.keys.prefix,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+        )
+        child = Child(process)
+        self._children.append(child)
+        assert process.stdout is not None
+        async with asyncio.timeout(BOUND_S):
+            assert await process.stdout.readline() == b"ready\n"
+        return child
+
+    async def pop(self, name: str) -> str:
+        """Wait for what a handler in a worker process has said under this name."""
+        found = await self.redis.blpop([f"{self.keys.prefix}:test:{name}"], timeout=BOUND_S)
+        assert found is not None, f"nothing came under {name}"
+        return str(found[1].decode())
+
+    async def push(self, name: str, *values: str) -> None:
+        """Say something to a handler in a worker process."""
+        await self.redis.rpush(f"{self.keys.prefix}:test:{name}", *values)
+
+    async def leases_run_out(self, kind: WorkerKind = WorkerKind.RECALL) -> None:
+        """Let the time of a lease pass in a moment: whoever held a job of this mailbox lost it."""
+        mailbox = self.keys.mailbox(kind)
+        for job in await self.redis.zrange(mailbox, 0, -1):
+            await self.redis.delete(LEASE_KEY + job.decode())
+            await self.redis.zadd(mailbox, {job: 0})
+        await self.redis.lpush(self.keys.bell(kind), "1")
+
+    async def enqueue(self, job: str, payload: bytes, *, bound: int, kind: WorkerKind = WorkerKind.RECALL) -> int:
+        """Put a job into a mailbox as a gateway does."""
+        keys = self.keys
+        where = (keys.mailbox(kind), keys.bell(kind), keys.depth(kind), JOB_KEY + job)
+        return int(await self.redis.eval(ENQUEUE_WRITES.text, len(where), *where, job, payload, bound))
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        """Wait until an awaited condition holds."""
+        deadline = time.monotonic() + BOUND_S
+        while not await condition():
+            assert time.monotonic() < deadline, "the condition did not come true"
+            await self.redis.ping()
+
+    async def depth(self, kind: WorkerKind = WorkerKind.RECALL) -> tuple[int, int]:
+        """Return (jobs, commands) in a mailbox."""
+        jobs = await self.redis.zcard(self.keys.mailbox(kind))
+        return jobs, int(await self.redis.get(self.keys.depth(kind)) or 0)
+
+    async def empty(self, kind: WorkerKind = WorkerKind.RECALL) -> bool:
+        """Say whether a mailbox is empty."""
+        return await self.depth(kind) == (0, 0)
+
+
+async def ping(bus: Bus, payload: bytes | str = b"", **more: Any) -> Answer | Pending:
+    """Send a ping."""
+    data = payload.encode() if isinstance(payload, str) else payload
+    return await send(bus, Ping(payload=data), **more)
+
+
+async def send(bus: Bus, command: Command, **more: Any) -> Answer | Pending:
+    """Send a command as ADA."""
+    return await bus.ask(command, **{"namespace": NAMESPACE, "principal": ADA, **more})
+
+
+def payload_of(answer: Answer | Pending) -> str:
+    """Return what a ping's answer carries."""
+    assert isinstance(answer, Answer), answer
+    assert isinstance(answer.reply, Pong), answer
+    return answer.reply.payload.decode()
+
+
+def counts(stats: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Return the calls in an INFO commandstats, those inside scripts among them."""
+    return {name.removeprefix("cmdstat_"): figures["calls"] for name, figures in stats.items()}

@@ -1,0 +1,136 @@
+"""A mailbox is bounded: beyond the bound callers are refused at once, and it drains by itself."""
+
+import asyncio
+import time
+
+import pytest
+
+from gateway.bus import Bus
+from schemas.commands import Ping, Pong, StoreMemory
+from schemas.faults import EngramqError, FaultCode
+from schemas.mailbox import JOB_KEY
+from schemas.vocabulary import WorkerKind
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
+from workers.contract import FollowUp, Job, Outcome
+
+pytestmark = pytest.mark.anyio
+
+
+async def outcome(bus: Bus, number: int) -> str:
+    """Return what became of a ping: its payload, or the code it was refused with."""
+    try:
+        answer = await ping(bus, str(number), timeout_s=5)
+    except EngramqError as refusal:
+        return refusal.fault.code.value
+    return payload_of(answer)
+
+
+async def tell(bus: Bus, count: int) -> None:
+    for _ in range(count):
+        await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
+
+
+@pytest.mark.promise("QP-8")
+async def test_a_full_mailbox_refuses_at_once_with_the_time_to_wait_and_grows_no_further(stage: Stage) -> None:
+    bus = await stage.bus(bound=20)
+    await tell(bus, 20)
+    began = time.monotonic()
+    with pytest.raises(EngramqError) as refusal:
+        await ping(bus)
+    assert time.monotonic() - began < 1
+    assert refusal.value.fault.code is FaultCode.OVERLOADED
+    assert refusal.value.fault.retry_after_s == 1.0
+    refused = [outcome(bus, number) for number in range(1_000)]
+    assert set(await asyncio.gather(*refused)) == {"overloaded"}
+    assert await stage.depth() == (20, 20)
+
+
+@pytest.mark.promise("QP-9")
+async def test_a_full_mailbox_drains_by_itself_and_takes_commands_again(stage: Stage) -> None:
+    bus = await stage.bus(bound=20)
+    await tell(bus, 20)
+    await stage.workers(an_actor(echo))
+    await stage.until(stage.empty)
+    assert payload_of(await ping(bus, "again")) == "again"
+    await stage.until(stage.empty)
+
+
+async def test_of_a_job_that_does_not_fit_wholly_as_many_commands_as_fit_are_taken(stage: Stage) -> None:
+    bus = await stage.bus(bound=20)
+    await tell(bus, 13)
+    asked = [asyncio.create_task(outcome(bus, number)) for number in range(16)]
+    await stage.until(lambda: _is(stage, 20))
+    await asyncio.wait(asked[7:])
+    await stage.workers(an_actor(echo))
+    assert await asyncio.gather(*asked) == [str(number) for number in range(7)] + ["overloaded"] * 9
+    await stage.until(stage.empty)
+
+
+async def test_what_was_refused_is_never_carried_out(stage: Stage) -> None:
+    seen: list[bytes] = []
+
+    async def note(job: Job) -> Outcome:
+        assert isinstance(job.envelope.command, Ping)
+        seen.append(job.envelope.command.payload)
+        return await echo(job)
+
+    bus = await stage.bus(bound=10)
+    asked = [asyncio.create_task(outcome(bus, number)) for number in range(30)]
+    await asyncio.wait(asked[10:])
+    await stage.workers(an_actor(note))
+    answers = await asyncio.gather(*asked)
+    await stage.until(stage.empty)
+    assert answers == [str(number) for number in range(10)] + ["overloaded"] * 20
+    assert sorted(seen) == sorted(str(number).encode() for number in range(10))
+
+
+async def test_an_error_in_the_counter_does_not_outlast_the_mailbox(stage: Stage) -> None:
+    bus = await stage.bus(bound=20)
+    await stage.redis.set(stage.keys.depth(WorkerKind.RECALL), 10_000)
+    await stage.workers(an_actor(echo))
+    assert payload_of(await ping(bus, "x")) == "x"
+    await stage.until(stage.empty)
+
+
+async def test_the_same_job_sent_twice_is_one_job(stage: Stage) -> None:
+    bus = await stage.bus(bound=20)
+    await tell(bus, 1)
+    (job,) = await stage.redis.zrange(stage.keys.mailbox(WorkerKind.RECALL), 0, -1)
+    payload = await stage.redis.get(JOB_KEY + job.decode())
+    assert await stage.enqueue(job.decode(), payload, bound=20) == -1
+    assert await stage.enqueue(job.decode(), payload, bound=1) == -1
+    assert await stage.depth() == (1, 1)
+
+
+async def test_a_job_whose_payload_has_vanished_is_cleaned_up(stage: Stage) -> None:
+    bus = await stage.bus(bound=20)
+    await tell(bus, 1)
+    (job,) = await stage.redis.zrange(stage.keys.mailbox(WorkerKind.RECALL), 0, -1)
+    await stage.redis.delete(JOB_KEY + job.decode())
+    await stage.workers(an_actor(echo))
+    await stage.until(stage.empty)
+
+
+async def test_follow_ups_go_beyond_the_gateways_bound(stage: Stage) -> None:
+    seen = 0
+
+    async def causing(job: Job) -> Outcome:
+        follow_ups = tuple(FollowUp(NAMESPACE, StoreMemory(content=str(number))) for number in range(40))
+        return Outcome((await echo(job)).reply, follow_ups=follow_ups)
+
+    async def caused(job: Job) -> Outcome:
+        nonlocal seen
+        seen += 1
+        return Outcome(Pong())
+
+    bus = await stage.bus(bound=5)
+    await stage.workers(an_actor(causing))
+    payload_of(await ping(bus))
+    assert (await stage.depth(WorkerKind.EMBEDDING))[1] == 40
+    await stage.workers(an_actor(echo, caused, kind=WorkerKind.EMBEDDING))
+    await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+    assert seen == 40
+
+
+async def _is(stage: Stage, commands: int) -> bool:
+    return (await stage.depth())[1] == commands

@@ -1,0 +1,167 @@
+"""Commands reach a worker and answers the gateway that asked."""
+
+import asyncio
+
+import pytest
+
+from gateway.bus import Pending
+from schemas.commands import Ping, Stored, StoreMemory
+from schemas.envelope import Answer
+from schemas.faults import EngramqError, FaultCode, refuse
+from schemas.vocabulary import WorkerKind
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, counts, echo, payload_of, ping, send
+from tests.queue.worker_process import a_memory
+from workers.contract import Job, Outcome
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.promise("QP-2")
+async def test_every_answer_reaches_the_gateway_that_asked_with_three_gateways_and_three_workers(stage: Stage) -> None:
+    for _ in range(3):
+        await stage.workers(an_actor(echo))
+    buses = [await stage.bus() for _ in range(3)]
+
+    async def ask(gateway: int, number: int) -> None:
+        assert payload_of(await ping(buses[gateway], f"{gateway}/{number}")) == f"{gateway}/{number}"
+
+    await asyncio.gather(*(ask(gateway, number) for number in range(200) for gateway in range(3)))
+    await stage.until(stage.empty)
+
+
+@pytest.mark.promise("QP-15")
+async def test_two_workers_share_the_load_within_a_fifth(stage: Stage) -> None:
+    done = [0, 0]
+
+    async def work(worker: int, job: Job) -> Outcome:
+        done[worker] += 1
+        await asyncio.sleep(0)
+        return await echo(job)
+
+    await stage.workers(an_actor(lambda job: work(0, job)))
+    await stage.workers(an_actor(lambda job: work(1, job)))
+    bus = await stage.bus()
+
+    async def caller() -> None:
+        for _ in range(40):
+            await ping(bus)
+
+    await asyncio.gather(*(caller() for _ in range(64)))
+    assert sum(done) == 64 * 40
+    assert min(done) >= 0.8 * max(done), done
+
+
+async def test_sixty_four_callers_cost_at_most_four_redis_commands_each(stage: Stage) -> None:
+    await stage.workers(an_actor(echo))
+    bus = await stage.bus()
+    await ping(bus)
+    before = counts(await stage.redis.info("commandstats"))
+
+    async def caller() -> None:
+        for _ in range(20):
+            await ping(bus)
+
+    await asyncio.gather(*(caller() for _ in range(64)))
+    after = counts(await stage.redis.info("commandstats"))
+    spent = {name: calls - before.get(name, 0) for name, calls in after.items() if calls != before.get(name, 0)}
+    assert sum(spent.values()) <= 4 * 64 * 20, spent
+
+
+async def test_a_refusal_travels_with_the_command_id(stage: Stage) -> None:
+    async def refusing(_: Job) -> Outcome:
+        raise refuse(FaultCode.FORBIDDEN, "not you")
+
+    await stage.workers(an_actor(refusing))
+    answer = await ping(await stage.bus())
+    assert isinstance(answer, Answer)
+    assert answer.fault is not None
+    assert (answer.fault.code, answer.fault.error, answer.fault.command_id) == ("forbidden", "not you", answer.id)
+
+
+async def test_a_write_that_is_not_answered_in_time_is_pending_and_still_carried_out(stage: Stage) -> None:
+    carried_out = asyncio.Event()
+
+    async def store(job: Job) -> Outcome:
+        carried_out.set()
+        return Outcome(Stored(stored=a_memory("tea"), command_id=job.envelope.id))
+
+    bus = await stage.bus(timeout_s=0.05)
+    answer = await send(bus, StoreMemory(content="tea"))
+    assert isinstance(answer, Pending)
+    await stage.workers(an_actor(echo, store, kind=WorkerKind.EMBEDDING))
+    async with asyncio.timeout(5):
+        await carried_out.wait()
+
+
+async def test_a_read_that_is_not_answered_in_time_is_unavailable(stage: Stage) -> None:
+    bus = await stage.bus(timeout_s=0.05)
+    with pytest.raises(EngramqError) as refusal:
+        await ping(bus)
+    assert refusal.value.fault.code is FaultCode.UNAVAILABLE
+
+
+@pytest.mark.promise("QP-11")
+async def test_a_read_past_its_deadline_is_dropped_and_a_write_is_not(stage: Stage) -> None:
+    seen: list[str] = []
+
+    async def read(job: Job) -> Outcome:
+        seen.append(job.envelope.id)
+        return await echo(job)
+
+    async def write(job: Job) -> Outcome:
+        seen.append(job.envelope.id)
+        return Outcome(Stored(stored=a_memory("tea")))
+
+    bus = await stage.bus(timeout_s=0.05)
+    with pytest.raises(EngramqError):
+        await ping(bus)
+    pending = await send(bus, StoreMemory(content="tea"))
+    assert isinstance(pending, Pending)
+    await stage.workers(an_actor(read), an_actor(read, write, kind=WorkerKind.EMBEDDING))
+    await stage.until(stage.empty)
+    await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+    assert seen == [pending.command_id]
+
+
+async def test_tell_returns_when_the_command_is_in_its_mailbox_and_nobody_gets_an_answer(stage: Stage) -> None:
+    bus = await stage.bus()
+    told = await bus.tell(Ping(payload=b"x"), namespace=NAMESPACE, principal=ADA)
+    assert await stage.depth() == (1, 1)
+    await stage.workers(an_actor(echo))
+    await stage.until(stage.empty)
+    assert told.command_id
+    assert await stage.redis.keys(f"{stage.keys.prefix}:replies:*") == []
+
+
+async def test_a_slow_command_does_not_hold_the_answers_of_its_job_up(stage: Stage) -> None:
+    go = asyncio.Event()
+
+    async def some_slow(job: Job) -> Outcome:
+        assert isinstance(job.envelope.command, Ping)
+        if job.envelope.command.payload == b"slow":
+            await go.wait()
+        return await echo(job)
+
+    await stage.workers(an_actor(some_slow))
+    bus = await stage.bus()
+    slow = asyncio.create_task(ping(bus, "slow"))
+    quick = [asyncio.create_task(ping(bus, str(number))) for number in range(10)]
+    assert [payload_of(answer) for answer in await asyncio.gather(*quick)] == [str(number) for number in range(10)]
+    assert not slow.done()
+    go.set()
+    assert payload_of(await slow) == "slow"
+
+
+async def test_what_a_reply_leaves_to_be_done_is_done_after_it(stage: Stage) -> None:
+    done = asyncio.Event()
+
+    async def leaving(job: Job) -> Outcome:
+        async def later() -> None:
+            done.set()
+
+        return Outcome((await echo(job)).reply, after_reply=later)
+
+    await stage.workers(an_actor(leaving))
+    payload_of(await ping(await stage.bus()))
+    async with asyncio.timeout(5):
+        await done.wait()

@@ -1,0 +1,71 @@
+"""A worker process whose handlers do what a ping's payload says; run as `python -m`, given Redis URL and prefix.
+
+echo         answer
+wait NAME    say NAME under `began`, wait for a word under `go`, answer
+die          kill this process
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from typing import Any
+
+from redis.asyncio import Redis
+
+from schemas.commands import Ping, Pong, Stored, StoreMemory
+from schemas.records import Memory
+from schemas.settings import read_settings
+from schemas.vocabulary import WorkerKind
+from workers.contract import Actor, Job, Outcome
+from workers.runtime.service import serve
+
+
+async def main() -> None:
+    url, prefix = sys.argv[1:]
+    redis: Any = Redis.from_url(url)
+
+    async def ping(job: Job) -> Outcome:
+        command = job.envelope.command
+        assert isinstance(command, Ping)
+        word, _, name = command.payload.decode().partition(" ")
+        if word == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if word == "wait":
+            await redis.rpush(f"{prefix}:test:began", name)
+            await redis.blpop([f"{prefix}:test:go"], timeout=30)
+            job.lease.require()
+        await redis.hincrby(f"{prefix}:test:done", str(os.getpid()))
+        return Outcome(Pong(payload=command.payload))
+
+    async def store(job: Job) -> Outcome:
+        command = job.envelope.command
+        assert isinstance(command, StoreMemory)
+        # What a ledger does: the first one to say so has done it.
+        new = await redis.hsetnx(f"{prefix}:test:ledger", job.envelope.id, command.content)
+        if not new:
+            return Outcome(Stored(stored=a_memory(command.content)), replayed=True)
+        await redis.hincrby(f"{prefix}:test:effects", command.content)
+        return Outcome(Stored(stored=a_memory(command.content)))
+
+    ready = asyncio.Event()
+    actors = [
+        Actor(WorkerKind.RECALL, {Ping: ping}),
+        Actor(WorkerKind.EMBEDDING, {StoreMemory: store}),
+    ]
+    settings = read_settings({"ENGRAMQ_REDIS_URL": url, "ENGRAMQ_KEY_PREFIX": prefix})
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serve(actors, settings, grace_s=1.0, ready=ready))
+        await ready.wait()
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+    await redis.aclose()
+
+
+def a_memory(content: str) -> Memory:
+    time = "2026-01-31T09:00:00.000000Z"
+    return Memory(id="m", content=content, created_by="ada", created_at=time, updated_at=time)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
