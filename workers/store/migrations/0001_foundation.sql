@@ -201,14 +201,15 @@ begin
     if not exists (select from pg_roles where rolname = 'engramq_worker') then
         create role engramq_worker login nosuperuser nocreatedb nocreaterole noreplication nobypassrls;
     end if;
-    execute format('grant engramq_worker to %I', current_user);
-exception when duplicate_object then
-    null;  -- another database of this cluster was migrated at the same moment
+    -- The owner may step down to it. Superusers count as members of every role.
+    if not pg_has_role(current_user, 'engramq_worker', 'member') then
+        execute format('grant engramq_worker to %I', current_user);
+    end if;
 end
 $$;
 grant usage on schema public to engramq_worker;
 grant select, insert, update, delete on
     nodes, memories, memory_usage, lexeme_counts, edges, ledger, namespaces to engramq_worker;
-grant select on embedding_models to engramq_worker;
+grant select on embedding_models, schema_migrations to engramq_worker;
 grant select, insert on audit_log to engramq_worker;
 grant execute on function register_embedding_model(text, text, integer) to engramq_worker;

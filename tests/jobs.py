@@ -1,0 +1,36 @@
+"""Jobs as the runtime hands them to handlers."""
+
+from typing import Any
+
+import msgspec
+
+from schemas.codec import fingerprint
+from schemas.commands import Command
+from schemas.envelope import Envelope, Principal
+from schemas.ids import uuid7
+from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
+from workers.contract import Job, LeaseLost
+
+OWNER = Principal(name=DEFAULT_PRINCIPAL, scopes=ALL_SCOPES)
+
+
+class HeldLease:
+    """A lease that holds until `held` is set to False."""
+
+    def __init__(self) -> None:
+        self.held = True
+
+    def require(self, seconds: float = 0.0) -> None:
+        if not self.held:
+            raise LeaseLost
+
+
+def job(command: Command, *, namespace: str = DEFAULT_NAMESPACE, principal: Principal = OWNER, **envelope: Any) -> Job:
+    """Return a job for a command; `envelope` takes any other field of an Envelope, such as idempotency_key."""
+    given = {"id": uuid7(), "fingerprint": fingerprint(command), **envelope}
+    return Job(Envelope(namespace=namespace, principal=principal, command=command, **given), HeldLease())  # type: ignore[arg-type]
+
+
+def repeated(first: Job, **changes: Any) -> Job:
+    """Return the same command delivered again, to another worker."""
+    return Job(msgspec.structs.replace(first.envelope, **changes), HeldLease())

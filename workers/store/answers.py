@@ -1,0 +1,115 @@
+"""Answers as the ledger keeps them: without what memories contain, so that an erased memory leaves nothing there."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from schemas.commands import AnyReply, Forgotten, MemoryChanged, Reply, Stored, Superseded, WriteReply
+from schemas.envelope import Answer
+from schemas.ids import parse_uuid
+from schemas.records import Memory
+from workers.store.queries import sql
+from workers.store.transaction import Transaction
+
+CONTENTS: Final = sql("memory_contents")
+
+Change = Callable[[Memory], Memory | None]
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(Answer)
+_BARE: Final[dict[str, Any]] = {
+    "content": "",
+    "metadata": {},
+    "external_id": None,
+    "speaker": None,
+    "thread": None,
+    "source_type": None,
+}
+
+
+def subject(reply: Reply) -> UUID | None:
+    """Return the id of the memory that a reply is about, if it is about one."""
+    match reply:
+        case Stored(stored=memory) | Superseded(new=memory) | MemoryChanged(memory=Memory() as memory):
+            return parse_uuid(memory.id)
+        case Forgotten(id=memory_id):
+            return parse_uuid(memory_id)
+        case _:
+            return None
+
+
+def encode_answer(answer: Answer) -> str:
+    """Return what the ledger keeps of an answer."""
+    reply = None if answer.reply is None else _with_memories(answer.reply, _bare)
+    return _encoder.encode(msgspec.structs.replace(answer, reply=reply)).decode()
+
+
+def decode_answer(text: str) -> Answer:
+    """Return an answer as the ledger has it; see `filled`."""
+    return _decoder.decode(text)
+
+
+async def filled(tx: Transaction, answer: Answer) -> Answer:
+    """Return an answer with the contents of its memories read again.
+
+    Similar memories that are gone are left out; when the memory that it is about was erased, the answer says so.
+    """
+    if answer.reply is None:
+        return answer
+    wanted = _ids(answer.reply)
+    if not wanted:
+        return answer
+    rows = {str(row["id"]): row for row in await tx.rows(CONTENTS, ids=[UUID(one) for one in wanted])}
+    for memory_id in _ids(answer.reply, about_only=True):
+        if memory_id not in rows and not _says_not_found(answer.reply):
+            command_id = answer.reply.command_id if isinstance(answer.reply, WriteReply) else answer.id
+            erased = Forgotten(status="erased", id=memory_id, command_id=command_id)
+            return msgspec.structs.replace(answer, reply=erased)
+
+    def fill(memory: Memory) -> Memory | None:
+        row = rows.get(memory.id)
+        if row is None:
+            return None
+        return msgspec.structs.replace(memory, **{name: row[name] for name in _BARE})
+
+    return msgspec.structs.replace(answer, reply=_with_memories(answer.reply, fill))
+
+
+def _bare(memory: Memory) -> Memory:
+    return msgspec.structs.replace(memory, **_BARE)
+
+
+def _says_not_found(reply: Reply) -> bool:
+    return isinstance(reply, Forgotten | MemoryChanged) and reply.status == "not_found"
+
+
+def _ids(reply: Reply, *, about_only: bool = False) -> list[str]:
+    match reply:
+        case Stored(stored=memory, similar_memories=similar):
+            return [memory.id, *(() if about_only else (one.id for one in similar))]
+        case Superseded(old=old, new=new):
+            return [old.id, new.id]
+        case MemoryChanged(memory=Memory(id=memory_id)):
+            return [memory_id]
+        case Forgotten(id=memory_id) if parse_uuid(memory_id):
+            return [memory_id]
+        case _:
+            return []
+
+
+def _with_memories(reply: AnyReply, change: Change) -> AnyReply:
+    match reply:
+        case Stored(stored=memory, similar_memories=similar):
+            return msgspec.structs.replace(reply, stored=change(memory), similar_memories=_all(similar, change))
+        case Superseded(old=old, new=new):
+            return msgspec.structs.replace(reply, old=change(old), new=change(new))
+        case MemoryChanged(memory=Memory() as memory):
+            return msgspec.structs.replace(reply, memory=change(memory))
+        case _:
+            return reply
+
+
+def _all(memories: Iterable[Memory], change: Change) -> list[Memory]:
+    return [changed for memory in memories if (changed := change(memory)) is not None]

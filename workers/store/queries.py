@@ -1,0 +1,73 @@
+"""Named queries from the .sql files beside this module, read once.
+
+A file holds `-- name: insert_memory` (a query) or `-- fragment: memory_columns` (a part of others), each followed by a
+comment that says what it is for, and the SQL. `{memory_columns}` includes a fragment; `{dimensions}` is filled in by
+`sized_sql`, because a vector's length is part of its type and of its index.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+_FOLDER: Final = Path(__file__).with_name("sql")
+_HEADING: Final = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
+_INCLUDED: Final = re.compile(r"\{(\w+)\}")
+_DIMENSIONS: Final = "dimensions"
+
+
+class _Library:
+    """All queries and fragments of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.queries: dict[str, str] = {}
+        self.fragments: dict[str, str] = {}
+        for path in sorted(folder.glob("*.sql")):
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        parts = _HEADING.split(path.read_text(encoding="utf-8"))
+        for kind, name, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+            if name in self.queries or name in self.fragments:
+                raise ValueError(f"{path.name}: {name} is there twice")
+            lines = body.strip().splitlines()
+            if not lines or not lines[0].startswith("-- "):
+                raise ValueError(f"{path.name}: {name} has no description")
+            text = "\n".join(line for line in lines if not line.lstrip().startswith("--")).rstrip(";\n")
+            (self.queries if kind == "name" else self.fragments)[name] = text
+
+    def whole(self, text: str) -> str:
+        """Return the text with its fragments, and theirs, put in."""
+
+        def include(found: re.Match[str]) -> str:
+            name = found[1]
+            return found[0] if name == _DIMENSIONS else self.whole(self.fragments[name])
+
+        return _INCLUDED.sub(include, text)
+
+
+@functools.cache
+def _library() -> Mapping[str, str]:
+    library = _Library(_FOLDER)
+    return MappingProxyType({name: library.whole(text) for name, text in library.queries.items()})
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all queries."""
+    return tuple(_library())
+
+
+def sql(name: str) -> bytes:
+    """Return a query's text; raises KeyError for an unknown name, so ask when a module is loaded."""
+    text = _library()[name]
+    if f"{{{_DIMENSIONS}}}" in text:
+        raise KeyError(f"{name} depends on the length of vectors: use sized_sql")
+    return text.encode()
+
+
+@functools.cache
+def sized_sql(name: str, dimensions: int) -> bytes:
+    """Return the text of a query on vectors of this length."""
+    return _library()[name].replace(f"{{{_DIMENSIONS}}}", str(int(dimensions))).encode()

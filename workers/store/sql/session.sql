@@ -1,0 +1,20 @@
+-- name: session_check
+-- Who this session is and how it is set; making a vector loads the extension, which then judges its settings.
+select
+    current_user as role,
+    (select rolsuper from pg_roles where rolname = current_user) as superuser,
+    exists (select from pg_class c join pg_roles r on r.oid = c.relowner
+            where r.rolname = current_user and c.relkind in ('r', 'p')) as owned,
+    length('[1]'::halfvec(1)::text) as loaded,
+    current_setting('hnsw.iterative_scan') as "hnsw.iterative_scan",
+    current_setting('hnsw.ef_search') as "hnsw.ef_search",
+    current_setting('plan_cache_mode') as plan_cache_mode,
+    current_setting('jit') as jit
+
+-- name: all_namespaces
+-- Every tenant, for work that goes through them one by one.
+select namespace from namespaces order by namespace
+
+-- name: register_model
+-- Find or make the id of an embedding model and its vector index.
+select register_embedding_model(%(name)s, %(sha256)s, %(dimensions)s) as id
