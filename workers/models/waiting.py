@@ -55,8 +55,15 @@ class Waiting:
             self._interactive[item.key] = item
 
     def drop(self, item: Item) -> bool:
-        """Forget a text that nobody wants any more; False where it is not waiting (under way already)."""
-        return (self._interactive.pop(item.key, None) or self._bulk.pop(item.key, None)) is not None
+        """Forget a text that nobody wants any more; False where it is not waiting (under way, or settled).
+
+        A settled text may have a successor with the same key in line, wanted by others: that one stays.
+        """
+        for line in (self._interactive, self._bulk):
+            if line.get(item.key) is item:
+                del line[item.key]
+                return True
+        return False
 
     def take(self, limits: BatchLimits, *, bulk_allowed: bool = True) -> list[Item]:
         """Remove and return the next batch, [] where there is none. Bulk and interactive never share one."""

@@ -1,0 +1,59 @@
+"""An embedder whose batches end when the test says so: the scheduler's opposite number."""
+
+from collections.abc import Sequence
+
+import anyio
+
+from workers.models.hashing import HashEmbedder
+from workers.models.interface import (
+    BatchLimits,
+    EmbedderSpec,
+    EmbedderUnavailable,
+    EmbeddingFailure,
+    InputRejected,
+    Vectors,
+)
+
+BOUND_S = 5.0
+
+
+class GatedEmbedder:
+    """Record each batch as it starts; compute it like `hash` once `release` allowed it."""
+
+    def __init__(self, limits: BatchLimits | None = None) -> None:
+        self.batches: list[list[str]] = []
+        self.rejected_texts: frozenset[str] = frozenset()
+        self.failing = False
+        self.closed = False
+        self.spec = EmbedderSpec(name="gated", dimensions=384, max_tokens=1_000, batches=limits or BatchLimits())
+        self._hash = HashEmbedder()
+        self._allowed = anyio.Semaphore(0)
+        self._started = anyio.Event()
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        self.batches.append(list(texts))
+        self._started.set()
+        self._started = anyio.Event()
+        await self._allowed.acquire()
+        if self.failing:
+            raise EmbedderUnavailable(EmbeddingFailure(reason="out of order"))
+        if self.rejected_texts.intersection(texts):
+            raise InputRejected(EmbeddingFailure(reason="no such text, please"))
+        return await self._hash.embed(texts)
+
+    async def warm(self) -> None:
+        self._allowed.release()
+        await self.embed(["warm"])
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    def release(self, batches: int = 1) -> None:
+        for _ in range(batches):
+            self._allowed.release()
+
+    async def started(self, batches: int) -> None:
+        """Wait until that many batches have begun in all."""
+        with anyio.fail_after(BOUND_S):
+            while len(self.batches) < batches:
+                await self._started.wait()

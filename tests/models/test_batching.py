@@ -1,0 +1,250 @@
+from collections.abc import Sequence
+
+import anyio
+import numpy as np
+import pytest
+from anyio.abc import TaskGroup
+
+from tests.models.gated import BOUND_S, GatedEmbedder
+from workers.models.batching import BatchingEmbedder, Bounds
+from workers.models.hashing import HashEmbedder
+from workers.models.interface import BatchLimits, EmbedderOverloaded, EmbedderUnavailable, InputRejected, Vectors
+
+pytestmark = pytest.mark.anyio
+
+
+class Call:
+    """One caller in a task of its own: its rows or its error once `done`, and a scope to cancel it by."""
+
+    def __init__(
+        self, group: TaskGroup, embedder: BatchingEmbedder, texts: Sequence[str], *, bulk: bool = False
+    ) -> None:
+        self.rows: Vectors | None = None
+        self.error: EmbedderUnavailable | None = None
+        self.scope = anyio.CancelScope()
+        self._done = anyio.Event()
+        group.start_soon(self._run, embedder, texts, bulk)
+
+    async def _run(self, embedder: BatchingEmbedder, texts: Sequence[str], bulk: bool) -> None:
+        try:
+            with self.scope:
+                self.rows = await embedder.embed(texts, bulk=bulk)
+        except EmbedderUnavailable as error:
+            self.error = error
+        finally:
+            self._done.set()
+
+    async def done(self) -> "Call":
+        with anyio.fail_after(BOUND_S):
+            await self._done.wait()
+        return self
+
+
+async def assert_rows(call: Call, texts: Sequence[str]) -> None:
+    await call.done()
+    assert call.rows is not None
+    assert np.array_equal(call.rows, await HashEmbedder().embed(texts))
+
+
+async def until_queued(embedder: BatchingEmbedder, texts: int) -> None:
+    with anyio.fail_after(BOUND_S):
+        while embedder.queued != texts:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_what_arrives_while_a_batch_runs_goes_together_into_the_next() -> None:
+    inner = GatedEmbedder()
+    async with BatchingEmbedder(inner) as embedder, anyio.create_task_group() as group:
+        calls = [Call(group, embedder, ["first"])]
+        await inner.started(1)
+        calls += [Call(group, embedder, [f"text {number}"]) for number in range(5)]
+        await until_queued(embedder, 5)
+        inner.release(2)
+        await assert_rows(calls[0], ["first"])
+        for number in range(5):
+            await assert_rows(calls[1 + number], [f"text {number}"])
+    assert inner.batches == [["first"], [f"text {number}" for number in range(5)]]
+    assert inner.closed
+
+
+async def test_a_text_that_is_under_way_is_computed_once_for_all_who_want_it() -> None:
+    inner = GatedEmbedder()
+    async with BatchingEmbedder(inner) as embedder, anyio.create_task_group() as group:
+        calls = [Call(group, embedder, ["same", "same"]), Call(group, embedder, ["same"], bulk=True)]
+        await inner.started(1)
+        late = Call(group, embedder, ["same"])
+        await anyio.wait_all_tasks_blocked()
+        inner.release()
+        await assert_rows(calls[0], ["same", "same"])
+        await assert_rows(calls[1], ["same"])
+        await assert_rows(late, ["same"])
+    assert inner.batches == [["same"]]
+
+
+async def test_a_text_that_was_computed_lately_is_not_computed_again() -> None:
+    inner = GatedEmbedder()
+    inner.release(2)
+    async with BatchingEmbedder(inner) as embedder:
+        first = await embedder.embed(["a", "b"])
+        first[:] = 0  # the caller's own array: the cache must not notice
+        again = await embedder.embed(["b", "c", "a"])
+    assert np.array_equal(again, await HashEmbedder().embed(["b", "c", "a"]))
+    assert inner.batches == [["a", "b"], ["c"]]
+
+
+async def test_a_query_waits_for_at_most_one_bulk_slice() -> None:
+    inner = GatedEmbedder(BatchLimits(texts=32))
+    many = [f"bulk {number}" for number in range(100)]
+    async with BatchingEmbedder(inner) as embedder, anyio.create_task_group() as group:
+        bulk = Call(group, embedder, many, bulk=True)
+        await inner.started(1)
+        query = Call(group, embedder, ["query"])
+        await until_queued(embedder, 69)
+        inner.release(2)
+        await assert_rows(query, ["query"])
+        inner.release(3)
+        await assert_rows(bulk, many)
+    assert [len(batch) for batch in inner.batches] == [32, 1, 32, 32, 4]
+    assert inner.batches[1] == ["query"]
+
+
+async def test_bulk_texts_go_sorted_by_length() -> None:
+    inner = GatedEmbedder(BatchLimits(texts=2))
+    inner.release(2)
+    async with BatchingEmbedder(inner) as embedder:
+        await embedder.embed(["aaaa", "b", "ccc", "dd"], bulk=True)
+    assert inner.batches == [["b", "dd"], ["ccc", "aaaa"]]
+
+
+async def test_a_query_for_a_text_that_bulk_has_queued_does_not_wait_for_bulk() -> None:
+    inner = GatedEmbedder(BatchLimits(texts=1))
+    async with BatchingEmbedder(inner) as embedder, anyio.create_task_group() as group:
+        bulk = Call(group, embedder, ["1", "22", "333"], bulk=True)
+        await inner.started(1)
+        query = Call(group, embedder, ["333"])
+        await anyio.wait_all_tasks_blocked()
+        inner.release(2)
+        await assert_rows(query, ["333"])
+        inner.release()
+        await assert_rows(bulk, ["1", "22", "333"])
+    assert inner.batches == [["1"], ["333"], ["22"]]
+
+
+async def test_bulk_waits_for_room_instead_of_queueing_everything() -> None:
+    inner = GatedEmbedder(BatchLimits(texts=2))
+    texts = [f"bulk {number}" for number in range(10)]
+    async with BatchingEmbedder(inner, Bounds(bulk=3)) as embedder, anyio.create_task_group() as group:
+        bulk = Call(group, embedder, texts, bulk=True)
+        await inner.started(1)
+        await anyio.wait_all_tasks_blocked()
+        assert embedder.queued <= 3
+        inner.release(20)
+        await assert_rows(bulk, texts)
+
+
+async def test_beyond_the_bound_a_query_is_refused_at_once() -> None:
+    inner = GatedEmbedder()
+    async with BatchingEmbedder(inner, Bounds(interactive=2)) as embedder, anyio.create_task_group() as group:
+        calls = [Call(group, embedder, ["running"])]
+        await inner.started(1)
+        calls.append(Call(group, embedder, ["waiting 1", "waiting 2"]))
+        await until_queued(embedder, 2)
+        with pytest.raises(EmbedderOverloaded) as refusal:
+            await embedder.embed(["one too many"])
+        assert refusal.value.failure.retry_after_s == 1.0
+        joining = Call(group, embedder, ["waiting 1"])  # adds nothing to the queue, so it is not refused
+        await anyio.wait_all_tasks_blocked()
+        inner.release(2)
+        await assert_rows(joining, ["waiting 1"])
+        await assert_rows(calls[1], ["waiting 1", "waiting 2"])
+
+
+async def test_a_cancelled_caller_hurts_no_other() -> None:
+    inner = GatedEmbedder()
+    async with BatchingEmbedder(inner) as embedder, anyio.create_task_group() as group:
+        running = Call(group, embedder, ["running"])
+        await inner.started(1)
+        leaving = Call(group, embedder, ["shared", "only mine"])
+        staying = Call(group, embedder, ["shared"])
+        await until_queued(embedder, 2)
+        leaving.scope.cancel()
+        running.scope.cancel()
+        await leaving.done()
+        assert embedder.queued == 1
+        inner.release(2)
+        await assert_rows(staying, ["shared"])
+        # What was under way when its only caller left is not lost either.
+        assert np.array_equal(await embedder.embed(["running"]), await HashEmbedder().embed(["running"]))
+    assert inner.batches == [["running"], ["shared"]]
+
+
+async def test_a_failure_reaches_every_caller_of_the_batch_and_the_next_batch_is_tried_anew() -> None:
+    inner = GatedEmbedder()
+    inner.failing = True
+    async with BatchingEmbedder(inner) as embedder, anyio.create_task_group() as group:
+        calls = [Call(group, embedder, ["a"]), Call(group, embedder, ["b"])]
+        await inner.started(1)
+        inner.release()
+        errors = [(await call.done()).error for call in calls]
+        assert [error and error.failure.reason for error in errors] == ["out of order", "out of order"]
+        assert errors[0] is not errors[1]
+        inner.failing = False
+        inner.release()
+        await assert_rows(Call(group, embedder, ["a"]), ["a"])
+
+
+async def test_a_rejected_text_fails_only_those_who_sent_it() -> None:
+    inner = GatedEmbedder()
+    inner.rejected_texts = frozenset({"poison"})
+    inner.release(20)
+    async with BatchingEmbedder(inner) as embedder, anyio.create_task_group() as group:
+        sound = [Call(group, embedder, [f"sound {number}"]) for number in range(6)]
+        poisoned = Call(group, embedder, ["sound 0", "poison"])
+        for number, call in enumerate(sound):
+            await assert_rows(call, [f"sound {number}"])
+        assert isinstance((await poisoned.done()).error, InputRejected)
+
+
+async def test_where_batches_run_at_the_same_time_one_place_is_kept_for_queries() -> None:
+    inner = GatedEmbedder(BatchLimits(texts=1, concurrent=3))
+    async with BatchingEmbedder(inner) as embedder, anyio.create_task_group() as group:
+        bulk = Call(group, embedder, ["1", "22", "333", "4444"], bulk=True)
+        await inner.started(2)
+        await anyio.wait_all_tasks_blocked()
+        assert len(inner.batches) == 2
+        query = Call(group, embedder, ["query"])
+        await inner.started(3)
+        assert inner.batches[2] == ["query"]
+        inner.release(5)
+        await assert_rows(query, ["query"])
+        await assert_rows(bulk, ["1", "22", "333", "4444"])
+
+
+async def test_closing_fails_those_who_wait_and_refuses_those_who_come() -> None:
+    inner = GatedEmbedder()
+    async with anyio.create_task_group() as group:
+        async with BatchingEmbedder(inner, Bounds(bulk=1)) as embedder:
+            calls = [Call(group, embedder, ["running"])]
+            await inner.started(1)
+            calls += [Call(group, embedder, ["queued"]), Call(group, embedder, ["a", "bb", "ccc"], bulk=True)]
+            await anyio.wait_all_tasks_blocked()
+        for call in calls:
+            error = (await call.done()).error
+            assert error is not None
+            assert "shutting down" in error.failure.reason
+        with pytest.raises(EmbedderUnavailable, match="shutting down"):
+            await embedder.embed(["late"])
+    assert inner.closed
+
+
+async def test_no_texts_give_no_rows() -> None:
+    async with BatchingEmbedder(GatedEmbedder()) as embedder:
+        assert (await embedder.embed([])).shape == (0, 384)
+        assert (await embedder.embed([], bulk=True)).shape == (0, 384)
+
+
+async def test_warming_reaches_the_model() -> None:
+    inner = GatedEmbedder()
+    async with BatchingEmbedder(inner) as embedder:
+        await embedder.warm()
+    assert inner.batches == [["warm"]]

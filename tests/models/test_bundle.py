@@ -1,0 +1,72 @@
+import hashlib
+
+import numpy as np
+import onnx
+
+from workers.models import bundle
+from workers.models.builder import carrier, graph
+
+RANDOM = np.random.default_rng(7)
+
+
+def test_the_committed_files_are_the_recorded_ones() -> None:
+    for name, recorded in (
+        (bundle.MODEL_FILE, bundle.MODEL_SHA256),
+        (bundle.TOKENIZER_FILE, bundle.TOKENIZER_SHA256),
+    ):
+        assert hashlib.sha256((bundle.FOLDER / name).read_bytes()).hexdigest() == recorded
+
+
+def test_the_notices_name_every_checksum_and_the_licence_is_there() -> None:
+    notice = (bundle.FOLDER / "MODEL.md").read_text(encoding="utf-8")
+    for checksum in (carrier.WEIGHTS_SHA256, carrier.TOKENIZER_SHA256, bundle.MODEL_SHA256, bundle.TOKENIZER_SHA256):
+        assert checksum in notice
+    assert "Apache License" in (bundle.FOLDER / "LICENSE.txt").read_text(encoding="utf-8")
+
+
+def test_the_model_uses_standard_operators_only_and_the_contract_of_its_names() -> None:
+    model = onnx.load(bundle.FOLDER / bundle.MODEL_FILE)
+    assert [(one.domain, one.version) for one in model.opset_import] == [("", graph.OPSET)]
+    assert {node.domain for node in model.graph.node} == {""}
+    assert [one.name for one in model.graph.input] == ["input_ids", "attention_mask"]
+    assert [one.name for one in model.graph.output] == ["embedding"]
+
+
+def test_quantising_errs_by_at_most_half_a_step() -> None:
+    matrix = RANDOM.normal(size=(8, 64)).astype(np.float32)
+    matrix[3, :32] = 0
+    values, scale = graph.quantise(matrix, 32)
+    restored = (values.reshape(8, 2, 32) * scale[:, :, None]).reshape(8, 64)
+    assert np.all(np.abs(restored - matrix) <= np.repeat(scale, 32, axis=1) * 0.5001)
+    assert not restored[3, :32].any()
+
+
+def test_equal_weights_give_equal_bytes() -> None:
+    weights = small_weights()
+    assert graph.build(weights) == graph.build(weights)
+
+
+def small_weights() -> graph.Weights:
+    """Random weights of the right shapes with a vocabulary of eight: all of the graph, little of the size."""
+    narrow, wide = graph.HIDDEN, 4 * graph.HIDDEN
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (8, narrow),
+        "embeddings.position_embeddings.weight": (16, narrow),
+        "embeddings.token_type_embeddings.weight": (2, narrow),
+        "embeddings.LayerNorm.weight": (narrow,),
+        "embeddings.LayerNorm.bias": (narrow,),
+    }
+    for layer in range(graph.LAYERS):
+        prefix = f"encoder.layer.{layer}"
+        for part, (rows, columns) in {
+            "attention.self.query": (narrow, narrow),
+            "attention.self.key": (narrow, narrow),
+            "attention.self.value": (narrow, narrow),
+            "attention.output.dense": (narrow, narrow),
+            "intermediate.dense": (wide, narrow),
+            "output.dense": (narrow, wide),
+        }.items():
+            shapes |= {f"{prefix}.{part}.weight": (rows, columns), f"{prefix}.{part}.bias": (rows,)}
+        for part in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes |= {f"{prefix}.{part}.weight": (narrow,), f"{prefix}.{part}.bias": (narrow,)}
+    return {name: RANDOM.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}

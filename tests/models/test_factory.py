@@ -1,0 +1,73 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from workers.models.factory import create_embedder
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "dimensions"),
+    [
+        ("minilm", "minilm", 384),
+        ("hash", "hash", 384),
+        ("openai:text-embedding-3-small", "openai:text-embedding-3-small", 0),
+        ("openai:text-embedding-3-small@512", "openai:text-embedding-3-small@512", 512),
+        ("openai:nomic-embed-text:v1.5", "openai:nomic-embed-text:v1.5", 0),
+        ("openai:BAAI/bge-m3@1024", "openai:BAAI/bge-m3@1024", 1024),
+    ],
+)
+async def test_each_accepted_name_gives_the_embedder_of_that_name(name: str, expected: str, dimensions: int) -> None:
+    embedder = create_embedder(name, "http://127.0.0.1:9/v1")
+    assert (embedder.spec.name, embedder.spec.dimensions) == (expected, dimensions)
+    await embedder.aclose()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "MiniLM",
+        "minilm:large",
+        "hash:1",
+        "openai",
+        "openai:",
+        "openai:@512",
+        "openai:m@",
+        "openai:m@0",
+        "openai:m@x",
+    ],
+)
+async def test_any_other_name_is_refused_naming_the_setting_and_what_it_accepts(name: str) -> None:
+    with pytest.raises(ValueError, match=r"ENGRAMQ_EMBEDDER=.*minilm, hash, openai:<model>"):
+        create_embedder(name)
+
+
+@pytest.mark.parametrize("name", ["fastembed:bge-small", "sentence-transformers:all-mpnet-base-v2"])
+async def test_embedders_of_extras_say_that_the_extra_is_not_there_yet(name: str) -> None:
+    with pytest.raises(ValueError, match=r"ENGRAMQ_EMBEDDER=.*an extra that does not exist yet"):
+        create_embedder(name)
+
+
+@pytest.mark.parametrize("url", ["localhost:11434", "ftp://host/v1", "http://", "file:///etc/passwd"])
+async def test_a_url_that_cannot_be_asked_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="ENGRAMQ_EMBEDDER_URL"):
+        create_embedder("openai:model", url)
+
+
+async def test_a_key_that_no_header_can_carry_is_refused_without_showing_it() -> None:
+    with pytest.raises(ValueError, match="ENGRAMQ_EMBEDDER_KEY") as refusal:
+        create_embedder("openai:model", key="secret-line\nX-Injected: 1")
+    assert "secret" not in str(refusal.value)
+
+
+def test_choosing_an_embedder_imports_neither_the_model_runtime_nor_the_http_client() -> None:
+    code = (
+        "import sys; from workers.models.factory import create_embedder; create_embedder('minilm'); "
+        "sys.exit(int(bool({'onnxruntime', 'tokenizers', 'httpx'} & sys.modules.keys())))"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], env=os.environ, timeout=30, check=False)
+    assert finished.returncode == 0

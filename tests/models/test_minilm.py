@@ -1,0 +1,120 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import numpy as np
+import pytest
+from anyio import to_thread
+
+from workers.models import bundle
+from workers.models.interface import EmbedderUnavailable
+from workers.models.minilm import DIMENSIONS, MiniLmEmbedder
+
+pytestmark = pytest.mark.anyio
+
+BOUND_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def embedder(anyio_backend: str) -> AsyncIterator[MiniLmEmbedder]:
+    model = MiniLmEmbedder(threads=1)
+    await model.warm()
+    yield model
+    await model.aclose()
+
+
+async def test_meaning_brings_texts_near_without_a_shared_word(embedder: MiniLmEmbedder) -> None:
+    question, answer, other = await embedder.embed(
+        ["Which pet does she own?", "Melanie adopted a kitten last week", "The invoice is due on Friday"]
+    )
+    assert question @ answer > question @ other + 0.15
+
+
+async def test_the_vectors_are_those_of_the_published_model(embedder: MiniLmEmbedder) -> None:
+    # The unquantised model's first numbers for this text, as computed in float64 by builder/reference.py.
+    (vector,) = await embedder.embed(["This is an example sentence"])
+    np.testing.assert_allclose(vector[:4], [0.0677, 0.0635, 0.0487, 0.0793], atol=0.004)
+
+
+async def test_a_text_has_the_same_vector_alone_and_in_any_company(embedder: MiniLmEmbedder) -> None:
+    texts = [f"Turn {number}: " + "she talked about pottery and the race " * (number % 9) for number in range(70)]
+    together = await embedder.embed(texts)
+    alone = np.concatenate([await embedder.embed([text]) for text in texts])
+    assert together.shape == (70, DIMENSIONS)
+    assert together.dtype == np.float32
+    assert np.einsum("ij,ij->i", together, alone).min() > 0.999999
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, atol=1e-5)
+
+
+async def test_any_text_gets_a_vector(embedder: MiniLmEmbedder) -> None:
+    vectors = await embedder.embed(["", " ", "\ud800", "\x00", "日本語", "🙂" * 50, "x" * 32_768, "word " * 6_000])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+
+
+async def test_no_texts_give_no_rows(embedder: MiniLmEmbedder) -> None:
+    assert (await embedder.embed([])).shape == (0, DIMENSIONS)
+
+
+async def test_text_beyond_256_tokens_is_not_seen(embedder: MiniLmEmbedder) -> None:
+    seen = "apple " * 254
+    beyond, at_the_limit, within = await embedder.embed([seen + "banana", seen, "apple " * 200 + "banana"])
+    assert beyond @ at_the_limit > 0.999999
+    assert within @ at_the_limit < 0.9999
+
+
+async def test_the_event_loop_turns_while_the_model_runs(embedder: MiniLmEmbedder) -> None:
+    turns = 0
+    done = anyio.Event()
+
+    async def count() -> None:
+        nonlocal turns
+        while not done.is_set():
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(count)
+        await embedder.embed(["a long text about nothing " * 40] * 8)
+        done.set()
+    assert turns > 50
+
+
+async def test_callers_at_the_same_time_each_get_their_own(embedder: MiniLmEmbedder) -> None:
+    expected = await embedder.embed([f"caller {number}" for number in range(6)])
+    found: dict[int, float] = {}
+
+    async def ask(number: int) -> None:
+        (vector,) = await embedder.embed([f"caller {number}"])
+        found[number] = float(vector @ expected[number])
+
+    with anyio.fail_after(BOUND_S):
+        async with anyio.create_task_group() as group:
+            for number in range(6):
+                group.start_soon(ask, number)
+    assert min(found[number] for number in range(6)) > 0.999999
+
+
+async def test_a_missing_model_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EmbedderUnavailable, match=r"cannot read .*model\.onnx"):
+        await MiniLmEmbedder(folder=tmp_path).warm()
+
+
+async def test_a_damaged_model_file_is_refused(tmp_path: Path) -> None:
+    whole = await to_thread.run_sync((bundle.FOLDER / bundle.MODEL_FILE).read_bytes)
+    (tmp_path / bundle.MODEL_FILE).write_bytes(whole[:-1])
+    with pytest.raises(EmbedderUnavailable, match="damaged"):
+        await MiniLmEmbedder(folder=tmp_path).warm()
+
+
+async def test_a_closed_embedder_says_so() -> None:
+    model = MiniLmEmbedder()
+    await model.aclose()
+    await model.aclose()
+    for texts in (["a"], []):
+        with pytest.raises(EmbedderUnavailable, match="closed"):
+            await model.embed(texts)
