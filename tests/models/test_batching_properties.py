@@ -15,6 +15,7 @@ from workers.models.interface import (
     BatchLimits,
     EmbedderOverloaded,
     EmbedderSpec,
+    EmbedderUnavailable,
     EmbeddingFailure,
     InputRejected,
     Vectors,
@@ -80,8 +81,10 @@ class TurningEmbedder:
         """There is nothing to let go of."""
 
 
-async def play(callers: Sequence[Caller], inner: TurningEmbedder, bounds: Bounds) -> list[Vectors | Exception | None]:
-    outcomes: list[Vectors | Exception | None] = [None] * len(callers)
+async def play(
+    callers: Sequence[Caller], inner: TurningEmbedder, bounds: Bounds
+) -> list[Vectors | EmbedderUnavailable | None]:
+    outcomes: list[Vectors | EmbedderUnavailable | None] = [None] * len(callers)
 
     async def call(number: int, caller: Caller, embedder: BatchingEmbedder) -> None:
         for _ in range(caller.comes_after):
@@ -130,5 +133,6 @@ def test_any_interleaving_returns_each_caller_its_own_rows(
         elif outcome is None:
             assert caller.gives_up_after is not None
         else:
+            assert isinstance(outcome, np.ndarray)
             assert POISON not in caller.texts
             assert np.array_equal(outcome, anyio.run(HashEmbedder().embed, caller.texts))
