@@ -1,0 +1,123 @@
+"""The `embedding` kind: keeps new memories, and gives those that wait their vectors."""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET
+
+from schemas import limits
+from schemas.commands import EmbedPending, PendingEmbedded, Stored, StoreMemory
+from schemas.ids import parse_uuid
+from schemas.records import Memory
+from schemas.vocabulary import WorkerKind
+from workers.contract import Actor, Crumbs, Job, Outcome
+from workers.domain.router import route
+from workers.models.interface import EmbedderUnavailable, InputRejected
+from workers.store import memories
+from workers.store.ledger import Effect, Ledger
+from workers.store.memories import Draft
+from workers.store.pool import Row
+from workers.store.records import memory_record, similarity
+from workers.store.store import Store
+from workers.store.transaction import Transaction
+from workers.store.vectors import Embedding, Sizes, send_nearest
+from workers.vectorizer import Vectorizer
+
+log = logging.getLogger(__name__)
+
+ACTIVATED_AT_ONCE: Final = 50  # rows of one transaction: each costs an insert into the vector index, about 3 ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedder:
+    """The handlers of the kind."""
+
+    store: Store
+    ledger: Ledger
+    vectorizer: Vectorizer
+    sizes: Sizes
+    similar_threshold: float
+
+    async def keep(self, job: Job) -> Outcome:
+        """Carry out StoreMemory: route, embed, write, and show what is similar."""
+        command = job.envelope.command
+        assert isinstance(command, StoreMemory)
+        principal = job.envelope.principal
+
+        async def prepare() -> Effect:
+            partition = route(command, principal)
+            embedding = await self.vectorizer.try_embed(command.content)
+            if embedding is None:
+                log.warning("Stored without a vector", extra={"command_id": job.envelope.id})
+            draft = Draft(command, partition, principal.name, embedding)
+            return lambda tx: self._write(tx, draft)
+
+        recorded = await self.ledger.run_prepared(job, prepare)
+        stored = recorded.reply.stored.id if isinstance(recorded.reply, Stored) else None
+        crumbs = None if stored is None else Crumbs(stored=stored)
+        return Outcome(recorded.reply, crumbs=crumbs, replayed=recorded.replayed)
+
+    async def _write(self, tx: Transaction, draft: Draft) -> Stored:
+        embedding = draft.embedding
+        looking = None
+        if embedding is not None:
+            # Before the insert, which the search would find. A trusted memory is shown trusted ones only.
+            farthest = 1.0 - self.similar_threshold
+            looking = await send_nearest(
+                tx, self.sizes, embedding, (draft.partition,), k=limits.SIMILAR_SHOWN, farthest=farthest
+            )
+        inserting = await memories.send_insert(tx, draft)
+        similar = [] if looking is None else [_similar(row) for row in await looking.rows()]
+        stored = await inserting.stored()
+        if stored is None:
+            assert draft.memory.external_id is not UNSET
+            raise await memories.external_id_taken(tx, draft.memory.external_id)
+        return Stored(stored=stored, similar_memories=similar, degraded=True if embedding is None else UNSET)
+
+    async def embed_pending(self, job: Job) -> Outcome:
+        """Carry out EmbedPending: what is pending no more is left alone."""
+        command, namespace = job.envelope.command, job.envelope.namespace
+        assert isinstance(command, EmbedPending)
+        ids = [known for one in command.memory_ids if (known := parse_uuid(one)) is not None]
+        waiting = await self.store.read(namespace, lambda tx: memories.pending_contents(tx, ids))
+        activated = 0
+        for start in range(0, len(waiting), ACTIVATED_AT_ONCE):
+            vectors = await self._vectors(waiting[start : start + ACTIVATED_AT_ONCE])
+            if vectors:
+                activated += await self._activate(job, vectors)
+        return Outcome(PendingEmbedded(activated=activated))
+
+    async def _activate(self, job: Job, vectors: list[tuple[UUID, Embedding]]) -> int:
+        async def effect(tx: Transaction) -> int:
+            tx.lease = job.lease
+            return await memories.activate(tx, vectors)
+
+        return await self.store.write(job.envelope.namespace, effect)
+
+    async def _vectors(self, rows: list[Row]) -> list[tuple[UUID, Embedding]]:
+        """Return the vectors that can be had; the sweep will ask again for the rest."""
+        try:
+            embeddings = await self.vectorizer.embed([row["content"] for row in rows], bulk=True)
+        except InputRejected:
+            if len(rows) == 1:
+                log.warning("The model takes no text of this memory", extra={"memory_id": str(rows[0]["id"])})
+                return []
+            middle = len(rows) // 2
+            return await self._vectors(rows[:middle]) + await self._vectors(rows[middle:])
+        except EmbedderUnavailable as problem:
+            log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.failure.reason})
+            return []
+        return [(row["id"], embedding) for row, embedding in zip(rows, embeddings, strict=True)]
+
+
+def _similar(row: Row) -> Memory:
+    memory = memory_record(row)
+    memory.score = memory.similarity = similarity(row["distance"])
+    return memory
+
+
+def actor(embedder: Embedder) -> Actor:
+    """Return the worker kind."""
+    return Actor(WorkerKind.EMBEDDING, {StoreMemory: embedder.keep, EmbedPending: embedder.embed_pending})

@@ -1,0 +1,130 @@
+"""Writing memories: new ones, and vectors for those that wait."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import UNSET, UnsetType
+from psycopg.types.json import Jsonb
+
+from schemas.commands import NewMemory
+from schemas.faults import EngramqError, FaultCode, refuse
+from schemas.ids import uuid7
+from schemas.records import Memory
+from schemas.vocabulary import MemoryState, Partition, SectorSource
+from workers.store.errors import Again
+from workers.store.pool import Row
+from workers.store.queries import sql
+from workers.store.records import memory_record
+from workers.store.transaction import Sent, Transaction
+from workers.store.vectors import Embedding
+
+INSERT: Final = sql("insert_memory")
+BY_ID: Final = sql("memories_by_id")
+WITH_EXTERNAL_ID: Final = sql("node_with_external_id")
+PENDING_CONTENTS: Final = sql("pending_contents")
+ACTIVATE: Final = sql("activate_pending")
+PENDING_AFTER: Final = sql("pending_after")
+
+_ABSENT: Final[dict[str, Any]] = {
+    "supersedes": None,
+    "superseded_by": None,
+    "promoted_at": None,
+    "promoted_by": None,
+    "accessed_at": None,
+    "helped": 0.0,
+    "hindered": 0.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A memory that is about to be written. Without an embedding it will be pending."""
+
+    memory: NewMemory
+    partition: Partition
+    created_by: str
+    embedding: Embedding | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inserting:
+    """A memory on its way into the database."""
+
+    draft: Draft
+    columns: dict[str, Any]
+    sent: Sent
+
+    async def stored(self) -> Memory | None:
+        """Return the memory as it is now, None when its external_id is taken."""
+        made = await self.sent.row()
+        if made is None:
+            return None
+        return memory_record({**_ABSENT, **self.columns, "metadata": self.columns["metadata"].obj, **made})
+
+
+async def send_insert(tx: Transaction, draft: Draft) -> Inserting:
+    """Send a new memory to the database, under a new id."""
+    new, embedding = draft.memory, draft.embedding
+    columns = {
+        "id": UUID(uuid7()),
+        "external_id": _or_none(new.external_id),
+        "partition": draft.partition,
+        "content": new.content,
+        "confidence": new.confidence,
+        "source": new.source,
+        "source_type": _or_none(new.source_type),
+        "speaker": _or_none(new.speaker),
+        "occurred_at": _or_none(new.occurred_at),
+        "thread": _or_none(new.thread),
+        "position": _or_none(new.position),
+        "sector": _or_none(new.sector),
+        "sector_source": None if new.sector is UNSET else SectorSource.MANUAL,
+        "verification": new.verification,
+        "state": MemoryState.PENDING if embedding is None else MemoryState.ACTIVE,
+        "metadata": Jsonb({} if new.metadata is UNSET else new.metadata),
+        "created_by": draft.created_by,
+    }
+    vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
+    return Inserting(draft, columns, await tx.send(INSERT, **columns, **vector))
+
+
+async def external_id_taken(tx: Transaction, external_id: str) -> EngramqError:
+    """Return the refusal that names the memory which has the external_id; raises Again when it has gone since."""
+    row = await tx.row(WITH_EXTERNAL_ID, external_id=external_id)
+    if row is None:
+        raise Again
+    return refuse(
+        FaultCode.EXTERNAL_ID_TAKEN, f"The external_id belongs to memory {row['id']}.", memory_id=str(row["id"])
+    )
+
+
+async def read_memories(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, Memory]:
+    """Return the memories of this namespace with these ids, whatever their state."""
+    rows = await tx.rows(BY_ID, ids=list(ids))
+    return {row["id"]: memory_record(row) for row in rows}
+
+
+async def pending_contents(tx: Transaction, ids: Sequence[UUID]) -> list[Row]:
+    """Return (id, content) of those that still wait for a vector, by id."""
+    return await tx.rows(PENDING_CONTENTS, ids=list(ids))
+
+
+async def activate(tx: Transaction, vectors: Sequence[tuple[UUID, Embedding]]) -> int:
+    """Give pending memories (by id) their vectors; return how many were still pending."""
+    sent = [
+        await tx.send(ACTIVATE, id=memory_id, embedding=embedding.half, model_id=embedding.model_id)
+        for memory_id, embedding in vectors
+    ]
+    return sum([await one.row() is not None for one in sent])
+
+
+async def pending_after(tx: Transaction, after: UUID, *, older_than_s: float, limit: int) -> list[UUID]:
+    """Return the first ids above `after` of memories that have been pending for that long."""
+    rows = await tx.rows(PENDING_AFTER, after=after, older_than_s=older_than_s, limit=limit)
+    return [row["id"] for row in rows]
+
+
+def _or_none(value: Any | UnsetType) -> Any:
+    return None if value is UNSET else value

@@ -1,0 +1,45 @@
+-- name: namespace_size
+-- How many memories of these partitions a namespace holds (counted up to a limit), and about how many all hold.
+select
+    (select count(*) from (
+        select from memories
+        where namespace = %(namespace)s and partition = any(%(partitions)s::text[])
+        limit %(limit)s
+    ) counted) as own,
+    (select coalesce(sum(greatest(reltuples, 0)), 0)::bigint from pg_class
+     where oid = any(array['memories_trusted'::regclass, 'memories_untrusted'::regclass]::oid[])
+         and relname = any(select 'memories_' || unnest(%(partitions)s::text[]))) as everybodys
+
+-- name: nearest_exact
+-- The nearest memories to a vector among all of a namespace; adding 0 keeps the planner off the vector index.
+with hit as materialized (
+    select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
+    from memories m
+    where {visible} and m.state = 'active' and m.model_id = %(model_id)s
+    order by 2
+    limit %(k)s
+)
+select {memory_columns}, hit.distance
+from hit
+join memories m on m.node_id = hit.node_id and m.partition = any(%(partitions)s::text[])
+join nodes n on n.id = m.node_id and n.partition = m.partition
+left join memory_usage u on u.node_id = m.node_id
+where hit.distance <= %(farthest)s
+order by hit.distance, m.node_id
+
+-- name: nearest_by_index
+-- The same by the vector index, which goes on until it has enough of them; its order is only nearly right.
+with hit as materialized (
+    select m.node_id, m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions}) as distance
+    from memories m
+    where {visible} and m.state = 'active' and m.model_id = %(model_id)s
+    order by m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
+    limit %(k)s
+)
+select {memory_columns}, hit.distance
+from hit
+join memories m on m.node_id = hit.node_id and m.partition = any(%(partitions)s::text[])
+join nodes n on n.id = m.node_id and n.partition = m.partition
+left join memory_usage u on u.node_id = m.node_id
+where hit.distance <= %(farthest)s
+order by hit.distance, m.node_id
