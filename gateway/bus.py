@@ -333,7 +333,7 @@ def _refuse(parcel: Parcel, problem: Callable[[], EngramqError]) -> None:
 
 def _expire(waiting: Waiting) -> None:
     """End a caller's wait: a write that was sent may have been or be carried out, everything else is refused."""
-    if waiting.sent and (waiting.write or not waiting.for_reply):
+    if waiting.may_be_applied:
         _succeed(waiting.future)
     else:
         _fail(waiting.future, _unavailable())

@@ -12,6 +12,7 @@ from schemas.mailbox import COMMANDS_PER_JOB, JOB_BYTES, JOB_KEY, Keys, encode_j
 from schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 from schemas.vocabulary import WorkerKind
 
+_NO_PARCEL: Final = (None, 0)
 WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further parcel beyond this size
 
 
@@ -31,6 +32,11 @@ class Waiting:
     born: float = field(default_factory=time.monotonic)
     sent: bool = False
     job_id: str = ""
+
+    @property
+    def may_be_applied(self) -> bool:
+        """Say whether the command may have an effect, now or later."""
+        return self.sent and (self.write or not self.for_reply)
 
 
 @dataclass(slots=True, eq=False)
@@ -88,10 +94,10 @@ class Outbox:
         parcels: list[Parcel] = []
         size = 0
         while self._again and size < WRITE_BYTES:
-            parcel = self._again.popleft()
-            if not all(waiting.future.done() for waiting in parcel.commands):
-                parcels.append(parcel)
-                size += sum(len(waiting.data) for waiting in parcel.commands)
+            again = self._again.popleft()
+            if not all(waiting.future.done() for waiting in again.commands):
+                parcels.append(again)
+                size += sum(len(waiting.data) for waiting in again.commands)
         open_parcels: dict[tuple[WorkerKind, bool], tuple[Parcel, int]] = {}
         while self._new and size < WRITE_BYTES:
             waiting = self._new.popleft()
@@ -99,7 +105,7 @@ class Outbox:
                 continue
             size += len(waiting.data)
             sort = (waiting.mailbox, waiting.write)
-            parcel, filled = open_parcels.get(sort, (None, 0))
+            parcel, filled = open_parcels.get(sort, _NO_PARCEL)
             if parcel is None or len(parcel.commands) == COMMANDS_PER_JOB or filled >= JOB_BYTES:
                 parcel, filled = Parcel(waiting.mailbox, []), 0
                 parcels.append(parcel)
@@ -111,9 +117,11 @@ class Outbox:
         return parcels
 
     def overdue(self, age_s: float) -> list[Waiting]:
-        """Remove and return the commands that were never sent and are older than this."""
+        """Return the commands older than this that can be refused: those that were never sent, and reads."""
         latest = time.monotonic() - age_s
         overdue = []
         while self._new and self._new[0].born <= latest:
             overdue.append(self._new.popleft())
+        for parcel in self._again:
+            overdue += [waiting for waiting in parcel.commands if waiting.born <= latest and not waiting.may_be_applied]
         return overdue

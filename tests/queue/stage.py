@@ -10,6 +10,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.bus import Bus, Pending
 from schemas.commands import Command, Ping, Pong, StoreMemory
@@ -81,7 +84,8 @@ class Stage:
     def __init__(self, url: str, keys: Keys) -> None:
         self.url = url
         self.keys = keys
-        self.redis: Any = Redis.from_url(url)
+        # A test's own questions must not fail because its server was restarted since the last one.
+        self.redis: Any = Redis.from_url(url, retry=Retry(NoBackoff(), 3), retry_on_error=[RedisConnectionError])
         self._stack = AsyncExitStack()
         self._workers: list[InProcess] = []
         self._children: list[Child] = []
@@ -146,6 +150,12 @@ class Stage:
         """Say something to a handler in a worker process."""
         await self.redis.rpush(f"{self.keys.prefix}:test:{name}", *values)
 
+    async def leases(self, kind: WorkerKind = WorkerKind.RECALL) -> list[str]:
+        """Return the keys of the leases that are held in a mailbox."""
+        jobs = await self.redis.zrange(self.keys.mailbox(kind), 0, -1)
+        held = [LEASE_KEY + job.decode() for job in jobs]
+        return [key for key in held if await self.redis.exists(key)]
+
     async def leases_run_out(self, kind: WorkerKind = WorkerKind.RECALL) -> None:
         """Let the time of a lease pass in a moment: whoever held a job of this mailbox lost it."""
         mailbox = self.keys.mailbox(kind)
@@ -166,6 +176,14 @@ class Stage:
         while not await condition():
             assert time.monotonic() < deadline, "the condition did not come true"
             await self.redis.ping()
+
+    async def reaches(self, count: Callable[[], int], enough: int) -> None:
+        """Wait until a count that other tasks raise is high enough."""
+
+        async def reached() -> bool:
+            return count() >= enough
+
+        await self.until(reached)
 
     async def depth(self, kind: WorkerKind = WorkerKind.RECALL) -> tuple[int, int]:
         """Return (jobs, commands) in a mailbox."""

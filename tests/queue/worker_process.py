@@ -20,6 +20,13 @@ from schemas.vocabulary import WorkerKind
 from workers.contract import Actor, Job, Outcome
 from workers.runtime.service import serve
 
+# What PostgreSQL does in one transaction: whoever enters the command first has its effect.
+LEDGER = """
+local new = redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
+if new == 1 then redis.call('HINCRBY', KEYS[2], ARGV[2], 1) end
+return new
+"""
+
 
 async def main() -> None:
     url, prefix = sys.argv[1:]
@@ -41,12 +48,9 @@ async def main() -> None:
     async def store(job: Job) -> Outcome:
         command = job.envelope.command
         assert isinstance(command, StoreMemory)
-        # What a ledger does: the first one to say so has done it.
-        new = await redis.hsetnx(f"{prefix}:test:ledger", job.envelope.id, command.content)
-        if not new:
-            return Outcome(Stored(stored=a_memory(command.content)), replayed=True)
-        await redis.hincrby(f"{prefix}:test:effects", command.content)
-        return Outcome(Stored(stored=a_memory(command.content)))
+        names = (f"{prefix}:test:ledger", f"{prefix}:test:effects")
+        new = await redis.eval(LEDGER, 2, *names, job.envelope.id, command.content)
+        return Outcome(Stored(stored=a_memory(command.content)), replayed=not new)
 
     ready = asyncio.Event()
     actors = [

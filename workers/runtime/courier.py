@@ -28,6 +28,7 @@ class Courier:
         self._calls: list[tuple[bytes, asyncio.Future[Any]]] = []
         self._wake = asyncio.Event()
         self._closed = False
+        self._reached = True
 
     async def call(self, packed: bytes) -> Any:
         """Return the reply to a packed command; raises Away."""
@@ -64,7 +65,8 @@ class Courier:
             await self._line.open()
             replies = await self._line.exchange([packed for packed, _ in calls])
         except (*LINE_ERRORS, UnsupportedServer) as problem:
-            log.warning("Redis cannot be reached", extra={"error": type(problem).__name__})
+            if self._reached:
+                log.warning("Redis cannot be reached", extra={"error": type(problem).__name__})
         finally:
             for _, answer in calls[len(replies) :]:
                 _fail(answer, "no answer")
@@ -75,7 +77,8 @@ class Courier:
                 _fail(answer, type(reply).__name__)
             elif not answer.done():
                 answer.set_result(reply)
-        return bool(replies)
+        self._reached = bool(replies)
+        return self._reached
 
 
 def _fail(answer: asyncio.Future[Any], reason: str) -> None:

@@ -37,7 +37,11 @@ class Line:
         Raises one of LINE_ERRORS, or UnsupportedServer.
         """
         if self._connection.is_connected:
-            return
+            # redis-py offers no way to ask whether the server has hung up. Knowing it before anything is written tells
+            # "never sent" from "perhaps carried out".
+            if not self._connection._reader.at_eof():
+                return
+            await self.close()
         try:
             async with asyncio.timeout(2 * CONNECT_S):
                 await self._connection.connect()

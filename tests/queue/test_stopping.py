@@ -1,0 +1,101 @@
+"""SIGTERM: a worker finishes or hands back what it holds, within its grace period."""
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from schemas.commands import Ping
+from schemas.mailbox import TRIES_KEY
+from schemas.vocabulary import WorkerKind
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
+from workers.contract import Job, Outcome
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.promise("QP-10")
+async def test_a_worker_finishes_what_it_holds_when_it_can(stage: Stage) -> None:
+    child = await stage.child()
+    bus = await stage.bus()
+    asked = asyncio.create_task(ping(bus, "wait x"))
+    assert await stage.pop("began") == "x"
+    child.kill(signal.SIGTERM)
+    await stage.push("go", "go")
+    assert payload_of(await asked) == "wait x"
+    assert await child.ended() == 0
+    await stage.until(stage.empty)
+
+
+@pytest.mark.promise("QP-10")
+async def test_a_worker_hands_back_what_it_cannot_finish_and_another_takes_it_at_once(stage: Stage) -> None:
+    child = await stage.child()
+    bus = await stage.bus()
+    asked = [asyncio.create_task(ping(bus, payload)) for payload in ("wait x", "echo 1", "echo 2")]
+    assert await stage.pop("began") == "x"
+    assert [payload_of(await task) for task in asked[1:]] == ["echo 1", "echo 2"]
+    began = time.monotonic()
+    child.kill(signal.SIGTERM)
+    assert await child.ended() == 0
+    assert time.monotonic() - began < 4, "the grace period is 1 s"
+    assert await stage.depth() == (1, 1)
+    (job,) = await stage.redis.zrange(stage.keys.mailbox(WorkerKind.RECALL), 0, -1)
+    assert not await stage.redis.exists(TRIES_KEY + job.decode()), "being handed back is no failed try"
+
+    await stage.child()
+    began = time.monotonic()
+    assert await stage.pop("began") == "x"
+    assert time.monotonic() - began < 1
+    await stage.push("go", "go")
+    assert payload_of(await asked[0]) == "wait x"
+    await stage.until(stage.empty)
+
+
+@pytest.mark.promise("QP-10")
+async def test_no_call_fails_while_workers_are_restarted_under_load(stage: Stage) -> None:
+    bus = await stage.bus()
+    over = False
+    answered = 0
+
+    async def caller(number: int) -> None:
+        nonlocal answered
+        while not over:
+            assert payload_of(await ping(bus, f"echo {number}")) == f"echo {number}"
+            answered += 1
+
+    worker = await stage.child()
+    async with asyncio.TaskGroup() as group:
+        for number in range(16):
+            group.create_task(caller(number))
+        for _ in range(3):
+            await stage.reaches(lambda: answered, answered + 100)
+            next_worker = await stage.child()
+            worker.kill(signal.SIGTERM)
+            assert await worker.ended() == 0
+            worker = next_worker
+        over = True
+    await stage.until(stage.empty)
+
+
+async def test_a_worker_that_stops_claims_nothing_more(stage: Stage) -> None:
+    go = asyncio.Event()
+    began = asyncio.Event()
+
+    async def slow(job: Job) -> Outcome:
+        began.set()
+        await go.wait()
+        return await echo(job)
+
+    worker = await stage.workers(an_actor(slow))
+    bus = await stage.bus()
+    first = asyncio.create_task(ping(bus, "first"))
+    await began.wait()
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0)
+    for _ in range(3):
+        await bus.tell(Ping(payload=b"later"), namespace=NAMESPACE, principal=ADA)
+    go.set()
+    await stopping
+    assert payload_of(await first) == "first"
+    assert (await stage.depth(WorkerKind.RECALL))[1] == 3

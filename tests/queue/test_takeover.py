@@ -1,0 +1,128 @@
+"""Workers that die or stall in mid-command: another takes over, nothing is lost or answered twice."""
+
+import asyncio
+import random
+import signal
+import time
+
+import pytest
+
+from gateway.bus import Pending
+from schemas.commands import Pong, Stored, StoreMemory
+from schemas.envelope import Answer
+from schemas.vocabulary import WorkerKind
+from tests.queue.stage import Stage, an_actor, payload_of, ping, send
+from workers.contract import Job, LeaseLost, Outcome
+from workers.runtime.lease import LEASE_S, HeldLease, clock
+
+pytestmark = pytest.mark.anyio
+
+KILLS = 6
+
+
+@pytest.mark.promise("QP-3")
+async def test_writes_survive_workers_killed_at_random(stage: Stage) -> None:
+    seed = random.randrange(2**32)
+    rng = random.Random(seed)
+    bus = await stage.bus()
+    stored: list[str] = []
+    over = False
+
+    async def caller(number: int) -> None:
+        count = 0
+        while not over:
+            content = f"{number}/{count}"
+            answer = await send(bus, StoreMemory(content=content))
+            assert isinstance(answer, Answer), (seed, answer)
+            assert isinstance(answer.reply, Stored), (seed, answer)
+            stored.append(content)
+            count += 1
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(8):
+            group.create_task(caller(number))
+        for _ in range(KILLS):
+            worker = await stage.child()
+            await stage.reaches(lambda: len(stored), len(stored) + rng.randrange(1, 150))
+            worker.kill()
+            await worker.ended()
+            await stage.leases_run_out(WorkerKind.EMBEDDING)
+        await stage.child()
+        over = True
+    await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+    effects = await stage.redis.hgetall(f"{stage.keys.prefix}:test:effects")
+    assert {content.decode(): count.decode() for content, count in effects.items()} == dict.fromkeys(stored, "1"), seed
+
+
+@pytest.mark.promise("QP-3")
+async def test_a_dead_workers_command_is_taken_over_within_its_lease(stage: Stage) -> None:
+    child, bus = await stage.child(), await stage.bus()
+    asked = asyncio.create_task(ping(bus, "wait x"))
+    assert await stage.pop("began") == "x"
+    other = await stage.child()
+    began = time.monotonic()
+    child.kill()
+    assert await stage.pop("began") == "x"
+    assert time.monotonic() - began < LEASE_S + 1.5
+    await stage.push("go", "go", "go")
+    assert payload_of(await asked) == "wait x"
+    assert other.alive
+    await stage.until(stage.empty)
+
+
+async def test_a_paused_worker_that_wakes_late_answers_nothing_and_ends_nothing(stage: Stage) -> None:
+    late, bus = await stage.child(), await stage.bus()
+    asked = asyncio.create_task(ping(bus, "wait x"))
+    assert await stage.pop("began") == "x"
+    late.kill(signal.SIGSTOP)
+    await stage.leases_run_out()
+    other = await stage.child()
+    assert await stage.pop("began") == "x"
+    (lease,) = await stage.leases()
+    holder = await stage.redis.get(lease)
+    late.kill(signal.SIGCONT)
+    # The late one finds its lease lost when it renews or settles; the other still holds the job.
+    await stage.push("go", "go", "go")
+    assert payload_of(await asked) == "wait x"
+    await stage.until(stage.empty)
+    assert holder
+    assert other.alive
+    assert late.alive
+    assert payload_of(await ping(bus, "echo")) == "echo"
+
+
+async def test_a_worker_whose_lease_is_gone_gives_no_answer(stage: Stage) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(job: Job) -> Outcome:
+        began.set()
+        await go.wait()
+        return Outcome(Pong())
+
+    bus = await stage.bus(timeout_s=1)
+    asked = asyncio.create_task(send(bus, StoreMemory(content="x")))
+    worker = await stage.workers(an_actor(slow, slow, kind=WorkerKind.EMBEDDING))
+    await began.wait()
+    (lease,) = await stage.leases(WorkerKind.EMBEDDING)
+    await stage.redis.set(lease, "somebody else", px=60_000)
+    go.set()
+    assert isinstance(await asked, Pending)
+    assert await stage.redis.get(lease) == b"somebody else"
+    assert await stage.depth(WorkerKind.EMBEDDING) == (1, 1)
+    assert not worker.task.done()
+
+
+def test_a_lease_counts_from_when_it_was_asked_for() -> None:
+    lease = HeldLease("token", clock())
+    lease.require()
+    lease.require(LEASE_S - 1)
+    with pytest.raises(LeaseLost):
+        lease.require(LEASE_S)
+    stale = HeldLease("token", clock() - LEASE_S)
+    with pytest.raises(LeaseLost):
+        stale.require()
+    stale.renewed(clock())
+    stale.require()
+    stale.lost = True
+    with pytest.raises(LeaseLost):
+        stale.require()
