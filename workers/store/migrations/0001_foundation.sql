@@ -81,6 +81,7 @@ create table memories_untrusted partition of memories for values in ('untrusted'
 create index memories_recent on memories (namespace, created_at desc, node_id desc);
 create index memories_thread on memories (namespace, thread, position) where thread is not null;
 create index memories_unfinished on memories (namespace, node_id) where state = 'pending';
+create index memories_superseded on memories (superseded_by) where superseded_by is not null;
 create index memories_lexemes on memories using gin (lexemes);
 
 -- The words that full text finds a memory by: its content, who said it, and the date (English month name, day, year).

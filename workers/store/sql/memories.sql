@@ -54,3 +54,8 @@ where m.namespace = %(namespace)s and m.state = 'pending' and m.node_id > %(afte
     and m.created_at < now() - make_interval(secs => %(older_than_s)s)
 order by m.node_id
 limit %(limit)s
+
+-- name: content_of
+-- What an erasure has to look for outside the database, and who may order it.
+select m.content, m.created_by from memories m
+where m.namespace = %(namespace)s and m.node_id = %(id)s

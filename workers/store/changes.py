@@ -1,0 +1,77 @@
+"""Changes of one memory: update, archive, erase, restore."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import UNSET
+from psycopg.types.json import Jsonb
+
+from schemas import limits
+from schemas.commands import UpdateMemory
+from schemas.faults import invalid
+from schemas.vocabulary import MemoryState, SectorSource
+from workers.store import supersession
+from workers.store.pool import Row
+from workers.store.queries import sql
+from workers.store.transaction import Transaction
+
+UPDATE: Final = sql("update_memory")
+ARCHIVE: Final = sql("archive")
+UNARCHIVE: Final = sql("unarchive")
+ERASE: Final = sql("erase_node")
+CONTENT_OF: Final = sql("content_of")
+
+# Values of these say nothing of what a memory contains, so the audit log may hold them.
+TELLABLE: Final = ("sector", "sector_source", "confidence", "position")
+CHANGEABLE: Final = ("sector", "metadata", "confidence", "speaker", "occurred_at", "thread", "position")
+
+
+async def update(tx: Transaction, memory_id: UUID, change: UpdateMemory) -> None:
+    """Change a locked memory; raises EngramqError naming metadata when it would grow too large."""
+    given = {name: getattr(change, name) for name in CHANGEABLE if getattr(change, name) is not UNSET}
+    metadata = given.get("metadata")
+    updated = await tx.row(
+        UPDATE,
+        **dict.fromkeys(CHANGEABLE) | given,
+        metadata=None if metadata is None else Jsonb(metadata),
+        id=memory_id,
+        sector_source=SectorSource.MANUAL if "sector" in given else None,
+        renamed=bool({"speaker", "occurred_at"} & given.keys()),
+        metadata_bytes=limits.METADATA_BYTES,
+    )
+    if updated is None:
+        raise invalid("metadata", f"metadata: merged it would be more than {limits.METADATA_BYTES} bytes of JSON.")
+
+
+def is_change(change: UpdateMemory) -> bool:
+    """Say whether an update has anything to change."""
+    return any(getattr(change, name) is not UNSET for name in CHANGEABLE)
+
+
+async def archive(tx: Transaction, memory_id: UUID) -> None:
+    """Hide a locked memory."""
+    await tx.send(ARCHIVE, id=memory_id)
+
+
+async def erase(tx: Transaction, row: Row) -> None:
+    """Remove a memory that was locked with its successor: rows, links, counters, and its place in its chain."""
+    await supersession.close_chain(tx, row["id"], row["superseded_by"])
+    await tx.send(ERASE, id=row["id"])
+
+
+async def restore(tx: Transaction, row: Row) -> dict[str, Any]:
+    """Undo archive and supersession of a memory that was locked with its successor; return what changed, new values."""
+    changed: dict[str, Any] = {}
+    if row["state"] == MemoryState.ARCHIVED:
+        restored = await tx.row(UNARCHIVE, id=row["id"])
+        assert restored is not None
+        changed["state"] = restored["state"]
+    if row["superseded_by"] is not None:
+        await supersession.undo(tx, row["id"], row["superseded_by"])
+        changed["superseded_by"] = None
+    return changed
+
+
+async def content_of(tx: Transaction, memory_id: UUID) -> Row | None:
+    """Return (content, created_by) of a memory, None when it is not there."""
+    return await tx.row(CONTENT_OF, id=memory_id)
