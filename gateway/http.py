@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol
 
 import anyio
 import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -72,6 +71,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        # RFC 9110 takes white space around a value for no part of it; httptools leaves it there.
+        scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
         body = _Body(receive)
 
         async def send_when_sent(message: Message) -> None:
@@ -157,7 +158,7 @@ class HttpServer(uvicorn.Server):
         await self.serve(sockets=[bound])
 
 
-def http_server(app: Starlette, host: str) -> HttpServer:
+def http_server(app: ASGIApp, host: str) -> HttpServer:
     """Return a server of `app` behind the guard."""
     settings: dict[str, Any] = {
         "http": "httptools",

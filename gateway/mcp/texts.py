@@ -14,12 +14,9 @@ _INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for
 
 def text_problem(text: str) -> str | None:
     """Say what is wrong with a text that PostgreSQL or UTF-8 cannot hold, or None."""
-    found = _UNKEEPABLE.search(text)
-    if found is None:
+    if _UNKEEPABLE.search(text) is None:
         return None
-    if found[0] == "\0":
-        return "holds a NUL character"
-    return "holds half of a surrogate pair, which is no character"
+    return "holds a NUL character or half of a surrogate pair, which cannot be kept"
 
 
 def json_problem(value: Any, levels: int = limits.METADATA_DEPTH) -> str | None:

@@ -10,11 +10,12 @@ import anyio
 import mcp_types as types
 import pydantic
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 from mcp.shared.message import SessionMessage
 from pydantic_core import PydanticSerializationError
-from starlette.applications import Starlette
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope
+from starlette.types import Send as SendMessage
 
 from gateway.framing import Line
 from gateway.mcp.server import McpServer
@@ -29,6 +30,11 @@ Incoming = SessionMessage | Exception
 _ID: Final = rb'(-?\d{1,18}|"[A-Za-z0-9_.:-]{1,100}")'
 _ID_AT_HEAD: Final = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _ID + rb"\s*,")
 _ID_AT_TAIL: Final = re.compile(rb'"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+
+# Every escape in turn, so that an escaped backslash before a "u" is not taken for the beginning of one.
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(?P<half>u[dD][89a-fA-F][\da-fA-F]{2})|.)", re.DOTALL
+)
 
 
 @dataclass(slots=True)
@@ -132,13 +138,13 @@ def _dump(message: types.JSONRPCMessage) -> bytes:
         return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
 
 
-def http_app(server: McpServer, routes: Sequence[Route]) -> Starlette:
+def http_app(server: McpServer, routes: Sequence[Route]) -> ASGIApp:
     """Return the application that serves MCP at /mcp and `routes` beside it; it must be run with its lifespan.
 
     Every request stands alone in both eras, so that any replica can answer it. Replies are plain JSON, which costs half
     of an event stream. Host and Origin are checked by the caller, for every route alike.
     """
-    return server.streamable_http_app(
+    app = server.streamable_http_app(
         streamable_http_path="/mcp",
         json_response=True,
         stateless_http=True,
@@ -146,3 +152,31 @@ def http_app(server: McpServer, routes: Sequence[Route]) -> Starlette:
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         custom_starlette_routes=list(routes),
     )
+    return RequestBodyLimitMiddleware(_SurrogateMarker(app), limits.BODY_BYTES)
+
+
+class _SurrogateMarker:
+    """Writes NUL where a body has half of an escaped surrogate pair; bodies come whole.
+
+    The SDK's parser of the older era takes such a half for broken JSON and cannot say where it is. NUL gets through to
+    the tool, which refuses either by the parameter's name. Clients in JavaScript send halves when they cut an emoji.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
+        async def receive_marked() -> Message:
+            message = await receive()
+            if message["type"] == "http.request":
+                message["body"] = mark_surrogates(message.get("body", b""))
+            return message
+
+        await self._app(scope, receive_marked if scope["type"] == "http" else receive, send)
+
+
+def mark_surrogates(body: bytes) -> bytes:
+    """Return JSON of the same length with NUL for each half of a surrogate pair that is escaped alone."""
+    if b"\\ud" not in body and b"\\uD" not in body:
+        return body
+    return _ESCAPE.sub(lambda found: b"\\u0000" if found["half"] else found[0], body)

@@ -46,9 +46,8 @@ def records_until(log: IO[bytes], message: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.promise("SE-3")
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
-def test_a_public_bind_is_refused_at_the_start(host: str) -> None:
-    with started({"ENGRAMQ_HOST": host, "ENGRAMQ_REDIS_URL": "unix:///nowhere"}) as (process, log):
+def test_a_public_bind_is_refused_at_the_start() -> None:
+    with started({"ENGRAMQ_HOST": "0.0.0.0", "ENGRAMQ_REDIS_URL": "unix:///nowhere"}) as (process, log):
         said = log.read().decode()
         assert process.wait(20) == 2
     assert said.startswith("engramq gateway: ENGRAMQ_HOST: ")
@@ -63,6 +62,9 @@ def test_a_public_bind_is_refused_at_the_start(host: str) -> None:
         ({"ENGRAMQ_TOOLS": ","}, "ENGRAMQ_TOOLS: no tool is named"),
         ({"ENGRAMQ_PORT": "http"}, "ENGRAMQ_PORT"),
         ({"ENGRAMQ_REDIS_URL": ""}, "ENGRAMQ_REDIS_URL is not set"),
+        ({"ENGRAMQ_HOST": "::"}, "ENGRAMQ_HOST: '::' is not a loopback address"),
+        ({"ENGRAMQ_HOST": "192.0.2.7"}, "ENGRAMQ_HOST: '192.0.2.7' is not a loopback address"),
+        ({"ENGRAMQ_HOST": "example.org"}, "ENGRAMQ_HOST: 'example.org' is not a loopback address"),
     ],
 )
 def test_a_bad_setting_is_named_at_the_start(
