@@ -114,6 +114,7 @@ def _postgres(server: postgres.Postgres) -> Service:
         mend=server.mend,
         is_ready=server.is_ready,
         stop_signals=postgres.STOP_SIGNALS,
+        orphan_signals=postgres.STOP_SIGNALS,
     )
 
 
@@ -125,6 +126,7 @@ def _redis(server: redis.Redis) -> Service:
         mend=server.mend,
         is_ready=server.is_ready,
         stop_signals=redis.STOP_SIGNALS,
+        orphan_signals=redis.STOP_SIGNALS,
     )
 
 

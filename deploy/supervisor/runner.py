@@ -136,10 +136,10 @@ class Runner:
         return self.child.returncode
 
     async def _until_ready(self) -> None:
-        if self.service.is_ready is None and self.complaint:
-            # It cannot be asked, and it has failed before: only time tells.
+        if self.service.is_ready is None:
+            # It cannot be asked: only time tells, and more of it when it has failed before.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._exited.wait(), STEADY_S)
+                await asyncio.wait_for(self._exited.wait(), STEADY_S if self.complaint else self.service.settle_s)
         pause_s = FIRST_PROBE_S
         while not self._exited.is_set():
             if self.service.is_ready is None or await asyncio.to_thread(self.service.is_ready):

@@ -16,11 +16,13 @@ from deploy.supervisor.state import SUPERVISOR, end_predecessor, recorded
 STOP_BOUND_S = 90.0
 # One that is just starting listens by then.
 ANSWER_BOUND_S = 5.0
-_FORCE = ((signal.SIGTERM, STOP_BOUND_S), (signal.SIGKILL, 5.0))
 
 
-def shut_down(home: Home) -> bool:
+def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: float = ANSWER_BOUND_S) -> bool:
     """Stop everything that runs for this home and wait until it has gone.
+
+    A supervisor that does not stop within `stop_bound_s` seconds of being asked, or holds the home's lock and cannot be
+    asked for `answer_bound_s`, is ended by force.
 
     Returns:
         whether anything ran.
@@ -30,17 +32,17 @@ def shut_down(home: Home) -> bool:
     """
     if not home.path.exists():
         return False
-    asked = _ask(home)
-    deadline = time.monotonic() + ANSWER_BOUND_S
+    asked = _ask(home, stop_bound_s)
+    deadline = time.monotonic() + answer_bound_s
     while True:
         try:
             lock = lock_home(home)
             break
         except DeployError:
             if time.monotonic() > deadline:
-                _end_supervisor(home)
+                _end_supervisor(home, stop_bound_s)
         # Perhaps it was only starting when it was asked first.
-        asked = _ask(home) or asked
+        asked = _ask(home, stop_bound_s) or asked
         time.sleep(0.05)
     try:
         orphans = end_predecessor(home.state, {"postgres": postgres.STOP_SIGNALS, "redis": redis.STOP_SIGNALS})
@@ -50,14 +52,14 @@ def shut_down(home: Home) -> bool:
     return asked or bool(orphans)
 
 
-def _ask(home: Home) -> bool:
+def _ask(home: Home, bound_s: float) -> bool:
     channel = connect(home)
     if channel is None:
         return False
     try:
         channel.send({"op": "stop"})
         # It hangs up when all has stopped.
-        while channel.receive(STOP_BOUND_S) is not None:
+        while channel.receive(bound_s) is not None:
             pass
     except OSError:
         # Deaf or gone: the lock tells which.
@@ -67,8 +69,8 @@ def _ask(home: Home) -> bool:
     return True
 
 
-def _end_supervisor(home: Home) -> None:
+def _end_supervisor(home: Home, bound_s: float) -> None:
     who = recorded(home.state).get(SUPERVISOR)
-    if who is None or not process.end(who, _FORCE):
+    if who is None or not process.end(who, ((signal.SIGTERM, bound_s), (signal.SIGKILL, 5.0))):
         pid = f" (pid {who.pid})" if who is not None else ""
         raise DeployError("not_stopped", f"The supervisor of {home.path}{pid} does not stop.", "End it by hand.")

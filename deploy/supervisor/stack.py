@@ -13,6 +13,10 @@ from deploy.embedded.process import Launch
 
 # Within this a gateway sends its last replies, and a worker ends or hands back what it holds; then it is killed.
 GRACE_S = 12.0
+# Programs that cannot start (a bad setting, a broken installation) have mostly ended by then.
+SETTLE_S = 1.5
+# Clients wait for the next stack meanwhile, and what an orphan holds is handed on when it is killed.
+ORPHAN_GRACE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,8 @@ class Service:
 
     `after` are the services that must be ready before it starts. `prepare` runs before the first start and `mend`
     before each later one; `is_ready` is a probe. These three may block, within a bound: they get a thread. Without a
-    probe a service is ready once started; one that runs `once` is ready when it has ended well.
+    probe a service counts as ready once it has lived for `settle_s` seconds; one that runs `once`, when it has ended
+    well. `stop_signals` end it, each within its seconds; `orphan_signals` do when its supervisor has been killed.
     """
 
     name: str
@@ -30,8 +35,10 @@ class Service:
     prepare: Callable[[], None] | None = None
     mend: Callable[[], None] | None = None
     is_ready: Callable[[], bool] | None = None
+    settle_s: float = SETTLE_S
     once: bool = False
     stop_signals: Sequence[tuple[int, float]] = ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 5.0))
+    orphan_signals: Sequence[tuple[int, float]] = ((signal.SIGTERM, ORPHAN_GRACE_S), (signal.SIGKILL, 5.0))
 
 
 @dataclass(frozen=True)

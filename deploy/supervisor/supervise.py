@@ -51,7 +51,7 @@ class Supervisor:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         loop.add_signal_handler(signal.SIGCHLD, self._notice_exits)
         self._stop_when_unused(max(self._linger_s, FIRST_LEASE_BOUND_S))
-        signals = {service.name: service.stop_signals for service in self.stack.services}
+        signals = {service.name: service.orphan_signals for service in self.stack.services}
         orphans = await asyncio.to_thread(end_predecessor, self.home.state, signals)
         logger.info("Supervisor started", extra={"home": str(self.home.path), "ended_orphans": orphans})
         self._record_self()

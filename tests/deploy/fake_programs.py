@@ -67,6 +67,7 @@ def serve_http(port: int) -> None:
 def main() -> None:
     name, home = sys.argv[1], Path(sys.argv[2])
     leave_a_note_on_stopping(name, home)
+    (home / f"{name}.up").touch()
     if name == "gateway":
         serve_gateway(home, sys.argv[3])
     elif name == "http":

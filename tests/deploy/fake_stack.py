@@ -26,6 +26,18 @@ def program(home: Home, name: str, *arguments: str, death_signal: int = 15) -> L
     return Launch(argv, environment=dict(os.environ), death_signal=death_signal)
 
 
+def worker(home: Home) -> Service:
+    mark = home.path / "worker.up"
+    return Service(
+        "worker",
+        lambda: program(home, "worker"),
+        after=("migrate",),
+        mend=lambda: mark.unlink(missing_ok=True),
+        prepare=lambda: mark.unlink(missing_ok=True),
+        is_ready=mark.exists,
+    )
+
+
 def gateway(home: Home) -> Service:
     return Service(
         "gateway",
@@ -45,17 +57,18 @@ def http(home: Home, wanted: Mapping[str, str]) -> tuple[Service, str]:
 def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> Stack:
     services = [
         Service("migrate", lambda: Launch(("/bin/true",)), once=True),
-        Service("worker", lambda: program(home, "worker"), after=("migrate",)),
+        worker(home),
         gateway(home),
     ]
     real = default_stack(home, environment)
     if "servers" in extra:
         services[:0] = [service for service in real.services if service.name in ("postgres", "redis")]
     if "failing" in extra:
-        services.append(Service("failing", lambda: program(home, "failing")))
+        services.append(Service("failing", lambda: program(home, "failing"), settle_s=0.3))
     if "orphan" in extra:
         # As on systems where the kernel does not end the children of a killed parent.
-        services.append(Service("orphan", lambda: program(home, "deaf", death_signal=0)))
+        deaf, quick = partial(program, home, "deaf", death_signal=0), ((15, 0.2), (9, 5.0))
+        services.append(Service("orphan", deaf, settle_s=0.3, stop_signals=quick, orphan_signals=quick))
     names = tuple(service.name for service in services)
     needs = {"stdio": ("gateway",), "up": names, "command": names}
     return replace(real, services=tuple(services), needs=needs, http=partial(http, home))

@@ -1,0 +1,185 @@
+"""`engramq up`, `down`, `status` and the dispatcher, as people type them."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from deploy.home import Home
+from tests.deploy.helpers import BOUND_S, FAKE_ENGRAMQ, Client, await_true, engramq, is_stopped, service, status_of
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Up:
+    """`engramq up` in the foreground, started and past its banner."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", FAKE_ENGRAMQ, "up"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.banner = self.read_until("Ctrl-C stops it.")
+
+    def read_until(self, words: str) -> str:
+        assert self.process.stdout is not None
+        text = ""
+        while words not in text:
+            line = self.process.stdout.readline()
+            assert line, f"ended without {words!r}: {text}"
+            text += line
+        return text
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=BOUND_S)
+
+    def end(self, number: int) -> str:
+        self.process.send_signal(number)
+        rest, _ = self.process.communicate(timeout=BOUND_S)
+        return str(rest)
+
+
+@pytest.fixture
+def foreground(environment: dict[str, str]) -> Iterator[Callable[[], Up]]:
+    """Start `engramq up`; it is killed at the test's end at the latest."""
+    with contextlib.ExitStack() as running:
+        yield lambda: running.enter_context(Up(environment))
+
+
+@pytest.mark.promise("OP-1")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_says_how_to_connect_and_stops_everything_when_it_is_ended(
+    home: Home, foreground: Callable[[], Up], number: int
+) -> None:
+    up = foreground()
+    assert str(status_of(home)["http"]) + "/mcp" in up.banner
+    assert f"claude mcp add engramq --env ENGRAMQ_HOME={home.path} -- " in up.banner
+    (snippet,) = (line for line in up.banner.splitlines() if "mcpServers" in line)
+    server = json.loads(snippet)["mcpServers"]["engramq"]
+    assert server["args"] == ["stdio"]
+    assert Path(server["command"]).is_absolute()
+
+    assert "Stopped." in up.end(number)
+    assert up.process.returncode == 0
+    assert is_stopped(home)
+
+
+def test_up_leaves_the_stack_to_other_clients(
+    home: Home, foreground: Callable[[], Up], environment: dict[str, str]
+) -> None:
+    with Client(environment) as client:
+        client.ask("ping")
+        up = foreground()
+        assert "Other clients still use this stack" in up.end(signal.SIGINT)
+        assert "result" in client.ask("ping", 2)
+        assert service(home, "gateway")["restarts"] == 0
+
+
+@pytest.mark.promise("OP-3")
+def test_up_brings_a_killed_supervisor_back(home: Home, foreground: Callable[[], Up]) -> None:
+    up = foreground()
+    before = status_of(home)["pid"]
+    os.kill(before, signal.SIGKILL)
+    up.read_until("Running again.")
+
+    assert status_of(home)["pid"] != before
+    up.end(signal.SIGTERM)
+    assert is_stopped(home)
+
+
+def test_up_ends_when_the_stack_is_brought_down(
+    home: Home, foreground: Callable[[], Up], environment: dict[str, str]
+) -> None:
+    up = foreground()
+    down = engramq(environment, "down")
+
+    assert down.stdout == f"Stopped engramq in {home.path}.\n"
+    up.read_until("Stopped by engramq down.")
+    assert up.process.wait(BOUND_S) == 0
+    again = engramq(environment, "down")
+    assert again.stdout == f"engramq is not running in {home.path}.\n"
+    assert (down.returncode, again.returncode) == (0, 0)
+
+
+def test_up_names_a_bad_setting_and_a_taken_port(
+    home: Home, foreground: Callable[[], Up], environment: dict[str, str]
+) -> None:
+    bad = engramq(environment | {"ENGRAMQ_DEGREE_CAP": "many"}, "up")
+    assert (bad.returncode, "ENGRAMQ_DEGREE_CAP" in bad.stderr) == (1, True)
+
+    up = foreground()
+    port = str(status_of(home)["http"]).rpartition(":")[2]
+    other = environment | {"ENGRAMQ_PORT": port, "ENGRAMQ_HOME": str(home.path / "other"), "ENGRAMQ_LINGER_S": "0"}
+    taken = engramq(other, "up")
+    assert (taken.returncode, "ENGRAMQ_PORT" in taken.stderr) == (1, True)
+    up.end(signal.SIGTERM)
+    await_true(lambda: is_stopped(Home(home.path / "other")))
+
+
+def test_status_tells_what_runs_and_by_its_exit_code_whether_anything_does(
+    home: Home, environment: dict[str, str]
+) -> None:
+    idle = engramq(environment, "status")
+    idle_json = engramq(environment, "status", "--json")
+    with Client(environment) as client:
+        client.ask("ping")
+        running = engramq(environment, "status")
+        running_json = engramq(environment, "status", "--json")
+
+    assert (idle.returncode, idle.stdout) == (3, f"engramq is not running in {home.path}.\n")
+    assert json.loads(idle_json.stdout) == {"running": False, "home": str(home.path)}
+    assert (running.returncode, running_json.returncode, idle_json.returncode) == (0, 0, 3)
+    assert f"stdio (pid {client.process.pid})" in running.stdout
+    found = json.loads(running_json.stdout)
+    assert found["running"]
+    assert {each["name"]: each["state"] for each in found["services"]} == {
+        "migrate": "done",
+        "worker": "ready",
+        "gateway": "ready",
+    }
+    assert all(each["memory_mb"] > 0 for each in found["services"] if each["pid"])
+
+
+def test_help_lists_every_command_without_loading_gateway_or_workers() -> None:
+    program = (
+        "import sys; from deploy import cli; sys.argv = ['engramq', '--help']; code = cli.main()\n"
+        "heavy = {'mcp', 'arq', 'psycopg', 'gateway', 'workers'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND_S, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    for command in ("up", "down", "status", "stdio", "gateway", "worker", "migrate", "import"):
+        assert f"\n  {command} " in done.stdout
+
+
+def test_the_front_loads_nothing_but_a_little_of_the_standard_library() -> None:
+    program = "import sys; import deploy.cli, deploy.stdio; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND_S, check=True)
+
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded & {"asyncio", "subprocess", "logging", "dataclasses", "argparse", "click", "msgspec", "mcp"} == set()
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--version"], 0), (["fly"], 2), (["stdio", "--help"], 0)])
+def test_the_dispatcher_ends_with_the_exit_code_of_what_it_called(arguments: list[str], code: int) -> None:
+    command = [sys.executable, "-P", "-m", "deploy", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
+
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,98 @@
+"""What the front remembers of a conversation, without any process."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.conversation import Conversation, LineBuffer
+
+
+def line(**fields: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **fields}).encode() + b"\n"
+
+
+def failed_ids(conversation: Conversation) -> list[object]:
+    return [json.loads(answer)["id"] for answer in conversation.fail_open("gone")]
+
+
+def test_requests_are_open_until_they_are_answered_and_ids_keep_their_type() -> None:
+    conversation = Conversation()
+    for request_id in (1, "1", 2):
+        conversation.note_sent(line(id=request_id, method="tools/call"))
+    conversation.note_received(line(id=2, result={}))
+
+    assert failed_ids(conversation) == [1, "1"]
+    assert conversation.open_requests == 0
+
+
+def test_notifications_answers_and_cancelled_requests_are_not_waited_for() -> None:
+    conversation = Conversation()
+    conversation.note_sent(line(method="notifications/progress"))
+    conversation.note_sent(line(id=5, result={}))
+    conversation.note_sent(line(id=6, method="tools/call"))
+    conversation.note_sent(line(method="notifications/cancelled", params={"requestId": 6}))
+
+    assert failed_ids(conversation) == []
+
+
+def test_every_request_of_a_batch_is_answered() -> None:
+    conversation = Conversation()
+    conversation.note_sent(b'[{"id": 1, "method": "a"}, {"id": 2, "method": "b"}, 3, {"method": "c"}]\n')
+    conversation.note_received(b'[{"id": 1, "result": {}}]\n')
+
+    assert failed_ids(conversation) == [2]
+
+
+def test_what_is_no_message_is_passed_by() -> None:
+    conversation = Conversation()
+    for text in (b"{\n", b"null\n", b'"x"\n', b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'{"id": 1}\n'):
+        conversation.note_sent(text)
+        conversation.note_received(text)
+
+    assert conversation.open_requests == 0
+
+
+def test_a_refused_handshake_is_forgotten_and_an_accepted_one_kept() -> None:
+    conversation = Conversation()
+    first, second = line(id=1, method="initialize"), line(id=2, method="initialize")
+    conversation.note_sent(first)
+    conversation.note_received(line(id=1, error={"code": -32602, "message": "no"}))
+    assert conversation.handshake() == (b"", b"")
+
+    conversation.note_sent(second)
+    conversation.note_received(line(id=2, result={}))
+    conversation.note_sent(line(method="notifications/initialized"))
+    assert conversation.handshake() == (second, line(method="notifications/initialized"))
+    assert conversation.answers_handshake(line(id=2, result={}))
+    assert not conversation.answers_handshake(line(id=2, method="ping"))
+
+
+def test_an_open_handshake_is_kept_for_the_next_gateway_and_refused_when_there_is_none() -> None:
+    conversation = Conversation()
+    conversation.note_sent(line(id="a", method="initialize"))
+    assert conversation.fail_open("gone") == []
+    assert conversation.owes_handshake()
+
+    (answer,) = conversation.fail_all("no gateway")
+    assert json.loads(answer)["id"] == "a"
+    assert conversation.handshake() == (b"", b"")
+
+
+@given(st.lists(st.binary(max_size=30).filter(lambda text: b"\n" not in text)), st.integers(1, 7))
+def test_lines_come_out_as_they_went_in_however_they_are_cut(texts: list[bytes], size: int) -> None:
+    stream = b"".join(text + b"\n" for text in texts)
+    buffer = LineBuffer()
+    pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
+
+    assert [each for piece in pieces for each in buffer.feed(piece)] == [text + b"\n" for text in texts]
+    assert buffer.finish() == []
+
+
+def test_a_line_beyond_the_bound_is_dropped_alone() -> None:
+    buffer = LineBuffer(longest=4)
+
+    assert buffer.feed(b"1234\n12345\n12") == [b"1234\n", None]
+    assert buffer.feed(b"345") == []
+    assert buffer.feed(b"67\nok") == [None]
+    assert buffer.finish() == [b"ok\n"]
