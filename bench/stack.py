@@ -1,0 +1,222 @@
+"""How the embedded stack starts and idles: `python -m bench.stack`. Linux only (reads /proc).
+
+Prints JSON lines: time from process start to `initialize` answered, cold (nothing runs) and
+with the stack running, beside the start of a bare Python process; then idle CPU over a while and memory after
+first use. Memory is the sum of proportional set sizes (pages that processes share count once).
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
+INITIALIZE: Final = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}},
+}
+ANSWER_BOUND_S: Final = 60.0
+
+
+def emit(measure: str, **figures: Any) -> None:
+    print(
+        json.dumps({"bench": "stack", "measure": measure, "load_1m": round(os.getloadavg()[0], 2), **figures}),
+        flush=True,
+    )
+
+
+class Front:
+    """An `engramq stdio` process and the lines that go in and out."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.started = time.perf_counter()
+        self.process = subprocess.Popen(
+            [ENGRAMQ, "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        )
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+        if "id" not in message:
+            return {}
+        while True:
+            answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+            if answer.get("id") == message["id"]:
+                assert "error" not in answer, answer
+                return answer
+
+    def initialize(self) -> float:
+        """Return the seconds from the process's start to the answer."""
+        self.ask(INITIALIZE)
+        return time.perf_counter() - self.started
+
+    def call(self, number: int, tool: str, **arguments: Any) -> dict[str, Any]:
+        params = {"name": tool, "arguments": arguments}
+        answer = self.ask({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+        body: dict[str, Any] = answer["result"]["structuredContent"]
+        return body
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(ANSWER_BOUND_S)
+
+
+@contextmanager
+def front(environment: dict[str, str]) -> Iterator[Front]:
+    opened = Front(environment)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def bare_python() -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import json, socket, subprocess"], check=True)
+    return time.perf_counter() - started
+
+
+def stack_processes(environment: dict[str, str]) -> list[int]:
+    """Return the process ids of the stack: the supervisor and all below it."""
+    status = subprocess.run([ENGRAMQ, "status", "--json"], env=environment, capture_output=True, text=True, check=True)
+    waiting = [int(json.loads(status.stdout)["pid"])]
+    found: list[int] = []
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        waiting += parents.get(pid, [])
+    return found
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pids: list[int]) -> dict[str, float]:
+    """Return proportional set sizes by process name, in MB."""
+    sizes: dict[str, float] = {}
+    for pid in pids:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        name = next(
+            (
+                word
+                for word in (b"worker", b"gateway", b"valkey", b"postgres", b"supervis")
+                if any(word in one for one in arguments)
+            ),
+            b"other",
+        ).decode()
+        kilobytes = next(
+            int(line.split()[1])
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            if line.startswith("Pss:")
+        )
+        sizes[name] = sizes.get(name, 0.0) + kilobytes / 1024
+    return sizes
+
+
+def stop(environment: dict[str, str]) -> None:
+    subprocess.run([ENGRAMQ, "down"], env=environment, check=True, capture_output=True)
+
+
+def measure(rounds: int, idle_s: float) -> None:
+    with tempfile.TemporaryDirectory(prefix="engramq-bench-") as home:
+        environment = {**os.environ, "ENGRAMQ_HOME": home, "ENGRAMQ_LINGER_S": "600"}
+        bare = statistics.median(bare_python() for _ in range(rounds))
+        with front(environment) as first:
+            emit("start_first_ever", seconds=round(first.initialize(), 3), bare_python_s=round(bare, 3))
+        stop(environment)
+        cold = []
+        for _ in range(rounds):
+            with front(environment) as opened:
+                cold.append(opened.initialize())
+            stop(environment)
+        emit(
+            "start_cold",
+            median_s=round(statistics.median(cold), 3),
+            max_s=round(max(cold), 3),
+            rounds=rounds,
+            target_s=3.0,
+        )
+        with front(environment) as keeper:
+            keeper.initialize()
+            warm = []
+            for _ in range(rounds):
+                with front(environment) as opened:
+                    warm.append(opened.initialize())
+            emit(
+                "start_warm",
+                median_s=round(statistics.median(warm), 3),
+                max_s=round(max(warm), 3),
+                rounds=rounds,
+                target_s=0.2,
+                ratio_to_bare_python=round(statistics.median(warm) / bare, 2),
+            )
+            use_and_idle(keeper, environment, idle_s)
+        stop(environment)
+
+
+def use_and_idle(client: Front, environment: dict[str, str], idle_s: float) -> None:
+    client.ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    for number in range(2, 22):
+        stored = client.call(
+            number, "store_memory", content=f"Fact number {number}: the kettle in room {number} is blue."
+        )
+        assert stored["status"] == "stored", stored
+    found = client.call(22, "search_memories", query="which kettle is blue?")
+    assert found["count"] == 5, found
+    time.sleep(3.0)  # what follows a store is over
+    pids = stack_processes(environment)
+    before, started = cpu_seconds(pids), time.perf_counter()
+    time.sleep(idle_s)
+    used, elapsed = cpu_seconds(pids) - before, time.perf_counter() - started
+    emit(
+        "idle_cpu",
+        percent_of_a_core=round(100 * used / elapsed, 2),
+        over_s=round(elapsed, 1),
+        processes=len(pids),
+        target=2.0,
+    )
+    sizes = memory_mb(pids)
+    emit(
+        "idle_memory",
+        total_mb=round(sum(sizes.values()), 1),
+        by_process_mb={name: round(size, 1) for name, size in sorted(sizes.items())},
+        target_mb=600,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--idle-s", type=float, default=30.0)
+    chosen = parser.parse_args()
+    measure(chosen.rounds, chosen.idle_s)
+
+
+if __name__ == "__main__":
+    main()
