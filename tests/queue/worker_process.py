@@ -66,9 +66,9 @@ async def main() -> None:
     await redis.aclose()
 
 
-def a_memory(content: str) -> Memory:
+def a_memory(content: str, memory_id: str = "m") -> Memory:
     time = "2026-01-31T09:00:00.000000Z"
-    return Memory(id="m", content=content, created_by="ada", created_at=time, updated_at=time)
+    return Memory(id=memory_id, content=content, created_by="ada", created_at=time, updated_at=time)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,249 @@
+"""What handlers may ask about the queue: depths, where a command is, and that an erased memory vanish."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.breadcrumbs import Breadcrumbs
+from gateway.bus import Pending
+from schemas.codec import encode
+from schemas.commands import (
+    ForgetMemory,
+    ImportBatch,
+    MemoryList,
+    NewMemory,
+    Ping,
+    Pong,
+    Stored,
+    StoreMemory,
+    UpdateMemory,
+)
+from schemas.envelope import Answer, Envelope, Principal
+from schemas.faults import EngramqError, FaultCode
+from schemas.ids import uuid7
+from schemas.mailbox import encode_job
+from schemas.vocabulary import WorkerKind
+from tests.queue.server import Server
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, ping, send
+from tests.queue.worker_process import a_memory
+from workers.contract import Crumbs, Job, Outcome, OutcomeUnknown
+from workers.runtime import dispatch
+from workers.runtime.deadletters import DeadLetters
+from workers.runtime.view import Mailboxes
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "the launch code is 0000"
+ERASED = uuid7()
+
+
+@pytest.fixture
+async def view(stage: Stage) -> AsyncIterator[Mailboxes]:
+    async with Mailboxes(stage.url, stage.keys) as view:
+        yield view
+
+
+async def store(job: Job) -> Outcome:
+    return Outcome(Stored(stored=a_memory("x"), command_id=job.envelope.id))
+
+
+async def everything(stage: Stage) -> bytes:
+    """Return all that stands in Redis under this test's keys and in the jobs of its mailboxes."""
+    found = [key async for key in stage.redis.scan_iter(f"{stage.keys.prefix}:*")]
+    for kind in WorkerKind:
+        found += [b"arq:job:" + job for job in await stage.redis.zrange(stage.keys.mailbox(kind), 0, -1)]
+    dumps = []
+    for key in found:
+        match await stage.redis.type(key):
+            case b"string":
+                dumps.append(await stage.redis.get(key) or b"")
+            case b"hash":
+                dumps += [part for pair in (await stage.redis.hgetall(key)).items() for part in pair]
+            case b"list":
+                dumps += await stage.redis.lrange(key, 0, -1)
+            case b"zset":
+                dumps += await stage.redis.zrange(key, 0, -1)
+    return b"\n".join(dumps)
+
+
+async def test_depths_count_commands_waiting_and_dead_letters(stage: Stage, view: Mailboxes) -> None:
+    bus = await stage.bus()
+    for _ in range(3):
+        await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
+    await stage.enqueue("bad.1", b"\xc1", bound=10, kind=WorkerKind.EDGES)
+    await stage.workers(an_actor(echo, kind=WorkerKind.EDGES))
+    await stage.until(lambda: stage.empty(WorkerKind.EDGES))
+    depths = await view.depths()
+    assert depths[WorkerKind.RECALL] == (3, 0)
+    assert depths[WorkerKind.EDGES] == (0, 1)
+    assert set(depths) == set(WorkerKind)
+
+
+async def test_a_pending_write_is_found_waiting_then_running_then_nowhere(stage: Stage, view: Mailboxes) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(job: Job) -> Outcome:
+        began.set()
+        await go.wait()
+        return await store(job)
+
+    bus = await stage.bus(timeout_s=0.05)
+    # Together with another one, so that the job does not bear this command's id.
+    _, pending = await asyncio.gather(send(bus, StoreMemory(content="a")), send(bus, StoreMemory(content="b")))
+    assert isinstance(pending, Pending)
+    assert await view.find(pending.command_id, NAMESPACE, "ada") is False
+    await stage.workers(an_actor(echo, slow, kind=WorkerKind.EMBEDDING))
+    await began.wait()
+    assert await view.find(pending.command_id, NAMESPACE, "ada") is True
+    assert await view.find(pending.command_id, NAMESPACE, "eve") is None
+    assert await view.find(pending.command_id, "other", "ada") is None
+    go.set()
+    await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+    assert await view.find(pending.command_id, NAMESPACE, "ada") is None
+    assert await view.find("nobody's", NAMESPACE, "ada") is None
+
+
+async def test_a_pending_write_that_is_tried_again_is_still_found(
+    stage: Stage, view: Mailboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "BACKOFF_FIRST_S", 60.0)
+    monkeypatch.setattr(dispatch, "BACKOFF_MAX_S", 60.0)
+
+    async def unsure(job: Job) -> Outcome:
+        raise OutcomeUnknown
+
+    await stage.workers(an_actor(echo, unsure, kind=WorkerKind.EMBEDDING))
+    bus = await stage.bus(timeout_s=0.2)
+    _, pending = await asyncio.gather(send(bus, StoreMemory(content="a")), send(bus, StoreMemory(content="b")))
+    assert isinstance(pending, Pending)
+    assert await view.find(pending.command_id, NAMESPACE, "ada") is False
+
+
+async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage, view: Mailboxes) -> None:
+    await stage.workers(an_actor(kind=WorkerKind.EMBEDDING))
+    answer = await send(await stage.bus(), StoreMemory(content="x"))
+    assert isinstance(answer, Answer)
+    assert await view.find(answer.id, NAMESPACE, "ada") == answer
+    assert await view.find(answer.id, NAMESPACE, "eve") is None
+
+
+@pytest.mark.promise("MT-19")
+async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: Mailboxes) -> None:
+    bus = await stage.bus()
+    crumbs = Breadcrumbs(stage.redis, stage.keys)
+
+    async def leave(job: Job) -> Outcome:
+        return Outcome(Pong(), crumbs=Crumbs(stored=ERASED, recalled=("a", ERASED, "b")))
+
+    leaving = await stage.workers(an_actor(leave))
+    await ping(bus)
+    await leaving.stop()
+    # In mailboxes, alone and beside others; among the dead, readable or not; in an answer nobody fetched.
+    asked = [
+        asyncio.create_task(send(bus, command))
+        for command in (
+            StoreMemory(content=SECRET),
+            StoreMemory(content="harmless"),
+            UpdateMemory(memory_id=ERASED, metadata={}),
+            ImportBatch(records=(NewMemory(content="fine"), NewMemory(content=SECRET))),
+        )
+    ]
+    await stage.workers(an_actor(kind=WorkerKind.SECTORS))
+    dead = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=StoreMemory(content=SECRET))
+    raw = encode(dead)
+    await stage.enqueue("dead.1", encode_job([raw], 0), bound=10, kind=WorkerKind.SECTORS)
+    await stage.enqueue("dead.2", encode_job([raw + b"\xc1", b"\xc1"], 0), bound=10, kind=WorkerKind.SECTORS)
+    await stage.until(lambda: stage.empty(WorkerKind.SECTORS))
+    await stage.until(lambda: _waiting(stage, 4))
+    undelivered = Answer(id=uuid7(), reply=MemoryList(memories=[a_memory(SECRET, ERASED)], count=1))
+    await stage.redis.rpush(stage.keys.replies("gone"), encode(undelivered))
+    await stage.redis.zadd(stage.keys.reply_lists, {stage.keys.replies("gone"): 2**40})
+    assert SECRET.encode() in await everything(stage)
+
+    places = await view.scrub(NAMESPACE, ERASED, SECRET)
+
+    left = await everything(stage)
+    assert SECRET.encode() not in left
+    assert ERASED.encode() not in left
+    assert places == 9, "3 commands, 2 dead letters, 1 answer, 3 breadcrumbs"
+    for refused in (asked[0], asked[2], asked[3]):
+        with pytest.raises(EngramqError) as refusal:
+            _raise(await refused)
+        assert refusal.value.fault.code is FaultCode.UNAVAILABLE
+    found = await crumbs.read(NAMESPACE, "ada", "default")
+    assert (found.last_stored_id, found.last_recalled_ids) == (None, ("a", None, "b"))
+    assert found.session_memory_ids == ("a", "b")
+    assert await crumbs.resolve("@recalled[2]", NAMESPACE, "ada", "default") == "b"
+    await stage.workers(*(an_actor(echo, store, kind=kind) for kind in (WorkerKind.EMBEDDING, WorkerKind.PROMOTION)))
+    assert isinstance(await asked[1], Answer)
+    await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+    await stage.until(lambda: stage.empty(WorkerKind.PROMOTION))
+
+
+async def test_scrubbing_leaves_other_memories_and_other_namespaces_alone(stage: Stage, view: Mailboxes) -> None:
+    bus = await stage.bus()
+    for command in (
+        StoreMemory(content=SECRET + "!"),
+        StoreMemory(content="x", speaker=SECRET),
+        ForgetMemory(memory_id=ERASED, erase=True),
+    ):
+        await bus.tell(command, namespace=NAMESPACE, principal=ADA)
+    await bus.tell(StoreMemory(content=SECRET), namespace="other", principal=Principal(name="bob"))
+    assert await view.scrub(NAMESPACE, ERASED, SECRET) == 0
+    assert await _count(stage) == 4
+
+
+async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(stage: Stage, view: Mailboxes) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(job: Job) -> Outcome:
+        began.set()
+        await go.wait()
+        return await store(job)
+
+    await stage.workers(an_actor(echo, slow, kind=WorkerKind.EMBEDDING))
+    bus = await stage.bus()
+    asked = asyncio.create_task(send(bus, StoreMemory(content=SECRET)))
+    await began.wait()
+    assert await view.scrub(NAMESPACE, ERASED, SECRET) == 1
+    assert SECRET.encode() not in await everything(stage)
+    go.set()
+    answer = await asked
+    assert isinstance(answer, Answer)
+    assert answer.fault is None
+    await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+
+
+async def test_without_redis_the_outcome_is_unknown(own_server: Server, own_stage: Stage) -> None:
+    own_server.kill()
+    async with Mailboxes(own_server.url, own_stage.keys) as view:
+        with pytest.raises(OutcomeUnknown):
+            await view.scrub(NAMESPACE, ERASED, SECRET)
+        with pytest.raises(OutcomeUnknown):
+            await view.find("x", NAMESPACE, "ada")
+        with pytest.raises(OutcomeUnknown):
+            await view.depths()
+
+
+async def test_what_was_scrubbed_cannot_be_brought_back_by_a_retry(stage: Stage, view: Mailboxes) -> None:
+    await stage.workers(an_actor(kind=WorkerKind.EMBEDDING))
+    answer = await send(await stage.bus(), StoreMemory(content=SECRET))
+    assert isinstance(answer, Answer)
+    assert await view.scrub(NAMESPACE, ERASED, SECRET) >= 1
+    assert not await DeadLetters(stage.redis, stage.keys).retry(answer.id)
+
+
+def _raise(answer: Answer | Pending) -> None:
+    assert isinstance(answer, Answer)
+    assert answer.fault is not None
+    raise EngramqError(answer.fault)
+
+
+async def _count(stage: Stage) -> int:
+    depths = [(await stage.depth(kind))[1] for kind in WorkerKind]
+    return sum(depths)
+
+
+async def _waiting(stage: Stage, commands: int) -> bool:
+    return await _count(stage) == commands
