@@ -14,7 +14,8 @@ from gateway.mcp.schema import output_schema
 from gateway.mcp.server import Profile, build_server
 from gateway.mcp.tools import TOOLS, choose_tools
 from gateway.service import Service
-from schemas.commands import MemoryFound, MemoryList, StoreMemory
+from schemas.commands import Command, MemoryFound, MemoryList, StoreMemory
+from schemas.envelope import Answer
 from schemas.faults import Fault, FaultCode
 from schemas.ids import parse_uuid
 from schemas.mailbox import Keys
@@ -261,3 +262,19 @@ async def test_the_listing_is_small(client: Client) -> None:
     sizes = {tool["name"]: len(json.dumps(tool, separators=(",", ":"))) for tool in listed}
     assert sum(sizes.values()) <= 900 * len(sizes)
     assert sum(size for name, size in sizes.items() if TOOLS[name].core) < 9 * 1024  # two core tools are to come
+
+
+async def test_an_unforeseen_error_tells_the_client_nothing_of_itself(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        async def ask(self, command: Command, **_rest: Any) -> Answer:
+            raise RuntimeError("select secret from memories")
+
+        begin = read = resolve = cursor_secret = ask
+
+    broken: Any = Broken()
+    for era in ERAS:
+        async with client_of(Service(broken, broken, broken), era) as client:
+            body = await call(client, "store_memory", content="x")
+            assert (body["status"], body["code"]) == ("error", "internal")
+            assert "secret" not in json.dumps(body)
+    assert "Tool call failed" in caplog.messages
