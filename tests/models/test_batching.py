@@ -237,6 +237,33 @@ async def test_closing_fails_those_who_wait_and_refuses_those_who_come() -> None
     assert inner.closed
 
 
+async def test_a_bug_in_an_embedder_ends_the_owner_and_leaves_nobody_waiting() -> None:
+    class Broken(GatedEmbedder):
+        async def embed(self, texts: Sequence[str]) -> Vectors:
+            await super().embed(texts)
+            raise ZeroDivisionError
+
+    inner = Broken()
+    calls: list[Call] = []
+
+    async def own(group: TaskGroup) -> None:
+        async with BatchingEmbedder(inner) as embedder:
+            calls.append(Call(group, embedder, ["running"]))
+            await inner.started(1)
+            calls.append(Call(group, embedder, ["queued"]))
+            await until_queued(embedder, 1)
+            inner.release()
+            await anyio.Event().wait()
+
+    async with anyio.create_task_group() as group:
+        with pytest.raises(ExceptionGroup) as caught, anyio.fail_after(BOUND_S):
+            await own(group)
+        assert caught.group_contains(ZeroDivisionError)
+        for call in calls:
+            assert (await call.done()).error is not None
+    assert inner.closed
+
+
 async def test_no_texts_give_no_rows() -> None:
     async with BatchingEmbedder(GatedEmbedder()) as embedder:
         assert (await embedder.embed([])).shape == (0, 384)

@@ -1,3 +1,4 @@
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -109,6 +110,22 @@ async def test_a_damaged_model_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / bundle.MODEL_FILE).write_bytes(whole[:-1])
     with pytest.raises(EmbedderUnavailable, match="damaged"):
         await MiniLmEmbedder(folder=tmp_path).warm()
+
+
+async def test_a_file_that_the_runtime_cannot_read_is_a_failure_of_the_embedder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / bundle.MODEL_FILE).write_bytes(b"not a model")
+    (tmp_path / bundle.TOKENIZER_FILE).write_bytes((bundle.FOLDER / bundle.TOKENIZER_FILE).read_bytes())
+    monkeypatch.setattr(bundle, "MODEL_SHA256", hashlib.sha256(b"not a model").hexdigest())
+    with pytest.raises(EmbedderUnavailable, match="onnxruntime failed: Invalid"):
+        await MiniLmEmbedder(folder=tmp_path).warm()
+
+
+async def test_a_run_that_fails_is_a_failure_of_the_embedder_and_the_next_one_works(embedder: MiniLmEmbedder) -> None:
+    with pytest.raises(EmbedderUnavailable, match="onnxruntime failed: InvalidArgument"):
+        embedder._model().run([[10_000_000]])
+    assert (await embedder.embed(["still there"])).shape == (1, DIMENSIONS)
 
 
 async def test_a_closed_embedder_says_so() -> None:

@@ -8,6 +8,7 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -103,7 +104,8 @@ class _Model:
         for row, tokens in enumerate(batch):
             ids[row, : len(tokens)] = tokens
             mask[row, : len(tokens)] = 1
-        (vectors,) = self._session.run(None, {"input_ids": ids, "attention_mask": mask})
+        with _failing_as_unavailable():
+            (vectors,) = self._session.run(None, {"input_ids": ids, "attention_mask": mask})
         return np.asarray(vectors, dtype=np.float32)
 
 
@@ -142,7 +144,21 @@ def _load_session(path: Path, threads: int) -> Any:
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     # Idle threads must sleep: spinning would burn a core between batches.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    with _failing_as_unavailable():
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+@contextmanager
+def _failing_as_unavailable() -> Iterator[None]:
+    """Turn what onnxruntime raises (memory, unreadable model) into our own, telling the kind without the message."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state  # noqa: PLC0415 - loaded by then, never before
+
+    # They share no base but Exception.
+    kinds = (state.Fail, state.RuntimeException, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf)
+    try:
+        yield
+    except (*kinds, state.NotImplemented, MemoryError, RuntimeError) as error:
+        raise EmbedderUnavailable(EmbeddingFailure(reason=f"onnxruntime failed: {type(error).__name__}")) from error
 
 
 def _check(path: Path, expected: str) -> None:
