@@ -102,9 +102,11 @@ class Bus:
         idempotency_key: str | None = None,
         traceparent: str | None = None,
         timeout_s: float | None = None,
+        digest: str | None = None,
     ) -> Answer | Pending:
         """Send a command and wait for its answer; a refusal by the worker is the answer's fault.
 
+        `digest` tells a repeated request from another one with the same idempotency key; by default the command's own.
         A write that is not answered in time is Pending. Raises EngramqError `overloaded` or `unavailable`.
         """
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
@@ -115,6 +117,7 @@ class Bus:
             session=session,
             idempotency_key=idempotency_key,
             traceparent=traceparent,
+            digest=digest,
             deadline=time.time() + timeout_s,
             reply_to=self._reply_list,
         )
@@ -312,9 +315,10 @@ class Bus:
         self._pings.clear()
 
 
-def _envelope(command: Command, **rest: Any) -> Envelope:
+def _envelope(command: Command, *, digest: str | None = None, **rest: Any) -> Envelope:
     """Return a new envelope; the other fields are the caller's."""
-    digest = fingerprint(command) if command.write else ""
+    if digest is None:
+        digest = fingerprint(command) if command.write else ""
     return Envelope(id=uuid7(), command=command, issued_at=time.time(), fingerprint=digest, **rest)  # type: ignore[arg-type]
 
 

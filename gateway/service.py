@@ -16,7 +16,7 @@ from gateway.mcp.arguments import check_arguments
 from gateway.mcp.schema import PendingReply
 from gateway.mcp.tools import sessions
 from gateway.mcp.tools.tool import Tool
-from schemas.codec import reply_body
+from schemas.codec import fingerprint, reply_body
 from schemas.commands import Command, StoreMemory
 from schemas.envelope import Answer, Principal
 from schemas.faults import EngramqError, Fault, FaultCode, refuse
@@ -46,6 +46,7 @@ class Asker(Protocol):
         idempotency_key: str | None = ...,
         traceparent: str | None = ...,
         timeout_s: float | None = ...,
+        digest: str | None = ...,
     ) -> Answer | PendingAnswer:
         """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
 
@@ -132,6 +133,8 @@ class Service:
         authorize(command, call.caller.principal)
         if call.caller.principal.untrusted and isinstance(command, StoreMemory):
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
+        # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
+        digest = fingerprint(command) if command.write else None
         command = await self._resolve(command, call, session)
         asked = await self._opened(command, call.caller)
         answer = await self._bus.ask(
@@ -141,6 +144,7 @@ class Service:
             session=session,
             idempotency_key=arguments.idempotency_key,
             traceparent=call.traceparent,
+            digest=digest,
         )
         if not isinstance(answer, Answer):
             return _pending(call.tool, answer.command_id)

@@ -1,9 +1,10 @@
 """The only encoder and decoder of what goes through Redis: msgpack, each type with one decoder built once."""
 
 import hashlib
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from schemas.commands import Command, Reply
 from schemas.envelope import Answer, Envelope
@@ -13,7 +14,17 @@ _sorted_encoder: Final = msgspec.json.Encoder(order="deterministic")
 _envelope_decoder: Final = msgspec.msgpack.Decoder(Envelope)
 _answer_decoder: Final = msgspec.msgpack.Decoder(Answer)
 
+Message = TypeVar("Message")
+
 DecodeError = msgspec.DecodeError  # what decoding raises; ValidationError is a kind of it
+
+
+def decoded(decoder: msgspec.msgpack.Decoder[Message], data: bytes) -> Message:
+    """Return what `decoder` makes of bytes from anywhere; raises DecodeError whatever is wrong with them."""
+    try:
+        return decoder.decode(data)
+    except (UnicodeDecodeError, RecursionError, OverflowError) as problem:  # msgspec lets these through
+        raise DecodeError(type(problem).__name__) from None
 
 
 def encode(message: Envelope | Answer) -> bytes:
@@ -23,17 +34,22 @@ def encode(message: Envelope | Answer) -> bytes:
 
 def decode_envelope(data: bytes) -> Envelope:
     """Return the envelope in `data`; raises DecodeError when it is none that this version knows."""
-    return _envelope_decoder.decode(data)
+    return decoded(_envelope_decoder, data)
 
 
 def decode_answer(data: bytes) -> Answer:
     """Return the answer in `data`; raises DecodeError when it is none that this version knows."""
-    return _answer_decoder.decode(data)
+    return decoded(_answer_decoder, data)
 
 
 def fingerprint(command: Command) -> str:
-    """Return a digest that is equal for equal commands with equal arguments, whatever the order of their keys."""
-    return hashlib.blake2b(_sorted_encoder.encode(command), digest_size=16).hexdigest()
+    """Return a digest that is equal for equal commands with equal arguments.
+
+    Neither the order of keys nor whether a default was given or left out makes a difference.
+    """
+    arguments = {name: value for name in command.__struct_fields__ if (value := getattr(command, name)) is not UNSET}
+    body = _sorted_encoder.encode([type(command).__name__, arguments])
+    return hashlib.blake2b(body, digest_size=16).hexdigest()
 
 
 def reply_body(reply: Reply) -> dict[str, Any]:
