@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from schemas.codec import decoded
 from schemas.vocabulary import WorkerKind
 
 # arq's constants; a contract test compares them with the installed arq.
@@ -71,8 +72,8 @@ def encode_job(envelopes: Sequence[bytes], at_ms: int) -> bytes:
 
 
 def decode_job(payload: bytes) -> list[bytes]:
-    """Return the encoded envelopes of a job; raises msgspec.DecodeError when it is none."""
-    return _job_decoder.decode(payload).a[0]
+    """Return the encoded envelopes of a job; raises DecodeError when it is none."""
+    return decoded(_job_decoder, payload).a[0]
 
 
 def encode_note(note: Note) -> bytes:
@@ -81,8 +82,8 @@ def encode_note(note: Note) -> bytes:
 
 
 def decode_note(data: bytes) -> Note:
-    """Return the note in `data`; raises msgspec.DecodeError when it is none."""
-    return _note_decoder.decode(data)
+    """Return the note in `data`; raises DecodeError when it is none."""
+    return decoded(_note_decoder, data)
 
 
 def check_server(info: str) -> None:

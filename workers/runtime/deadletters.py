@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from redis.asyncio import Redis
 
-from schemas.codec import DecodeError, decode_envelope
+from schemas.codec import DecodeError, decode_envelope, decoded
 from schemas.envelope import Envelope
 from schemas.faults import Fault
 from schemas.mailbox import FOLLOW_UP_BOUND, JOB_KEY, Keys, encode_job, job_id
@@ -48,8 +48,8 @@ def encode_letter(letter: DeadLetter) -> bytes:
 
 
 def decode_letter(data: bytes) -> DeadLetter:
-    """Return the dead letter in `data`; raises msgspec.DecodeError."""
-    return _decoder.decode(data)
+    """Return the dead letter in `data`; raises DecodeError."""
+    return decoded(_decoder, data)
 
 
 class DeadLetters:

@@ -1,0 +1,130 @@
+"""What the worker relies on in arq. When one of these fails after an upgrade, read the changed method, then adapt.
+
+For each overridden method: its signature, and a digest of its source in the arq that the override was written against.
+"""
+
+import hashlib
+import inspect
+from importlib.metadata import version
+from typing import Any
+
+import arq.constants
+import msgspec
+import pytest
+from arq.connections import ArqRedis
+from arq.jobs import deserialize_job_raw, serialize_job
+from arq.worker import Function, Worker, func
+from redis.asyncio import ConnectionPool
+
+from schemas.codec import decode_envelope
+from schemas.commands import Ping
+from schemas.mailbox import JOB_FUNCTION, JOB_KEY, LEASE_KEY, TRIES_KEY, decode_job, encode_job
+from schemas.vocabulary import WorkerKind
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
+from workers.contract import Job, Outcome
+from workers.runtime.suspects import SuspectSlot
+from workers.runtime.worker import MailboxWorker
+
+pytestmark = pytest.mark.anyio
+
+OVERRIDDEN = {
+    "main": ("(self) -> None", "45ca1591c9717466"),
+    "close": ("(self) -> None", "5bcc9cb356680829"),
+    "_poll_iteration": ("(self) -> None", "f8d39d823a0a59f2"),
+    "start_jobs": ("(self, job_ids: list[bytes]) -> None", "b45797cfa40bed7f"),
+    "run_job": ("(self, job_id: str, score: int) -> None", "589a19059ff84ee7"),
+}
+INHERITED = {"async_run": ("(self) -> None", "f3434c3dd359b31b")}
+
+
+def test_the_installed_arq_is_the_one_that_is_pinned() -> None:
+    assert version("arq") == "0.28.0"
+
+
+def test_every_overridden_method_has_its_contract_here() -> None:
+    own = {name for name in vars(MailboxWorker) if name in vars(Worker)} - {"__init__", "__module__", "__doc__"}
+    assert own == set(OVERRIDDEN)
+
+
+@pytest.mark.parametrize(("name", "contract"), [*OVERRIDDEN.items(), *INHERITED.items()])
+def test_a_base_method_is_as_the_worker_was_written_for(name: str, contract: tuple[str, str]) -> None:
+    method = getattr(Worker, name)
+    digest = hashlib.sha256(inspect.getsource(method).encode()).hexdigest()[:16]
+    assert (str(inspect.signature(method)), digest) == contract
+    assert inspect.signature(getattr(MailboxWorker, name)) == inspect.signature(method)
+
+
+def test_arqs_keys_are_where_the_scripts_look_for_them() -> None:
+    assert arq.constants.job_key_prefix == JOB_KEY
+    assert arq.constants.in_progress_key_prefix == LEASE_KEY
+    assert arq.constants.retry_key_prefix == TRIES_KEY
+
+
+def test_arq_and_the_gateway_write_a_job_alike() -> None:
+    ours = encode_job([b"one", b"two"], 1_700_000_000_000)
+    theirs = serialize_job(
+        JOB_FUNCTION, ([b"one", b"two"],), {}, None, 1_700_000_000_000, serializer=msgspec.msgpack.encode
+    )
+    assert msgspec.msgpack.decode(ours) == msgspec.msgpack.decode(theirs)
+    assert decode_job(theirs) == [b"one", b"two"]
+    name, arguments, *_ = deserialize_job_raw(ours, deserializer=msgspec.msgpack.decode)
+    assert (name, list(arguments)) == (JOB_FUNCTION, [[b"one", b"two"]])
+
+
+async def test_the_worker_is_set_up_without_what_costs_or_harms(stage: Stage) -> None:
+    worker = MailboxWorker(an_actor(echo), stage.url, stage.keys, grace_s=1, slot=SuspectSlot())
+    assert worker.queue_name == stage.keys.mailbox(WorkerKind.RECALL)
+    assert (worker.keep_result_s, worker.keep_result_forever, worker.allow_abort_jobs) == (0, False, False)
+    assert (worker.poll_delay_s, worker.max_tries, worker.max_jobs) == (0, 5, 32)
+    assert (worker.job_serializer, worker.job_deserializer) == (msgspec.msgpack.encode, msgspec.msgpack.decode)
+    assert isinstance(worker.functions[JOB_FUNCTION], Function)
+    assert worker.tasks == {}
+    assert worker.allow_pick_jobs
+    await worker.close()
+
+
+async def test_a_stock_arq_worker_can_run_what_the_bus_enqueues(stage: Stage) -> None:
+    seen: list[bytes] = []
+
+    async def carry_out(ctx: dict[Any, Any], envelopes: list[bytes]) -> None:
+        for data in envelopes:
+            command = decode_envelope(data).command
+            assert isinstance(command, Ping)
+            seen.append(command.payload)
+
+    bus = await stage.bus()
+    await bus.tell(Ping(payload=b"for stock"), namespace=NAMESPACE, principal=ADA)
+    stock = Worker(
+        functions=[func(carry_out, name=JOB_FUNCTION)],
+        queue_name=stage.keys.mailbox(WorkerKind.RECALL),
+        redis_pool=ArqRedis(ConnectionPool.from_url(stage.url)),
+        burst=True,
+        poll_delay=0,
+        handle_signals=False,
+        keep_result=0,
+        job_serializer=msgspec.msgpack.encode,
+        job_deserializer=msgspec.msgpack.decode,
+    )
+    await stock.async_run()
+    await stock.pool.connection_pool.disconnect()
+    assert seen == [b"for stock"]
+
+
+async def test_the_worker_runs_what_stock_arq_enqueues(stage: Stage) -> None:
+    seen: list[str] = []
+
+    async def note(job: Job) -> Outcome:
+        seen.append(job.envelope.id)
+        return await echo(job)
+
+    bus = await stage.bus()
+    await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
+    (job,) = await stage.redis.zrange(stage.keys.mailbox(WorkerKind.RECALL), 0, -1)
+    (envelope,) = decode_job(await stage.redis.get(JOB_KEY + job.decode()))
+    pool = ArqRedis(ConnectionPool.from_url(stage.url), job_serializer=msgspec.msgpack.encode)
+    await pool.enqueue_job(JOB_FUNCTION, [envelope], _queue_name=stage.keys.mailbox(WorkerKind.RECALL))
+    await pool.connection_pool.disconnect()
+    await stage.workers(an_actor(note))
+    payload_of(await ping(bus))
+    await stage.until(stage.empty)
+    assert seen.count(decode_envelope(envelope).id) == 2

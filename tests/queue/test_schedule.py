@@ -1,0 +1,72 @@
+"""Periodic work is done by one worker of a kind at a time, and what it returns is sent."""
+
+import asyncio
+
+import pytest
+
+from schemas.commands import Ping
+from tests.queue.stage import NAMESPACE, Stage, an_actor, echo
+from workers.contract import FollowUp, Job, Outcome, Periodic
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_two_workers_do_periodic_work_one_at_a_time(stage: Stage) -> None:
+    running = most = times = 0
+    enough = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal running, most, times
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        times += 1
+        if times == 4:
+            enough.set()
+
+    for _ in range(2):
+        await stage.workers(an_actor(echo, schedule=(Periodic("work", 0.05, work),)))
+    async with asyncio.timeout(5):
+        await enough.wait()
+    assert most == 1
+
+
+async def test_what_periodic_work_returns_is_sent_as_the_system(stage: Stage) -> None:
+    seen = asyncio.Event()
+    principals: list[str] = []
+
+    async def note(job: Job) -> Outcome:
+        principals.append(job.envelope.principal.name)
+        seen.set()
+        return await echo(job)
+
+    async def work() -> tuple[FollowUp, ...]:
+        return (FollowUp(NAMESPACE, Ping()),)
+
+    await stage.workers(an_actor(note, schedule=(Periodic("work", 0.01, work),)))
+    async with asyncio.timeout(5):
+        await seen.wait()
+    assert principals[0] == "engramq"
+
+
+async def test_periodic_work_that_fails_is_done_again(stage: Stage) -> None:
+    times = 0
+    again = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal times
+        times += 1
+        if times == 2:
+            again.set()
+        raise ValueError
+
+    await stage.workers(an_actor(echo, schedule=(Periodic("work", 0.01, work),)))
+    async with asyncio.timeout(5):
+        await again.wait()
+
+
+async def test_workers_say_that_they_live(stage: Stage) -> None:
+    await stage.workers(an_actor(echo))
+    key = stage.keys.alive(an_actor(echo).kind)
+    await stage.until(lambda: stage.redis.zcard(key))

@@ -1,0 +1,68 @@
+"""Redis keys: no name that a user chooses can end, forge or share another one's key."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.mailbox import Keys, UnsupportedServer, check_server
+from schemas.vocabulary import WorkerKind
+
+KEYS = Keys("engramq")
+names = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
+    ["", ":", "::", "a:b", "%3A", "%", "*", "{x}", "\n", "a\0b", "default", "é"]
+)
+triples = st.tuples(names, names, names)
+
+
+@given(triples, triples)
+def test_different_sessions_have_different_keys(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
+    for key in (KEYS.crumbs, KEYS.touched, KEYS.session):
+        assert (key(*one) == key(*other)) == (one == other)
+
+
+@given(names, names)
+def test_different_namespaces_and_commands_have_different_keys(one: str, other: str) -> None:
+    assert (KEYS.sessions(one) == KEYS.sessions(other)) == (one == other)
+    assert (KEYS.note(one) == KEYS.note(other)) == (one == other)
+
+
+@given(triples, names)
+def test_a_users_name_cannot_reach_a_key_of_another_sort(session: tuple[str, str, str], name: str) -> None:
+    theirs = {KEYS.crumbs(*session), KEYS.touched(*session), KEYS.sessions(session[0]), KEYS.note(name)}
+    assert len(theirs) == 4
+    ours = {KEYS.reply_lists, KEYS.cursor_secret, KEYS.replies("gateway")}
+    for kind in WorkerKind:
+        ours |= {KEYS.mailbox(kind), KEYS.bell(kind), KEYS.depth(kind), KEYS.dead(kind), KEYS.dead_index(kind)}
+        ours |= {KEYS.alive(kind), KEYS.schedule(kind, name)}
+    assert not theirs & ours
+    assert len(ours) == 3 + 7 * len(WorkerKind)
+
+
+@given(triples)
+def test_keys_have_no_character_that_redis_or_a_log_line_reads_otherwise(session: tuple[str, str, str]) -> None:
+    key = KEYS.crumbs(*session)
+    assert key.isascii()
+    assert key.isprintable()
+    assert not set(key) & set("*?[]{}\\ ")
+    assert key.count(":") == 4
+
+
+@given(triples)
+def test_a_listed_session_leads_back_to_its_keys(session: tuple[str, str, str]) -> None:
+    assert KEYS.crumbs_of(KEYS.session(*session)) == (KEYS.crumbs(*session), KEYS.touched(*session))
+
+
+def test_prefixes_tell_installations_apart() -> None:
+    assert KEYS.mailbox(WorkerKind.EDGES) == "engramq:mailbox:edges"
+    assert Keys("other").mailbox(WorkerKind.EDGES) != KEYS.mailbox(WorkerKind.EDGES)
+
+
+def test_a_redis_before_7_is_refused_naming_its_version() -> None:
+    for old in ("6.2.14", "5.0.3", "6"):
+        with pytest.raises(UnsupportedServer, match=rf"Redis {old} is too old: engramq needs Redis 7\.0"):
+            check_server(f"# Server\r\nredis_version:{old}\r\nos:Linux\r\n")
+
+
+def test_redis_7_8_and_valkey_are_taken() -> None:
+    for info in ("redis_version:7.0.0", "redis_version:8.2.1", "redis_version:7.2.4\r\nvalkey_version:9.1.2"):
+        check_server(f"# Server\r\n{info}\r\n")
