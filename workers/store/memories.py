@@ -66,8 +66,16 @@ class Inserting:
 
 async def send_insert(tx: Transaction, draft: Draft) -> Inserting:
     """Send a new memory to the database, under a new id."""
-    new, embedding = draft.memory, draft.embedding
-    columns = {
+    columns = columns_of(draft)
+    embedding = draft.embedding
+    vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
+    return Inserting(draft, columns, await tx.send(INSERT, **columns, **vector))
+
+
+def columns_of(draft: Draft) -> dict[str, Any]:
+    """Return the columns of a new memory but for its vector, under a new id."""
+    new = draft.memory
+    return {
         "id": UUID(uuid7()),
         "external_id": _or_none(new.external_id),
         "partition": draft.partition,
@@ -82,12 +90,10 @@ async def send_insert(tx: Transaction, draft: Draft) -> Inserting:
         "sector": _or_none(new.sector),
         "sector_source": None if new.sector is UNSET else SectorSource.MANUAL,
         "verification": new.verification,
-        "state": MemoryState.PENDING if embedding is None else MemoryState.ACTIVE,
+        "state": MemoryState.PENDING if draft.embedding is None else MemoryState.ACTIVE,
         "metadata": Jsonb({} if new.metadata is UNSET else new.metadata),
         "created_by": draft.created_by,
     }
-    vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
-    return Inserting(draft, columns, await tx.send(INSERT, **columns, **vector))
 
 
 async def external_id_taken(tx: Transaction, external_id: str) -> EngramqError:

@@ -13,11 +13,11 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 
 from schemas.vocabulary import Partition
-from workers.store.pool import Row
 from workers.store.queries import sized_sql, sql
 from workers.store.transaction import Sent, Transaction
 
 NAMESPACE_SIZE: Final = sql("namespace_size")
+SET_EFFORT: Final = sql("set_effort")
 
 # The vector index looks at everybody's vectors and drops what is filtered out, an exact scan looks at the namespace's
 # own. Up to 10,000 rows the scan is faster and finds everything, unless the namespace is most of the table.
@@ -57,6 +57,12 @@ class Embedding:
     def of(cls, model_id: int, vector: NDArray[np.float32]) -> "Embedding":
         """Return the embedding for a float32 vector [dimensions]."""
         return cls(model_id, len(vector), HalfBytes(HalfVector(vector).to_binary()))
+
+    @property
+    def text(self) -> str:
+        """The vector as PostgreSQL reads it; five digits tell any two numbers of 16 bits apart."""
+        numbers = HalfVector.from_binary(self.half).to_list()
+        return "[" + ",".join(["%.5g" % number for number in numbers]) + "]"  # noqa: UP031 - half the time of format
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +109,17 @@ async def send_nearest(
     *,
     k: int,
     farthest: float = ANYTHING,
+    effort: int | None = None,
 ) -> Sent:
     """Ask for the at most `k` visible active memories within that cosine distance, nearest first.
 
     Rows have the columns of the fragment `memory_columns` and `distance`. Vectors of other models are not compared.
+    `effort` is what the index looks at before it is content (hnsw.ef_search; the session's when None).
     """
     size = await sizes.of(tx, partitions)
     name = "nearest_exact" if size.exact else "nearest_by_index"
+    if effort is not None and not size.exact:
+        await tx.send(SET_EFFORT, effort=str(effort))
     values: dict[str, Any] = {
         "embedding": embedding.half,
         "model_id": embedding.model_id,
@@ -119,16 +129,3 @@ async def send_nearest(
         "farthest": farthest,
     }
     return await tx.send(sized_sql(name, embedding.dimensions), **values)
-
-
-async def nearest(
-    tx: Transaction,
-    sizes: Sizes,
-    embedding: Embedding,
-    partitions: Sequence[Partition],
-    *,
-    k: int,
-    farthest: float = ANYTHING,
-) -> list[Row]:
-    """Return what `send_nearest` asks for."""
-    return await (await send_nearest(tx, sizes, embedding, partitions, k=k, farthest=farthest)).rows()

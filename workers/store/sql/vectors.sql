@@ -43,3 +43,7 @@ join nodes n on n.id = m.node_id and n.partition = m.partition
 left join memory_usage u on u.node_id = m.node_id
 where hit.distance <= %(farthest)s
 order by hit.distance, m.node_id
+
+-- name: set_effort
+-- How many candidates the vector index keeps in this transaction.
+select set_config('hnsw.ef_search', %(effort)s, true)

@@ -1,0 +1,73 @@
+-- name: known_external_ids
+-- Which of these external ids are taken.
+select external_id from nodes
+where namespace = %(namespace)s and external_id = any(%(external_ids)s)
+
+-- name: with_external_ids
+-- Which of these external ids are taken, and what an update of their memories must leave alone. Locked in the order
+-- that all writers keep.
+select n.id, n.external_id, m.partition, m.content, m.sector_source
+from nodes n
+join memories m on m.node_id = n.id and m.partition = n.partition
+where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.external_id = any(%(external_ids)s)
+order by n.id
+for no key update of n, m
+
+-- name: insert_memories
+-- Make many memories at once; a row whose external id is taken is left out.
+with space as (
+    insert into namespaces (namespace) values (%(namespace)s) on conflict do nothing
+), given as (
+    select *
+    from unnest(
+        %(id)s::uuid[], %(partition)s::text[], %(external_id)s::text[], %(content)s::text[],
+        %(confidence)s::double precision[], %(source)s::text[], %(source_type)s::text[], %(speaker)s::text[],
+        %(occurred_at)s::timestamptz[], %(thread)s::text[], %(position)s::integer[], %(sector)s::text[],
+        %(sector_source)s::text[], %(verification)s::text[], %(state)s::text[], %(metadata)s::jsonb[],
+        %(embedding)s::text[], %(model_id)s::smallint[]
+    ) as given (
+        id, partition, external_id, content, confidence, source, source_type, speaker, occurred_at, thread, position,
+        sector, sector_source, verification, state, metadata, embedding, model_id
+    )
+), node as (
+    insert into nodes (id, namespace, label, partition, external_id)
+    select id, %(namespace)s, 'Memory', partition, external_id from given
+    on conflict (namespace, external_id) where external_id is not null do nothing
+    returning id, partition
+)
+insert into memories (
+    node_id, partition, namespace, content, confidence, source, source_type, speaker, occurred_at, thread, position,
+    sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, created_by
+)
+select
+    node.id, node.partition, %(namespace)s, content, confidence, source, source_type, speaker, occurred_at, thread,
+    position, sector, sector_source, verification, state, metadata, memory_lexemes(content, speaker, occurred_at),
+    embedding::halfvec, model_id, %(created_by)s
+from node
+join given on given.id = node.id
+returning node_id as id
+
+-- name: replace_memory
+-- Let an import say again what a memory is: null leaves a column as it is; partition, verification and a manual sector
+-- stay in any case.
+update memories m set
+    content = %(content)s,
+    confidence = %(confidence)s,
+    source = %(source)s,
+    speaker = coalesce(%(speaker)s, m.speaker),
+    occurred_at = coalesce(%(occurred_at)s, m.occurred_at),
+    thread = coalesce(%(thread)s, m.thread),
+    position = coalesce(%(position)s, m.position),
+    metadata = m.metadata || %(metadata)s,
+    sector = case when m.sector_source = 'manual' then m.sector else coalesce(%(sector)s, m.sector) end,
+    sector_source = case when m.sector_source = 'manual' then m.sector_source
+        else coalesce(%(sector_source)s, m.sector_source) end,
+    state = case when m.state = 'archived' or %(keep_vector)s then m.state else %(state)s end,
+    embedding = case when %(keep_vector)s then m.embedding else %(embedding)s::halfvec end,
+    model_id = case when %(keep_vector)s then m.model_id else %(model_id)s end,
+    lexemes = memory_lexemes(
+        %(content)s, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at)),
+    updated_at = now()
+where m.namespace = %(namespace)s and m.node_id = %(id)s
+    and octet_length((m.metadata || %(metadata)s)::text) <= %(metadata_bytes)s
+returning m.node_id
