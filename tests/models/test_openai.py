@@ -57,6 +57,16 @@ async def test_without_a_key_none_is_sent(server: Server) -> None:
     assert [request.authorization for request in server.requests] == [""]
 
 
+async def test_a_key_for_openai_is_not_shown_to_another_endpoint(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("ENGRAMQ_EMBEDDER_KEY", raising=False)
+    async with aclosing(create_embedder("openai:m", server.endpoint().url)) as embedder:
+        await embedder.warm()
+    assert [request.authorization for request in server.requests] == [""]
+
+
 async def test_many_texts_go_in_bounded_batches_and_come_back_in_order(server: Server) -> None:
     texts = ["x" * number for number in range(1, 201)]
     async with aclosing(OpenAiEmbedder(server.endpoint(concurrent=2))) as embedder:

@@ -17,9 +17,9 @@ _WITH_EXTRAS = ("fastembed", "sentence-transformers")
 def create_embedder(name: str, url: str | None = None, *, key: str = "", threads: int | None = None) -> Embedder:
     """Return the embedder that `name` (ENGRAMQ_EMBEDDER) asks for; nothing is loaded or reached yet.
 
-    `url` (ENGRAMQ_EMBEDDER_URL; empty: OpenAI's own) and `key` (ENGRAMQ_EMBEDDER_KEY; empty: that variable, else
-    OPENAI_API_KEY) matter to `openai:` only, `threads` to `minilm` only. Raises ValueError naming the setting and what
-    it accepts.
+    `url` (ENGRAMQ_EMBEDDER_URL; empty: OpenAI's own) and `key` (ENGRAMQ_EMBEDDER_KEY; for OpenAI's own endpoint
+    OPENAI_API_KEY serves too) matter to `openai:` only, `threads` to `minilm` only. Raises ValueError naming the
+    setting and what it accepts.
     """
     kind, separator, model = name.partition(":")
     if kind in _WITH_EXTRAS:
@@ -43,10 +43,11 @@ def _openai(name: str, model: str, url: str, key: str) -> Embedder:
         bare, dimensions = model, "0"
     if not bare or not (dimensions.isascii() and dimensions.isdigit()) or (at and int(dimensions) == 0):
         raise ValueError(f"ENGRAMQ_EMBEDDER={name!r} is not an embedder; accepted are {_ACCEPTED}")
+    # A key for OpenAI is shown to nobody else: another endpoint gets what was set for it, or nothing.
+    key = key or os.environ.get("ENGRAMQ_EMBEDDER_KEY") or ("" if url else os.environ.get("OPENAI_API_KEY")) or ""
     url = url or openai.DEFAULT_URL
     if not (url.startswith(("http://", "https://")) and urlsplit(url).netloc):
         raise ValueError("ENGRAMQ_EMBEDDER_URL must look like http://host:port/v1 or https://host/v1")
-    key = key or os.environ.get("ENGRAMQ_EMBEDDER_KEY") or os.environ.get("OPENAI_API_KEY") or ""
     if not (key.isascii() and key.isprintable()):
         raise ValueError("ENGRAMQ_EMBEDDER_KEY (or OPENAI_API_KEY) holds a character that no HTTP header can carry")
     return openai.OpenAiEmbedder(openai.Endpoint(model=bare, url=url, dimensions=int(dimensions)), key=key)
