@@ -72,20 +72,21 @@ def up(supervisor: tuple[str, ...]) -> None:
     home = home_from(environment)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    click.echo(f"Starting engramq in {home.path} ...")
+    held: list[Lease] = []
     try:
-        lease = take_lease(home, "up", environment, READY_BOUND_S, supervisor)
-    except _Left:
-        raise click.Abort from None
-    click.echo(_banner(home, lease, environment))
-    try:
-        while _was_lost(lease):
-            lease.close()
+        click.echo(f"Starting engramq in {home.path} ...")
+        held.append(take_lease(home, "up", environment, READY_BOUND_S, supervisor))
+        click.echo(_banner(home, held[0], environment))
+        while _was_lost(held[0]):
             click.echo("The supervisor was killed. Starting it again ...")
-            lease = take_lease(home, "up", environment, READY_BOUND_S, supervisor)
+            held.pop().close()
+            held.append(take_lease(home, "up", environment, READY_BOUND_S, supervisor))
             click.echo("Running again.")
     except _Left:
-        _release(lease)
+        # It may come at any moment, also before there is a lease.
+        if not held:
+            raise click.Abort from None
+        _release(held[0])
 
 
 @commands.command()
