@@ -1,0 +1,146 @@
+"""A worker process: from settings to store, embedder and actors, and from those to the runtime."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.mailbox import Keys
+from schemas.settings import Settings, SettingsError
+from schemas.vocabulary import WorkerKind
+from workers import embedding, imports, promotion, upkeep
+from workers.contract import Actor, MailboxView
+from workers.models.batching import BatchingEmbedder
+from workers.models.factory import create_embedder
+from workers.runtime.service import serve
+from workers.runtime.view import Mailboxes
+from workers.store.ledger import Ledger
+from workers.store.migrate import migrate
+from workers.store.readiness import NotReady, Reason
+from workers.store.store import Store
+from workers.store.vectors import Sizes
+from workers.vectorizer import Vectorizer
+
+log = logging.getLogger(__name__)
+
+TRY_AGAIN_S: Final = 0.5
+SAY_AGAIN_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the actors of one process share."""
+
+    settings: Settings
+    store: Store
+    ledger: Ledger
+    vectorizer: Vectorizer
+    sizes: Sizes
+    mailboxes: MailboxView
+
+
+def build_actors(kinds: Sequence[WorkerKind], parts: Parts) -> list[Actor]:
+    """Return the actors of these kinds, each once."""
+    return [_BUILDERS[kind](parts) for kind in dict.fromkeys(kinds)]
+
+
+def _embedding(parts: Parts) -> Actor:
+    return embedding.actor(
+        embedding.Embedder(
+            store=parts.store,
+            ledger=parts.ledger,
+            vectorizer=parts.vectorizer,
+            sizes=parts.sizes,
+            similar_threshold=parts.settings.similar_threshold,
+        )
+    )
+
+
+def _promotion(parts: Parts) -> Actor:
+    return promotion.actor(promotion.Keeper(store=parts.store, ledger=parts.ledger, mailboxes=parts.mailboxes))
+
+
+def _imports(parts: Parts) -> Actor:
+    return imports.actor(imports.Importer(store=parts.store, ledger=parts.ledger, vectorizer=parts.vectorizer))
+
+
+def _upkeep(parts: Parts) -> Actor:
+    return upkeep.actor(upkeep.Caretaker(store=parts.store, interval_s=parts.settings.sweep_interval_s))
+
+
+def _nothing_yet(kind: WorkerKind) -> Callable[[Parts], Actor]:
+    """No command goes to this mailbox yet; whoever starts a worker for it is not refused."""
+    return lambda _: Actor(kind, {})
+
+
+_BUILDERS: Final[Mapping[WorkerKind, Callable[[Parts], Actor]]] = {
+    WorkerKind.EMBEDDING: _embedding,
+    WorkerKind.SECTORS: _nothing_yet(WorkerKind.SECTORS),
+    WorkerKind.EDGES: _nothing_yet(WorkerKind.EDGES),
+    WorkerKind.PROMOTION: _promotion,
+    WorkerKind.IMPORTS: _imports,
+    WorkerKind.UPKEEP: _upkeep,
+}
+# What `worker --all` starts: the kinds that have commands.
+SERVED: Final = tuple(kind for kind in WorkerKind if kind not in {WorkerKind.SECTORS, WorkerKind.EDGES})
+
+
+async def run(
+    kinds: Sequence[WorkerKind],
+    settings: Settings,
+    *,
+    stop: asyncio.Event | None = None,
+    ready: asyncio.Event | None = None,
+    handle_signals: bool = True,
+) -> None:
+    """Serve these kinds until SIGTERM, SIGINT or `stop`. Waits for PostgreSQL and Redis when they are away.
+
+    Raises NotReady when the database is one that waiting does not mend, SettingsError for an embedder that is none,
+    UnsupportedServer when Redis is too old.
+    """
+    try:
+        inner = create_embedder(settings.embedder, settings.embedder_url, key=settings.embedder_key)
+    except ValueError as problem:
+        raise SettingsError(str(problem)) from None
+    async with AsyncExitStack() as owned:
+        store = await owned.enter_async_context(await open_store(settings.database_url))
+        embedder = await owned.enter_async_context(BatchingEmbedder(inner))
+        mailboxes = await owned.enter_async_context(Mailboxes(settings.redis_url, Keys(settings.key_prefix)))
+        parts = Parts(
+            settings=settings,
+            store=store,
+            ledger=Ledger(store),
+            vectorizer=Vectorizer(embedder, store),
+            sizes=Sizes(),
+            mailboxes=mailboxes,
+        )
+        await serve(build_actors(kinds, parts), settings, stop=stop, ready=ready, handle_signals=handle_signals)
+
+
+async def open_store(database_url: str) -> Store:
+    """Open the store as soon as the database can be worked with, migrating it if it is behind and the role may.
+
+    Says once a minute what it waits for. Raises NotReady for what waiting does not mend.
+    """
+    said_at, said = 0.0, ""
+    may_migrate = True
+    while True:
+        try:
+            return await Store.open(database_url)
+        except NotReady as problem:
+            found = problem
+        if found.reason is Reason.BEHIND and may_migrate:
+            try:
+                log.info("Database migrated", extra={"applied": await migrate(database_url)})
+                continue
+            except NotReady as problem:
+                may_migrate = problem.reason is Reason.UNREACHABLE
+        elif found.reason not in {Reason.UNREACHABLE, Reason.BEHIND}:
+            raise found
+        if str(found) != said or time.monotonic() > said_at + SAY_AGAIN_S:
+            log.warning("Waiting for the database", extra={"problem": found.message, "recovery": found.recovery})
+            said_at, said = time.monotonic(), str(found)
+        await asyncio.sleep(TRY_AGAIN_S)

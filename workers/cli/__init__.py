@@ -1,0 +1,77 @@
+"""The command line of what needs the database: `main` runs `worker` or `migrate` and returns its exit code."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from schemas.mailbox import UnsupportedServer
+from schemas.settings import SettingsError, read_settings
+from workers.cli.arguments import UsageEnd, parse_migrate, parse_worker
+from workers.store.readiness import NotReady
+
+FAILED: Final = 1
+BAD_USAGE: Final = 2
+
+
+def main(argv: list[str]) -> int:
+    """Run the command that `argv` begins with.
+
+    Returns its exit code: 0 done, 1 the database or Redis is not fit, 2 it was called or set wrongly.
+    """
+    command = {"worker": _worker, "migrate": _migrate}[argv[0]]
+    try:
+        return command(argv[1:])
+    except UsageEnd as end:
+        return end.code
+    except SettingsError as problem:
+        return _fail(argv[0], problem, BAD_USAGE)
+    except (NotReady, UnsupportedServer) as problem:
+        return _fail(argv[0], problem, FAILED)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _worker(arguments: list[str]) -> int:
+    kinds = parse_worker(arguments)
+    settings = read_settings(os.environ)
+    for name, value in (("DATABASE", settings.database_url), ("REDIS", settings.redis_url)):
+        if not value:
+            raise SettingsError(f"ENGRAMQ_{name}_URL: it is not set.")
+    from workers.app import SERVED, run  # noqa: PLC0415 - onnxruntime and arq, which `migrate` and --help do without
+    from workers.runtime.logs import configure_logging  # noqa: PLC0415 - see above
+
+    configure_logging(settings.log_level)
+    _run_loop(lambda: run(kinds or SERVED, settings))
+    return 0
+
+
+def _migrate(arguments: list[str]) -> int:
+    wait_s = parse_migrate(arguments)
+    settings = read_settings(os.environ)
+    if not settings.database_url:
+        raise SettingsError("ENGRAMQ_DATABASE_URL: it is not set.")
+    from workers.store.migrate import migrate  # noqa: PLC0415 - psycopg, which --help does without
+
+    applied = asyncio.run(migrate(settings.database_url, wait_s=wait_s))
+    for name in applied:
+        print(f"applied {name}")
+    if not applied:
+        print("nothing to apply: the database is up to date")
+    return 0
+
+
+def _run_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    if sys.platform == "win32":
+        asyncio.run(work())
+        return
+    import uvloop  # noqa: PLC0415 - there is none on Windows
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())
+
+
+def _fail(command: str, problem: Exception, code: int) -> int:
+    print(f"engramq {command}: {problem}", file=sys.stderr)
+    return code
