@@ -82,14 +82,30 @@ create index memories_recent on memories (namespace, created_at desc, node_id de
 create index memories_thread on memories (namespace, thread, position) where thread is not null;
 create index memories_unfinished on memories (namespace, node_id) where state = 'pending';
 create index memories_superseded on memories (superseded_by) where superseded_by is not null;
+create index memories_moment on memories (namespace, (coalesce(occurred_at, created_at)));
 create index memories_lexemes on memories using gin (lexemes);
 
--- The words that full text finds a memory by: its content, who said it, and the date (English month name, day, year).
--- Immutable in fact: the time zone is given and the month names are not localised.
-create function memory_lexemes(content text, speaker text, occurred_at timestamptz) returns tsvector
+-- Four characters before every lexeme of a namespace: so the one text index finds a tenant's rows alone, and counts
+-- them alone, however many tenants share it. Two namespaces may have the same four: queries name the namespace too.
+create function lexeme_prefix(namespace text) returns text
 language sql immutable parallel safe
-return to_tsvector('english'::regconfig, content || ' ' || coalesce(speaker, '') || ' '
-    || coalesce(to_char(occurred_at at time zone 'UTC', 'FMDD FMMonth YYYY'), ''));
+return substr(encode(decode(md5(namespace), 'hex'), 'base64'), 1, 4);
+
+-- The words that full text finds a memory by: its content, who said it, and the date (English month name, day, year),
+-- stemmed, without stop words. Immutable in fact: the time zone is given and the month names are not localised.
+create function memory_lexemes(namespace text, content text, speaker text, occurred_at timestamptz) returns tsvector
+language sql immutable parallel safe
+return (
+    select coalesce(array_to_tsvector(array_agg(lexeme_prefix(namespace) || word)), ''::tsvector)
+    from unnest(tsvector_to_array(to_tsvector('english'::regconfig, content || ' ' || coalesce(speaker, '') || ' '
+        || coalesce(to_char(occurred_at at time zone 'UTC', 'FMDD FMMonth YYYY'), '')))) as word
+    where octet_length(word) <= 1000  -- a lexeme may have 2,046 bytes, no word of a language has
+);
+
+-- The query that finds the memories of a namespace with one lexeme, whatever characters it has.
+create function lexeme_query(namespace text, lexeme text) returns tsquery
+language sql immutable parallel safe
+return ('''' || replace(replace(lexeme_prefix(namespace) || lexeme, '\', '\\'), '''', '''''') || '''')::tsquery;
 
 -- Counters that change by reading and by feedback; apart from memories, whose every update costs an HNSW insert.
 create table memory_usage (
@@ -106,7 +122,7 @@ create table memory_usage (
 create table lexeme_counts (
     namespace text not null,
     partition text not null check (partition in ('trusted', 'untrusted')),
-    lexeme    text not null,
+    lexeme    text not null,  -- with its prefix
     memories  bigint not null,
     primary key (namespace, partition, lexeme)
 );

@@ -105,8 +105,7 @@ where namespace = %(namespace)s and node_id = %(id)s
 returning node_id
 
 -- name: update_memory
--- Change what is said about a memory: null leaves a column as it is. Nothing is updated when the metadata would grow
--- beyond its limit.
+-- Change what is said about a memory: null leaves a column as it is.
 update memories m set
     sector = coalesce(%(sector)s, m.sector),
     sector_source = coalesce(%(sector_source)s, m.sector_source),
@@ -117,9 +116,9 @@ update memories m set
     thread = coalesce(%(thread)s, m.thread),
     position = coalesce(%(position)s, m.position),
     lexemes = case when %(renamed)s then
-        memory_lexemes(m.content, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at))
+        memory_lexemes(
+            m.namespace, m.content, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at))
         else m.lexemes end,
     updated_at = now()
 where m.namespace = %(namespace)s and m.node_id = %(id)s
-    and octet_length((m.metadata || coalesce(%(metadata)s::jsonb, '{}'))::text) <= %(metadata_bytes)s
 returning m.node_id

@@ -6,7 +6,7 @@ where namespace = %(namespace)s and external_id = any(%(external_ids)s)
 -- name: with_external_ids
 -- Which of these external ids are taken, and what an update of their memories must leave alone. Locked in the order
 -- that all writers keep.
-select n.id, n.external_id, m.partition, m.content, m.sector_source
+select n.id, n.external_id, m.partition, m.content, m.metadata
 from nodes n
 join memories m on m.node_id = n.id and m.partition = n.partition
 where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.external_id = any(%(external_ids)s)
@@ -41,8 +41,8 @@ insert into memories (
 )
 select
     node.id, node.partition, %(namespace)s, content, confidence, source, source_type, speaker, occurred_at, thread,
-    position, sector, sector_source, verification, state, metadata, memory_lexemes(content, speaker, occurred_at),
-    embedding::halfvec, model_id, %(created_by)s
+    position, sector, sector_source, verification, state, metadata,
+    memory_lexemes(%(namespace)s, content, speaker, occurred_at), embedding::halfvec, model_id, %(created_by)s
 from node
 join given on given.id = node.id
 returning node_id as id
@@ -66,8 +66,7 @@ update memories m set
     embedding = case when %(keep_vector)s then m.embedding else %(embedding)s::halfvec end,
     model_id = case when %(keep_vector)s then m.model_id else %(model_id)s end,
     lexemes = memory_lexemes(
-        %(content)s, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at)),
+        m.namespace, %(content)s, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at)),
     updated_at = now()
 where m.namespace = %(namespace)s and m.node_id = %(id)s
-    and octet_length((m.metadata || %(metadata)s)::text) <= %(metadata_bytes)s
 returning m.node_id

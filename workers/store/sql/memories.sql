@@ -28,8 +28,8 @@ insert into memories (
 select
     node.id, node.partition, %(namespace)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s, %(speaker)s,
     %(occurred_at)s, %(thread)s, %(position)s, %(sector)s, %(sector_source)s, %(verification)s, %(state)s,
-    %(metadata)s, memory_lexemes(%(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec, %(model_id)s,
-    %(created_by)s
+    %(metadata)s, memory_lexemes(%(namespace)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
+    %(model_id)s, %(created_by)s
 from node
 returning created_at, updated_at
 
