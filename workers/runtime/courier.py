@@ -27,6 +27,7 @@ class Courier:
         self._line = Line(redis_url, scripts)
         self._calls: list[tuple[bytes, asyncio.Future[Any]]] = []
         self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._closed = False
         self._reached = True
 
@@ -34,6 +35,16 @@ class Courier:
         """Return the reply to a packed command; raises Away."""
         if self._closed:
             raise Away("this worker is closing")
+        if not self._calls and not self._turn.locked():
+            # Nothing is on its way: going oneself spares two turns of the event loop.
+            async with self._turn:
+                own: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                try:
+                    await self._carry([(packed, own)])
+                finally:
+                    if own.done():
+                        own.exception()  # seen, even when this call is cancelled
+                return own.result()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls.append((packed, answer))
         self._wake.set()
@@ -47,8 +58,10 @@ class Courier:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._calls:
-                    calls, self._calls = self._calls, []
-                    if await self._carry(calls):
+                    async with self._turn:
+                        calls, self._calls = self._calls, []
+                        carried = await self._carry(calls)
+                    if carried:
                         failures = 0
                         continue
                     await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])

@@ -132,6 +132,7 @@ class MailboxWorker(Worker):
             return
         claimed, more, wait_s = await self._claim(room)
         await self.start_jobs(claimed)
+        await asyncio.sleep(0)  # the jobs have started before time is spent on listening
         if not more and self.allow_pick_jobs:
             await self._listen(wait_s)
 
