@@ -115,7 +115,8 @@ async def _write(tx: Transaction, batch: Batch, *, degraded: bool) -> BatchImpor
         found = rows.standing.get(index)
         if found is None:
             first = batch.drafts[rows.again[index]]
-            found = Standing(made[rows.again[index]], first.partition, first.memory.content)
+            metadata = {} if first.memory.metadata is UNSET else first.memory.metadata
+            found = Standing(made[rows.again[index]], first.partition, first.memory.content, metadata)
         receipts[index] = await _repeated(tx, batch, index, found)
     counts = Counter(receipt.status for receipt in receipts.values())
     return BatchImported(

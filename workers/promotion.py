@@ -74,7 +74,7 @@ class Keeper:
             before = (await read_memories(tx, (memory_id,)))[memory_id]
             if not changes.is_change(command):
                 return MemoryChanged(status="updated", memory=before)
-            await changes.update(tx, memory_id, command)
+            await changes.update(tx, before, command)
             after = (await read_memories(tx, (memory_id,)))[memory_id]
             given = {name for name in changes.CHANGEABLE if getattr(command, name) is not UNSET}
             old = {name: getattr(before, name) for name in TELLABLE if getattr(before, name) != getattr(after, name)}

@@ -3,12 +3,14 @@
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET
 from psycopg.types.json import Jsonb
 
 from schemas import limits
 from schemas.commands import UpdateMemory
 from schemas.faults import invalid
+from schemas.records import Memory
 from schemas.vocabulary import MemoryState, SectorSource
 from workers.store import supersession
 from workers.store.pool import Row
@@ -26,21 +28,22 @@ TELLABLE: Final = ("sector", "sector_source", "confidence", "position")
 CHANGEABLE: Final = ("sector", "metadata", "confidence", "speaker", "occurred_at", "thread", "position")
 
 
-async def update(tx: Transaction, memory_id: UUID, change: UpdateMemory) -> None:
+async def update(tx: Transaction, memory: Memory, change: UpdateMemory) -> None:
     """Change a locked memory; raises EngramqError naming metadata when it would grow too large."""
     given = {name: getattr(change, name) for name in CHANGEABLE if getattr(change, name) is not UNSET}
-    metadata = given.get("metadata")
-    updated = await tx.row(
-        UPDATE,
-        **dict.fromkeys(CHANGEABLE) | given,
-        metadata=None if metadata is None else Jsonb(metadata),
-        id=memory_id,
-        sector_source=SectorSource.MANUAL if "sector" in given else None,
-        renamed=bool({"speaker", "occurred_at"} & given.keys()),
-        metadata_bytes=limits.METADATA_BYTES,
-    )
-    if updated is None:
-        raise invalid("metadata", f"metadata: merged it would be more than {limits.METADATA_BYTES} bytes of JSON.")
+    values: dict[str, Any] = dict.fromkeys(CHANGEABLE) | given
+    if "metadata" in given:
+        if not fits(memory.metadata, given["metadata"]):
+            raise invalid("metadata", f"metadata: merged it would be more than {limits.METADATA_BYTES} bytes of JSON.")
+        values["metadata"] = Jsonb(given["metadata"])
+    values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
+    values["renamed"] = bool({"speaker", "occurred_at"} & given.keys())
+    await tx.send(UPDATE, id=UUID(memory.id), **values)
+
+
+def fits(metadata: dict[str, Any], more: dict[str, Any]) -> bool:
+    """Say whether metadata with more merged into it are within the limit."""
+    return len(msgspec.json.encode({**metadata, **more})) <= limits.METADATA_BYTES
 
 
 def is_change(change: UpdateMemory) -> bool:

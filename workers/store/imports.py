@@ -7,8 +7,8 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from schemas import limits
 from schemas.vocabulary import Partition
+from workers.store.changes import fits
 from workers.store.errors import Again
 from workers.store.memories import Draft, columns_of
 from workers.store.queries import sql
@@ -30,6 +30,7 @@ class Standing:
     id: UUID
     partition: Partition
     content: str
+    metadata: dict[str, Any]
 
 
 async def known(tx: Transaction, external_ids: Sequence[str]) -> set[str]:
@@ -44,7 +45,10 @@ async def standing(tx: Transaction, external_ids: Sequence[str]) -> dict[str, St
     if not external_ids:
         return {}
     rows = await tx.rows(WITH_EXTERNAL_IDS, external_ids=list(external_ids))
-    return {row["external_id"]: Standing(row["id"], Partition(row["partition"]), row["content"]) for row in rows}
+    return {
+        row["external_id"]: Standing(row["id"], Partition(row["partition"]), row["content"], row["metadata"])
+        for row in rows
+    }
 
 
 async def insert_all(tx: Transaction, drafts: Sequence[Draft]) -> list[UUID]:
@@ -67,13 +71,13 @@ async def insert_all(tx: Transaction, drafts: Sequence[Draft]) -> list[UUID]:
 async def replace(tx: Transaction, found: Standing, draft: Draft) -> bool:
     """Let a standing memory be what the draft says; False when its metadata would grow too large."""
     columns = columns_of(draft)
+    if not fits(found.metadata, columns["metadata"].obj):
+        return False
     # Without a vector for now the one that it has goes on, if it is of the same content.
     keep = draft.embedding is None and found.content == draft.memory.content
     vector = {"embedding": draft.embedding and draft.embedding.half, "model_id": _vector(draft)["model_id"]}
-    replaced = await tx.row(
-        REPLACE, **columns | vector | {"id": found.id, "keep_vector": keep, "metadata_bytes": limits.METADATA_BYTES}
-    )
-    return replaced is not None
+    await tx.send(REPLACE, **columns | vector | {"id": found.id, "keep_vector": keep})
+    return True
 
 
 def external_ids(drafts: Sequence[Draft]) -> list[str]:

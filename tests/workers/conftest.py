@@ -1,0 +1,110 @@
+"""The handlers of the writing kinds over a real database and a real Redis, with the hash embedder."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from schemas.commands import Command, Reply, Stored, StoreMemory
+from schemas.envelope import Principal
+from schemas.mailbox import Keys
+from schemas.vocabulary import DEFAULT_NAMESPACE
+from tests.conftest import Database
+from tests.jobs import OWNER, job
+from workers.contract import Actor, Handler, Job, Outcome
+from workers.embedding import Embedder
+from workers.embedding import actor as embedding_actor
+from workers.imports import Importer
+from workers.imports import actor as imports_actor
+from workers.models.batching import BatchingEmbedder
+from workers.models.hashing import HashEmbedder
+from workers.models.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
+from workers.promotion import Keeper
+from workers.promotion import actor as promotion_actor
+from workers.runtime.view import Mailboxes
+from workers.store.ledger import Ledger
+from workers.store.store import Store
+from workers.store.vectors import Sizes
+from workers.upkeep import Caretaker
+from workers.upkeep import actor as upkeep_actor
+from workers.vectorizer import Vectorizer
+
+T = TypeVar("T", bound=Reply)
+
+
+class SwitchedEmbedder(HashEmbedder):
+    """The hash embedder, which is down while `down` is set and counts the texts that it embedded."""
+
+    spec = EmbedderSpec(name="hash", dimensions=384, max_tokens=1_000_000)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+        self.embedded = 0
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        if self.down:
+            raise EmbedderUnavailable(EmbeddingFailure(reason="switched off"))
+        self.embedded += len(texts)
+        return await super().embed(texts)
+
+
+@dataclass
+class World:
+    """All handlers, and what a test wants to see of the database."""
+
+    database: Database
+    store: Store
+    ledger: Ledger
+    model: SwitchedEmbedder
+    caretaker: Caretaker
+    mailboxes: Mailboxes
+    handlers: dict[type[Command], Handler] = field(default_factory=dict)
+
+    def serve(self, actor: Actor) -> None:
+        self.handlers.update(actor.handlers)
+
+    async def outcome(self, given: Job) -> Outcome:
+        return await self.handlers[type(given.envelope.command)](given)
+
+    async def ask(self, expected: type[T], command: Command, **envelope: Any) -> T:
+        """Carry a command out and return its reply, which must be of the expected type."""
+        reply = (await self.outcome(job(command, **envelope))).reply
+        assert isinstance(reply, expected)
+        return reply
+
+    async def keep(
+        self, content: str, *, namespace: str = DEFAULT_NAMESPACE, principal: Principal = OWNER, **fields: Any
+    ) -> Stored:
+        """Store a memory."""
+        return await self.ask(Stored, StoreMemory(content=content, **fields), namespace=namespace, principal=principal)
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Ask the database as its owner, past everything that the workers' role may not see."""
+        with psycopg.connect(self.database.owner_url, autocommit=True, row_factory=dict_row) as connection:
+            cursor = connection.execute(query.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    def count(self, table: str) -> int:
+        return int(self.rows(f"select count(*) as n from {table}")[0]["n"])
+
+
+@pytest.fixture
+async def world(database: Database, store: Store, redis_url: str, key_prefix: str) -> AsyncIterator[World]:
+    model = SwitchedEmbedder()
+    async with BatchingEmbedder(model) as embedder, Mailboxes(redis_url, Keys(key_prefix)) as mailboxes:
+        vectorizer, ledger = Vectorizer(embedder, store), Ledger(store)
+        caretaker = Caretaker(store=store, interval_s=5.0, pending_s=0.0)
+        made = World(database, store, ledger, model, caretaker, mailboxes)
+        made.serve(
+            embedding_actor(
+                Embedder(store=store, ledger=ledger, vectorizer=vectorizer, sizes=Sizes(), similar_threshold=0.5)
+            )
+        )
+        made.serve(promotion_actor(Keeper(store=store, ledger=ledger, mailboxes=mailboxes)))
+        made.serve(imports_actor(Importer(store=store, ledger=ledger, vectorizer=vectorizer)))
+        made.serve(upkeep_actor(caretaker))
+        yield made

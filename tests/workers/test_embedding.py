@@ -1,0 +1,291 @@
+"""Storing memories, through the handler, on a real database."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from schemas.commands import (
+    EmbedPending,
+    ForgetMemory,
+    Forgotten,
+    PendingEmbedded,
+    Stored,
+    StoreMemory,
+    Superseded,
+    SupersedeMemory,
+)
+from schemas.envelope import Principal
+from schemas.faults import FaultCode
+from schemas.vocabulary import (
+    ALL_SCOPES,
+    MemorySource,
+    MemoryState,
+    Partition,
+    Sector,
+    SectorSource,
+    Verification,
+)
+from tests.jobs import HeldLease, job, repeated
+from tests.refusals import refused
+from tests.workers.conftest import World
+from workers.contract import LeaseLost
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.promise("MT-1", "MT-2", "TP-3")
+async def test_a_store_returns_the_memory_with_its_defaults(world: World) -> None:
+    stored = await world.keep("The deploy needs port 8443 open")
+    memory = stored.stored
+    assert stored.status == "stored"
+    assert stored.similar_memories == []
+    assert stored.degraded is UNSET
+    assert (memory.confidence, memory.source) == (1.0, MemorySource.EXTRACTED)
+    assert (memory.partition, memory.verification, memory.state) == (
+        Partition.TRUSTED,
+        Verification.UNVERIFIED,
+        MemoryState.ACTIVE,
+    )
+    assert (memory.sector, memory.sector_source) == (Sector.SEMANTIC, None)
+    assert memory.usefulness == 0.75
+    assert memory.created_at == memory.updated_at
+    assert memory.created_at.endswith("Z")
+    assert len(memory.created_at) == 27
+    assert stored.command_id
+    assert "embedding" not in msgspec.to_builtins(memory)
+
+
+@pytest.mark.promise("MT-2", "MT-12")
+async def test_what_a_caller_says_is_kept(world: World) -> None:
+    said: dict[str, Any] = {
+        "confidence": 0.25,
+        "source": MemorySource.EXPLICIT,
+        "source_type": "lesson_learned",
+        "verification": Verification.APPROVED,
+        "sector": Sector.PROCEDURAL,
+        "speaker": "Ana",
+        "occurred_at": datetime(2026, 3, 1, 12, 30, tzinfo=UTC),
+        "thread": "retro",
+        "position": 7,
+        "external_id": "row-1",
+        "metadata": {"nested": {"ünï": [1, 2.5, None, "😀"]}},
+    }
+    memory = (await world.keep("Roll back first, ask later", **said)).stored
+    assert memory.occurred_at == "2026-03-01T12:30:00.000000Z"
+    assert memory.sector_source is SectorSource.MANUAL
+    for name in said.keys() - {"occurred_at"}:
+        assert getattr(memory, name) == said[name]
+
+
+@pytest.mark.promise("MT-1")
+async def test_identical_content_is_two_memories_and_the_twin_is_shown(world: World) -> None:
+    first = await world.keep("Ana prefers tea in the morning")
+    second = await world.keep("Ana prefers tea in the morning")
+    assert [memory.id for memory in second.similar_memories] == [first.stored.id]
+    assert second.similar_memories[0].similarity == pytest.approx(1.0, abs=0.01)
+    assert world.count("memories") == 2
+
+
+@pytest.mark.promise("MT-3")
+async def test_similar_memories_are_visible_ones_of_its_partition_best_first(world: World) -> None:
+    text = "The staging cluster runs Kubernetes 1.31 on three nodes"
+    exact = await world.keep(text)
+    near = await world.keep("The staging cluster runs Kubernetes 1.29 on three nodes")
+    hidden = await world.keep(text)
+    archived = await world.keep(text)
+    rejected = await world.keep(text, verification=Verification.REJECTED)
+    untrusted = await world.keep(text, partition=Partition.UNTRUSTED)
+    other = await world.keep(text, namespace="somebody-else")
+    await world.keep("Nobody waters the plants on Fridays")
+    await world.ask(Superseded, SupersedeMemory(old_memory_id=hidden.stored.id, new_memory_id=near.stored.id))
+    await world.ask(Forgotten, ForgetMemory(memory_id=archived.stored.id))
+    shown = (await world.keep(text)).similar_memories
+    assert [memory.id for memory in shown] == [exact.stored.id, near.stored.id]
+    assert shown[0].similarity is not UNSET
+    assert shown[0].similarity > shown[1].similarity >= 0.5  # type: ignore[operator]
+    never = {one.stored.id for one in (hidden, archived, rejected, untrusted, other)}
+    assert never.isdisjoint(memory.id for memory in shown)
+
+
+@pytest.mark.promise("MT-3")
+async def test_at_most_five_similar_memories_are_shown(world: World) -> None:
+    for _ in range(7):
+        await world.keep("The same words over and over")
+    assert len((await world.keep("The same words over and over")).similar_memories) == 5
+
+
+@pytest.mark.promise("TP-4", "TP-21")
+async def test_an_untrusted_store_is_shown_untrusted_ones_only(world: World) -> None:
+    await world.keep("Bees dance to show the way")
+    first = await world.keep("Bees dance to show the way", source_type="research")
+    second = await world.keep("Bees dance to show the way", source_type="research")
+    assert first.stored.partition is Partition.UNTRUSTED
+    assert first.stored.untrusted is True
+    assert first.stored.warning
+    assert [memory.id for memory in second.similar_memories] == [first.stored.id]
+    assert len((await world.keep("Bees dance to show the way")).similar_memories) == 1
+
+
+@pytest.mark.promise("TP-2")
+async def test_partitions_are_two_tables_of_one(world: World) -> None:
+    await world.keep("for everybody")
+    await world.keep("from the web", source_type="research")
+    assert [world.count("memories_trusted"), world.count("memories_untrusted"), world.count("memories")] == [1, 1, 2]
+
+
+@pytest.mark.promise("MT-1")
+async def test_an_external_id_belongs_to_the_first(world: World) -> None:
+    first = await world.keep("one", external_id="doc-1")
+    with refused(FaultCode.EXTERNAL_ID_TAKEN) as faults:
+        await world.keep("two", external_id="doc-1")
+    assert faults[0].memory_id == first.stored.id
+    assert (await world.keep("two", external_id="doc-1", namespace="another")).stored.external_id == "doc-1"
+    assert world.count("memories") == 2
+
+
+async def test_of_eight_stores_with_one_external_id_one_wins_and_is_named(world: World) -> None:
+    jobs = [job(StoreMemory(content=f"claim {number}", external_id="doc-1")) for number in range(8)]
+    results = await asyncio.gather(*(world.outcome(one) for one in jobs), return_exceptions=True)
+    winners = [one.reply.stored.id for one in results if not isinstance(one, BaseException)]  # type: ignore[attr-defined]
+    named = {one.fault.memory_id for one in results if isinstance(one, BaseException)}  # type: ignore[attr-defined]
+    assert len(winners) == 1
+    assert named == set(winners)
+    assert world.count("memories") == 1
+
+
+@pytest.mark.promise("MT-11")
+async def test_without_the_model_a_memory_is_kept_pending_and_completed_later(world: World) -> None:
+    world.model.down = True
+    stored = await world.keep("The backup runs at four")
+    assert stored.degraded is True
+    assert stored.stored.state is MemoryState.PENDING
+    assert stored.similar_memories == []
+    found = world.rows("select node_id from memories where lexemes @@ lexeme_query(namespace, 'backup')")
+    assert [str(row["node_id"]) for row in found] == [stored.stored.id]
+    world.model.down = False
+    follow_ups = await world.caretaker.look()
+    for one in follow_ups:
+        await world.ask(PendingEmbedded, one.command, namespace=one.namespace)
+    assert world.rows("select state, embedding is not null as whole from memories") == [
+        {"state": "active", "whole": True}
+    ]
+    assert [one.id for one in (await world.keep("The backup runs at four")).similar_memories] == [stored.stored.id]
+
+
+@pytest.mark.promise("MT-11")
+async def test_giving_vectors_leaves_alone_what_is_not_pending(world: World) -> None:
+    world.model.down = True
+    pending = [await world.keep(f"waiting {number}", sector=Sector.EPISODIC) for number in range(3)]
+    await world.ask(Forgotten, ForgetMemory(memory_id=pending[0].stored.id))
+    world.model.down = False
+    ids = (*(one.stored.id for one in pending), "not-an-id")
+    assert (await world.ask(PendingEmbedded, EmbedPending(memory_ids=ids))).activated == 2
+    assert (await world.ask(PendingEmbedded, EmbedPending(memory_ids=ids))).activated == 0
+    assert sorted((row["state"], row["sector_source"]) for row in world.rows("select * from memories")) == [
+        ("active", "manual"),
+        ("active", "manual"),
+        ("archived", "manual"),
+    ]
+
+
+@pytest.mark.promise("MT-18")
+async def test_the_same_idempotency_key_stores_once_and_returns_the_first_reply(world: World) -> None:
+    command = StoreMemory(content="only once", metadata={"a": 1}, external_id="x")
+    first = await world.outcome(job(command, idempotency_key="k"))
+    embedded = world.model.embedded
+    again = await world.outcome(job(command, idempotency_key="k"))
+    assert msgspec.to_builtins(again.reply) == msgspec.to_builtins(first.reply)
+    assert (first.replayed, again.replayed) == (False, True)
+    assert world.model.embedded == embedded
+    assert world.count("memories") == 1
+
+
+@pytest.mark.promise("MT-18")
+async def test_eight_at_once_with_one_key_are_one_memory_and_one_reply(world: World) -> None:
+    command = StoreMemory(content="eight at once")
+    outcomes = await asyncio.gather(*(world.outcome(job(command, idempotency_key="k")) for _ in range(8)))
+    replies = [msgspec.to_builtins(outcome.reply) for outcome in outcomes]
+    assert all(reply == replies[0] for reply in replies)
+    assert sum(not outcome.replayed for outcome in outcomes) == 1
+    assert world.count("memories") == 1
+
+
+@pytest.mark.promise("MT-18")
+async def test_the_same_key_with_other_arguments_or_another_tool_is_a_conflict(world: World) -> None:
+    first = await world.outcome(job(StoreMemory(content="one"), idempotency_key="k"))
+    with refused(FaultCode.IDEMPOTENCY_CONFLICT):
+        await world.outcome(job(StoreMemory(content="two"), idempotency_key="k"))
+    assert isinstance(first.reply, Stored)
+    with refused(FaultCode.IDEMPOTENCY_CONFLICT):
+        await world.outcome(job(ForgetMemory(memory_id=first.reply.stored.id), idempotency_key="k"))
+    assert world.count("memories") == 1
+
+
+@pytest.mark.promise("MT-18")
+async def test_anothers_same_key_is_another_memory(world: World) -> None:
+    command = StoreMemory(content="mine or yours")
+    await world.outcome(job(command, idempotency_key="k"))
+    await world.outcome(job(command, idempotency_key="k", principal=Principal(name="you", scopes=ALL_SCOPES)))
+    await world.outcome(job(command, idempotency_key="k", namespace="theirs"))
+    assert world.count("memories") == 3
+
+
+async def test_a_refused_store_leaves_its_key_free(world: World) -> None:
+    refusal = StoreMemory(content="x", source_type="research", partition=Partition.TRUSTED)
+    with refused(FaultCode.UNTRUSTED_SOURCE):
+        await world.outcome(job(refusal, idempotency_key="k"))
+    await world.outcome(job(StoreMemory(content="x"), idempotency_key="k"))
+    assert world.count("memories") == 1
+
+
+async def test_a_command_delivered_twice_at_once_has_one_effect_and_one_answer(world: World) -> None:
+    first = job(StoreMemory(content="delivered often"))
+    outcomes = await asyncio.gather(*(world.outcome(repeated(first)) for _ in range(8)))
+    assert len({outcome.reply.stored.id for outcome in outcomes}) == 1  # type: ignore[attr-defined]
+    assert not any(outcome.replayed for outcome in outcomes)
+    assert world.count("memories") == 1
+
+
+@pytest.mark.promise("QP-12")
+async def test_a_worker_whose_lease_is_lost_before_the_commit_leaves_nothing(world: World) -> None:
+    late = job(StoreMemory(content="too late"))
+    assert isinstance(late.lease, HeldLease)
+    late.lease.held = False
+    with pytest.raises(LeaseLost):
+        await world.outcome(late)
+    assert [world.count("nodes"), world.count("memories"), world.count("ledger")] == [0, 0, 0]
+
+
+@pytest.mark.promise("QP-12", "MT-19")
+async def test_a_late_attempt_of_its_store_does_not_bring_an_erased_memory_back(world: World) -> None:
+    first = job(StoreMemory(content="forget me"), idempotency_key="k")
+    reply = (await world.outcome(first)).reply
+    assert isinstance(reply, Stored)
+    await world.ask(Forgotten, ForgetMemory(memory_id=reply.stored.id, erase=True))
+    for late in (repeated(first), repeated(first, attempt=2), job(first.envelope.command, idempotency_key="k")):
+        answer = (await world.outcome(late)).reply
+        assert isinstance(answer, Forgotten)
+        assert (answer.status, answer.id) == ("erased", reply.stored.id)
+    assert world.count("memories") == 0
+
+
+@pytest.mark.promise("MT-17")
+async def test_what_64_writers_were_told_is_there_is_there(world: World) -> None:
+    async def write(number: int) -> bool:
+        stored = await world.keep(f"fact number {number} about topic{number}")
+        text = await world.store.read(
+            "default_user",
+            lambda tx: tx.rows(
+                b"select node_id from memories where namespace = %(namespace)s"
+                b" and lexemes @@ lexeme_query(namespace, %(word)s)",
+                word=f"topic{number}",
+            ),
+        )
+        twin = await world.keep(f"fact number {number} about topic{number}")
+        return bool(text) and stored.stored.id in {one.id for one in twin.similar_memories}
+
+    assert all(await asyncio.gather(*(write(number) for number in range(64))))

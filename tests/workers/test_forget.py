@@ -1,0 +1,233 @@
+"""Update, archive, erase, restore."""
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+from redis.asyncio import Redis
+
+from schemas.codec import encode
+from schemas.commands import (
+    ForgetMemory,
+    Forgotten,
+    MemoryChanged,
+    RestoreMemory,
+    Stored,
+    StoreMemory,
+    Superseded,
+    SupersedeMemory,
+    UpdateMemory,
+)
+from schemas.envelope import Principal
+from schemas.faults import FaultCode
+from schemas.ids import uuid7
+from schemas.mailbox import JOB_KEY, Keys, encode_job, job_id
+from schemas.vocabulary import ALL_SCOPES, MemoryState, Scope, Sector, SectorSource, WorkerKind
+from tests.jobs import job
+from tests.refusals import refused
+from tests.workers.conftest import World
+
+pytestmark = pytest.mark.anyio
+
+WRITER = Principal(name="writer", scopes=(Scope.READ, Scope.WRITE))
+STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
+SECRET = "The safe opens with zwetschkenknoedel"
+
+
+async def supersede(world: World, old: Stored, new: Stored) -> None:
+    await world.ask(Superseded, SupersedeMemory(old_memory_id=old.stored.id, new_memory_id=new.stored.id))
+
+
+def actions(world: World) -> list[str]:
+    return [row["action"] for row in world.rows("select action from audit_log order by id")]
+
+
+async def test_update_merges_metadata_and_makes_a_sector_manual(world: World) -> None:
+    stored = await world.keep("Call Ben on Monday", metadata={"a": 1, "b": {"c": 2}}, speaker="Ana")
+    change = UpdateMemory(
+        memory_id=stored.stored.id,
+        sector=Sector.EPISODIC,
+        metadata={"b": 3, "d": None},
+        confidence=0.5,
+        speaker="Carla",
+        occurred_at=datetime(2026, 5, 4, tzinfo=UTC),
+        thread="calls",
+        position=2,
+    )
+    reply = await world.ask(MemoryChanged, change)
+    memory = reply.memory
+    assert memory is not None
+    assert (reply.status, memory.content, memory.confidence) == ("updated", "Call Ben on Monday", 0.5)
+    assert memory.metadata == {"a": 1, "b": 3, "d": None}
+    assert (memory.sector, memory.sector_source) == (Sector.EPISODIC, SectorSource.MANUAL)
+    assert (memory.speaker, memory.thread, memory.position) == ("Carla", "calls", 2)
+    assert memory.occurred_at == "2026-05-04T00:00:00.000000Z"
+    assert memory.updated_at > memory.created_at
+    (found,) = world.rows(
+        "select lexemes @@ (lexeme_query(namespace, 'carla') && lexeme_query(namespace, 'may')) as named, "
+        "embedding is null as bare from memories"
+    )
+    assert found == {"named": True, "bare": False}
+    (entry,) = world.rows("select * from audit_log")
+    assert entry["old"] == {"sector": "semantic", "sector_source": None, "confidence": 1.0, "position": None}
+    assert entry["new"]["sector"] == "episodic"
+    assert "Carla" not in str(entry)
+
+
+async def test_an_update_of_nothing_or_of_nobody_changes_nothing(world: World) -> None:
+    stored = await world.keep("as it is")
+    unchanged = await world.ask(MemoryChanged, UpdateMemory(memory_id=stored.stored.id))
+    assert unchanged.memory == stored.stored
+    for unknown in (uuid7(), "nonsense"):
+        reply = await world.ask(MemoryChanged, UpdateMemory(memory_id=unknown, confidence=0.1))
+        assert (reply.status, reply.memory) == ("not_found", None)
+    assert actions(world) == []
+
+
+@pytest.mark.promise("MT-10")
+async def test_metadata_may_not_grow_beyond_its_limit_by_merging(world: World) -> None:
+    stored = await world.keep("large", metadata={"a": "x" * 40_000})
+    with refused(FaultCode.INVALID_PARAMETER) as faults:
+        await world.ask(MemoryChanged, UpdateMemory(memory_id=stored.stored.id, metadata={"b": "x" * 40_000}))
+    assert faults[0].field == "metadata"
+    assert actions(world) == []
+
+
+@pytest.mark.promise("MT-19")
+async def test_archive_and_restore_are_audited_once_each(world: World) -> None:
+    stored = await world.keep("here and there")
+    memory_id = stored.stored.id
+    for _ in range(2):
+        forgotten = await world.ask(Forgotten, ForgetMemory(memory_id=memory_id, reason="old"))
+        assert (forgotten.status, forgotten.id) == ("archived", memory_id)
+    assert (await world.keep("here and there")).similar_memories == []
+    for _ in range(2):
+        restored = await world.ask(MemoryChanged, RestoreMemory(memory_id=memory_id, reason="needed"))
+        assert restored.memory is not None
+        assert (restored.status, restored.memory.state) == ("restored", MemoryState.ACTIVE)
+    entries = world.rows("select action, old, new, reason from audit_log order by id")
+    assert entries == [
+        {"action": "archive", "old": {"state": "active"}, "new": {"state": "archived"}, "reason": "old"},
+        {"action": "restore", "old": {"state": "archived"}, "new": {"state": "active"}, "reason": "needed"},
+    ]
+
+
+async def test_an_archived_pending_memory_comes_back_pending(world: World) -> None:
+    world.model.down = True
+    memory_id = (await world.keep("no vector yet")).stored.id
+    await world.ask(Forgotten, ForgetMemory(memory_id=memory_id))
+    restored = await world.ask(MemoryChanged, RestoreMemory(memory_id=memory_id))
+    assert restored.memory is not None
+    assert restored.memory.state is MemoryState.PENDING
+
+
+@pytest.mark.promise("MT-19")
+async def test_restoring_undoes_a_supersession_with_its_link(world: World) -> None:
+    first, second, third = [await world.keep(f"draft {number}") for number in range(3)]
+    await supersede(world, first, third)
+    await supersede(world, second, third)
+    restored = await world.ask(MemoryChanged, RestoreMemory(memory_id=second.stored.id))
+    assert restored.memory is not None
+    assert restored.memory.superseded_by is None
+    pointers = {str(row["node_id"]): row for row in world.rows("select * from memories")}
+    assert str(pointers[third.stored.id]["supersedes"]) == first.stored.id
+    assert world.count("edges") == 1
+    assert actions(world) == ["supersede", "supersede", "restore"]
+
+
+async def test_unknown_ids_are_not_found(world: World) -> None:
+    theirs = (await world.keep("theirs", namespace="theirs")).stored.id
+    for unknown in (uuid7(), "nonsense", theirs):
+        for erase in (False, True):
+            reply = await world.ask(Forgotten, ForgetMemory(memory_id=unknown, erase=erase))
+            assert (reply.status, reply.id) == ("not_found", unknown)
+        assert (await world.ask(MemoryChanged, RestoreMemory(memory_id=unknown))).status == "not_found"
+    assert world.count("memories") == 1
+
+
+@pytest.mark.promise("MT-19")
+async def test_an_erased_memory_leaves_nothing_but_its_id_in_the_audit_log(world: World) -> None:
+    await world.keep(SECRET + " on Tuesdays")
+    kept = await world.outcome(
+        job(StoreMemory(content=SECRET, speaker="Zenzi", metadata={"k": SECRET}), idempotency_key="k")
+    )
+    assert isinstance(kept.reply, Stored)
+    memory_id = kept.reply.stored.id
+    await world.keep(SECRET + " always")  # its stored answer shows the erased one as similar
+    await world.ask(MemoryChanged, UpdateMemory(memory_id=memory_id, thread="safes " + SECRET))
+    erased = await world.ask(Forgotten, ForgetMemory(memory_id=memory_id, erase=True, reason="asked to"))
+    assert (erased.status, erased.id) == ("erased", memory_id)
+    tables = [
+        row["name"]
+        for row in world.rows(
+            "select oid::regclass::text as name from pg_class "
+            "where relkind = 'r' and relnamespace = 'public'::regnamespace"
+        )
+    ]
+    for table in tables:
+        held = world.rows(f"select t::text as line from {table} t")
+        assert not [row for row in held if "Zenzi" in row["line"]]
+        if not table.startswith("memories"):
+            assert not [row for row in held if "zwetschken" in row["line"]], table
+    assert world.count("memories") == 2
+    assert [str(row["target_id"]) for row in world.rows("select * from audit_log where action = 'erase'")] == [
+        memory_id
+    ]
+    assert (await world.ask(Forgotten, ForgetMemory(memory_id=memory_id, erase=True))).status == "not_found"
+
+
+@pytest.mark.promise("MT-19")
+async def test_an_erased_memory_leaves_the_queues_too(world: World, redis_url: str, key_prefix: str) -> None:
+    stored = await world.keep(SECRET)
+    keys, waiting = Keys(key_prefix), job(StoreMemory(content=SECRET))
+    name = job_id(waiting.envelope.id, 1)
+    async with Redis.from_url(redis_url) as redis:
+        payload = encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000)
+        await redis.set(JOB_KEY + name, payload)
+        await redis.zadd(keys.mailbox(WorkerKind.EMBEDDING), {name: time.time() * 1000})
+        await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id, erase=True))
+        left = await redis.get(JOB_KEY + name)
+    assert left is None or b"zwetschken" not in left
+
+
+async def test_erasing_the_middle_of_a_chain_closes_it(world: World) -> None:
+    first, middle, last = [await world.keep(f"state {number}") for number in range(3)]
+    await supersede(world, first, middle)
+    await supersede(world, middle, last)
+    await world.ask(Forgotten, ForgetMemory(memory_id=middle.stored.id, erase=True))
+    rows = {str(row["node_id"]): row for row in world.rows("select * from memories")}
+    assert str(rows[first.stored.id]["superseded_by"]) == last.stored.id
+    assert str(rows[last.stored.id]["supersedes"]) == first.stored.id
+    await world.ask(Forgotten, ForgetMemory(memory_id=last.stored.id, erase=True))
+    (left,) = world.rows("select * from memories")
+    assert left["superseded_by"] is not None  # an erasure does not bring a stale memory back
+    restored = await world.ask(MemoryChanged, RestoreMemory(memory_id=first.stored.id))
+    assert restored.memory is not None
+    assert restored.memory.superseded_by is None
+
+
+@pytest.mark.promise("SE-13")
+async def test_erasing_anothers_memory_needs_admin(world: World) -> None:
+    mine = await world.keep("mine")
+    theirs = await world.keep("theirs", principal=WRITER)
+    with refused(FaultCode.FORBIDDEN):
+        await world.ask(Forgotten, ForgetMemory(memory_id=mine.stored.id, erase=True), principal=WRITER)
+    assert world.count("memories") == 2
+    own = ForgetMemory(memory_id=theirs.stored.id, erase=True)
+    assert (await world.ask(Forgotten, own, principal=WRITER)).status == "erased"
+    archive = ForgetMemory(memory_id=mine.stored.id)
+    assert (await world.ask(Forgotten, archive, principal=WRITER)).status == "archived"
+
+
+@pytest.mark.promise("SE-12")
+async def test_an_untrusted_principal_may_not_update_forget_or_restore(world: World) -> None:
+    memory_id = (await world.keep("from the web", principal=STRANGER)).stored.id
+    for command in (
+        UpdateMemory(memory_id=memory_id, confidence=0.0),
+        ForgetMemory(memory_id=memory_id),
+        ForgetMemory(memory_id=memory_id, erase=True),
+        RestoreMemory(memory_id=memory_id),
+    ):
+        with refused(FaultCode.FORBIDDEN):
+            await world.outcome(job(command, principal=STRANGER))
+    assert actions(world) == []

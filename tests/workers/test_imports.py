@@ -1,0 +1,178 @@
+"""Batches: once, with a receipt for each row."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from schemas.commands import BatchImported, ForgetMemory, Forgotten, ImportBatch, NewMemory
+from schemas.envelope import Principal
+from schemas.vocabulary import ALL_SCOPES, OnDuplicate, Partition, ReceiptStatus, Scope, Sector, Verification
+from tests.jobs import job, repeated
+from tests.workers.conftest import World
+
+pytestmark = pytest.mark.anyio
+
+STORED, SKIPPED, UPDATED, REJECTED = (
+    ReceiptStatus.STORED,
+    ReceiptStatus.SKIPPED,
+    ReceiptStatus.UPDATED,
+    ReceiptStatus.REJECTED,
+)
+STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
+
+
+def row(content: str, **fields: Any) -> NewMemory:
+    return NewMemory(content=content, **fields)
+
+
+async def bring_in(
+    world: World, *rows: NewMemory, on_duplicate: OnDuplicate = OnDuplicate.SKIP, **envelope: Any
+) -> BatchImported:
+    return await world.ask(BatchImported, ImportBatch(records=rows, on_duplicate=on_duplicate), **envelope)
+
+
+def statuses(reply: BatchImported) -> list[ReceiptStatus]:
+    return [receipt.status for receipt in reply.receipts]
+
+
+async def test_every_row_gets_a_receipt_in_its_order(world: World) -> None:
+    await world.keep("taken", external_id="e1")
+    reply = await bring_in(
+        world,
+        row("first", position=1, metadata={"a": [1]}),
+        row("again", external_id="e1"),
+        row("web page", source_type="research", partition=Partition.TRUSTED),
+        row("second", external_id="e2", sector=Sector.PROCEDURAL),
+        row("second again", external_id="e2"),
+    )
+    assert statuses(reply) == [STORED, SKIPPED, REJECTED, STORED, SKIPPED]
+    assert [receipt.index for receipt in reply.receipts] == [0, 1, 2, 3, 4]
+    assert (reply.stored, reply.updated, reply.skipped, reply.rejected) == (2, 0, 2, 1)
+    assert reply.receipts[2].field == "partition"
+    assert reply.receipts[3].memory_id == reply.receipts[4].memory_id
+    assert reply.degraded is UNSET
+    kept = {one["content"]: one for one in world.rows("select * from memories")}
+    assert kept.keys() == {"taken", "first", "second"}
+    assert (kept["first"]["metadata"], kept["first"]["position"], kept["first"]["state"]) == ({"a": [1]}, 1, "active")
+    assert (kept["second"]["sector"], kept["second"]["sector_source"]) == ("procedural", "manual")
+
+
+async def test_what_was_imported_is_found_by_vector(world: World) -> None:
+    reply = await bring_in(world, *(row(f"Turbine {number} was serviced") for number in range(250)))
+    assert reply.stored == 250
+    (similar, *_) = (await world.keep("Turbine 77 was serviced")).similar_memories
+    assert similar.id == reply.receipts[77].memory_id
+    newest = world.rows("select content from memories order by created_at desc, node_id desc offset 1 limit 2")
+    assert [one["content"] for one in newest] == ["Turbine 249 was serviced", "Turbine 248 was serviced"]
+
+
+async def test_a_batch_delivered_again_or_repeated_under_its_key_is_one_batch(world: World) -> None:
+    first = job(ImportBatch(records=(row("no external id"),)), idempotency_key="file-1")
+    replies = [(await world.outcome(one)).reply for one in (first, repeated(first), repeated(first, attempt=2))]
+    replies.append((await world.outcome(job(first.envelope.command, idempotency_key="file-1"))).reply)
+    assert all(msgspec.to_builtins(reply) == msgspec.to_builtins(replies[0]) for reply in replies)
+    assert world.count("memories") == 1
+
+
+async def test_update_says_again_what_a_memory_is_but_for_what_others_decided(world: World) -> None:
+    manual = await world.keep("one", external_id="e1", sector=Sector.EMOTIONAL, metadata={"a": 1}, speaker="Ana")
+    changed = row(
+        "one, corrected",
+        external_id="e1",
+        sector=Sector.SEMANTIC,
+        metadata={"b": 2},
+        confidence=0.5,
+        source_type="research",
+        verification=Verification.APPROVED,
+    )
+    reply = await bring_in(
+        world, changed, row("two", external_id="e2"), row("two!", external_id="e2"), on_duplicate=OnDuplicate.UPDATE
+    )
+    assert statuses(reply) == [UPDATED, STORED, UPDATED]
+    kept = {one["content"]: one for one in world.rows("select * from memories")}
+    assert kept.keys() == {"one, corrected", "two!"}
+    one = kept["one, corrected"]
+    assert str(one["node_id"]) == manual.stored.id == reply.receipts[0].memory_id
+    assert (one["partition"], one["verification"], one["sector"]) == ("trusted", "unverified", "emotional")
+    assert (one["metadata"], one["confidence"], one["speaker"]) == ({"a": 1, "b": 2}, 0.5, "Ana")
+    assert [near.content for near in (await world.keep("one, corrected")).similar_memories] == ["one, corrected"]
+    (entry, _) = world.rows("select * from audit_log order by id")
+    assert (entry["action"], str(entry["target_id"])) == ("update", manual.stored.id)
+    assert "corrected" not in str(entry)
+
+
+async def test_an_untrusted_principal_does_not_update_a_trusted_row(world: World) -> None:
+    await world.keep("vouched for", external_id="e1")
+    reply = await bring_in(
+        world,
+        row("poison", external_id="e1"),
+        row("web", external_id="e2"),
+        row("web again", external_id="e2"),
+        on_duplicate=OnDuplicate.UPDATE,
+        principal=STRANGER,
+    )
+    assert statuses(reply) == [REJECTED, STORED, UPDATED]
+    assert {(one["content"], one["partition"]) for one in world.rows("select * from memories")} == {
+        ("vouched for", "trusted"),
+        ("web again", "untrusted"),
+    }
+
+
+@pytest.mark.promise("TP-28")
+async def test_a_claimed_verification_needs_the_scope_row_by_row(world: World) -> None:
+    writer = Principal(name="writer", scopes=(Scope.WRITE,))
+    reply = await bring_in(world, row("x", verification=Verification.VERIFIED), row("y"), principal=writer)
+    assert statuses(reply) == [REJECTED, STORED]
+    assert reply.receipts[0].field == "verification"
+
+
+@pytest.mark.promise("MT-11")
+async def test_without_the_model_all_rows_are_kept_pending(world: World) -> None:
+    standing = await world.keep("standing", external_id="e1")
+    world.model.down = True
+    reply = await bring_in(
+        world, row("standing", external_id="e1", speaker="Ana"), row("new"), on_duplicate=OnDuplicate.UPDATE
+    )
+    assert statuses(reply) == [UPDATED, STORED]
+    assert reply.degraded is True
+    states = {str(one["node_id"]): (one["state"], one["speaker"]) for one in world.rows("select * from memories")}
+    assert states == {standing.stored.id: ("active", "Ana"), str(reply.receipts[1].memory_id): ("pending", None)}
+
+
+async def test_a_file_imported_again_is_not_embedded_again(world: World) -> None:
+    rows = [row(f"line {number}", external_id=f"e{number}") for number in range(20)]
+    await bring_in(world, *rows)
+    embedded = world.model.embedded
+    world.model.down = True
+    assert statuses(await bring_in(world, *rows)) == [SKIPPED] * 20
+    assert world.model.embedded == embedded
+
+
+async def test_racing_batches_share_external_ids_without_a_deadlock_or_a_double(world: World) -> None:
+    names = [f"e{number}" for number in range(40)]
+    batches = [
+        [row(f"{name} of {number}", external_id=name) for name in names[:: 1 - 2 * (number % 2)]] for number in range(6)
+    ]
+    replies = await asyncio.gather(*(bring_in(world, *rows) for rows in batches))
+    assert sum(reply.stored for reply in replies) == 40
+    assert sum(reply.skipped for reply in replies) == 200
+    assert world.count("memories") == 40
+
+
+async def test_metadata_of_an_update_may_not_grow_beyond_its_limit(world: World) -> None:
+    await world.keep("large", external_id="e1", metadata={"a": "x" * 40_000})
+    reply = await bring_in(
+        world, row("large", external_id="e1", metadata={"b": "x" * 40_000}), on_duplicate=OnDuplicate.UPDATE
+    )
+    assert statuses(reply) == [REJECTED]
+    assert reply.receipts[0].field == "metadata"
+
+
+async def test_an_archived_memory_stays_archived_when_it_is_imported_again(world: World) -> None:
+    stored = await world.keep("old news", external_id="e1")
+    await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id))
+    await bring_in(world, row("old news", external_id="e1"), on_duplicate=OnDuplicate.UPDATE)
+    assert [one["state"] for one in world.rows("select * from memories")] == ["archived"]
