@@ -116,10 +116,15 @@ class Stage:
 
     async def workers(self, *actors: Actor, grace_s: float = 2.0) -> InProcess:
         """Start workers in this process and return when they listen."""
-        started = InProcess(list(actors), self.settings, grace_s)
-        self._workers.append(started)
+        started = self.start(*actors, grace_s=grace_s)
         async with asyncio.timeout(BOUND_S):
             await started.ready.wait()
+        return started
+
+    def start(self, *actors: Actor, grace_s: float = 2.0) -> InProcess:
+        """Start workers in this process."""
+        started = InProcess(list(actors), self.settings, grace_s)
+        self._workers.append(started)
         return started
 
     async def child(self) -> Child:

@@ -92,6 +92,15 @@ async def test_an_error_in_the_counter_does_not_outlast_the_mailbox(stage: Stage
     await stage.until(stage.empty)
 
 
+async def test_callers_that_wait_are_bounded_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.bus.WAITING_MAX", 3)
+    bus = await stage.bus()
+    asked = [asyncio.create_task(outcome(bus, number)) for number in range(5)]
+    await asyncio.wait(asked[3:])
+    await stage.workers(an_actor(echo))
+    assert await asyncio.gather(*asked) == ["0", "1", "2", "overloaded", "overloaded"]
+
+
 async def test_the_same_job_sent_twice_is_one_job(stage: Stage) -> None:
     bus = await stage.bus(bound=20)
     await tell(bus, 1)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.bus import Pending
 from schemas.commands import Ping, Stored, StoreMemory
-from schemas.envelope import Answer
+from schemas.envelope import Answer, Envelope
 from schemas.faults import EngramqError, FaultCode, refuse
 from schemas.vocabulary import WorkerKind
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, counts, echo, payload_of, ping, send
@@ -131,6 +131,28 @@ async def test_tell_returns_when_the_command_is_in_its_mailbox_and_nobody_gets_a
     await stage.until(stage.empty)
     assert told.command_id
     assert await stage.redis.keys(f"{stage.keys.prefix}:replies:*") == []
+
+
+async def test_a_command_arrives_with_all_that_was_said_of_it(stage: Stage) -> None:
+    seen: list[Envelope] = []
+
+    async def note(job: Job) -> Outcome:
+        seen.append(job.envelope)
+        return Outcome(Stored(stored=a_memory("tea")))
+
+    await stage.workers(an_actor(echo, note, kind=WorkerKind.EMBEDDING))
+    bus = await stage.bus()
+    command = StoreMemory(content="tea")
+    said = {"session": "s", "idempotency_key": "k", "traceparent": "00-1-2-01"}
+    answers = [await send(bus, command, **said, timeout_s=5) for _ in range(2)]
+    first, second = seen
+    assert {name: getattr(first, name) for name in said} == said
+    assert (first.command, first.namespace, first.principal, first.attempt) == (command, NAMESPACE, ADA, 1)
+    assert first.deadline - first.issued_at == pytest.approx(5, abs=0.1)
+    assert (first.fingerprint, first.idempotency_key) == (second.fingerprint, "k")
+    assert first.id < second.id
+    replies = [answer.reply for answer in answers if isinstance(answer, Answer)]
+    assert [reply.command_id for reply in replies if isinstance(reply, Stored)] == [first.id, second.id]
 
 
 async def test_a_slow_command_does_not_hold_the_answers_of_its_job_up(stage: Stage) -> None:

@@ -1,0 +1,129 @@
+"""Single steps in Redis that no ordinary run shows: a lost answer to a claim, a lost ring, a lease that lapsed."""
+
+from typing import Any
+
+import pytest
+
+from schemas.codec import encode
+from schemas.commands import Ping
+from schemas.envelope import Envelope
+from schemas.ids import uuid7
+from schemas.mailbox import JOB_KEY, LEASE_KEY, TRIES_KEY, UnsupportedServer, encode_job, job_id
+from schemas.scripts import CLAIM, RELEASE, RENEW, SETTLE, SUSPECT_TRIES
+from schemas.vocabulary import WorkerKind
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
+from workers.runtime.steps import Steps
+
+pytestmark = pytest.mark.anyio
+
+LEASE_MS = 60_000
+RECALL = WorkerKind.RECALL
+
+
+async def a_job(stage: Stage, commands: int = 1) -> str:
+    """Put a job into the mailbox and return its id."""
+    bus = await stage.bus()
+    for _ in range(commands):
+        await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
+    return str((await stage.redis.zrange(stage.keys.mailbox(RECALL), 0, -1))[0].decode())
+
+
+async def claim(stage: Stage, token: str = "me", wanted: int = 32, suspects: int = 1) -> list[Any]:
+    keys = stage.keys
+    where = (keys.mailbox(RECALL), keys.bell(RECALL), keys.depth(RECALL))
+    arguments = (token, LEASE_MS, wanted, wanted + 32, JOB_KEY, LEASE_KEY, TRIES_KEY, suspects)
+    found: list[Any] = await stage.redis.eval(CLAIM.text, len(where), *where, *arguments)
+    return found
+
+
+async def test_a_claim_gives_ids_payloads_and_tries_and_says_when_to_look_again(stage: Stage) -> None:
+    job = await a_job(stage)
+    more, due_ms, left, name, payload, tries = await claim(stage)
+    assert (more, left, name.decode(), tries) == (0, 0, job, 1)
+    assert payload == await stage.redis.get(JOB_KEY + job)
+    assert 0 < due_ms <= LEASE_MS
+    assert await claim(stage, "other") == [0, pytest.approx(due_ms, abs=5_000), 0]
+    assert 0 < await stage.redis.pttl(LEASE_KEY + job) <= LEASE_MS
+
+
+async def test_a_claim_that_filled_its_window_rings_again(stage: Stage) -> None:
+    await a_job(stage, 3)
+    await stage.redis.delete(stage.keys.bell(RECALL))
+    more, _, _, *found = await claim(stage, wanted=2)
+    assert (more, len(found)) == (1, 6)
+    assert await stage.redis.llen(stage.keys.bell(RECALL)) == 1
+    more, *_ = await claim(stage, wanted=2)
+    assert more == 0
+    assert await stage.redis.llen(stage.keys.bell(RECALL)) == 0, "a stale ring would wake somebody for nothing"
+
+
+async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_failed_try(stage: Stage) -> None:
+    job = await a_job(stage)
+    await claim(stage, "lost")
+    where = (stage.keys.mailbox(RECALL), stage.keys.bell(RECALL))
+    assert await stage.redis.eval(RELEASE.text, 2, *where, "other", LEASE_MS, LEASE_KEY, TRIES_KEY) == 0
+    assert await stage.redis.eval(RELEASE.text, 2, *where, "lost", LEASE_MS, LEASE_KEY, TRIES_KEY) == 1
+    assert not await stage.redis.exists(LEASE_KEY + job, TRIES_KEY + job)
+    assert (await claim(stage))[5] == 1
+
+
+async def test_one_suspect_at_a_time_and_others_are_not_held_up(stage: Stage) -> None:
+    first = await a_job(stage, 3)
+    jobs = [job.decode() for job in await stage.redis.zrange(stage.keys.mailbox(RECALL), 0, -1)]
+    for job in jobs[:2]:
+        await stage.redis.set(TRIES_KEY + job, SUSPECT_TRIES)
+    _, _, left, *found = await claim(stage, suspects=0)
+    assert (left, [name.decode() for name in found[0::3]]) == (1, jobs[2:])
+    _, _, left, *found = await claim(stage, suspects=1)
+    assert (left, [name.decode() for name in found[0::3]]) == (1, [first])
+    assert int(await stage.redis.get(TRIES_KEY + jobs[1])) == SUSPECT_TRIES, "being left is no try"
+
+
+async def test_only_the_holder_renews(stage: Stage) -> None:
+    job = await a_job(stage)
+    await claim(stage, "me")
+    await stage.redis.pexpire(LEASE_KEY + job, 1_000)
+    arguments = (LEASE_MS, LEASE_KEY, job, "me", job, "other", "unknown.1", "me")
+    assert await stage.redis.eval(RENEW.text, 1, stage.keys.mailbox(RECALL), *arguments) == [1, 0, 0]
+    assert await stage.redis.pttl(LEASE_KEY + job) > 1_000
+
+
+async def test_only_the_holder_ends_and_answers(stage: Stage) -> None:
+    job = await a_job(stage)
+    await claim(stage, "me")
+    steps = Steps(stage.keys)
+    steps.end(RECALL, job)
+    steps.reply(stage.keys.replies("x"), [b"answer"])
+    arguments = steps._arguments
+    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "other", *arguments) == 0
+    assert await stage.depth() == (1, 1)
+    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "me", *arguments) == 1
+    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "me", *arguments) == 0
+    assert await stage.empty()
+    assert await stage.redis.lrange(stage.keys.replies("x"), 0, -1) == [b"answer"]
+    assert 0 < await stage.redis.ttl(stage.keys.replies("x")) <= 60
+    assert not await stage.redis.exists(JOB_KEY + job, LEASE_KEY + job, TRIES_KEY + job)
+
+
+async def test_a_ring_that_was_lost_costs_seconds_at_most(stage: Stage) -> None:
+    await stage.workers(an_actor(echo))
+    payload_of(await ping(await stage.bus()))
+    ping_alone = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping())
+    job = job_id(ping_alone.id, 1)
+    async with stage.redis.pipeline(transaction=True) as silently:
+        silently.set(JOB_KEY + job, encode_job([encode(ping_alone)], 0))
+        silently.zadd(stage.keys.mailbox(RECALL), {job: 0})
+        silently.incr(stage.keys.depth(RECALL))
+        await silently.execute()
+    await stage.until(stage.empty)
+
+
+async def test_a_server_that_is_too_old_is_refused_by_both_halves(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schemas.mailbox.OLDEST_SERVER", (99, 0))
+    with pytest.raises(UnsupportedServer, match=r"is too old: engramq needs Redis 99\.0"):
+        await stage.bus()
+    workers = stage.start(an_actor(echo))
+    with pytest.raises(UnsupportedServer):
+        await workers.task
