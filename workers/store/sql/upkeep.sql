@@ -13,7 +13,7 @@ with total as (
     select stat.word, ceil(stat.ndoc * greatest(1.0, total.memories::numeric / %(sample)s))::bigint as memories
     from total, ts_stat(format(
         'select lexemes from memories where namespace = %%L and partition = %%L order by created_at desc limit %%s',
-        %(namespace)s, %(partition)s, %(sample)s)) as stat
+        %(namespace)s::text, %(partition)s::text, %(sample)s::bigint)) as stat
 )
 insert into lexeme_counts (namespace, partition, lexeme, memories)
 select %(namespace)s, %(partition)s, word, memories from counted where memories >= %(rare)s

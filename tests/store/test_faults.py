@@ -1,0 +1,273 @@
+"""A database that dies, restarts, or is in the way, for real."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from deploy.embedded import process
+from deploy.embedded.servers import Servers, start_servers
+from schemas.commands import ForgetMemory as Forget
+from schemas.commands import Forgotten
+from schemas.faults import EngramqError, FaultCode
+from tests.conftest import Database
+from tests.jobs import HeldLease, job, repeated
+from tests.refusals import refused
+from workers.contract import LeaseLost, OutcomeUnknown
+from workers.store.errors import Again
+from workers.store.ledger import Ledger
+from workers.store.migrate import migrate
+from workers.store.store import Store
+from workers.store.transaction import Transaction
+
+pytestmark = pytest.mark.anyio
+
+NOTE = b"insert into audit_log (namespace, actor, action) values (%(namespace)s, 'a', 'x') returning id"
+KILL_OTHERS = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid()
+"""
+
+
+def ask(database: Database, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(database.owner_url, autocommit=True) as connection:
+        return connection.execute(statement.encode()).fetchall()
+
+
+def notes(database: Database) -> object:
+    return ask(database, "select count(*) from audit_log")[0][0]
+
+
+async def note(tx: Transaction) -> Forgotten:
+    await tx.row(NOTE)
+    return Forgotten(status="archived", id="x")
+
+
+async def test_a_session_that_is_killed_in_mid_transaction_is_done_again_once(store: Store, database: Database) -> None:
+    tries = 0
+
+    async def effect(tx: Transaction) -> Forgotten:
+        nonlocal tries
+        tries += 1
+        reply = await note(tx)
+        if tries == 1:
+            await asyncio.to_thread(ask, database, KILL_OTHERS)
+        return reply
+
+    recorded = await Ledger(store).run(job(Forget(memory_id="x")), effect)
+    assert isinstance(recorded.reply, Forgotten)
+    assert tries == 2
+    assert notes(database) == 1
+
+
+async def test_a_commit_whose_answer_was_lost_is_looked_up_not_repeated(
+    store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = job(Forget(memory_id="x"))
+    lost = 0
+    run = psycopg.AsyncPipeline.__aexit__
+
+    async def losing(self: psycopg.AsyncPipeline, *arguments: object) -> None:
+        """Let COMMIT happen, and lose the connection before its answer is believed."""
+        nonlocal lost
+        await run(self, *arguments)  # type: ignore[arg-type]
+        if not lost and arguments == (None, None, None) and notes(database) == 1:
+            lost += 1
+            self._conn.pgconn.finish()
+            raise psycopg.OperationalError("the connection is lost")
+
+    monkeypatch.setattr(psycopg.AsyncPipeline, "__aexit__", losing)
+    recorded = await Ledger(store).run(once, note)
+    assert lost == 1
+    assert recorded.replayed is False
+    assert notes(database) == 1
+
+
+async def test_a_worker_that_was_paused_in_its_transaction_leaves_nothing(store: Store, database: Database) -> None:
+    """The server ends a session that idles in a transaction before the lease of whoever is paused runs out."""
+    paused = job(Forget(memory_id="x"))
+    assert isinstance(paused.lease, HeldLease)
+    tries = 0
+
+    async def effect(tx: Transaction) -> Forgotten:
+        nonlocal tries
+        tries += 1
+        await tx.row(b"select set_config('idle_in_transaction_session_timeout', '50ms', true)")
+        reply = await note(tx)
+        while any(
+            state == "idle in transaction"
+            for (state,) in await asyncio.to_thread(
+                ask, database, "select state from pg_stat_activity where datname = current_database()"
+            )
+        ):
+            pass
+        paused.lease.held = False  # type: ignore[attr-defined]
+        return reply
+
+    with pytest.raises(LeaseLost):
+        await Ledger(store).run(paused, effect)
+    assert notes(database) == 0
+    assert tries == 1
+    await Ledger(store).run(repeated(paused), note)
+    assert notes(database) == 1
+
+
+async def test_a_conflict_is_tried_again_and_then_refused_with_nothing_applied(
+    store: Store, database: Database
+) -> None:
+    tries = 0
+
+    async def always_in_the_way(tx: Transaction) -> Forgotten:
+        nonlocal tries
+        tries += 1
+        await note(tx)
+        raise Again
+
+    with refused(FaultCode.UNAVAILABLE):
+        await Ledger(store).run(job(Forget(memory_id="x")), always_in_the_way)
+    assert tries == 11
+    assert notes(database) == 0
+
+
+async def test_a_deadlock_is_resolved_by_trying_again(store: Store, database: Database) -> None:
+    lock = b"select pg_advisory_xact_lock(%(key)s)"
+    met = asyncio.Barrier(2)
+    first_tries = 0
+
+    async def take(first: int, second: int) -> None:
+        async def work(tx: Transaction) -> None:
+            nonlocal first_tries
+            await tx.row(lock, key=first)
+            first_tries += 1
+            if first_tries <= 2:
+                await met.wait()
+            await tx.row(lock, key=second)
+            await note(tx)
+
+        await store.write("n", work)
+
+    await asyncio.gather(take(1, 2), take(2, 1))
+    assert first_tries == 3
+    assert notes(database) == 2
+
+
+async def test_a_mistake_of_ours_is_let_through(store: Store, database: Database) -> None:
+    async def mistaken(tx: Transaction) -> Forgotten:
+        await note(tx)
+        await tx.row(b"select 1 / 0")
+        raise AssertionError
+
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await Ledger(store).run(job(Forget(memory_id="x")), mistaken)
+    assert notes(database) == 0
+    await Ledger(store).run(job(Forget(memory_id="x")), note)
+    assert notes(database) == 1
+
+
+async def test_a_query_whose_answer_nobody_waited_for_undoes_the_transaction_too(
+    store: Store, database: Database
+) -> None:
+    async def careless(tx: Transaction) -> None:
+        await tx.send(NOTE)
+        await tx.send(b"select 1 / 0")
+        await tx.send(NOTE)
+
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await store.write("n", careless)
+    assert notes(database) == 0
+
+
+async def test_a_cancelled_transaction_leaves_nothing_and_frees_its_connection(
+    database: Database,
+) -> None:
+    async with await Store.open(database.url, pool_size=1) as store:
+        begun = asyncio.Event()
+
+        async def endless(tx: Transaction) -> None:
+            await note(tx)
+            begun.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(store.write("n", endless))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await store.write("n", note)
+    assert notes(database) == 1
+
+
+async def test_a_read_may_not_write(store: Store, database: Database) -> None:
+    with refused(FaultCode.UNAVAILABLE):
+        await store.read("n", note)
+    assert notes(database) == 0
+
+
+@pytest.fixture(scope="module")
+def own_servers() -> Iterator[Servers]:
+    """A PostgreSQL that a test may stop."""
+    home = Path(tempfile.mkdtemp(prefix="engramq-test-", dir="/tmp"))
+    running = start_servers(home)  # with fsync: what it acknowledged has to be there after kill -9
+    try:
+        yield running
+    finally:
+        running.stop()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+async def fragile(own_servers: Servers) -> AsyncIterator[Store]:
+    await migrate(own_servers.database_url_owner)
+    async with await Store.open(own_servers.database_url_owner) as store:
+        yield store
+
+
+async def start_again(servers: Servers) -> None:
+    servers.postgres.mend()
+    servers.postgres_process = process.start(servers.postgres.launch(), servers.home.logs / "postgres.log")
+    assert await asyncio.to_thread(process.wait_until, servers.postgres.is_ready, 30.0)
+
+
+def stop(servers: Servers) -> None:
+    servers.postgres_process.kill()
+    servers.postgres_process.wait(10)
+
+
+@pytest.mark.promise("QP-5")
+async def test_writes_wait_for_a_postgresql_that_restarts_and_take_effect_once(
+    fragile: Store, own_servers: Servers
+) -> None:
+    await asyncio.gather(*(fragile.read("n", lambda tx: tx.row(b"select 1")) for _ in range(8)))
+    stop(own_servers)
+    writes = [asyncio.create_task(Ledger(fragile).run(job(Forget(memory_id="x")), note)) for _ in range(4)]
+    await asyncio.sleep(0)
+    await start_again(own_servers)
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    refusals = [one for one in outcomes if isinstance(one, BaseException)]
+    assert all(isinstance(one, EngramqError | OutcomeUnknown) for one in refusals)
+    written = await fragile.read("n", lambda tx: tx.rows(b"select command_id from audit_log"))
+    ended = await fragile.read("n", lambda tx: tx.rows(b"select command_id from ledger"))
+    assert len(written) == len(ended) >= len(outcomes) - len(refusals)
+
+
+@pytest.mark.promise("QP-5")
+async def test_without_postgresql_nothing_is_applied_and_the_refusal_says_so(
+    fragile: Store, own_servers: Servers
+) -> None:
+    before = await fragile.read("n", lambda tx: tx.row(b"select count(*) as n from audit_log"))
+    refusing = job(Forget(memory_id="x"))
+    stop(own_servers)
+    try:
+        with refused(FaultCode.UNAVAILABLE) as faults:
+            await Ledger(fragile).run(refusing, note)
+        assert "Nothing was applied" in faults[0].recovery
+        assert faults[0].retry_after_s
+        with refused(FaultCode.UNAVAILABLE):
+            await fragile.read("n", lambda tx: tx.row(b"select 1"))
+    finally:
+        await start_again(own_servers)
+    assert await fragile.read("n", lambda tx: tx.row(b"select count(*) as n from audit_log")) == before

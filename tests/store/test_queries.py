@@ -1,0 +1,57 @@
+"""The SQL files: every query is one that the migrated schema understands, and one that somebody uses."""
+
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.architecture.source import modules
+from tests.conftest import Database
+from workers.store import queries
+from workers.store.queries import sized_sql, sql
+
+# What PostgreSQL prepares: these four kinds of statement.
+PREPARABLE = re.compile(r"\s*(select|insert|update|delete|with)\b", re.IGNORECASE)
+
+
+def numbered(text: str) -> str:
+    """Return a query with $1, $2 ... in place of its named parameters."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    return re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
+
+
+def test_every_query_is_understood_by_the_migrated_schema(database: Database) -> None:
+    with psycopg.connect(database.url) as connection:
+        texts = [sized_sql(name, 384).decode() for name in queries.names()]
+        for text in texts:
+            if text.lstrip().startswith("create temp"):
+                connection.execute(text.encode())
+        for number, text in enumerate(texts):
+            if PREPARABLE.match(text):
+                connection.execute(f"prepare query_{number} as {numbered(text)}".encode())
+
+
+def test_every_query_is_used() -> None:
+    source = "".join(module.source for module in modules("workers", "bench"))
+    assert [name for name in queries.names() if f'"{name}"' not in source] == []
+
+
+def test_a_query_that_does_not_exist_is_refused_when_its_module_is_loaded() -> None:
+    with pytest.raises(KeyError):
+        sql("no_such_query")
+    with pytest.raises(KeyError):
+        sql("nearest_exact")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("-- name: one\n-- A.\nselect 1\n-- name: one\n-- B.\nselect 2\n", "there twice"),
+        ("-- name: one\nselect 1\n", "no description"),
+    ],
+)
+def test_a_file_that_is_not_in_form_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "bad.sql").write_text(text)
+    with pytest.raises(ValueError, match=complaint):
+        queries._Library(tmp_path)

@@ -1,0 +1,72 @@
+"""What the workers' role can do, and what it cannot."""
+
+import psycopg
+import pytest
+
+from tests.conftest import Database
+from workers.store.connections import worker_conninfo
+from workers.store.readiness import NotReady
+from workers.store.store import Store
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.promise("SE-7")
+def test_the_workers_own_no_table_and_are_no_superuser(database: Database) -> None:
+    with psycopg.connect(worker_conninfo(database.owner_url)) as connection:
+        assert connection.execute("select current_user").fetchone() == ("engramq_worker",)
+        owned = "select count(*) from pg_class c join pg_roles r on r.oid = c.relowner where r.rolname = current_user"
+        assert connection.execute(owned).fetchone() == (0,)
+        may = (
+            "select rolsuper or rolcreaterole or rolcreatedb or rolbypassrls from pg_roles where rolname = current_user"
+        )
+        assert connection.execute(may.encode()).fetchone() == (False,)
+
+
+@pytest.mark.promise("SE-7", "SE-10")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update audit_log set actor = 'nobody'",
+        "delete from audit_log",
+        "truncate audit_log",
+        "drop table memories",
+        "alter table audit_log disable trigger all",
+        "create table mine ()",
+        "truncate memories",
+        "insert into embedding_models (name, sha256, dimensions) values ('x', 'x', 1)",
+        "delete from schema_migrations",
+        "select * from memories_trusted",
+    ],
+)
+def test_the_workers_may_not(database: Database, statement: str) -> None:
+    with (
+        psycopg.connect(worker_conninfo(database.owner_url)) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(statement.encode())
+
+
+@pytest.mark.promise("SE-10")
+def test_the_workers_may_write_and_read_the_audit_log(database: Database) -> None:
+    with psycopg.connect(worker_conninfo(database.owner_url)) as connection:
+        connection.execute("insert into audit_log (namespace, actor, action) values ('n', 'a', 'x')")
+        assert connection.execute("select actor from audit_log").fetchall() == [("a",)]
+
+
+@pytest.mark.promise("SE-7")
+async def test_a_store_does_not_open_as_a_role_that_owns_tables(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.store.store.worker_conninfo", lambda url: url)
+    with pytest.raises(NotReady, match="owns tables or is a superuser"):
+        await Store.open(database.owner_url)
+
+
+async def test_a_setting_that_the_server_does_not_take_is_noticed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conninfo = worker_conninfo(database.url).replace("relaxed_order", "relaxed_oder")
+    monkeypatch.setattr("workers.store.store.worker_conninfo", lambda url: conninfo)
+    with pytest.raises(NotReady, match=r"hnsw\.iterative_scan"):
+        await Store.open(database.url)
