@@ -1,0 +1,156 @@
+"""`engramq migrate` and `engramq worker`, as they are called."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from schemas.settings import read_settings
+from schemas.vocabulary import WorkerKind
+from tests.conftest import Database, TestServers
+from workers.app import SERVED, build_actors, run
+from workers.cli import main
+
+pytestmark = pytest.mark.anyio
+
+NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
+
+
+def say(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name in [name for name in os.environ if name.startswith("ENGRAMQ_")]:
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(f"ENGRAMQ_{name}", value)
+
+
+@pytest.mark.promise("OP-5")
+def test_migrate_says_what_it_applied_and_then_that_there_is_nothing(
+    empty_database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say(monkeypatch, DATABASE_URL=empty_database.owner_url)
+    assert main(["migrate"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "applied 0001_foundation"
+    assert main(["migrate", "--wait", "1"]) == 0
+    assert capsys.readouterr().out == "nothing to apply: the database is up to date\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "url", "code", "told"),
+    [
+        (["migrate"], NOWHERE, 1, "cannot be reached"),
+        (["migrate", "--wait", "0.1"], NOWHERE, 1, "cannot be reached"),
+        (["migrate"], "", 2, "ENGRAMQ_DATABASE_URL"),
+        (["migrate"], "mysql://x", 2, "ENGRAMQ_DATABASE_URL"),
+        (["migrate", "--wait", "-1"], NOWHERE, 2, "--wait"),
+        (["migrate", "--wait", "nan"], NOWHERE, 2, "--wait"),
+        (["migrate", "twice"], NOWHERE, 2, "twice"),
+        (["worker"], NOWHERE, 2, "--all"),
+        (["worker", "--all", "recall"], NOWHERE, 2, "--all"),
+        (["worker", "cooking"], NOWHERE, 2, "cooking"),
+        (["worker", "--all"], NOWHERE, 2, "ENGRAMQ_REDIS_URL"),
+        (["worker", "--all"], "", 2, "ENGRAMQ_DATABASE_URL"),
+    ],
+)
+def test_a_command_that_cannot_be_done_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    url: str,
+    code: int,
+    told: str,
+) -> None:
+    say(monkeypatch, DATABASE_URL=url)
+    assert main(arguments) == code
+    assert told in capsys.readouterr().err
+
+
+def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "--help"]) == 0
+    assert main(["worker", "--help"]) == 0
+    assert "embedding" in capsys.readouterr().out
+
+
+@pytest.fixture
+def later(servers: TestServers) -> Iterator[Database]:
+    """A database that is not there yet."""
+    name = f"engramq_test_{uuid4().hex[:12]}"
+    yield Database(name, servers.url(name), servers.url(name))
+    servers.administer(f"drop database if exists {name} with (force)")
+
+
+async def test_a_worker_waits_for_its_database_and_migrates_it_where_it_may(
+    later: Database, servers: TestServers, redis_url: str, key_prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = read_settings(
+        {
+            "ENGRAMQ_DATABASE_URL": later.owner_url,
+            "ENGRAMQ_REDIS_URL": redis_url,
+            "ENGRAMQ_KEY_PREFIX": key_prefix,
+            "ENGRAMQ_EMBEDDER": "hash",
+        }
+    )
+    stop, ready = asyncio.Event(), asyncio.Event()
+    said = asyncio.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "Waiting for the database":
+                said.set()
+
+    listener = Listener()
+    logging.getLogger("workers.app").addHandler(listener)
+    try:
+        serving = asyncio.create_task(run((WorkerKind.UPKEEP,), settings, stop=stop, ready=ready, handle_signals=False))
+        await asyncio.wait_for(said.wait(), 20)
+        servers.administer(f"create database {later.name}")
+        await asyncio.wait_for(ready.wait(), 20)
+        stop.set()
+        await asyncio.wait_for(serving, 20)
+    finally:
+        logging.getLogger("workers.app").removeHandler(listener)
+    with psycopg.connect(later.owner_url) as connection:
+        assert connection.execute("select version from schema_migrations").fetchall() == [(1,)]
+
+
+async def test_a_worker_process_of_several_kinds_serves_until_it_is_asked_to_stop(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "ENGRAMQ_DATABASE_URL": database.url,
+        "ENGRAMQ_REDIS_URL": redis_url,
+        "ENGRAMQ_KEY_PREFIX": key_prefix,
+        "ENGRAMQ_EMBEDDER": "hash",
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "deploy",
+        "worker",
+        "embedding",
+        "upkeep",
+        "embedding",
+        env=environment,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        line = json.loads(await asyncio.wait_for(process.stderr.readline(), 30))
+        assert (line["message"], line["kinds"]) == ("Workers serve", ["embedding", "upkeep"])
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def test_all_kinds_that_have_commands_are_served() -> None:
+    assert set(SERVED) <= set(WorkerKind)
+    assert build_actors((), None) == []  # type: ignore[arg-type]
