@@ -70,3 +70,17 @@ async def test_workers_say_that_they_live(stage: Stage) -> None:
     await stage.workers(an_actor(echo))
     key = stage.keys.alive(an_actor(echo).kind)
     await stage.until(lambda: stage.redis.zcard(key))
+
+
+@pytest.mark.promise("QP-10")
+async def test_a_worker_ends_while_periodic_work_goes_on(stage: Stage) -> None:
+    began = asyncio.Event()
+
+    async def work() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    worker = await stage.workers(an_actor(echo, schedule=(Periodic("work", 0.01, work),)))
+    async with asyncio.timeout(5):
+        await began.wait()
+    await worker.stop()

@@ -59,7 +59,8 @@ class Schedule:
             # A little less than the period, so that the worker that had it does not miss its own next turn.
             left_s = self._periodic.every_s * 0.9 - (time.monotonic() - began)
             left = (self._token, max(1, round(left_s * 1000)))
-            await self._courier.call(pack_script(KEEP_SCHEDULE, (self._key,), left))
+            with contextlib.suppress(Away):  # at a stop it would take the place of the cancellation
+                await self._courier.call(pack_script(KEEP_SCHEDULE, (self._key,), left))
 
     async def _keep(self) -> None:
         while True:
