@@ -37,9 +37,10 @@ class Line:
         Raises one of LINE_ERRORS, or UnsupportedServer.
         """
         if self._connection.is_connected:
-            # redis-py offers no way to ask whether the server has hung up. Knowing it before anything is written tells
-            # "never sent" from "perhaps carried out".
-            if not self._connection._reader.at_eof():
+            # redis-py offers no way to ask whether the server has hung up (its end is read) or the connection was reset
+            # (its transport closes). Knowing it before anything is written tells "never sent" from "perhaps carried
+            # out"; uvloop raises RuntimeError when one writes to a closed transport.
+            if not (self._connection._reader.at_eof() or self._connection._writer.is_closing()):
                 return
             await self.close()
         try:

@@ -1,0 +1,81 @@
+"""A connection to Redis that is reset while nobody uses it is noticed before anything is written to it."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from schemas.mailbox import Keys
+from tests.queue.server import Server
+from tests.queue.stage import BOUND_S, Stage, an_actor, echo, payload_of, ping
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """The loops differ in what they do at a write to a connection that is gone."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
+class Wire:
+    """TCP connections to a Redis server that can be reset, as a network does that has forgotten them."""
+
+    def __init__(self, server: Path) -> None:
+        self._server = server
+        self._writers: list[asyncio.StreamWriter] = []
+        self._came: asyncio.Queue[None] = asyncio.Queue()
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on what one client and the server say."""
+        from_server, to_server = await asyncio.open_unix_connection(self._server)
+        self._writers.append(writer)
+        self._came.put_nowait(None)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_pass_on(reader, to_server))
+            group.create_task(_pass_on(from_server, writer))
+
+    async def reset(self) -> None:
+        """Reset every connection; return when the two that listen, a gateway's and a worker's, are back."""
+        writers, self._writers, self._came = self._writers, [], asyncio.Queue()
+        for writer in writers:
+            if not writer.is_closing():
+                at_once = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+                writer.transport.abort()
+        async with asyncio.timeout(BOUND_S):
+            await self._came.get()
+            await self._came.get()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+@asynccontextmanager
+async def a_wire(server: Server) -> AsyncIterator[tuple[Wire, str]]:
+    """Give a wire to the server, and the URL at its near end."""
+    wire = Wire(server.socket)
+    async with await asyncio.start_server(wire.carry, "127.0.0.1", 0) as listener:
+        yield wire, f"redis://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+
+
+async def test_gateway_and_worker_outlive_connections_that_are_reset(server: Server, keys: Keys) -> None:
+    async with a_wire(server) as (wire, url), Stage(url, keys) as stage:
+        await stage.workers(an_actor(echo))
+        bus = await stage.bus()
+        payload_of(await ping(bus, "before"))
+        for number in range(3):
+            await wire.reset()
+            assert payload_of(await ping(bus, str(number))) == str(number)
