@@ -40,6 +40,7 @@ SEND_S: Final = 2.0  # for the replies to one write
 WAITING_MAX: Final = 16_384  # callers that may wait at once
 NOTES_MAX: Final = 1_000  # notes kept while Redis is away
 NOTE_WAIT_S: Final = 0.5  # how long a caller waits for its note to be written
+FULL_S: Final = 0.05  # before a mailbox without room is asked again
 BLOCK_S: Final = 5  # of the read that waits for answers
 ANSWERS_PER_READ: Final = 256
 BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.5)
@@ -263,7 +264,8 @@ class Bus:
             await self._sending.close()  # opening it again loads the scripts
             self._outbox.again(parcel)
         elif parcel.uncertain:
-            self._outbox.again(parcel)  # it may have arrived the first time: a refusal now would not be true
+            # It may have arrived the first time: a refusal now would not be true.
+            asyncio.get_running_loop().call_later(FULL_S, self._send_again, parcel)
         elif isinstance(reply, int) and reply > 0:
             self._outbox.again(parcel.first(reply))
             _refuse(parcel, _overloaded)
@@ -272,6 +274,10 @@ class Bus:
         else:
             log.error("Redis refused a job", extra={"error": type(reply).__name__})
             _refuse(parcel, _unavailable)
+
+    def _send_again(self, parcel: Parcel) -> None:
+        self._outbox.again(parcel)
+        self._wake.set()
 
     async def _read_forever(self) -> None:
         failures, registered = 0, 0.0

@@ -11,7 +11,7 @@ from schemas.envelope import Answer
 from schemas.faults import EngramqError, FaultCode
 from schemas.vocabulary import WorkerKind
 from tests.queue.server import Server
-from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, send
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
 from workers.contract import Job, Outcome
 
@@ -102,6 +102,22 @@ async def test_a_write_whose_fate_is_unknown_is_pending_and_happens_once(own_ser
     await own_stage.workers(an_actor(echo, store, kind=WorkerKind.EMBEDDING))
     await own_stage.until(lambda: own_stage.empty(WorkerKind.EMBEDDING))
     assert seen == [answer.command_id]
+
+
+async def test_a_write_whose_fate_is_unknown_waits_for_a_full_mailbox_without_haste(
+    own_server: Server, own_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.bus.SEND_S", 0.2)
+    bus = await own_stage.bus(bound=1, timeout_s=1.0)
+    await bus.tell(StoreMemory(content="x"), namespace=NAMESPACE, principal=ADA)
+    own_server.pause()
+    asked = asyncio.create_task(send(bus, StoreMemory(content="y")))
+    with pytest.raises(EngramqError):
+        await bus.ready()
+    own_server.resume()
+    assert isinstance(await asked, Pending)
+    stats = await own_stage.redis.info("commandstats")
+    assert stats["cmdstat_evalsha"]["calls"] < 50
 
 
 async def test_a_gateway_starts_without_redis_and_serves_when_it_comes(own_server: Server, own_stage: Stage) -> None:
