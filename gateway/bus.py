@@ -24,6 +24,7 @@ from schemas.ids import uuid7
 from schemas.mailbox import (
     NOTE_TTL_S,
     REGISTER_S,
+    REPLY_LIST_MAX_AGE_S,
     RETRY_AFTER_S,
     Keys,
     Note,
@@ -285,7 +286,7 @@ class Bus:
         while True:
             commands = [blocking]
             if time.monotonic() - registered > REGISTER_S or failures:
-                commands = [pack("ZADD", self._keys.reply_lists, time.time(), self._reply_list), blocking]
+                commands = [*self._registration(), blocking]
             try:
                 await self._reading.open()
                 *_, found = await self._reading.exchange(commands, BLOCK_S + SEND_S)
@@ -305,6 +306,11 @@ class Bus:
             elif found is not None:
                 log.error("Redis refused a read", extra={"error": type(found).__name__})
                 await asyncio.sleep(BACKOFF_S[-1])
+
+    def _registration(self) -> list[bytes]:
+        lists, now = self._keys.reply_lists, time.time()
+        forgetting = pack("ZREMRANGEBYSCORE", lists, "-inf", now - REPLY_LIST_MAX_AGE_S)
+        return [pack("ZADD", lists, now, self._reply_list), forgetting]
 
     def _take_answer(self, data: bytes) -> None:
         try:
