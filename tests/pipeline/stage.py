@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp.client import Client
 
-from gateway.auth import local_caller
+from gateway.auth import Caller
 from gateway.breadcrumbs import Breadcrumbs
 from gateway.bus import Bus
 from gateway.cursor_secret import CursorSecret
@@ -17,9 +17,10 @@ from gateway.mcp.server import Profile, build_server
 from gateway.mcp.tools import choose_tools
 from gateway.run import open_redis
 from gateway.service import Service
+from schemas.envelope import Principal
 from schemas.mailbox import Keys
 from schemas.settings import Settings, read_settings
-from schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
+from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Scope
 from tests.conftest import Database
 from tests.gateway.replies import check_reply
 from workers.app import SERVED, run
@@ -91,10 +92,14 @@ class Stage:
 
 @asynccontextmanager
 async def agent_of(
-    service: Service, namespace: str = DEFAULT_NAMESPACE, principal: str = DEFAULT_PRINCIPAL, era: str = MODERN
+    service: Service,
+    namespace: str = DEFAULT_NAMESPACE,
+    principal: str = DEFAULT_PRINCIPAL,
+    era: str = MODERN,
+    scopes: tuple[Scope, ...] = ALL_SCOPES,
 ) -> AsyncIterator[Agent]:
     """Connect a client as this principal."""
-    caller = local_caller(namespace, principal)
+    caller = Caller(namespace, Principal(name=principal, scopes=scopes))
     server = build_server(service, Profile(tools=choose_tools("full")), lambda _context: caller)
     async with Client(server, mode=era) as client:
         yield Agent(client)
