@@ -71,6 +71,7 @@ class Bus:
         self._pings: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._broken = False
 
     async def __aenter__(self) -> "Bus":
         """Start; raises UnsupportedServer when the Redis there is too old. One that is away is waited for later."""
@@ -79,6 +80,8 @@ class Bus:
         except LINE_ERRORS as problem:
             log.warning("Redis is not there yet", extra={"error": type(problem).__name__})
         self._tasks = [asyncio.create_task(self._send_forever()), asyncio.create_task(self._read_forever())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         return self
 
     async def __aexit__(
@@ -153,7 +156,7 @@ class Bus:
     async def ready(self) -> None:
         """Return when Redis answers; raises EngramqError `unavailable` when it does not within about 2 s."""
         ping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not self._tasks:
+        if not self._tasks or self._broken:
             raise _unavailable()
         self._pings.append(ping)
         self._wake.set()
@@ -162,8 +165,14 @@ class Bus:
         except TimeoutError:
             raise _unavailable() from None
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Refuse everything from now on when a task ended that never should: readiness fails, and somebody restarts."""
+        if not task.cancelled():
+            log.critical("The queue's connection has failed for good", extra={"error": type(task.exception()).__name__})
+            self._broken = True
+
     async def _deliver(self, envelope: Envelope, timeout_s: float) -> Answer | None:
-        if not self._tasks:
+        if not self._tasks or self._broken:
             raise _unavailable()
         if len(self._waiting) >= WAITING_MAX:
             raise _overloaded()
