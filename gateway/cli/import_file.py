@@ -69,7 +69,8 @@ class Importer:
             if receipt.status is ReceiptStatus.REJECTED:
                 self._reject(Rejection(row.line, str(receipt.field or "line"), str(receipt.error or "")))
             else:
-                self.counts[receipt.status] += 1
+                # Carried out before: nothing is stored anew, whatever the first reply said.
+                self.counts[ReceiptStatus.SKIPPED if answer.replayed else receipt.status] += 1
         self.progress.show(sum(self.counts.values()))
 
     async def _ask_until_answered(self, batch: Batch) -> Answer:
