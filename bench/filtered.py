@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.common import emit, percentile, private_stack
+from bench.common import PrivateStack, emit, percentile, private_stack
 from bench.filled import fill
 from bench.synthetic import Corpus
 from schemas.vocabulary import Partition, Sector
@@ -55,22 +55,21 @@ async def measure_one(
     return recalls, taken
 
 
-async def measure(memories: int, questions: int) -> None:
+async def measure(stack: PrivateStack, memories: int, questions: int) -> None:
     corpus = Corpus(memories, shares=SHARES)
-    with private_stack() as stack:
-        model_id = await fill(stack, corpus, BENCH)
-        vectors: list[NDArray[np.float32]] = [corpus.query()[1] for _ in range(questions)]
-        embeddings = [Embedding.of(model_id, vector) for vector in vectors]
-        async with await Store.open(stack.database_url) as store:
-            for namespace, share in SHARES.items():
-                for sectors in (None, (Sector.EPISODIC,)):
-                    filters = Filters(partitions=(Partition.TRUSTED,), sectors=sectors)
-                    recalls, taken = await measure_one(store, namespace, embeddings, filters)
-                    emit(
-                        BENCH, "tenant", synthetic=True, memories=memories, share=share, sector=sectors is not None,
-                        recall_at_10=statistics.mean(recalls), least=min(recalls), p50_ms=percentile(taken, 0.5),
-                        p95_ms=percentile(taken, 0.95), questions=questions, target=0.99,
-                    )  # fmt: skip
+    model_id = await fill(stack, corpus, BENCH)
+    vectors: list[NDArray[np.float32]] = [corpus.query()[1] for _ in range(questions)]
+    embeddings = [Embedding.of(model_id, vector) for vector in vectors]
+    async with await Store.open(stack.database_url) as store:
+        for namespace, share in SHARES.items():
+            for sectors in (None, (Sector.EPISODIC,)):
+                filters = Filters(partitions=(Partition.TRUSTED,), sectors=sectors)
+                recalls, taken = await measure_one(store, namespace, embeddings, filters)
+                emit(
+                    BENCH, "tenant", synthetic=True, memories=memories, share=share, sector=sectors is not None,
+                    recall_at_10=statistics.mean(recalls), least=min(recalls), p50_ms=percentile(taken, 0.5),
+                    p95_ms=percentile(taken, 0.95), questions=questions, target=0.99,
+                )  # fmt: skip
 
 
 def main() -> None:
@@ -78,7 +77,8 @@ def main() -> None:
     parser.add_argument("--memories", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=50)
     chosen = parser.parse_args()
-    asyncio.run(measure(chosen.memories, chosen.questions))
+    with private_stack() as stack:
+        asyncio.run(measure(stack, chosen.memories, chosen.questions))
 
 
 if __name__ == "__main__":
