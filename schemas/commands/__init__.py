@@ -5,6 +5,7 @@ from typing import Final, get_args
 from schemas.commands.base import Command, Reply, WriteReply
 from schemas.commands.bulk import BatchImported, ImportBatch, Receipt
 from schemas.commands.memories import (
+    ClassifySectors,
     EmbedPending,
     ForgetMemory,
     Forgotten,
@@ -17,6 +18,7 @@ from schemas.commands.memories import (
     PendingEmbedded,
     RestoreMemory,
     SearchMemories,
+    SectorsClassified,
     Stored,
     StoreMemory,
     Superseded,
@@ -46,6 +48,7 @@ AnyCommand = (
     | ForgetMemory
     | RestoreMemory
     | EmbedPending
+    | ClassifySectors
     | ImportBatch
     | GetCommand
     | MemoryStats
@@ -61,6 +64,7 @@ AnyReply = (
     | MemoryChanged
     | Forgotten
     | PendingEmbedded
+    | SectorsClassified
     | BatchImported
     | CommandReport
     | Stats
@@ -75,6 +79,7 @@ __all__ = [
     "AnyCommand",
     "AnyReply",
     "BatchImported",
+    "ClassifySectors",
     "Command",
     "CommandReport",
     "EdgeCount",
@@ -98,6 +103,7 @@ __all__ = [
     "Reply",
     "RestoreMemory",
     "SearchMemories",
+    "SectorsClassified",
     "Stats",
     "StoreMemory",
     "Stored",

@@ -223,3 +223,19 @@ class PendingEmbedded(Reply, kw_only=True, tag="pending_embedded"):
 
     status: Literal["success"] = "success"
     activated: int
+
+
+class ClassifySectors(Command, frozen=True, kw_only=True, omit_defaults=True, tag="classify_sectors"):
+    """Tell the sectors of memories that have none; sent by workers, never by a client. Ids of one namespace."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.SECTORS
+    scope: ClassVar[Scope] = Scope.ADMIN
+
+    memory_ids: tuple[str, ...]
+
+
+class SectorsClassified(Reply, kw_only=True, tag="sectors_classified"):
+    """How many of them have a sector now that had none."""
+
+    status: Literal["success"] = "success"
+    classified: int
