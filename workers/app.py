@@ -11,7 +11,7 @@ from typing import Final
 from schemas.mailbox import Keys
 from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
-from workers import embedding, imports, promotion, recall, upkeep
+from workers import embedding, imports, promotion, recall, sectors, upkeep
 from workers.contract import Actor, MailboxView
 from workers.models.batching import BatchingEmbedder
 from workers.models.factory import create_embedder
@@ -22,6 +22,7 @@ from workers.store.migrate import migrate
 from workers.store.readiness import NotReady, Reason
 from workers.store.store import Store
 from workers.store.vectors import Sizes
+from workers.unclassified import Unclassified
 from workers.usage import Usage
 from workers.vectorizer import Vectorizer
 
@@ -60,6 +61,10 @@ def _embedding(parts: Parts) -> Actor:
     )
 
 
+def _sectors(parts: Parts) -> Actor:
+    return sectors.actor(sectors.Classifier(store=parts.store))
+
+
 def _promotion(parts: Parts) -> Actor:
     return promotion.actor(promotion.Keeper(store=parts.store, ledger=parts.ledger, mailboxes=parts.mailboxes))
 
@@ -81,7 +86,13 @@ def _imports(parts: Parts) -> Actor:
 
 
 def _upkeep(parts: Parts) -> Actor:
-    return upkeep.actor(upkeep.Caretaker(store=parts.store, interval_s=parts.settings.sweep_interval_s))
+    return upkeep.actor(
+        upkeep.Caretaker(
+            store=parts.store,
+            unclassified=Unclassified(store=parts.store),
+            interval_s=parts.settings.sweep_interval_s,
+        )
+    )
 
 
 def _nothing_yet(kind: WorkerKind) -> Callable[[Parts], Actor]:
@@ -91,7 +102,7 @@ def _nothing_yet(kind: WorkerKind) -> Callable[[Parts], Actor]:
 
 _BUILDERS: Final[Mapping[WorkerKind, Callable[[Parts], Actor]]] = {
     WorkerKind.EMBEDDING: _embedding,
-    WorkerKind.SECTORS: _nothing_yet(WorkerKind.SECTORS),
+    WorkerKind.SECTORS: _sectors,
     WorkerKind.EDGES: _nothing_yet(WorkerKind.EDGES),
     WorkerKind.PROMOTION: _promotion,
     WorkerKind.RECALL: _recall,
@@ -99,7 +110,7 @@ _BUILDERS: Final[Mapping[WorkerKind, Callable[[Parts], Actor]]] = {
     WorkerKind.UPKEEP: _upkeep,
 }
 # What `worker --all` starts: the kinds that have commands.
-SERVED: Final = tuple(kind for kind in WorkerKind if kind not in {WorkerKind.SECTORS, WorkerKind.EDGES})
+SERVED: Final = tuple(kind for kind in WorkerKind if kind is not WorkerKind.EDGES)
 
 
 async def run(

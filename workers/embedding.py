@@ -11,10 +11,11 @@ from schemas import limits
 from schemas.commands import EmbedPending, PendingEmbedded, Stored, StoreMemory
 from schemas.ids import parse_uuid
 from schemas.records import Memory
-from schemas.vocabulary import WorkerKind
+from schemas.vocabulary import MemoryState, WorkerKind
 from workers.contract import Actor, Crumbs, Job, Outcome
 from workers.domain.router import route
 from workers.models.interface import EmbedderUnavailable, InputRejected
+from workers.sectors import classifying
 from workers.store import memories
 from workers.store.ledger import Effect, Ledger
 from workers.store.memories import Draft
@@ -56,9 +57,17 @@ class Embedder:
             return lambda tx: self._write(tx, draft)
 
         recorded = await self.ledger.run_prepared(job, prepare)
-        stored = recorded.reply.stored.id if isinstance(recorded.reply, Stored) else None
-        crumbs = None if stored is None else Crumbs(stored=stored)
-        return Outcome(recorded.reply, crumbs=crumbs, replayed=recorded.replayed)
+        if not isinstance(recorded.reply, Stored):
+            return Outcome(recorded.reply, replayed=recorded.replayed)
+        stored = recorded.reply.stored
+        # A replay too: the first time may have died before it could send them.
+        lacking = [stored.id] if stored.state == MemoryState.ACTIVE and stored.sector_source is None else []
+        return Outcome(
+            recorded.reply,
+            crumbs=Crumbs(stored=stored.id),
+            follow_ups=classifying(job.envelope.namespace, lacking),
+            replayed=recorded.replayed,
+        )
 
     async def _write(self, tx: Transaction, draft: Draft) -> Stored:
         embedding = draft.embedding
@@ -89,15 +98,17 @@ class Embedder:
         assert isinstance(command, EmbedPending)
         ids = [known for one in command.memory_ids if (known := parse_uuid(one)) is not None]
         waiting = await self.store.read(namespace, lambda tx: memories.pending_contents(tx, ids))
-        activated = 0
+        activated: list[UUID] = []
         for start in range(0, len(waiting), ACTIVATED_AT_ONCE):
             vectors = await self._vectors(waiting[start : start + ACTIVATED_AT_ONCE])
             if vectors:
                 activated += await self._activate(job, vectors)
-        return Outcome(PendingEmbedded(activated=activated))
+        return Outcome(
+            PendingEmbedded(activated=len(activated)), follow_ups=classifying(namespace, map(str, activated))
+        )
 
-    async def _activate(self, job: Job, vectors: list[tuple[UUID, Embedding]]) -> int:
-        async def effect(tx: Transaction) -> int:
+    async def _activate(self, job: Job, vectors: list[tuple[UUID, Embedding]]) -> list[UUID]:
+        async def effect(tx: Transaction) -> list[UUID]:
             tx.lease = job.lease
             return await memories.activate(tx, vectors)
 

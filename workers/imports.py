@@ -7,13 +7,14 @@ from typing import Final
 
 from msgspec import UNSET
 
-from schemas.commands import BatchImported, ImportBatch, NewMemory, Receipt
+from schemas.commands import BatchImported, ImportBatch, NewMemory, Receipt, Reply
 from schemas.envelope import Envelope
 from schemas.faults import EngramqError, FaultCode
 from schemas.vocabulary import AuditAction, OnDuplicate, Partition, ReceiptStatus, WorkerKind
 from workers.contract import Actor, Job, Outcome
 from workers.domain.router import route
 from workers.models.interface import EmbedderUnavailable
+from workers.sectors import classifying
 from workers.store import audit, imports
 from workers.store.imports import Standing
 from workers.store.ledger import Effect, Ledger
@@ -63,7 +64,8 @@ class Importer:
             return lambda tx: _write(tx, embedded, degraded=degraded)
 
         recorded = await self.ledger.run_prepared(job, prepare)
-        return Outcome(recorded.reply, replayed=recorded.replayed)
+        follow_ups = classifying(job.envelope.namespace, _lacking_sectors(job.envelope, recorded.reply))
+        return Outcome(recorded.reply, follow_ups=follow_ups, replayed=recorded.replayed)
 
     async def _embedded(self, batch: Batch) -> tuple[Batch, bool]:
         """Give the drafts their vectors; return whether some had to go without."""
@@ -157,6 +159,21 @@ async def _repeated(tx: Transaction, batch: Batch, index: int, found: Standing) 
     changed = sorted(name for name in NewMemory.__struct_fields__ if getattr(draft.memory, name) is not UNSET)
     await audit.record(tx, batch.envelope, AuditAction.UPDATE, found.id, old={}, new={"changed": changed})
     return Receipt(index=index, status=ReceiptStatus.UPDATED, memory_id=memory_id)
+
+
+def _lacking_sectors(envelope: Envelope, reply: Reply) -> list[str]:
+    """Return the memories that were written without a sector; with a vector, since the others are pending."""
+    command = envelope.command
+    assert isinstance(command, ImportBatch)
+    if not isinstance(reply, BatchImported) or reply.degraded is not UNSET:
+        return []
+    return [
+        receipt.memory_id
+        for receipt in reply.receipts
+        if receipt.status in {ReceiptStatus.STORED, ReceiptStatus.UPDATED}
+        and receipt.memory_id not in {UNSET, None}
+        and command.records[receipt.index].sector is UNSET
+    ]
 
 
 def _rejected(index: int, name: str, error: str) -> Receipt:

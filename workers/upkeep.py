@@ -14,6 +14,7 @@ from schemas.vocabulary import Partition, WorkerKind
 from workers.contract import Actor, FollowUp, Job, Outcome, OutcomeUnknown, Periodic
 from workers.store import memories, upkeep
 from workers.store.store import Store
+from workers.unclassified import Unclassified
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Caretaker:
     """The handlers and schedules of the kind."""
 
     store: Store
+    unclassified: Unclassified
     interval_s: float
     pending_s: float = PENDING_S
     _progress: dict[str, Progress] = field(default_factory=dict)
@@ -60,9 +62,12 @@ class Caretaker:
         for gone in self._progress.keys() - set(namespaces):
             if only_namespace is None:
                 del self._progress[gone]
+        if only_namespace is None:
+            self.unclassified.forget(set(namespaces))
         found: list[FollowUp] = []
         for namespace in namespaces:
             found += await self._look_at(namespace)
+            found += await self.unclassified.look_at(namespace)
         return tuple(found)
 
     async def look_in_time(self) -> tuple[FollowUp, ...]:

@@ -25,9 +25,12 @@ from workers.models.interface import EmbedderSpec, EmbedderUnavailable, Embeddin
 from workers.promotion import Keeper
 from workers.promotion import actor as promotion_actor
 from workers.runtime.view import Mailboxes
+from workers.sectors import Classifier
+from workers.sectors import actor as sectors_actor
 from workers.store.ledger import Ledger
 from workers.store.store import Store
 from workers.store.vectors import Sizes
+from workers.unclassified import Unclassified
 from workers.upkeep import Caretaker
 from workers.upkeep import actor as upkeep_actor
 from workers.vectorizer import Vectorizer
@@ -97,7 +100,9 @@ async def world(database: Database, store: Store, redis_url: str, key_prefix: st
     model = SwitchedEmbedder()
     async with BatchingEmbedder(model) as embedder, Mailboxes(redis_url, Keys(key_prefix)) as mailboxes:
         vectorizer, ledger = Vectorizer(embedder, store), Ledger(store)
-        caretaker = Caretaker(store=store, interval_s=5.0, pending_s=0.0)
+        # Nobody classifies here unless a test does; a sweep that looked for it would find every memory.
+        never = Unclassified(store=store, older_than_s=3600.0)
+        caretaker = Caretaker(store=store, unclassified=never, interval_s=5.0, pending_s=0.0)
         made = World(database, store, ledger, model, caretaker, mailboxes)
         made.serve(
             embedding_actor(
@@ -106,5 +111,6 @@ async def world(database: Database, store: Store, redis_url: str, key_prefix: st
         )
         made.serve(promotion_actor(Keeper(store=store, ledger=ledger, mailboxes=mailboxes)))
         made.serve(imports_actor(Importer(store=store, ledger=ledger, vectorizer=vectorizer)))
+        made.serve(sectors_actor(Classifier(store=store)))
         made.serve(upkeep_actor(caretaker))
         yield made

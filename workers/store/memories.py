@@ -117,13 +117,13 @@ async def pending_contents(tx: Transaction, ids: Sequence[UUID]) -> list[Row]:
     return await tx.rows(PENDING_CONTENTS, ids=list(ids))
 
 
-async def activate(tx: Transaction, vectors: Sequence[tuple[UUID, Embedding]]) -> int:
-    """Give pending memories (by id) their vectors; return how many were still pending."""
+async def activate(tx: Transaction, vectors: Sequence[tuple[UUID, Embedding]]) -> list[UUID]:
+    """Give pending memories (by id) their vectors; return those that were still pending."""
     sent = [
         await tx.send(ACTIVATE, id=memory_id, embedding=embedding.half, model_id=embedding.model_id)
         for memory_id, embedding in vectors
     ]
-    return sum([await one.row() is not None for one in sent])
+    return [row["node_id"] for one in sent if (row := await one.row()) is not None]
 
 
 async def pending_after(tx: Transaction, after: UUID, *, older_than_s: float, limit: int) -> list[UUID]:

@@ -52,6 +52,7 @@ create table memories (
     position      integer,
     sector        text check (sector in ('emotional', 'episodic', 'semantic', 'procedural', 'reflective')),
     sector_source text check (sector_source in ('auto', 'manual')),
+    sector_confidence real check (sector_confidence between 0 and 1),  -- of an automatic sector: the chance that it is right
     verification  text not null check (verification in ('unverified', 'verified', 'approved', 'rejected')),
     state         text not null check (state in ('pending', 'active', 'archived')),
     supersedes    uuid,
@@ -78,6 +79,8 @@ create table memories_trusted partition of memories for values in ('trusted')
 create table memories_untrusted partition of memories for values in ('untrusted')
     with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
+-- No index may hold a sector column, nor name one in its condition: writing the sector of a memory would then pay an
+-- insert into each of its indexes, of which the one of vectors costs milliseconds.
 create index memories_recent on memories (namespace, created_at desc, node_id desc);
 create index memories_thread on memories (namespace, thread, position) where thread is not null;
 create index memories_unfinished on memories (namespace, node_id) where state = 'pending';

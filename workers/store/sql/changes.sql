@@ -109,6 +109,7 @@ returning node_id
 update memories m set
     sector = coalesce(%(sector)s, m.sector),
     sector_source = coalesce(%(sector_source)s, m.sector_source),
+    sector_confidence = case when %(sector)s::text is null then m.sector_confidence end,
     metadata = m.metadata || coalesce(%(metadata)s::jsonb, '{}'),
     confidence = coalesce(%(confidence)s, m.confidence),
     speaker = coalesce(%(speaker)s, m.speaker),

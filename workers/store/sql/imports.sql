@@ -49,7 +49,7 @@ returning node_id as id
 
 -- name: replace_memory
 -- Let an import say again what a memory is: null leaves a column as it is; partition, verification and a manual sector
--- stay in any case.
+-- stay in any case. An automatic sector belongs to a content: of another it is to be told again.
 update memories m set
     content = %(content)s,
     confidence = %(confidence)s,
@@ -59,9 +59,11 @@ update memories m set
     thread = coalesce(%(thread)s, m.thread),
     position = coalesce(%(position)s, m.position),
     metadata = m.metadata || %(metadata)s,
-    sector = case when m.sector_source = 'manual' then m.sector else coalesce(%(sector)s, m.sector) end,
+    sector = case when m.sector_source = 'manual' then m.sector
+        when m.content = %(content)s then coalesce(%(sector)s, m.sector) else %(sector)s end,
     sector_source = case when m.sector_source = 'manual' then m.sector_source
-        else coalesce(%(sector_source)s, m.sector_source) end,
+        when m.content = %(content)s then coalesce(%(sector_source)s, m.sector_source) else %(sector_source)s end,
+    sector_confidence = case when m.content = %(content)s and %(sector)s::text is null then m.sector_confidence end,
     state = case when m.state = 'archived' or %(keep_vector)s then m.state else %(state)s end,
     embedding = case when %(keep_vector)s then m.embedding else %(embedding)s::halfvec end,
     model_id = case when %(keep_vector)s then m.model_id else %(model_id)s end,

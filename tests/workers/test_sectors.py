@@ -1,0 +1,249 @@
+"""Sectors of memories: told once, by the worker, and never against a choice or a newer content."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schemas.commands import (
+    BatchImported,
+    ClassifySectors,
+    EmbedPending,
+    ImportBatch,
+    NewMemory,
+    SectorsClassified,
+    StoreMemory,
+    UpdateMemory,
+)
+from schemas.ids import uuid7
+from schemas.vocabulary import MemoryState, OnDuplicate, Sector, SectorSource
+from tests.jobs import HeldLease, job, repeated
+from tests.workers.conftest import World
+from workers import unclassified
+from workers.contract import FollowUp, LeaseLost, Outcome
+from workers.models.interface import Vectors
+from workers.models.sectors.model import SectorGuess, SectorModel, UnusableWeights
+from workers.sectors import Classifier, actor
+from workers.unclassified import Unclassified
+
+pytestmark = pytest.mark.anyio
+
+RECIPE = "To descale the kettle: fill it with vinegar, boil it, then rinse it twice"
+
+
+def sectors(world: World) -> dict[str, tuple[Any, ...]]:
+    """Return (sector, source, confidence) by content."""
+    rows = world.rows("select content, sector, sector_source, sector_confidence from memories")
+    return {row["content"]: (row["sector"], row["sector_source"], row["sector_confidence"]) for row in rows}
+
+
+def asked(follow_ups: Sequence[FollowUp]) -> list[tuple[str, ...]]:
+    return [one.command.memory_ids for one in follow_ups if isinstance(one.command, ClassifySectors)]
+
+
+async def classified(world: World, *ids: str) -> int:
+    return (await world.ask(SectorsClassified, ClassifySectors(memory_ids=ids))).classified
+
+
+class Interrupting(SectorModel):
+    """The shipped model, which lets something happen while it thinks."""
+
+    meanwhile: Any = None
+
+    def classify_wording(self, contents: Sequence[str]) -> list[SectorGuess]:
+        self.meanwhile()
+        return super().classify_wording(contents)
+
+
+def interrupted(world: World, meanwhile: Any) -> None:
+    model = Interrupting.load()
+    assert isinstance(model, Interrupting)
+    model.meanwhile = meanwhile
+    world.serve(actor(Classifier(store=world.store, load=lambda: model)))
+
+
+async def test_a_memory_without_a_sector_gets_one_with_its_confidence_and_counts_as_unchanged(world: World) -> None:
+    stored = (await world.keep(RECIPE)).stored
+    assert (stored.sector, stored.sector_source) == (Sector.SEMANTIC, None)
+    before = world.rows("select updated_at from memories")
+    assert await classified(world, stored.id, "no id", uuid7()) == 1
+    sector, source, confidence = sectors(world)[RECIPE]
+    assert (sector, source) == (Sector.PROCEDURAL, SectorSource.AUTO)
+    assert 0.2 < confidence <= 1.0
+    assert world.rows("select updated_at from memories") == before
+    assert await classified(world, stored.id) == 0
+
+
+async def test_the_vector_is_used_where_the_model_knows_its_maker(world: World) -> None:
+    stored = (await world.keep(RECIPE)).stored
+    seen: list[Vectors] = []
+
+    class Watched(SectorModel):
+        def classify_many(
+            self, contents: Sequence[str], vectors: Vectors, *, embedder_sha256: str
+        ) -> list[SectorGuess]:
+            seen.append(vectors)
+            return super().classify_many(contents, vectors, embedder_sha256=embedder_sha256)
+
+    model = Watched.load()
+    world.rows("update embedding_models set sha256 = %s", model.embedder_sha256)
+    world.serve(actor(Classifier(store=world.store, load=lambda: model)))
+    assert await classified(world, stored.id) == 1
+    (vector,) = seen
+    (expected,) = await world.model.embed([RECIPE])
+    assert np.allclose(vector, expected, atol=1e-3)
+
+
+async def test_a_sector_that_was_given_is_manual_and_final(world: World) -> None:
+    stored = await world.outcome(job(StoreMemory(content=RECIPE, sector=Sector.EMOTIONAL)))
+    assert stored.follow_ups == ()
+    (row,) = world.rows("select node_id::text as id from memories")
+    assert await classified(world, row["id"]) == 0
+    assert sectors(world)[RECIPE] == (Sector.EMOTIONAL, SectorSource.MANUAL, None)
+
+
+@pytest.mark.promise("QP-12")
+async def test_a_choice_made_while_the_model_thinks_is_not_overwritten(world: World) -> None:
+    stored = (await world.keep(RECIPE)).stored
+    choose = "update memories set sector = 'reflective', sector_source = 'manual'"
+    interrupted(world, lambda: world.rows(choose))
+    assert await classified(world, stored.id) == 0
+    assert sectors(world)[RECIPE] == (Sector.REFLECTIVE, SectorSource.MANUAL, None)
+
+
+@pytest.mark.promise("QP-12")
+async def test_the_sector_of_an_older_content_is_not_written_and_an_erased_memory_stays_away(world: World) -> None:
+    changed, erased = [(await world.keep(f"{RECIPE} {number}")).stored.id for number in range(2)]
+
+    def meanwhile() -> None:
+        world.rows("update memories set content = 'I felt so alone' where node_id = %s", changed)
+        world.rows("delete from nodes where id = %s", erased)
+
+    interrupted(world, meanwhile)
+    assert await classified(world, changed, erased) == 0
+    assert sectors(world) == {"I felt so alone": (None, None, None)}
+
+
+@pytest.mark.promise("QP-12")
+async def test_a_worker_without_its_lease_writes_no_sector(world: World) -> None:
+    stored = (await world.keep(RECIPE)).stored
+    late = job(ClassifySectors(memory_ids=(stored.id,)))
+    assert isinstance(late.lease, HeldLease)
+    late.lease.held = False
+    with pytest.raises(LeaseLost):
+        await world.outcome(late)
+    assert sectors(world)[RECIPE] == (None, None, None)
+
+
+async def test_a_choice_replaces_the_automatic_sector_and_its_confidence(world: World) -> None:
+    stored = (await world.keep(RECIPE)).stored
+    await classified(world, stored.id)
+    await world.outcome(job(UpdateMemory(memory_id=stored.id, sector=Sector.EPISODIC)))
+    assert await classified(world, stored.id) == 0
+    assert sectors(world)[RECIPE] == (Sector.EPISODIC, SectorSource.MANUAL, None)
+
+
+async def test_a_store_asks_for_the_sector_again_when_it_is_replayed(world: World) -> None:
+    first = job(StoreMemory(content=RECIPE), idempotency_key="once")
+    outcomes = [await world.outcome(first), await world.outcome(repeated(first, id=uuid7()))]
+    assert [one.replayed for one in outcomes] == [False, True]
+    (row,) = world.rows("select node_id::text as id from memories")
+    assert [asked(one.follow_ups) for one in outcomes] == [[(row["id"],)]] * 2
+
+
+async def test_pending_memories_are_classified_when_they_have_their_vectors(world: World) -> None:
+    world.model.down = True
+    stored = await world.outcome(job(StoreMemory(content=RECIPE)))
+    assert stored.follow_ups == ()
+    (row,) = world.rows("select node_id::text as id, state from memories")
+    assert row["state"] == MemoryState.PENDING
+    assert await classified(world, row["id"]) == 0
+    world.model.down = False
+    embedded = await world.outcome(job(EmbedPending(memory_ids=(row["id"],))))
+    assert asked(embedded.follow_ups) == [(row["id"],)]
+
+
+async def imported(world: World, *records: NewMemory, on_duplicate: OnDuplicate = OnDuplicate.SKIP) -> Outcome:
+    return await world.outcome(job(ImportBatch(records=records, on_duplicate=on_duplicate)))
+
+
+async def test_an_import_asks_for_the_sectors_that_it_was_not_given_in_batches(world: World) -> None:
+    records = [NewMemory(content=f"{RECIPE} {number}") for number in range(150)]
+    outcome = await imported(world, *records, NewMemory(content="given", sector=Sector.EMOTIONAL))
+    batches = asked(outcome.follow_ups)
+    assert [len(one) for one in batches] == [100, 50]
+    assert isinstance(outcome.reply, BatchImported)
+    assert [one for batch in batches for one in batch] == [one.memory_id for one in outcome.reply.receipts[:150]]
+    assert [await classified(world, *batch) for batch in batches] == [100, 50]
+
+
+async def test_an_import_of_another_content_has_its_sector_told_again_unless_it_was_chosen(world: World) -> None:
+    names = ("auto", "chosen")
+    await imported(world, *[NewMemory(content=f"{RECIPE} {name}", external_id=name) for name in names])
+    ids = [row["id"] for row in world.rows("select id::text from nodes order by external_id")]
+    await classified(world, *ids)
+    await world.outcome(job(UpdateMemory(memory_id=ids[1], sector=Sector.EPISODIC)))
+    again = [NewMemory(content=f"New content {name}", external_id=name) for name in names]
+    outcome = await imported(world, *again, on_duplicate=OnDuplicate.UPDATE)
+    assert asked(outcome.follow_ups) == [tuple(ids)]
+    assert sectors(world) == {
+        "New content auto": (None, None, None),
+        "New content chosen": (Sector.EPISODIC, SectorSource.MANUAL, None),
+    }
+
+
+async def test_writing_sectors_spares_every_index(world: World) -> None:
+    """Rows that share a page are in one batch here, and still none of them pays an insert into the vector index."""
+    outcome = await imported(world, *[NewMemory(content=f"{RECIPE} {number}") for number in range(100)])
+    (batch,) = asked(outcome.follow_ups)
+    assert await classified(world, *batch) == 100
+    await world.store.aclose()  # sessions report what they did at their end at the latest
+    (row,) = world.rows(
+        "select n_tup_upd as written, n_tup_hot_upd as spared from pg_stat_user_tables "
+        "where relname = 'memories_trusted'"
+    )
+    assert row["written"] == 100
+    assert row["spared"] >= 95  # a page may be full because somebody else looks at its old versions just then
+
+
+async def test_a_model_that_cannot_be_loaded_leaves_the_sectors_open(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> SectorModel:
+        raise UnusableWeights("damaged")
+
+    stored = (await world.keep(RECIPE)).stored
+    world.serve(actor(Classifier(store=world.store, load=broken)))
+    assert await classified(world, stored.id) == 0
+    assert "Memories stay without a sector" in caplog.text
+    assert RECIPE not in caplog.text
+
+
+async def test_a_sweep_finds_what_has_no_sector_and_not_what_was_just_stored_or_waits(world: World) -> None:
+    stored = [(await world.keep(f"{RECIPE} {number}")).stored.id for number in range(3)]
+    await world.keep("given", sector=Sector.EMOTIONAL)
+    world.model.down = True
+    await world.keep("waits for its vector")
+    assert await Unclassified(store=world.store, older_than_s=60.0).look_at("default_user") == ()
+    sweep = Unclassified(store=world.store, older_than_s=0.0)
+    assert asked(await sweep.look_at("default_user")) == [tuple(reversed(stored))]
+    assert await classified(world, *stored) == 3
+    assert await sweep.look_at("default_user") == ()
+
+
+async def test_a_sweep_goes_through_all_memories_in_looks_of_a_bounded_size(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unclassified, "LOOKED_AT", 2)
+    stored = [(await world.keep(f"{RECIPE} {number}")).stored.id for number in range(7)]
+    await classified(world, *stored[3:])
+    sweep = Unclassified(store=world.store, older_than_s=0.0)
+    found = [one for _ in range(4) for batch in asked(await sweep.look_at("default_user")) for one in batch]
+    assert found == stored[2::-1]
+
+
+async def test_a_sweep_that_nobody_follows_asks_less_and_less_often(world: World) -> None:
+    await world.keep(RECIPE)
+    sweep = Unclassified(store=world.store, older_than_s=0.0)
+    assert [len(await sweep.look_at("default_user")) for _ in range(3)] == [1, 1, 0]

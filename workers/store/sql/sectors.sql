@@ -1,0 +1,42 @@
+-- name: unclassified_contents
+-- Those of the given memories that have no sector yet and are not pending. The vector goes along where the sector model
+-- knows the embedder that made it. Rows of one page have different turns: see workers/store/sectors.py.
+select
+    m.node_id as id, m.content, hashtextextended(m.content, 0) as fingerprint,
+    case when e.sha256 = %(sha256)s then m.embedding::text end as vector,
+    row_number() over (partition by m.tableoid, (m.ctid::text::point)[0] order by m.node_id) as turn
+from memories m
+join embedding_models e on e.id = m.model_id
+where m.namespace = %(namespace)s and m.node_id = any(%(ids)s) and m.sector_source is null
+order by m.node_id
+
+-- name: classify_memory
+-- Give a memory its automatic sector, unless it has one by now or its content is another. It counts as no update.
+update memories set sector = %(sector)s, sector_source = 'auto', sector_confidence = %(confidence)s
+where namespace = %(namespace)s and node_id = %(id)s and sector_source is null
+    and hashtextextended(content, 0) = %(fingerprint)s
+returning node_id
+
+-- name: commit_without_waiting
+-- Let this transaction's COMMIT return before it is on disk: for what is made again when a crash takes it away.
+select set_config('synchronous_commit', 'off', true)
+
+-- name: unclassified_before
+-- Of the memories stored before a moment, the newest so many: which of them lack a sector but could have one, how many
+-- were looked at, and where the next look goes on. Reads the index of memories_recent, since none may hold a sector.
+with seen as materialized (
+    select m.node_id, m.created_at, m.sector_source is null and m.model_id is not null as lacking
+    from memories m
+    where m.namespace = %(namespace)s
+        and (m.created_at, m.node_id) < (%(before)s::timestamptz, %(before_id)s)
+        and m.created_at < now() - make_interval(secs => %(older_than_s)s)
+    order by m.created_at desc, m.node_id desc
+    limit %(limit)s
+), last as (
+    select created_at, node_id from seen order by created_at, node_id limit 1
+)
+select
+    coalesce((select array_agg(node_id order by created_at desc, node_id desc) from seen where lacking), '{}') as ids,
+    (select count(*) from seen) as looked_at,
+    (select created_at::text from last) as before,
+    (select node_id from last) as before_id
