@@ -11,7 +11,7 @@ from typing import Final
 from schemas.mailbox import Keys
 from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
-from workers import embedding, imports, promotion, upkeep
+from workers import edges, embedding, imports, promotion, upkeep
 from workers.contract import Actor, MailboxView
 from workers.models.batching import BatchingEmbedder
 from workers.models.factory import create_embedder
@@ -59,6 +59,10 @@ def _embedding(parts: Parts) -> Actor:
     )
 
 
+def _edges(parts: Parts) -> Actor:
+    return edges.actor(edges.Weaver(ledger=parts.ledger))
+
+
 def _promotion(parts: Parts) -> Actor:
     return promotion.actor(promotion.Keeper(store=parts.store, ledger=parts.ledger, mailboxes=parts.mailboxes))
 
@@ -79,13 +83,13 @@ def _nothing_yet(kind: WorkerKind) -> Callable[[Parts], Actor]:
 _BUILDERS: Final[Mapping[WorkerKind, Callable[[Parts], Actor]]] = {
     WorkerKind.EMBEDDING: _embedding,
     WorkerKind.SECTORS: _nothing_yet(WorkerKind.SECTORS),
-    WorkerKind.EDGES: _nothing_yet(WorkerKind.EDGES),
+    WorkerKind.EDGES: _edges,
     WorkerKind.PROMOTION: _promotion,
     WorkerKind.IMPORTS: _imports,
     WorkerKind.UPKEEP: _upkeep,
 }
 # What `worker --all` starts: the kinds that have commands.
-SERVED: Final = tuple(kind for kind in WorkerKind if kind not in {WorkerKind.SECTORS, WorkerKind.EDGES})
+SERVED: Final = tuple(kind for kind in WorkerKind if kind is not WorkerKind.SECTORS)
 
 
 async def run(
