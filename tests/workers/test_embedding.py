@@ -33,6 +33,8 @@ from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 from workers.contract import LeaseLost
+from workers.store import vectors
+from workers.store.queries import sized_sql
 
 pytestmark = pytest.mark.anyio
 
@@ -116,6 +118,32 @@ async def test_at_most_five_similar_memories_are_shown(world: World) -> None:
     for _ in range(7):
         await world.keep("The same words over and over")
     assert len((await world.keep("The same words over and over")).similar_memories) == 5
+
+
+@pytest.mark.promise("MT-3")
+async def test_the_vector_index_shows_the_same_similar_memories_as_an_exact_scan(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(60):
+        await world.keep(f"Sensor {number % 6} reported {number} degrees", namespace=f"plant {number % 2}")
+    exact = await world.keep("Sensor 3 reported 9 degrees", namespace="plant 1")
+    await world.ask(Forgotten, ForgetMemory(memory_id=exact.stored.id, erase=True), namespace="plant 1")
+    monkeypatch.setattr(vectors, "SMALL_ROWS", 0)
+    monkeypatch.setattr(vectors, "EXACT_ROWS", 0)
+    for setting in ("enable_seqscan", "enable_sort"):  # the table is too small for the planner to take the index
+        world.rows(f"alter database {world.database.name} set {setting} = off")
+    await world.store._pool.drop_idle()
+    by_index = await world.keep("Sensor 3 reported 9 degrees", namespace="plant 1")
+    assert len(exact.similar_memories) == 5
+    assert [(one.id, one.similarity) for one in by_index.similar_memories] == [
+        (one.id, one.similarity) for one in exact.similar_memories
+    ]
+    embedding = vectors.Embedding.of(1, (await world.model.embed(["x"]))[0])
+    values: dict[str, Any] = {"model_id": 1, "partitions": ["trusted"], "include_superseded": False, "k": 5}
+    values |= {"embedding": embedding.half, "farthest": 0.5}
+    query = b"explain " + sized_sql("nearest_by_index", 384)
+    plan = await world.store.read("plant 1", lambda tx: tx.rows(query, **values))
+    assert any("memories_trusted_embedding" in row["QUERY PLAN"] for row in plan)
 
 
 @pytest.mark.promise("TP-4", "TP-21")

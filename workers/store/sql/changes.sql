@@ -17,7 +17,7 @@ with recursive chain as (
     join chain on m.node_id = chain.id
     where m.namespace = %(namespace)s and chain.steps < 100000
 )
-select id from chain where id is not null
+select id from chain where id is not null order by steps
 
 -- name: link_supersedes
 -- The link between a memory and the one that replaced it. A link that stands between them becomes it, and is kept in

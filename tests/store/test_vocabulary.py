@@ -1,0 +1,48 @@
+"""The words of the schema are those of the one vocabulary."""
+
+import re
+from enum import StrEnum
+
+import psycopg
+import pytest
+
+from schemas import vocabulary as words
+from tests.conftest import Database
+
+
+@pytest.mark.promise("TP-1")
+@pytest.mark.parametrize(
+    ("table", "column", "enum"),
+    [
+        ("nodes", "partition", words.Partition),
+        ("lexeme_counts", "partition", words.Partition),
+        ("memories", "verification", words.Verification),
+        ("memories", "state", words.MemoryState),
+        ("memories", "sector", words.Sector),
+        ("memories", "sector_source", words.SectorSource),
+        ("memories", "source", words.MemorySource),
+        ("edges", "layer", words.Layer),
+        ("edges", "origin", words.Origin),
+        ("edges", "memory_sector", words.Sector),
+    ],
+)
+def test_a_column_takes_exactly_the_words_of_the_vocabulary(
+    database: Database, table: str, column: str, enum: type[StrEnum]
+) -> None:
+    with psycopg.connect(database.owner_url) as connection:
+        checks = connection.execute(
+            "select pg_get_constraintdef(oid) from pg_constraint where conrelid = %s::regclass and contype = 'c'",
+            [table],
+        ).fetchall()
+    (check,) = [text for (text,) in checks if f"({column} = ANY" in text]
+    assert set(re.findall(r"'(\w+)'::text", check)) == set(enum)
+
+
+@pytest.mark.promise("TP-1", "TP-2")
+def test_memories_are_divided_by_the_words_for_partitions(database: Database) -> None:
+    with psycopg.connect(database.owner_url) as connection:
+        parts = connection.execute(
+            "select c.relname, pg_get_expr(c.relpartbound, c.oid) "
+            "from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = 'memories'::regclass"
+        ).fetchall()
+    assert sorted(parts) == sorted((f"memories_{word}", f"FOR VALUES IN ('{word}')") for word in words.Partition)
