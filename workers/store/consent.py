@@ -122,7 +122,7 @@ async def decide(tx: Transaction, envelope: Envelope, command: DecideProposal) -
     before = await _read(tx, proposal_id)
     if before["state"] not in _OPEN:
         return Decided(status="closed", state=before["state"], approvals=len(before["approved_by"]))
-    if command.decision is Decision.APPROVE:
+    if command.decision == Decision.APPROVE:
         await tx.send(APPROVE, id=proposal_id, principal=envelope.principal.name)
     else:
         await tx.send(REJECT, id=proposal_id)

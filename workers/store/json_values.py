@@ -4,6 +4,7 @@ import json
 from typing import Any, Final
 
 _INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for
+_FEW_DIGITS: Final = 25  # more than those have; int() of many digits is slow
 
 
 def loads(data: str | bytes | bytearray) -> Any:
@@ -12,5 +13,8 @@ def loads(data: str | bytes | bytearray) -> Any:
 
 
 def _number(text: str) -> int | float:
-    value = int(text) if len(text) < 25 else None
-    return value if value in _INTEGERS and value is not None else float(text)
+    if len(text) < _FEW_DIGITS:
+        value = int(text)
+        if value in _INTEGERS:
+            return value
+    return float(text)

@@ -1,0 +1,12 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.conftest import Database
+from tests.graph.desk import Desk
+from workers.store.store import Store
+
+
+@pytest.fixture
+async def desk(store: Store, database: Database) -> AsyncIterator[Desk]:
+    yield Desk.at(store, database)
