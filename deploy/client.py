@@ -169,16 +169,22 @@ def _ask_for_lease(channel: Channel, request: dict[str, object], bound_s: float)
 def _start_supervisor(home: Home, environment: dict[str, str], command: tuple[str, ...]) -> None:
     import subprocess  # noqa: PLC0415 - 8 ms of the front's start, wasted when the stack runs already
 
-    with (home.logs / "supervisor.log").open("ab") as log:
-        # It detaches by itself: what we wait for is the end of the process that it forks away from.
-        subprocess.run(
-            command,
-            env={**environment, settings.HOME: str(home.path)},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            start_new_session=True,
-            check=False,
-            timeout=_START_BOUND_S,
-        )
+    try:
+        with (home.logs / "supervisor.log").open("ab") as log:
+            # It detaches by itself: what we wait for is the end of the process that it forks away from.
+            subprocess.run(
+                command,
+                env={**environment, settings.HOME: str(home.path)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+                check=False,
+                timeout=_START_BOUND_S,
+            )
+    except (OSError, subprocess.SubprocessError) as error:
+        # The disk is full, the installation was replaced under a running client, the machine is overloaded.
+        raise DeployError(
+            "not_started", f"engramq's supervisor cannot be started: {error}.", f"See {home.logs}."
+        ) from error

@@ -11,7 +11,7 @@ from typing import Final
 from schemas.mailbox import Keys
 from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
-from workers import edges, embedding, imports, promotion, upkeep
+from workers import edges, embedding, imports, promotion, recall, upkeep
 from workers.contract import Actor, MailboxView
 from workers.models.batching import BatchingEmbedder
 from workers.models.factory import create_embedder
@@ -22,6 +22,7 @@ from workers.store.migrate import migrate
 from workers.store.readiness import NotReady, Reason
 from workers.store.store import Store
 from workers.store.vectors import Sizes
+from workers.usage import Usage
 from workers.vectorizer import Vectorizer
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,18 @@ def _promotion(parts: Parts) -> Actor:
     return promotion.actor(promotion.Keeper(store=parts.store, ledger=parts.ledger, mailboxes=parts.mailboxes))
 
 
+def _recall(parts: Parts) -> Actor:
+    return recall.actor(
+        recall.Reader(
+            store=parts.store,
+            vectorizer=parts.vectorizer,
+            sizes=parts.sizes,
+            usage=Usage(parts.store),
+            mailboxes=parts.mailboxes,
+        )
+    )
+
+
 def _imports(parts: Parts) -> Actor:
     return imports.actor(imports.Importer(store=parts.store, ledger=parts.ledger, vectorizer=parts.vectorizer))
 
@@ -85,6 +98,7 @@ _BUILDERS: Final[Mapping[WorkerKind, Callable[[Parts], Actor]]] = {
     WorkerKind.SECTORS: _nothing_yet(WorkerKind.SECTORS),
     WorkerKind.EDGES: _edges,
     WorkerKind.PROMOTION: _promotion,
+    WorkerKind.RECALL: _recall,
     WorkerKind.IMPORTS: _imports,
     WorkerKind.UPKEEP: _upkeep,
 }

@@ -117,6 +117,21 @@ def test_without_a_gateway_each_request_gets_an_error_until_there_is_one(
     assert second["error"]["data"]["status"] == "error"
 
 
+def test_when_no_supervisor_can_be_started_each_request_gets_an_error_until_one_can(
+    home: Home, environment: dict[str, str]
+) -> None:
+    home.ensure()
+    unusable = home.logs / "supervisor.log"
+    unusable.mkdir()
+    with Client(environment) as client:
+        first = client.ask("initialize", 1)
+        unusable.rmdir()
+        await_true(lambda: "result" in client.ask("tools/list", 2))
+
+    assert first["error"]["data"]["code"] == "unavailable"
+    assert "supervisor cannot be started" in first["error"]["message"]
+
+
 def test_what_was_asked_before_stdin_closed_is_still_answered(home: Home, environment: dict[str, str]) -> None:
     with Client(environment) as client:
         for number in range(50):

@@ -10,10 +10,11 @@ import pytest
 from gateway.bus import Pending
 from schemas.commands import Pong, Stored, StoreMemory
 from schemas.envelope import Answer
+from schemas.faults import EngramqError
 from schemas.vocabulary import WorkerKind
-from tests.queue.stage import Stage, an_actor, payload_of, ping, send
-from workers.contract import Job, LeaseLost, Outcome
-from workers.runtime.lease import LEASE_S, HeldLease, clock
+from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, send
+from workers.contract import Job, Lease, LeaseLost, Outcome
+from workers.runtime.lease import LEASE_S, RENEW_S, HeldLease, clock
 
 pytestmark = pytest.mark.anyio
 
@@ -110,6 +111,56 @@ async def test_a_worker_whose_lease_is_gone_gives_no_answer(stage: Stage) -> Non
     assert await stage.redis.get(lease) == b"somebody else"
     assert await stage.depth(WorkerKind.EMBEDDING) == (1, 1)
     assert not worker.task.done()
+
+
+async def test_what_runs_under_a_lease_that_another_holds_is_cancelled(stage: Stage) -> None:
+    began, cancelled = asyncio.Event(), asyncio.Event()
+    leases: list[Lease] = []
+
+    async def endless(job: Job) -> Outcome:
+        leases.append(job.lease)
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError
+
+    await stage.workers(an_actor(endless))
+    bus = await stage.bus(timeout_s=0.2)
+    with pytest.raises(EngramqError):
+        await ping(bus)
+    await began.wait()
+    (key,) = await stage.leases()
+    await stage.redis.set(key, "somebody else", px=60_000)
+    async with asyncio.timeout(RENEW_S + 1):
+        await cancelled.wait()
+    with pytest.raises(LeaseLost):
+        leases[0].require()
+    assert await stage.depth() == (1, 1)
+
+
+async def test_a_command_that_takes_longer_than_a_lease_keeps_it(stage: Stage) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(job: Job) -> Outcome:
+        began.set()
+        await go.wait()
+        job.lease.require(LEASE_S - RENEW_S - 1)
+        return await echo(job)
+
+    await stage.workers(an_actor(slow))
+    asked = asyncio.create_task(ping(await stage.bus(), "x"))
+    await began.wait()
+    (key,) = await stage.leases()
+    await stage.redis.pexpire(key, 2_500)
+
+    async def renewed() -> bool:
+        return bool(await stage.redis.pttl(key) > 3_000)
+
+    await stage.until(renewed)
+    go.set()
+    assert payload_of(await asked) == "x"
 
 
 def test_a_lease_counts_from_when_it_was_asked_for() -> None:

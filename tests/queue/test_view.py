@@ -1,6 +1,7 @@
 """What handlers may ask about the queue: depths, where a command is, and that an erased memory vanish."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -213,6 +214,27 @@ async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(s
     assert isinstance(answer, Answer)
     assert answer.fault is None
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+
+
+async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
+    stage: Stage, view: Mailboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "BACKOFF_FIRST_S", 60.0)
+    monkeypatch.setattr(dispatch, "BACKOFF_MAX_S", 60.0)
+
+    async def perhaps(job: Job) -> Outcome:
+        raise OutcomeUnknown
+
+    async def put_off() -> bool:
+        mailbox = stage.keys.mailbox(WorkerKind.EMBEDDING)
+        return bool(await stage.redis.zcount(mailbox, (time.time() + 20) * 1000, "+inf"))
+
+    await stage.workers(an_actor(echo, perhaps, kind=WorkerKind.EMBEDDING))
+    bus = await stage.bus(timeout_s=2.0)
+    asked = asyncio.create_task(send(bus, StoreMemory(content=SECRET)))
+    await stage.until(put_off)
+    assert await view.scrub(NAMESPACE, ERASED, SECRET) == 1
+    assert isinstance(await asked, Pending), "it may have been stored"
 
 
 async def test_without_redis_the_outcome_is_unknown(own_server: Server, own_stage: Stage) -> None:

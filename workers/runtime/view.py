@@ -136,10 +136,13 @@ class Mailboxes:
         return 0
 
     async def _refuse(self, parts: list[bytes]) -> None:
-        """Tell the callers of commands that were taken out before anybody began them."""
+        """Tell the callers of commands that were taken out before anybody began them.
+
+        A command that is tried again may have had its effect: its caller is left to learn it as `pending`.
+        """
         for part in parts:
             envelope = decode_envelope(part)
-            if envelope.reply_to:
+            if envelope.reply_to and envelope.attempt == 1:
                 fault = refuse(FaultCode.UNAVAILABLE, "A memory that the request names or repeats was erased.").fault
                 await self._redis.rpush(envelope.reply_to, encode(Answer(id=envelope.id, fault=fault)))
                 await self._redis.expire(envelope.reply_to, REPLY_TTL_S)

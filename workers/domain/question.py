@@ -1,0 +1,76 @@
+"""What the words of a question say about the memories that it is after, beyond their topic. Pure; English."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Final
+
+# Full text stems these and finds them in memories that say when something was.
+TIME_WORDS: Final = (
+    "yesterday today tonight tomorrow last next ago week weekend month year day morning night monday tuesday wednesday "
+    "thursday friday saturday sunday recently soon"
+)
+MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+READ: Final = 2_000  # characters; no question is longer, and a pasted document is none
+
+_ASKS_WHEN: Final = re.compile(
+    r"\W*(?:since |until |by )?(?:when\b|(?:what|which) (?:date|day|week|month|year|time)\b|how long ago\b)",
+    re.IGNORECASE,
+)
+# May and March are verbs too: as months they are capitalised, and May does not begin the question.
+_MONTH: Final = re.compile(rf"(?<!^)\b(May)\b|\b(March)\b|\b((?i:{'|'.join(set(MONTHS) - {'May', 'March'})}))\b")
+_YEAR: Final = re.compile(r"\b(?:19|20)\d\d\b", re.ASCII)
+_WORD: Final = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question as it was asked."""
+
+    text: str
+
+    @cached_property
+    def asks_when(self) -> bool:
+        """Whether the answer is a time."""
+        return _ASKS_WHEN.match(self._read) is not None
+
+    def only_speaker_of(self, speakers: Iterable[str | None]) -> tuple[str, ...]:
+        """Return the one speaker that the question names, in each spelling; none when it names none or several."""
+        spellings = sorted({one for one in speakers if one is not None})
+        named = [one for one in spellings if (name := _words(one)) and name in self._words]
+        return tuple(named) if len({_words(one) for one in named}) == 1 else ()
+
+    def is_about(self, moment: datetime | None) -> bool:
+        """Whether the question names the month or the year of a moment, and no other."""
+        if moment is None or not (self._months or self._years):
+            return False
+        utc = moment.astimezone(UTC)
+        return (not self._months or utc.month in self._months) and (not self._years or utc.year in self._years)
+
+    @cached_property
+    def _read(self) -> str:
+        return self.text[:READ].strip()
+
+    @cached_property
+    def _words(self) -> str:
+        return _words(self._read)
+
+    @cached_property
+    def _months(self) -> frozenset[int]:
+        found = (next(filter(None, groups)).capitalize() for groups in _MONTH.findall(self._read))
+        return frozenset(MONTHS.index(month) + 1 for month in found)
+
+    @cached_property
+    def _years(self) -> frozenset[int]:
+        return frozenset(int(year) for year in _YEAR.findall(self._read))
+
+
+def _words(text: str) -> str:
+    """Return the words of a text in lower case, each between spaces; "" when there is none."""
+    found = _WORD.findall(text.casefold())
+    return f" {' '.join(found)} " if found else ""

@@ -1,0 +1,263 @@
+"""The `recall` kind: every read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from schemas.codec import reply_body
+from schemas.commands import (
+    CommandReport,
+    GetCommand,
+    GetMemory,
+    ListRecentMemories,
+    MemoryFound,
+    MemoryList,
+    MemoryStats,
+    Ping,
+    Pong,
+    QueueDepth,
+    SearchMemories,
+    Stats,
+)
+from schemas.envelope import Answer, Principal
+from schemas.faults import invalid
+from schemas.ids import format_time, parse_uuid
+from schemas.records import Memory
+from schemas.vocabulary import CommandStatus, Partition, Ranking, Scope, WorkerKind
+from workers import graph_reads
+from workers.contract import Actor, Crumbs, Job, MailboxView, Outcome
+from workers.domain.question import Question
+from workers.domain.ranking import Ranked, by_relevance, by_similarity
+from workers.domain.selection import Twins, within_budget
+from workers.store import recall
+from workers.store.ledger import find_entry
+from workers.store.memories import read_memories
+from workers.store.search import Filters, find_candidates
+from workers.store.store import Store
+from workers.store.transaction import Transaction
+from workers.store.vectors import Embedding, Sizes
+from workers.usage import Usage
+from workers.vectorizer import Vectorizer
+
+Value = TypeVar("Value")
+
+DIGITS: Final = 6  # of scores in replies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """The handlers of the kind."""
+
+    store: Store
+    vectorizer: Vectorizer
+    sizes: Sizes
+    usage: Usage
+    mailboxes: MailboxView
+
+    async def search(self, job: Job) -> Outcome:
+        """Carry out SearchMemories. While the model is away words alone decide, whatever ranking was asked for."""
+        command, namespace = job.envelope.command, job.envelope.namespace
+        assert isinstance(command, SearchMemories)
+        if command.sectors == ():
+            return _found([], UNSET)
+        embedding = await self.vectorizer.try_embed(command.query)
+        memories = await self.store.read(namespace, lambda tx: self._search(tx, command, embedding))
+        ids = [UUID(one.id) for one in memories]
+        outcome = _found(memories, True if embedding is None else UNSET)
+        return replace(outcome, after_reply=lambda: self.usage.note(namespace, ids)) if ids else outcome
+
+    async def _search(self, tx: Transaction, command: SearchMemories, embedding: Embedding | None) -> list[Memory]:
+        question = Question(command.query)
+        candidates = await find_candidates(tx, self.sizes, question, embedding, _filters(command))
+        if command.ranking is Ranking.SIMILARITY and embedding is not None:
+            ranked = by_similarity(candidates)
+        else:
+            ranked = by_relevance(question, candidates)
+        if command.min_similarity is not UNSET:
+            least = command.min_similarity
+            ranked = [
+                one for one in ranked if one.candidate.similarity is not None and one.candidate.similarity >= least
+            ]
+        memories = await _shown(tx, ranked, command)
+        return memories if command.max_chars is UNSET else within_budget(memories, command.max_chars)
+
+    async def list_recent(self, job: Job) -> Outcome:
+        """Carry out ListRecentMemories; a cursor is the position that the last page's next_cursor was."""
+        command = job.envelope.command
+        assert isinstance(command, ListRecentMemories)
+        after = None if command.cursor is UNSET else _place(command.cursor)
+        if command.sectors == ():
+            return Outcome(MemoryList(memories=[], count=0, next_cursor=None))
+        memories, last = await self.store.read(
+            job.envelope.namespace,
+            lambda tx: recall.recent(
+                tx,
+                partitions=_each_once(command.partitions),
+                sectors=None if command.sectors is UNSET else command.sectors,
+                include_superseded=command.include_superseded,
+                after=after,
+                limit=command.limit,
+            ),
+        )
+        cursor = None if last is None else f"{format_time(last.created_at)}|{last.id}"
+        return Outcome(MemoryList(memories=memories, count=len(memories), next_cursor=cursor))
+
+    async def get_memory(self, job: Job) -> Outcome:
+        """Carry out GetMemory; changes nothing."""
+        command = job.envelope.command
+        assert isinstance(command, GetMemory)
+        memory_id = parse_uuid(command.memory_id)
+        if memory_id is None:
+            return Outcome(_NOT_FOUND)
+        partitions = tuple(Partition) if command.include_untrusted else (Partition.TRUSTED,)
+
+        async def read(tx: Transaction) -> MemoryFound:
+            memory = (await read_memories(tx, [memory_id])).get(memory_id)
+            if memory is None or memory.partition not in partitions:
+                return _NOT_FOUND
+            return MemoryFound(memory=memory, links=await recall.links_of(tx, memory_id, partitions), status="success")
+
+        return Outcome(await self.store.read(job.envelope.namespace, read))
+
+    async def get_command(self, job: Job) -> Outcome:
+        """Carry out GetCommand: the ledger knows what has ended, the mailboxes what has not."""
+        command, principal = job.envelope.command, job.envelope.principal
+        assert isinstance(command, GetCommand)
+        entry = await self.store.read(job.envelope.namespace, lambda tx: find_entry(tx, command.command_id))
+        if entry is not None:
+            return Outcome(_report(entry.answer) if _may_see(principal, entry.principal) else _UNKNOWN)
+        found = await self.mailboxes.find(command.command_id, job.envelope.namespace, principal.name)
+        if isinstance(found, Answer):
+            return Outcome(_report(found))
+        if found is None:
+            # It may have ended between the two looks.
+            entry = await self.store.read(job.envelope.namespace, lambda tx: find_entry(tx, command.command_id))
+            if entry is not None and _may_see(principal, entry.principal):
+                return Outcome(_report(entry.answer))
+            return Outcome(_UNKNOWN)
+        return Outcome(CommandReport(status=CommandStatus.RUNNING if found else CommandStatus.PENDING))
+
+    async def stats(self, job: Job) -> Outcome:
+        """Carry out MemoryStats."""
+        counts = await self.store.read(job.envelope.namespace, recall.counts)
+        depths = await self.mailboxes.depths()
+        spec = self.vectorizer.spec
+        return Outcome(
+            Stats(
+                memories=counts.memories,
+                by_partition=counts.by_partition,
+                by_sector=counts.by_sector,
+                by_state=counts.by_state,
+                superseded=counts.superseded,
+                edges=counts.edges,
+                queues={kind.value: QueueDepth(depth=depth, dead=dead) for kind, (depth, dead) in depths.items()},
+                embedder={"name": spec.name, "dimensions": spec.dimensions, "sha256": spec.sha256},
+            )
+        )
+
+    async def ping(self, job: Job) -> Outcome:
+        """Carry out Ping."""
+        command = job.envelope.command
+        assert isinstance(command, Ping)
+        return Outcome(Pong(payload=command.payload))
+
+
+_NOT_FOUND: Final = MemoryFound(memory=None, status="not_found")
+_UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
+
+
+def _found(memories: list[Memory], degraded: bool | UnsetType) -> Outcome:
+    reply = MemoryList(memories=memories, count=len(memories), degraded=degraded)
+    return Outcome(reply, crumbs=Crumbs(recalled=tuple(one.id for one in memories)))
+
+
+async def _shown(tx: Transaction, ranked: Sequence[Ranked], command: SearchMemories) -> list[Memory]:
+    """Read as many of the best as are wanted; more when some turn out to be twins, or to have gone."""
+    memories: list[Memory] = []
+    twins = Twins()
+    for start in range(0, len(ranked), command.limit):
+        chunk = ranked[start : start + command.limit]
+        rows = await read_memories(tx, [one.candidate.id for one in chunk])
+        for one in chunk:
+            memory = rows.get(one.candidate.id)
+            if memory is None or (command.collapse_duplicates and twins.is_repeated(memory)):
+                continue
+            memories.append(_scored(memory, one, explain=command.explain))
+        if len(memories) >= command.limit:
+            break
+    return memories[: command.limit]
+
+
+def _scored(memory: Memory, ranked: Ranked, *, explain: bool) -> Memory:
+    similarity = ranked.candidate.similarity
+    memory.score = round(ranked.score, DIGITS)
+    memory.similarity = None if similarity is None else round(similarity, DIGITS)
+    if explain:
+        memory.explain = {name: None if part is None else round(part, DIGITS) for name, part in ranked.parts.items()}
+    return memory
+
+
+def _filters(command: SearchMemories) -> Filters:
+    return Filters(
+        partitions=_each_once(command.partitions),
+        sectors=_or_none(command.sectors),
+        thread=_or_none(command.thread),
+        since=_or_none(command.since),
+        until=_or_none(command.until),
+        include_superseded=command.include_superseded,
+    )
+
+
+def _place(cursor: str) -> recall.Place:
+    """Return the place that a cursor stands for; the gateway has checked that we gave it out."""
+    at, _, text = cursor.partition("|")
+    memory_id = parse_uuid(text)
+    try:
+        created_at = datetime.fromisoformat(at)
+    except ValueError:
+        created_at = None
+    if memory_id is None or created_at is None or created_at.tzinfo is None:
+        raise invalid("cursor", "cursor is none that this list gave out.")
+    return recall.Place(created_at, memory_id)
+
+
+def _may_see(principal: Principal, owner: str) -> bool:
+    return principal.name == owner or Scope.ADMIN in principal.scopes
+
+
+def _report(answer: Answer) -> CommandReport:
+    """Return the report on a command that has ended, its answer as its caller would read it."""
+    if answer.fault is not None:
+        body = {"status": answer.fault.status.value, **msgspec.to_builtins(answer.fault)}
+        return CommandReport(status=CommandStatus.FAILED, reply=body)
+    assert answer.reply is not None
+    return CommandReport(status=CommandStatus.DONE, reply=reply_body(answer.reply))
+
+
+def _each_once(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
+    return tuple(dict.fromkeys(partitions))
+
+
+def _or_none(value: Value | UnsetType) -> Value | None:
+    return None if value is UNSET else value
+
+
+def actor(reader: Reader) -> Actor:
+    """Return the worker kind."""
+    return Actor(
+        WorkerKind.RECALL,
+        {
+            SearchMemories: reader.search,
+            ListRecentMemories: reader.list_recent,
+            GetMemory: reader.get_memory,
+            GetCommand: reader.get_command,
+            MemoryStats: reader.stats,
+            Ping: reader.ping,
+            **graph_reads.handlers(reader.store),
+        },
+    )

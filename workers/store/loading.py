@@ -1,0 +1,84 @@
+"""Fills a database with memories that have their vectors already: COPY, and the slow indexes built afterwards.
+
+For an empty or idle database and its owner; writers would wait for the indexes. Benchmarks use it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import psycopg
+from pgvector import HalfVector
+from pgvector.psycopg import register_vector_async
+from psycopg.rows import dict_row
+
+from schemas.vocabulary import SYSTEM_PRINCIPAL, Partition, Sector
+from workers.store.connections import owner_conninfo
+from workers.store.queries import sql
+from workers.store.vectors import HalfBytes
+
+SLOW_INDEXES: Final = sql("slow_indexes")
+MAKE_LOADED: Final = sql("make_loaded")
+COPY_LOADED: Final = sql("copy_loaded")
+LOADS: Final = (sql("load_namespaces"), sql("load_nodes"))
+LOAD_MEMORIES: Final = sql("load_memories")
+ROOMY: Final = sql("roomy_session")
+ANALYZE: Final = sql("analyze_memories")
+
+_TYPES: Final = ("uuid", *["text"] * 6, "timestamptz", "text", "int4", "halfvec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A memory to be loaded, active at once. `embedding` is a halfvec in its binary form."""
+
+    id: UUID
+    namespace: str
+    content: str
+    embedding: HalfBytes
+    partition: Partition = Partition.TRUSTED
+    external_id: str | None = None
+    sector: Sector | None = None
+    speaker: str | None = None
+    occurred_at: datetime | None = None
+    thread: str | None = None
+    position: int | None = None
+
+
+async def load(owner_url: str, model_id: int, memories: Iterable[Loaded], *, memory: str = "1GB") -> int:
+    """Load memories whose vectors that model made, in one transaction; return how many. Raises psycopg.Error."""
+    connection = await psycopg.AsyncConnection.connect(owner_conninfo(owner_url), autocommit=True, row_factory=dict_row)
+    async with connection:
+        await connection.execute(ROOMY, {"memory": memory})
+        async with connection.transaction():
+            indexes = await (await connection.execute(SLOW_INDEXES)).fetchall()
+            for index in indexes:
+                await connection.execute(psycopg.sql.SQL("drop index {}").format(psycopg.sql.Identifier(index["name"])))
+            await connection.execute(MAKE_LOADED)
+            count = await _copy(connection, memories)
+            for query in LOADS:
+                await connection.execute(query)
+            await connection.execute(LOAD_MEMORIES, {"model_id": model_id, "created_by": SYSTEM_PRINCIPAL})
+            for index in indexes:
+                await connection.execute(index["definition"].encode())
+        await connection.execute(ANALYZE)
+    return count
+
+
+async def _copy(connection: psycopg.AsyncConnection[dict[str, object]], memories: Iterable[Loaded]) -> int:
+    await register_vector_async(connection)
+    count = 0
+    async with connection.cursor().copy(COPY_LOADED) as copy:
+        copy.set_types(_TYPES)
+        for one in memories:
+            count += 1
+            await copy.write_row(
+                (
+                    one.id, one.namespace, one.partition.value, one.external_id, one.content,
+                    one.sector and one.sector.value, one.speaker, one.occurred_at, one.thread, one.position,
+                    HalfVector.from_binary(one.embedding),
+                )
+            )  # fmt: skip
+    return count

@@ -1,0 +1,47 @@
+-- name: slow_indexes
+-- The indexes of memories that are faster built over all rows than row by row, and how to make them again.
+select indexname as name, replace(indexdef, ' ON ONLY ', ' ON ') as definition
+from pg_indexes
+where schemaname = current_schema() and tablename = 'memories'
+    and (indexname = 'memories_lexemes' or indexname like 'memories\_embedding\_%%')
+
+-- name: make_loaded
+-- Where rows wait to be loaded.
+create temporary table loaded (
+    id uuid, namespace text, partition text, external_id text, content text, sector text, speaker text,
+    occurred_at timestamptz, thread text, position integer, embedding halfvec
+) on commit drop
+
+-- name: copy_loaded
+-- Take the rows in.
+copy loaded (id, namespace, partition, external_id, content, sector, speaker, occurred_at, thread, position, embedding)
+from stdin (format binary)
+
+-- name: load_namespaces
+-- The namespaces of what was taken in.
+insert into namespaces (namespace) select distinct namespace from loaded on conflict do nothing
+
+-- name: load_nodes
+-- Make the nodes of what was taken in.
+insert into nodes (id, namespace, label, partition, external_id)
+select id, namespace, 'Memory', partition, external_id from loaded
+
+-- name: load_memories
+-- Make the memories of what was taken in.
+insert into memories (
+    node_id, partition, namespace, content, confidence, source, speaker, occurred_at, thread, position, sector,
+    sector_source, verification, state, lexemes, embedding, model_id, created_by
+)
+select
+    id, partition, namespace, content, 1.0, 'extracted', speaker, occurred_at, thread, position, sector,
+    case when sector is not null then 'auto' end, 'unverified', 'active',
+    memory_lexemes(namespace, content, speaker, occurred_at), embedding, %(model_id)s, %(created_by)s
+from loaded
+
+-- name: roomy_session
+-- Memory for building indexes: the default makes it three times slower.
+select set_config('maintenance_work_mem', %(memory)s, false), set_config('statement_timeout', '0', false)
+
+-- name: analyze_memories
+-- Let the planner know of what was loaded.
+analyze nodes, memories

@@ -1,0 +1,103 @@
+-- fragment: chosen
+-- What a search may find: the visibility rule and the caller's filters. Unclassified memories read as semantic.
+{visible}
+and (%(sectors)s::text[] is null or coalesce(m.sector, 'semantic') = any(%(sectors)s::text[]))
+and (%(thread)s::text is null or m.thread = %(thread)s)
+and (%(since)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) >= %(since)s)
+and (%(until)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) <= %(until)s)
+
+-- fragment: full_text
+-- The text arm: one lookup in the index for each of the question's rarest words, and what each memory's words add up
+-- to: ln(1 + (N - n + .5) / (n + .5)) for a word that n of N memories have, less the longer the memory is. Common words
+-- are those that lexeme_counts has; they are left out once %(postings)s rows were looked up, but for the rarest.
+asked as materialized (
+    select
+        lexeme,
+        coalesce(
+            (select sum(c.memories)::float8 from lexeme_counts c
+             where c.namespace = %(namespace)s and c.partition = any(%(partitions)s::text[])
+                and c.lexeme = lexeme_prefix(%(namespace)s) || asked.lexeme),
+            0) as memories
+    from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(question)s::text))) as asked (lexeme)
+    where octet_length(lexeme) <= 1000
+), ranked as (
+    select
+        lexeme, memories,
+        sum(memories) over (order by memories, lexeme rows unbounded preceding) as together,
+        row_number() over (order by memories, lexeme) as place
+    from asked
+), looked_up as materialized (
+    select word.place, word.memories, hit.id, hit.words
+    from ranked word
+    cross join lateral (
+        select m.node_id as id, length(m.lexemes) as words
+        from memories m
+        where m.lexemes @@ lexeme_query(%(namespace)s, word.lexeme) and {chosen}
+        limit %(postings)s
+    ) hit
+    where word.place = 1 or (word.place <= %(words)s and word.together <= %(postings)s)
+), counted as (
+    select place, greatest(count(*)::float8, max(memories)) as memories from looked_up group by place
+), weighed as (
+    select place, ln(1 + (greatest(%(size)s, memories) - memories + 0.5) / (memories + 0.5)) as idf from counted
+), by_text as materialized (
+    select h.id, sum(w.idf) / (1 + max(h.words) / %(half_length)s::float8) as lexical
+    from looked_up h
+    join weighed w on w.place = h.place
+    group by h.id
+)
+
+-- fragment: candidate
+-- What ranking wants to know of a candidate. Contents that are kept compressed are not looked into.
+m.node_id as id, m.partition, m.thread, m.position, m.speaker, m.occurred_at,
+coalesce(m.thread is not null and pg_column_size(m.content) < 2000 and right(rtrim(m.content), 1) = '?', false) as asks,
+coalesce(m.lexemes @@ (
+    select string_agg(lexeme_query(%(namespace)s, word)::text, ' | ')::tsquery
+    from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
+), false) as tells_time
+
+-- name: chosen_size
+-- How many memories a search may find, counted up to a limit.
+select count(*) as memories from (select from memories m where {chosen} limit %(limit)s) counted
+
+-- name: search_text
+-- Candidates by full text alone.
+with {full_text}
+select {candidate}, t.lexical, null::double precision as distance
+from (select * from by_text order by lexical desc, id desc limit %(candidates)s) t
+join memories m on m.node_id = t.id and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+
+-- name: search_exact
+-- Candidates by full text and by an exact scan of the vectors; adding 0 keeps the planner off the vector index.
+with {full_text}, by_vector as materialized (
+    select m.node_id as id
+    from memories m
+    where {chosen} and m.state = 'active' and m.model_id = %(model_id)s
+    order by (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0
+    limit %(candidates)s
+), {both_arms}
+
+-- name: search_by_index
+-- Candidates by full text and by the vector index, which goes on until it has enough of them.
+with {full_text}, by_vector as materialized (
+    select m.node_id as id
+    from memories m
+    where {chosen} and m.state = 'active' and m.model_id = %(model_id)s
+    order by m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
+    limit %(candidates)s
+), {both_arms}
+
+-- fragment: both_arms
+-- The candidates of both arms, each with both scores: the distance is exact, and null for what has no such vector.
+candidates as (
+    (select id from by_text order by lexical desc, id desc limit %(candidates)s)
+    union
+    select id from by_vector
+)
+select
+    {candidate}, t.lexical,
+    case when m.state = 'active' and m.model_id = %(model_id)s
+        then m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions}) end as distance
+from candidates c
+left join by_text t on t.id = c.id
+join memories m on m.node_id = c.id and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])

@@ -1,0 +1,43 @@
+"""Notes which memories were found, without being in anybody's way."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from workers.store.recall import note_access
+from workers.store.store import Store
+
+GATHER_S: Final = 0.5  # notes of this long become one statement for each namespace
+NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best effort
+
+
+class Usage:
+    """One per process. Whoever notes first waits for others and writes all; the others return at once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._notes: dict[str, Counter[UUID]] = {}
+        self._noted = 0
+        self._gathering = False
+
+    async def note(self, namespace: str, ids: Sequence[UUID]) -> None:
+        """Count that these memories were found. Raises EngramqError or OutcomeUnknown when they cannot be counted."""
+        if self._noted + len(ids) > NOTES_MAX:
+            return
+        self._noted += len(ids)
+        self._notes.setdefault(namespace, Counter()).update(ids)
+        if self._gathering:
+            return
+        self._gathering = True
+        try:
+            await asyncio.sleep(GATHER_S)
+        finally:
+            self._gathering = False
+            notes, self._notes, self._noted = self._notes, {}, 0
+        for space, times in notes.items():
+            await self._write(space, times)
+
+    async def _write(self, namespace: str, times: Counter[UUID]) -> None:
+        await self._store.write(namespace, lambda tx: note_access(tx, times))
