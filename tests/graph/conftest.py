@@ -1,5 +1,3 @@
-from collections.abc import AsyncIterator
-
 import pytest
 
 from tests.conftest import Database
@@ -8,5 +6,5 @@ from workers.store.store import Store
 
 
 @pytest.fixture
-async def desk(store: Store, database: Database) -> AsyncIterator[Desk]:
-    yield Desk.at(store, database)
+async def desk(store: Store, database: Database) -> Desk:
+    return Desk.at(store, database)

@@ -57,6 +57,12 @@ class Desk:
             cursor = connection.execute(query.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
+    def administer(self, statement: str) -> None:
+        """Run a statement as the owner, connected to another database than the test's."""
+        elsewhere = self.database.owner_url.replace(self.database.name, "postgres")
+        with psycopg.connect(elsewhere, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
     def row(self, query: str, *values: Any) -> dict[str, Any]:
         (found,) = self.rows(query, *values)
         return found
