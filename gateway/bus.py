@@ -24,6 +24,7 @@ from schemas.ids import uuid7
 from schemas.mailbox import (
     NOTE_TTL_S,
     REGISTER_S,
+    REPLY_LIST_MAX_AGE_S,
     RETRY_AFTER_S,
     Keys,
     Note,
@@ -70,6 +71,7 @@ class Bus:
         self._pings: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._broken = False
 
     async def __aenter__(self) -> "Bus":
         """Start; raises UnsupportedServer when the Redis there is too old. One that is away is waited for later."""
@@ -78,6 +80,8 @@ class Bus:
         except LINE_ERRORS as problem:
             log.warning("Redis is not there yet", extra={"error": type(problem).__name__})
         self._tasks = [asyncio.create_task(self._send_forever()), asyncio.create_task(self._read_forever())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         return self
 
     async def __aexit__(
@@ -152,7 +156,7 @@ class Bus:
     async def ready(self) -> None:
         """Return when Redis answers; raises EngramqError `unavailable` when it does not within about 2 s."""
         ping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not self._tasks:
+        if not self._tasks or self._broken:
             raise _unavailable()
         self._pings.append(ping)
         self._wake.set()
@@ -161,8 +165,14 @@ class Bus:
         except TimeoutError:
             raise _unavailable() from None
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Refuse everything from now on when a task ended that never should: readiness fails, and somebody restarts."""
+        if not task.cancelled():
+            log.critical("The queue's connection has failed for good", extra={"error": type(task.exception()).__name__})
+            self._broken = True
+
     async def _deliver(self, envelope: Envelope, timeout_s: float) -> Answer | None:
-        if not self._tasks:
+        if not self._tasks or self._broken:
             raise _unavailable()
         if len(self._waiting) >= WAITING_MAX:
             raise _overloaded()
@@ -285,7 +295,7 @@ class Bus:
         while True:
             commands = [blocking]
             if time.monotonic() - registered > REGISTER_S or failures:
-                commands = [pack("ZADD", self._keys.reply_lists, time.time(), self._reply_list), blocking]
+                commands = [*self._registration(), blocking]
             try:
                 await self._reading.open()
                 *_, found = await self._reading.exchange(commands, BLOCK_S + SEND_S)
@@ -305,6 +315,11 @@ class Bus:
             elif found is not None:
                 log.error("Redis refused a read", extra={"error": type(found).__name__})
                 await asyncio.sleep(BACKOFF_S[-1])
+
+    def _registration(self) -> list[bytes]:
+        lists, now = self._keys.reply_lists, time.time()
+        forgetting = pack("ZREMRANGEBYSCORE", lists, "-inf", now - REPLY_LIST_MAX_AGE_S)
+        return [pack("ZADD", lists, now, self._reply_list), forgetting]
 
     def _take_answer(self, data: bytes) -> None:
         try:

@@ -49,6 +49,12 @@ local function use_session(crumbs, now, gap)
   if not seen or now - seen > gap then redis.call('HSET', crumbs, 'instance', now) end
   redis.call('HSET', crumbs, 'seen', now)
 end
+-- Note that a session has breadcrumbs, and forget those whose breadcrumbs are gone.
+local function list_session(sessions, session, now, ttl)
+  redis.call('ZADD', sessions, now + ttl * 1000, session)
+  redis.call('ZREMRANGEBYSCORE', sessions, '-inf', now)
+  redis.call('EXPIRE', sessions, ttl)
+end
 """
 
 
@@ -208,8 +214,7 @@ steps['crumbs'] = function(a)
   end
   redis.call('EXPIRE', a[1], a[5])
   redis.call('EXPIRE', a[2], a[5])
-  redis.call('ZADD', a[3], now + a[5] * 1000, a[4])
-  redis.call('EXPIRE', a[3], a[5])
+  list_session(a[3], a[4], now, a[5])
 end
 local i = 2
 while i <= #ARGV do
@@ -229,9 +234,7 @@ local instance = math.max(now, tonumber(redis.call('HGET', KEYS[1], 'instance') 
 redis.call('DEL', KEYS[1], KEYS[2])
 redis.call('HSET', KEYS[1], 'instance', instance, 'seen', now)
 redis.call('EXPIRE', KEYS[1], ARGV[2])
-redis.call('ZADD', KEYS[3], now + ARGV[2] * 1000, ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)
-redis.call('EXPIRE', KEYS[3], ARGV[2])
+list_session(KEYS[3], ARGV[1], now, ARGV[2])
 return instance
 """)
 
@@ -242,8 +245,9 @@ READ_CRUMBS: Final = _script("""
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 local now = now_ms()
 use_session(KEYS[1], now, tonumber(ARGV[3]))
-for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[2]) end
-redis.call('ZADD', KEYS[3], now + ARGV[2] * 1000, ARGV[1])
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+list_session(KEYS[3], ARGV[1], now, ARGV[2])
 local found = redis.call('HMGET', KEYS[1], 'stored', 'recalled')
 local touched = {}
 if ARGV[4] == '1' then touched = redis.call('ZRANGE', KEYS[2], 0, -1) end

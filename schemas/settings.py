@@ -118,8 +118,9 @@ def _url(*schemes: str) -> Callable[[str], str]:
 
 
 def _name(text: str) -> str:
-    if not text.strip() or len(text) > 255 or "\0" in text:
-        raise ValueError("must be a text of 1 to 255 characters")
+    # Bytes of the environment that are no UTF-8 come as halves of surrogate pairs, which nothing could keep.
+    if not text.strip() or len(text) > 255 or re.search("[\0\ud800-\udfff]", text):
+        raise ValueError("must be a text of 1 to 255 characters in UTF-8")
     return text
 
 

@@ -10,8 +10,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -33,6 +35,7 @@ class TestServers:
     database_url: str
     redis_url: str
     worker_may_log_in: bool
+    administrator: "psycopg.Connection[tuple[Any, ...]]"
 
     def url(self, database: str, role: str | None = None) -> str:
         parts = urlsplit(self.database_url)
@@ -40,8 +43,7 @@ class TestServers:
         return parts._replace(netloc=netloc, path=f"/{database}").geturl()
 
     def administer(self, statement: str) -> None:
-        with psycopg.connect(self.database_url, autocommit=True) as connection:
-            connection.execute(statement.encode())
+        self.administrator.execute(statement.encode())
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,15 @@ def anyio_backend() -> str:
 def servers() -> Iterator[TestServers]:
     database_url = os.environ.get("ENGRAMQ_TEST_DATABASE_URL", "")
     redis_url = os.environ.get("ENGRAMQ_TEST_REDIS_URL", "")
-    if database_url and redis_url:
-        yield TestServers(database_url, redis_url, worker_may_log_in=False)
-        return
-    home = Path(tempfile.mkdtemp(prefix="engramq-test-", dir="/tmp"))
-    try:
-        with running_servers(home, fsync=False) as running:
-            yield TestServers(
-                database_url or running.database_url_owner,
-                redis_url or running.redis_url,
-                worker_may_log_in=not database_url,
-            )
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    with ExitStack() as owned:
+        if not (database_url and redis_url):
+            home = Path(tempfile.mkdtemp(prefix="engramq-test-", dir="/tmp"))
+            owned.callback(shutil.rmtree, home, ignore_errors=True)
+            running = owned.enter_context(running_servers(home, fsync=False))
+        embedded = not database_url
+        database_url = database_url or running.database_url_owner
+        administrator = owned.enter_context(psycopg.connect(database_url, autocommit=True))
+        yield TestServers(database_url, redis_url or running.redis_url, embedded, administrator)
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +90,7 @@ def template(servers: TestServers) -> Iterator[str]:
 @pytest.fixture
 def database(servers: TestServers, template: str) -> Iterator[Database]:
     name = f"engramq_test_{uuid4().hex[:12]}"
-    servers.administer(f"create database {name} template {template}")
+    servers.administer(f"create database {name} template {template} strategy file_copy")
     try:
         role = WORKER_ROLE if servers.worker_may_log_in else None
         yield Database(name, servers.url(name, role), servers.url(name))

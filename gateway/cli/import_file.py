@@ -12,7 +12,6 @@ from typing import IO, Final
 import anyio
 import click
 import msgspec
-from schemas.mailbox import Keys
 
 from gateway.bus import Bus, Pending
 from gateway.cli.import_rows import Batch, Rejection, make_batches, read_rows
@@ -20,6 +19,7 @@ from gateway.cli.progress import Progress
 from schemas.commands import BatchImported, GetCommand, ImportBatch
 from schemas.envelope import Answer, Principal
 from schemas.faults import NOT_APPLIED, EngramqError, Fault
+from schemas.mailbox import Keys
 from schemas.settings import Settings
 from schemas.vocabulary import ALL_SCOPES, CommandStatus, OnDuplicate, ReceiptStatus
 
@@ -69,13 +69,16 @@ class Importer:
             if receipt.status is ReceiptStatus.REJECTED:
                 self._reject(Rejection(row.line, str(receipt.field or "line"), str(receipt.error or "")))
             else:
-                self.counts[receipt.status] += 1
+                # Carried out before: nothing is stored anew, whatever the first reply said.
+                self.counts[ReceiptStatus.SKIPPED if answer.replayed else receipt.status] += 1
         self.progress.show(sum(self.counts.values()))
 
     async def _ask_until_answered(self, batch: Batch) -> Answer:
         """Ask again while the service is overloaded or away: the key makes the batch once only."""
         give_up = time.monotonic() + GIVE_UP_S
-        command = ImportBatch(records=tuple(row.record for row in batch.rows), on_duplicate=self.on_duplicate)
+        # Rows without external ids are never duplicates: they are the same request whatever is done with duplicates.
+        on_duplicate = self.on_duplicate if batch.named else OnDuplicate.SKIP
+        command = ImportBatch(records=tuple(row.record for row in batch.rows), on_duplicate=on_duplicate)
         while True:
             try:
                 answer = await self.bus.ask(

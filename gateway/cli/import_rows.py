@@ -1,11 +1,13 @@
 """From the lines of a JSONL file to batches of checked records, in bounded memory."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from gateway.mcp.arguments import check_arguments
 from gateway.mcp.texts import text_problem
@@ -13,6 +15,7 @@ from gateway.mcp.tools import TOOLS
 from schemas import limits
 from schemas.commands import NewMemory
 from schemas.faults import EngramqError, invalid
+from schemas.ids import uuid7
 
 HELD_BATCHES: Final = 8
 LINE: Final = "line"  # the field of a rejection that concerns the line as a whole
@@ -40,11 +43,17 @@ class Rejection(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one namespace that are stored together. `key` is the digest of what they say, so that it is once only."""
+    """Rows of one namespace that are stored together, once for one `key`.
+
+    Rows with an external id (`named`) are known again by it, and say something new when the file is imported again to
+    update, or after one was erased: their key is a fresh one. Of other rows the key is the digest of what they say and
+    the count of equal batches before, so that the same file brings nothing twice.
+    """
 
     namespace: str
     rows: tuple[Row, ...]
     key: str
+    named: bool
 
 
 def read_rows(lines: Iterable[bytes], namespace: str, *, one_namespace: bool) -> Iterator[Row | Rejection]:
@@ -92,31 +101,41 @@ def _check_namespace(name: Any) -> None:
 def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iterator[Batch | Rejection]:
     """Put rows of one namespace together, in their order: at most `size` rows and about `chars` characters each.
 
-    Unfinished batches are held for several namespaces at once, HELD_BATCHES times `size` rows in all.
+    A batch is of rows with external ids or of rows without. Unfinished ones are held for several namespaces at once,
+    HELD_BATCHES times `size` rows in all.
     """
-    waiting: dict[str, list[Row]] = {}
+    waiting: dict[tuple[str, bool], list[Row]] = {}
+    made: Counter[str] = Counter()
     held = 0
     for row in rows:
         if isinstance(row, Rejection):
             yield row
             continue
-        mine = waiting.setdefault(row.namespace, [])
+        whose = row.namespace, row.record.external_id is not UNSET
+        mine = waiting.setdefault(whose, [])
         mine.append(row)
         held += 1
         if len(mine) >= size or sum(len(one.record.content) for one in mine) >= chars:
-            ready = row.namespace
+            ready = whose
         elif held > HELD_BATCHES * size:
-            ready = max(waiting, key=lambda namespace: len(waiting[namespace]))
+            ready = max(waiting, key=lambda whose: len(waiting[whose]))
         else:
             continue
         held -= len(waiting[ready])
-        yield _batch(waiting.pop(ready))
+        yield _batch(waiting.pop(ready), made)
     for rest in waiting.values():
-        yield _batch(rest)
+        yield _batch(rest, made)
 
 
-def _batch(rows: list[Row]) -> Batch:
-    digest = hashlib.blake2b(digest_size=24)
+def _batch(rows: list[Row], made: Counter[str]) -> Batch:
+    """Make a batch; `made` counts the equal ones of rows without external ids."""
+    namespace, named = rows[0].namespace, rows[0].record.external_id is not UNSET
+    if named:
+        return Batch(namespace, tuple(rows), f"import:{uuid7()}", named)
+    digest = hashlib.blake2b(namespace.encode(), digest_size=24)
     for row in rows:
-        digest.update(msgspec.json.encode(row.record, order="deterministic") + b"\n")
-    return Batch(rows[0].namespace, tuple(rows), f"import:{digest.hexdigest()}")
+        digest.update(b"\n" + msgspec.json.encode(row.record, order="deterministic"))
+    said = digest.hexdigest()
+    key = f"import:{said}:{made[said]}"
+    made[said] += 1
+    return Batch(namespace, tuple(rows), key, named)

@@ -77,6 +77,24 @@ async def test_touched_ids_stand_in_order_each_once(bus: Bus, crumbs: Breadcrumb
     assert (found.last_stored_id, found.last_recalled_ids) == ("d", ("a", "c", "b"))
 
 
+@pytest.mark.parametrize("use", ["write", "read", "begin"])
+async def test_sessions_whose_crumbs_are_gone_are_forgotten(
+    stage: Stage, bus: Bus, crumbs: Breadcrumbs, use: str
+) -> None:
+    await ping(bus, "stored a")
+    sessions = stage.keys.sessions(NAMESPACE)
+    await stage.redis.zadd(sessions, {"gone": 1})
+    match use:
+        case "write":
+            await ping(bus, "stored b")
+        case "read":
+            await crumbs.read(*WHOSE)
+        case _:
+            await crumbs.begin(*WHOSE)
+    assert await stage.redis.zrange(sessions, 0, -1) == [stage.keys.session(*WHOSE).encode()]
+    assert await stage.redis.ttl(sessions) > 0
+
+
 async def test_crumbs_of_commands_that_end_together_are_all_written(bus: Bus, crumbs: Breadcrumbs) -> None:
     await asyncio.gather(*(ping(bus, f"stored {number}", session=f"s{number % 3}") for number in range(30)))
     for session in range(3):

@@ -1,6 +1,7 @@
 """Commands reach a worker and answers the gateway that asked."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -8,6 +9,7 @@ from gateway.bus import Pending
 from schemas.commands import Ping, Stored, StoreMemory
 from schemas.envelope import Answer, Envelope
 from schemas.faults import EngramqError, FaultCode, refuse
+from schemas.mailbox import REPLY_LIST_MAX_AGE_S
 from schemas.vocabulary import WorkerKind
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, counts, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
@@ -187,3 +189,16 @@ async def test_what_a_reply_leaves_to_be_done_is_done_after_it(stage: Stage) -> 
     payload_of(await ping(await stage.bus()))
     async with asyncio.timeout(5):
         await done.wait()
+
+
+async def test_a_gateway_says_that_its_reply_list_is_in_use_and_forgets_those_long_silent(stage: Stage) -> None:
+    lists = stage.keys.reply_lists
+    await stage.redis.zadd(lists, {"silent": time.time() - REPLY_LIST_MAX_AGE_S - 1, "living": time.time()})
+    await stage.bus()
+
+    async def registered() -> bool:
+        found = set(await stage.redis.zrange(lists, 0, -1))
+        return len(found - {b"silent", b"living"}) == 1 and b"silent" not in found
+
+    await stage.until(registered)
+    assert await stage.redis.zscore(lists, "living")

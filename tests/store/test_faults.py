@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -233,7 +234,8 @@ async def start_again(servers: Servers) -> None:
 
 
 def stop(servers: Servers) -> None:
-    servers.postgres_process.kill()
+    """Let it fall at once with all its sessions; after kill -9 of the server alone these may go on for a moment."""
+    servers.postgres_process.send_signal(signal.SIGQUIT)
     servers.postgres_process.wait(10)
 
 

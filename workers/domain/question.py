@@ -39,15 +39,19 @@ class Question:
         """Whether the answer is a time."""
         return _ASKS_WHEN.match(self._read) is not None
 
-    def only_speaker_of(self, speakers: Iterable[str | None]) -> tuple[str, ...]:
+    def only_speaker_of(self, speakers: Iterable[str]) -> tuple[str, ...]:
         """Return the one speaker that the question names, in each spelling; none when it names none or several."""
-        spellings = sorted({one for one in speakers if one is not None})
-        named = [one for one in spellings if (name := _words(one)) and name in self._words]
+        named = [one for one in sorted(set(speakers)) if (name := _words(one)) and name in self._words]
         return tuple(named) if len({_words(one) for one in named}) == 1 else ()
+
+    @property
+    def names_a_date(self) -> bool:
+        """Whether a month or a year is named."""
+        return bool(self._months or self._years)
 
     def is_about(self, moment: datetime | None) -> bool:
         """Whether the question names the month or the year of a moment, and no other."""
-        if moment is None or not (self._months or self._years):
+        if moment is None or not self.names_a_date:
             return False
         utc = moment.astimezone(UTC)
         return (not self._months or utc.month in self._months) and (not self._years or utc.year in self._years)

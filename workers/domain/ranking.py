@@ -9,7 +9,7 @@ The weights are round and were chosen on the development half of LoCoMo; fitted 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
@@ -56,19 +56,29 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A candidate with its score, which is the sum of its parts (a part that is null was not to be had)."""
+    """A candidate with its score, the sum of its parts."""
 
     candidate: Candidate
     score: float
-    parts: Mapping[str, float | None]
+    columns: Mapping[str, Sequence[float | None]]
+    row: int
+
+    @property
+    def parts(self) -> dict[str, float | None]:
+        """What each part adds to the score; null: there was nothing to compare. Rules that add nothing are left out."""
+        parts = {name: column[self.row] for name, column in self.columns.items()}
+        return {name: part for name, part in parts.items() if part or name in _ALWAYS_SHOWN}
 
 
-def by_similarity(candidates: Iterable[Candidate]) -> list[Ranked]:
+_ALWAYS_SHOWN: Final = ("lexical", "similarity")
+
+
+def by_similarity(candidates: Sequence[Candidate]) -> list[Ranked]:
     """Order by the cosine of the content alone; candidates without one are left out."""
-    found = [
-        Ranked(one, one.similarity, {"similarity": one.similarity}) for one in candidates if one.similarity is not None
-    ]
-    return _ordered(found)
+    columns = {"similarity": [one.similarity for one in candidates]}
+    return _ordered(
+        Ranked(one, one.similarity, columns, row) for row, one in enumerate(candidates) if one.similarity is not None
+    )
 
 
 def by_relevance(
@@ -78,26 +88,43 @@ def by_relevance(
     lexical = _normalised([one.lexical or 0.0 for one in candidates], weights.lexical)
     similarity = _normalised([one.similarity for one in candidates], weights.similarity)
     fused = [(words or 0.0) + (vector or 0.0) for words, vector in zip(lexical, similarity, strict=True)]
+    columns: dict[str, Sequence[float | None]] = {"lexical": lexical, "similarity": similarity}
+    lifts = {**_thread_lifts(candidates, fused, weights), **_own_lifts(question, candidates, weights)}
+    scores = [math.fsum(numbers) for numbers in zip(fused, *lifts.values(), strict=True)]
+    columns.update(lifts)
+    return _ordered(Ranked(one, scores[row], columns, row) for row, one in enumerate(candidates))
+
+
+def _thread_lifts(
+    candidates: Sequence[Candidate], fused: Sequence[float], weights: Weights
+) -> dict[str, Sequence[float]]:
+    """Return what the rules about threads add to each candidate."""
+    if all(one.thread is None for one in candidates):
+        return {}
     thread = _Threads(candidates, fused)
-    named = {
-        partition: question.only_speaker_of(one.speaker for one in candidates if one.partition == partition)
-        for partition in {one.partition for one in candidates}
+    return {
+        "next_to": [weights.next_to * (thread.at(one, -1) + thread.at(one, 1)) for one in candidates],
+        "near_to": [weights.near_to * (thread.at(one, -2) + thread.at(one, 2)) for one in candidates],
+        "answers": [weights.answers * thread.asked_before(one) for one in candidates],
+        "best_of_thread": [weights.best_of_thread * thread.best(one) for one in candidates],
     }
-    rules: tuple[tuple[str, float, Callable[[Candidate], float]], ...] = (
-        ("next_to", weights.next_to, lambda one: thread.at(one, -1) + thread.at(one, 1)),
-        ("near_to", weights.near_to, lambda one: thread.at(one, -2) + thread.at(one, 2)),
-        ("answers", weights.answers, thread.asked_before),
-        ("best_of_thread", weights.best_of_thread, thread.best),
-        ("speaker", weights.speaker, lambda one: float(one.speaker in named[one.partition])),
-        ("time_words", weights.time_words, lambda one: float(question.asks_when and one.tells_time)),
-        ("date", weights.date, lambda one: float(question.is_about(one.occurred_at))),
-    )  # fmt: skip
-    ranked = []
-    for one, words, vector in zip(candidates, lexical, similarity, strict=True):
-        parts: dict[str, float | None] = {"lexical": words, "similarity": vector}
-        parts.update({name: lift for name, weight, rule in rules if (lift := weight * rule(one))})
-        ranked.append(Ranked(one, math.fsum(part for part in parts.values() if part is not None), parts))
-    return _ordered(ranked)
+
+
+def _own_lifts(question: Question, candidates: Sequence[Candidate], weights: Weights) -> dict[str, Sequence[float]]:
+    """Return what the rules about a candidate's own speaker and time add to each."""
+    lifts: dict[str, Sequence[float]] = {}
+    speakers: dict[str, set[str]] = {}
+    for one in candidates:
+        if one.speaker is not None:
+            speakers.setdefault(one.partition, set()).add(one.speaker)
+    named = {partition: question.only_speaker_of(found) for partition, found in speakers.items()}
+    if any(named.values()):
+        lifts["speaker"] = [weights.speaker * (one.speaker in named.get(one.partition, ())) for one in candidates]
+    if question.asks_when:
+        lifts["time_words"] = [weights.time_words * one.tells_time for one in candidates]
+    if question.names_a_date:
+        lifts["date"] = [weights.date * question.is_about(one.occurred_at) for one in candidates]
+    return lifts
 
 
 class _Threads:

@@ -58,24 +58,31 @@ async def find_candidates(
     tx: Transaction, sizes: Sizes, question: Question, embedding: Embedding | None, filters: Filters
 ) -> list[Candidate]:
     """Return at most CANDIDATES of each arm, in no order; by words alone when there is no embedding."""
+    query, values = await choose_query(tx, sizes, question, embedding, filters)
+    return [_candidate(row) for row in await tx.rows(query, **values)]
+
+
+async def choose_query(
+    tx: Transaction, sizes: Sizes, question: Question, embedding: Embedding | None, filters: Filters
+) -> tuple[bytes, dict[str, Any]]:
+    """Return the query that finds the candidates best, and its parameters; prepare the transaction for it."""
     size = await sizes.of(tx, filters.partitions)
     values = filters.values | {
         "question": question.text,
         "time_words": TIME_WORDS if question.asks_when else None,
-        "size": max(size.own, 1) if size.own <= EXACT_ROWS else max(size.everybodys, size.own),
+        "size": max(size.own if size.own <= EXACT_ROWS else size.everybodys, 1),
         "postings": POSTINGS,
         "words": WORDS,
         "half_length": HALF_LENGTH,
         "candidates": CANDIDATES,
     }
     if embedding is None:
-        return [_candidate(row) for row in await tx.rows(SEARCH_TEXT, **values)]
+        return SEARCH_TEXT, values
     exact = size.exact or (filters.are_selective and await _are_few(tx, filters))
     if not exact:
         await tx.send(SET_EFFORT, effort=str(EFFORT))
-    query = sized_sql("search_exact" if exact else "search_by_index", embedding.dimensions)
     values |= {"embedding": embedding.half, "model_id": embedding.model_id}
-    return [_candidate(row) for row in await tx.rows(query, **values)]
+    return sized_sql("search_exact" if exact else "search_by_index", embedding.dimensions), values
 
 
 async def _are_few(tx: Transaction, filters: Filters) -> bool:

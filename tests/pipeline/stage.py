@@ -1,0 +1,151 @@
+"""The whole pipeline in one process over real servers: gateway, queue, workers of every kind, database of its own."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp.client import Client
+
+from gateway.auth import Caller
+from gateway.breadcrumbs import Breadcrumbs
+from gateway.bus import Bus
+from gateway.cursor_secret import CursorSecret
+from gateway.mcp.server import Profile, build_server
+from gateway.mcp.tools import choose_tools
+from gateway.run import open_redis
+from gateway.service import Service
+from schemas.envelope import Principal
+from schemas.mailbox import Keys
+from schemas.settings import Settings, read_settings
+from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Scope
+from tests.conftest import Database
+from tests.gateway.replies import check_reply
+from workers.app import SERVED, run
+
+READY_S = 30.0
+LEGACY, MODERN = "legacy", "2026-07-28"
+
+
+@dataclass
+class Agent:
+    """A client of the SDK with a few words less: every reply is checked against the tool's promised shape."""
+
+    client: Client
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        result = await self.client.call_tool(tool, arguments)
+        (block,) = result.content
+        assert block.type == "text"
+        assert json.loads(block.text) == result.structured_content
+        return check_reply(tool, result.structured_content, is_error=bool(result.is_error))
+
+    async def store(self, content: str, **arguments: Any) -> dict[str, Any]:
+        """Store a memory and return it."""
+        body = await self.call("store_memory", content=content, **arguments)
+        assert body["status"] == "stored", body
+        stored: dict[str, Any] = body["stored"]
+        return stored
+
+    async def search(self, query: str, **arguments: Any) -> list[dict[str, Any]]:
+        body = await self.call("search_memories", query=query, **arguments)
+        assert body["status"] == "success", body
+        assert body["count"] == len(body["memories"])
+        memories: list[dict[str, Any]] = body["memories"]
+        return memories
+
+    async def found(self, query: str, **arguments: Any) -> list[str]:
+        """Return the contents of what a search finds."""
+        return [memory["content"] for memory in await self.search(query, **{"limit": 50, **arguments})]
+
+    async def recent(self, **arguments: Any) -> list[str]:
+        """Return the contents of the newest memories."""
+        body = await self.call("list_recent_memories", **{"limit": 100, **arguments})
+        return [memory["content"] for memory in body["memories"]]
+
+
+@dataclass
+class Stage:
+    """A running pipeline. Gateways can be added; each is a replica with a bus of its own."""
+
+    settings: Settings
+    keys: Keys
+    resources: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def gateway(self) -> Service:
+        """Start another gateway."""
+        settings = self.settings
+        bus = await self.resources.enter_async_context(
+            Bus(
+                settings.redis_url,
+                self.keys,
+                mailbox_bound=settings.mailbox_bound,
+                reply_timeout_s=settings.reply_timeout_s,
+            )
+        )
+        redis = open_redis(settings.redis_url)
+        self.resources.push_async_callback(redis.aclose)
+        return Service(bus, Breadcrumbs(redis, self.keys), CursorSecret(redis, self.keys))
+
+
+@asynccontextmanager
+async def agent_of(
+    service: Service,
+    namespace: str = DEFAULT_NAMESPACE,
+    principal: str = DEFAULT_PRINCIPAL,
+    era: str = MODERN,
+    scopes: tuple[Scope, ...] = ALL_SCOPES,
+) -> AsyncIterator[Agent]:
+    """Connect a client as this principal."""
+    caller = Caller(namespace, Principal(name=principal, scopes=scopes))
+    server = build_server(service, Profile(tools=choose_tools("full")), lambda _context: caller)
+    async with Client(server, mode=era) as client:
+        yield Agent(client)
+
+
+def stage_settings(database: Database, redis_url: str, key_prefix: str, **changes: str) -> Settings:
+    """Return settings for a pipeline of its own; `changes` are variables without their prefix, in lower case."""
+    variables = {
+        "database_url": database.url,
+        "redis_url": redis_url,
+        "key_prefix": key_prefix,
+        "embedder": "hash",
+        "sweep_interval_s": "0.2",
+        "reply_timeout_s": "20",
+        "port": "0",
+        **changes,
+    }
+    return read_settings({f"ENGRAMQ_{name.upper()}": value for name, value in variables.items()})
+
+
+@asynccontextmanager
+async def running_workers(settings: Settings) -> AsyncIterator[None]:
+    """Run workers of every kind for as long as the block lasts."""
+    stop, ready = asyncio.Event(), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run(SERVED, settings, stop=stop, ready=ready, handle_signals=False))
+        try:
+            await asyncio.wait_for(ready.wait(), READY_S)
+            yield
+        finally:
+            stop.set()
+
+
+async def until(condition: Callable[[], Awaitable[bool]], bound_s: float = 20.0) -> None:
+    """Return when the condition holds; fails when it does not within the bound."""
+    async with asyncio.timeout(bound_s):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def staged(settings: Settings, *, workers: bool = True) -> AsyncIterator[Stage]:
+    """Run a pipeline for as long as the block lasts."""
+    async with AsyncExitStack() as resources:
+        if workers:
+            await resources.enter_async_context(running_workers(settings))
+        stage = Stage(settings, Keys(settings.key_prefix))
+        async with stage.resources:
+            yield stage

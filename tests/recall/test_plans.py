@@ -1,0 +1,111 @@
+"""What PostgreSQL does for a search, as EXPLAIN tells: which partitions it touches, and by which index."""
+
+import random
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from schemas.ids import uuid7
+from schemas.vocabulary import Partition
+from tests.conftest import Database
+from workers.domain.question import Question
+from workers.store.loading import Loaded, load
+from workers.store.search import Filters, choose_query, find_candidates
+from workers.store.store import Store
+from workers.store.transaction import Transaction
+from workers.store.vectors import SMALL_ROWS, Embedding, Sizes
+
+pytestmark = pytest.mark.anyio
+
+DIMENSIONS = 384
+LARGE = SMALL_ROWS * 3
+SMALL = 300
+random_vectors = np.random.default_rng(7)
+
+
+def vector() -> Embedding:
+    made = random_vectors.standard_normal(DIMENSIONS).astype(np.float32)
+    return Embedding.of(1, made / np.linalg.norm(made))
+
+
+def made(namespace: str, number: int, partition: Partition) -> Loaded:
+    return Loaded(
+        id=UUID(uuid7()), namespace=namespace, partition=partition, embedding=vector().half, thread=f"t{number % 100}",
+        content=f"fact {number} about {random.choice(['pumps', 'valves', 'pipes'])}",
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def filled(database: Database, store: Store) -> Store:
+    """A large and a small namespace; a tenth of each is untrusted."""
+    model_id = await store.register_embedding_model("hash", "", DIMENSIONS)
+    assert model_id == 1
+    sides = [Partition.UNTRUSTED, *[Partition.TRUSTED] * 9]
+    rows = [made("large", number, sides[number % 10]) for number in range(LARGE)]
+    rows += [made("small", number, sides[number % 10]) for number in range(SMALL)]
+    assert await load(database.owner_url, model_id, rows, memory="64MB") == LARGE + SMALL
+    return store
+
+
+async def plan(store: Store, namespace: str, filters: Filters, *, degraded: bool = False) -> str:
+    async def explain(tx: Transaction) -> str:
+        embedding = None if degraded else vector()
+        query, values = await choose_query(tx, Sizes(), Question("fact 7 about pumps"), embedding, filters)
+        return "\n".join(row["QUERY PLAN"] for row in await tx.rows(b"explain (analyze) " + query, **values))
+
+    return await store.read(namespace, explain)
+
+
+@pytest.mark.promise("TP-5")
+@pytest.mark.parametrize("namespace", ["large", "small"])
+@pytest.mark.parametrize("degraded", [False, True])
+async def test_a_search_touches_only_the_partitions_that_were_asked_for(
+    filled: Store, namespace: str, degraded: bool
+) -> None:
+    default = await plan(filled, namespace, Filters(partitions=(Partition.TRUSTED,)), degraded=degraded)
+    assert "memories_trusted" in default
+    assert "untrusted" not in default.replace("'{untrusted}'", "")
+    other = await plan(filled, namespace, Filters(partitions=(Partition.UNTRUSTED,)), degraded=degraded)
+    assert "memories_untrusted" in other
+    assert "memories_trusted" not in other
+    both = await plan(filled, namespace, Filters(partitions=tuple(Partition)), degraded=degraded)
+    assert "memories_trusted" in both
+    assert "memories_untrusted" in both
+
+
+async def test_a_large_namespace_is_searched_by_both_indexes_and_a_small_one_row_by_row(filled: Store) -> None:
+    trusted = Filters(partitions=(Partition.TRUSTED,))
+    large = await plan(filled, "large", trusted)
+    assert "memories_trusted_embedding_idx" in large
+    assert "memories_trusted_lexemes_idx" in large
+    small = await plan(filled, "small", trusted)
+    assert "embedding_idx" not in small
+    one_thread = await plan(filled, "large", Filters(partitions=(Partition.TRUSTED,), thread="t7"))
+    assert "embedding_idx" not in one_thread
+    assert "memories_trusted_namespace_thread_position_idx" in one_thread
+
+
+async def test_both_ways_find_the_same_memories(filled: Store) -> None:
+    """The index against an exact scan, on one thread and on everything."""
+    question = Question("which fact is about pumps")
+    for filters in (Filters(partitions=(Partition.TRUSTED,), thread="t7"), Filters(partitions=tuple(Partition))):
+        embedding = vector()
+        found = await filled.read(
+            "large", lambda tx, e=embedding, f=filters: find_candidates(tx, Sizes(), question, e, f)  # type: ignore[misc]
+        )  # fmt: skip
+        assert len({one.id for one in found}) == len(found)
+        rows = await filled.read(
+            "large",
+            lambda tx, e=embedding, f=filters: tx.rows(  # type: ignore[misc]
+                b"select node_id, 1 - (embedding <=> %(e)s::halfvec) as cosine from memories where "
+                b"namespace = %(namespace)s and partition = any(%(p)s) and (%(t)s::text is null or thread = %(t)s) "
+                b"order by 2 desc limit 10",
+                e=e.half, p=list(f.partitions), t=f.thread,
+            ),
+        )  # fmt: skip
+        cosines = {one.id: one.similarity for one in found}
+        assert len(cosines.keys() & {row["node_id"] for row in rows}) >= 9
+        for row in rows:
+            if row["node_id"] in cosines:
+                assert cosines[row["node_id"]] == pytest.approx(row["cosine"], abs=1e-6)

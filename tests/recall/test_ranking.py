@@ -1,0 +1,170 @@
+"""The pure part of search: whatever the candidates, an order that means something."""
+
+import math
+import random
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.records import Memory
+from schemas.vocabulary import Partition
+from workers.domain.question import Question
+from workers.domain.ranking import Candidate, by_relevance, by_similarity
+from workers.domain.selection import Twins, within_budget
+
+QUESTIONS = [
+    "", "?", "When did Ada move to Graz in May 2023?", "What did bob say?", "How long ago was that",
+    "Ada and Bob", "May I",
+]  # fmt: skip
+speakers = st.sampled_from([None, "Ada", "Bob", "ada", "?", ""])
+moments = st.sampled_from([None, datetime(2023, 5, 1, tzinfo=UTC), datetime(2022, 1, 31, tzinfo=UTC)])
+candidate_fields = st.fixed_dictionaries(
+    {
+        "partition": st.sampled_from(list(Partition)),
+        "lexical": st.none() | st.floats(0, 1e6),
+        "similarity": st.none() | st.floats(-1, 1),
+        "thread": st.sampled_from([None, "a", "b"]),
+        "position": st.none() | st.integers(0, 5),
+        "speaker": speakers,
+        "occurred_at": moments,
+        "asks": st.booleans(),
+        "tells_time": st.booleans(),
+    }
+)
+
+
+def made_of(several: list[dict[str, Any]]) -> list[Candidate]:
+    return [Candidate(id=UUID(int=number), **fields) for number, fields in enumerate(several)]
+
+
+candidates_of = st.lists(candidate_fields, max_size=30).map(made_of)
+questions = st.sampled_from(QUESTIONS) | st.text(max_size=60)
+
+
+@given(questions, candidates_of)
+def test_every_candidate_is_ranked_once_with_a_number_that_its_parts_make(
+    text: str, candidates: list[Candidate]
+) -> None:
+    ranked = by_relevance(Question(text), candidates)
+    assert sorted(one.candidate.id for one in ranked) == sorted(one.id for one in candidates)
+    for one in ranked:
+        assert math.isfinite(one.score)
+        assert math.fsum(part for part in one.parts.values() if part is not None) == pytest.approx(one.score, abs=1e-9)
+    assert [one.score for one in ranked] == sorted([one.score for one in ranked], reverse=True)
+
+
+@given(questions, candidates_of, st.randoms(use_true_random=False))
+def test_the_order_in_which_candidates_come_means_nothing(
+    text: str, candidates: list[Candidate], shuffled: random.Random
+) -> None:
+    others = list(candidates)
+    shuffled.shuffle(others)
+    assert [(one.candidate.id, one.score) for one in by_relevance(Question(text), candidates)] == [
+        (one.candidate.id, one.score) for one in by_relevance(Question(text), others)
+    ]
+
+
+bare = st.fixed_dictionaries({"lexical": st.none() | st.floats(0, 100), "similarity": st.floats(-1, 1)})
+
+
+@given(st.lists(bare, min_size=2, max_size=20))
+def test_without_thread_speaker_and_date_more_of_both_scores_is_never_ranked_lower(
+    fields: list[dict[str, float]],
+) -> None:
+    candidates = made_of([{"partition": "p", **one} for one in fields])
+    score = {one.candidate.id: one.score for one in by_relevance(Question("When did Ada move in 2023?"), candidates)}
+    for one in candidates:
+        for other in candidates:
+            if (one.lexical or 0) >= (other.lexical or 0) and (one.similarity or 0) >= (other.similarity or 0):
+                assert score[one.id] >= score[other.id] - 1e-9
+
+
+@given(candidates_of)
+def test_no_memory_of_one_partition_lifts_one_of_the_other(candidates: list[Candidate]) -> None:
+    """Taking an untrusted memory's thread, speaker and place away changes no trusted memory's score."""
+    question = Question("When did Ada move?")
+    blank = [
+        one
+        if one.partition == Partition.TRUSTED
+        else Candidate(id=one.id, partition=one.partition, lexical=one.lexical, similarity=one.similarity)
+        for one in candidates
+    ]
+    trusted = [
+        {one.candidate.id: one.score for one in by_relevance(question, several) if one.candidate.partition == "trusted"}
+        for several in (candidates, blank)
+    ]
+    assert trusted[0] == pytest.approx(trusted[1])
+
+
+def test_plain_similarity_leaves_out_what_has_no_vector() -> None:
+    candidates = [
+        Candidate(id=UUID(int=number), partition="p", similarity=cosine)
+        for number, cosine in enumerate([0.2, None, 0.9, 0.2])
+    ]
+    ranked = by_similarity(candidates)
+    assert [(one.candidate.id.int, one.score) for one in ranked] == [(2, 0.9), (3, 0.2), (0, 0.2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "asks_when"),
+    [
+        ("When did it rain?", True), ("  what year was it", True), ("Since when?", True), ("How long ago was it", True),
+        ("Which day suits you", True), ("Whenever it rains", False), ("Who was there when it rained?", False),
+        ("", False),
+    ],
+)  # fmt: skip
+def test_questions_about_times_are_told_from_others(text: str, asks_when: bool) -> None:
+    assert Question(text).asks_when is asks_when
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("What happened in May 2023?", True), ("what happened in may 2023?", True), ("the summer of 2023", True),
+        ("What happened in May?", True), ("May I come in?", False), ("What may come?", False), ("In June 2023", False),
+        ("in may 2022", False), ("on 12023-05", False), ("they march in 2022", False), ("MAY", False),
+    ],
+)  # fmt: skip
+def test_months_and_years_are_told_from_verbs(text: str, about: bool) -> None:
+    assert Question(text).is_about(datetime(2023, 5, 7, tzinfo=UTC)) is about
+    assert Question(text).is_about(None) is False
+
+
+def test_a_speaker_counts_when_it_is_the_only_one_named() -> None:
+    spoken = ["Ada", "Bob", "Ada Lovelace", "", "?"]
+    assert Question("What did ADA's cat eat?").only_speaker_of(spoken) == ("Ada",)
+    assert Question("Ada or Bob?").only_speaker_of(spoken) == ()
+    assert Question("What did Adam eat?").only_speaker_of(spoken) == ()
+    assert Question("ada").only_speaker_of(["Ada", "ada"]) == ("Ada", "ada")
+
+
+def memory(content: str, partition: Partition = Partition.TRUSTED) -> Memory:
+    return Memory(id="x", content=content, partition=partition, created_by="me", created_at="", updated_at="")
+
+
+@given(st.lists(st.text(min_size=1, max_size=40), max_size=8), st.integers(1, 100))
+def test_a_budget_is_kept_and_only_the_last_is_cut(contents: list[str], budget: int) -> None:
+    shown = within_budget([memory(content) for content in contents], budget)
+    assert sum(len(one.content) for one in shown) <= budget
+    assert "".join(one.content for one in shown) == "".join(contents)[:budget]
+    assert all(one.truncated is not True for one in shown[:-1])
+    if sum(map(len, contents)) <= budget:
+        assert [one.content for one in shown] == contents
+        assert all(one.truncated is not True for one in shown)
+    else:
+        assert sum(len(one.content) for one in shown) == budget
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a b", "A  B", " a\tb\n", "c"]), st.sampled_from(list(Partition)))))
+def test_an_untrusted_twin_never_stands_for_a_trusted_one(several: list[tuple[str, Partition]]) -> None:
+    twins = Twins()
+    shown = [(text, side) for text, side in several if not twins.is_repeated(memory(text, side))]
+    folded = [(" ".join(text.casefold().split()), side) for text, side in shown]
+    assert len(folded) == len(set(folded))
+    assert {one for one in folded if one[1] is Partition.TRUSTED} == {
+        (" ".join(text.casefold().split()), side) for text, side in several if side is Partition.TRUSTED
+    }

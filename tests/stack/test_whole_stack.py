@@ -1,0 +1,150 @@
+"""The product as a user has it: a home, `engramq` as a process, the bundled model, real clients over stdio and HTTP."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.shared.exceptions import MCPError
+
+from deploy.embedded import process
+from tests.pipeline.stage import LEGACY, MODERN, Agent
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
+ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
+BOUND_S = 60.0
+
+
+class Installation:
+    """A home of its own and the environment that names it."""
+
+    def __init__(self, home: Path, **variables: str) -> None:
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("ENGRAMQ_")},
+            "ENGRAMQ_HOME": str(home),
+            "ENGRAMQ_PORT": "0",
+            "ENGRAMQ_LINGER_S": "30",
+            **variables,
+        }
+
+    def run(self, *arguments: str, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [ENGRAMQ, *arguments], env=self.environment, input=given, capture_output=True, timeout=BOUND_S, check=False
+        )
+
+    def status(self) -> dict[str, Any]:
+        shown: dict[str, Any] = json.loads(self.run("status", "--json").stdout)
+        return shown
+
+    def client(self, era: str = LEGACY, *arguments: str) -> Client:
+        """Return a client that starts `engramq stdio`; connected by `async with`."""
+        front = StdioServerParameters(command=ENGRAMQ, args=["stdio", *arguments], env=self.environment)
+        return Client(front, mode=era, read_timeout_seconds=BOUND_S)
+
+
+@pytest.fixture
+def installation() -> Iterator[Installation]:
+    home = Path(tempfile.mkdtemp(prefix="engramq-stack-", dir="/tmp"))
+    made = Installation(home)
+    try:
+        yield made
+    finally:
+        made.run("down")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def kill_everything(status: dict[str, Any]) -> None:
+    """Kill -9 the supervisor and all that it started, PostgreSQL and Redis too."""
+    pids = [status["pid"], *(service["pid"] for service in status["services"] if service["pid"])]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert process.wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in pids), BOUND_S)
+
+
+@pytest.mark.promise("OP-2", "OP-3")
+async def test_clients_share_one_store_that_a_kill_of_everything_does_not_hurt(installation: Installation) -> None:
+    async with installation.client(LEGACY) as first, installation.client(MODERN, "--principal", "second") as second:
+        stored = await Agent(first).store("Our flight to Lisbon departs at half past six in the morning")
+        (found,) = await Agent(second).search("When do we leave for Portugal?")
+        assert found["id"] == stored["id"]
+        assert found["created_by"] == "I/O"
+    before = installation.status()
+    assert before["running"] is True
+
+    kill_everything(before)
+
+    async with installation.client(MODERN) as client:
+        (found,) = await Agent(client).search("When do we leave for Portugal?")
+        assert found["id"] == stored["id"]
+    assert installation.status()["pid"] != before["pid"]
+    assert installation.run("down").returncode == 0
+    assert installation.run("status").returncode == 3
+
+
+@pytest.mark.promise("OP-2", "OP-3")
+async def test_a_client_outlives_the_gateway_and_the_worker(installation: Installation) -> None:
+    async with installation.client(LEGACY) as client:
+        agent = Agent(client)
+        stored = await agent.store("The alarm code is 4711")
+        for service in installation.status()["services"]:
+            if service["pid"] and ("gateway" in service["name"] or "worker" in service["name"]):
+                os.kill(service["pid"], signal.SIGKILL)
+        lost_calls: list[str] = []
+        with anyio.fail_after(BOUND_S):
+            while True:
+                # The first call may be told that its gateway has gone; nothing more may go wrong.
+                try:
+                    body = await agent.call("get_memory", memory_id=stored["id"])
+                except MCPError as lost:
+                    lost_calls.append(str(lost))
+                    continue
+                if body["status"] == "success":
+                    break
+                assert body["code"] == "unavailable", body
+        assert len(lost_calls) <= 1
+
+
+@pytest.mark.promise("OP-1", "IM-1")
+async def test_up_serves_http_in_both_eras_what_import_has_loaded(installation: Installation, tmp_path: Path) -> None:
+    rows = [
+        {"content": f"Shelf {number} holds the {thing}", "external_id": f"s-{number}", "namespace": "default_user"}
+        for number, thing in enumerate(["maps of Norway", "jam jars", "violin strings", "tax returns", "bicycle bells"])
+    ]
+    lines = [json.dumps(row) for row in rows] + ["no json", json.dumps({"content": " "}), ""]
+    file = tmp_path / "shelves.jsonl"
+    file.write_text("\n".join(lines))
+    with subprocess.Popen([ENGRAMQ, "up"], env=installation.environment, stdout=subprocess.PIPE, text=True) as up:
+        try:
+            assert up.stdout is not None
+            url = next(found[0] for line in up.stdout if (found := re.search(r"http://\S+/mcp", line)))
+            first = installation.run("import", str(file))
+            assert (first.returncode, first.stdout.split()[:2]) == (1, [b"stored", b"5"]), first.stderr
+            rejected = [
+                json.loads(line) for line in file.with_name("shelves.jsonl.rejects.jsonl").read_text().splitlines()
+            ]
+            assert [(one["line"], one["field"]) for one in rejected] == [(6, "line"), (7, "content")]
+            again = installation.run("import", "-", given="\n".join(lines[:5]).encode())
+            assert (again.returncode, again.stdout.split()[:4]) == (0, [b"stored", b"0", b"skipped", b"5"]), (
+                again.stderr
+            )
+            for era in (LEGACY, MODERN):
+                async with Client(url, mode=era) as client:
+                    agent = Agent(client)
+                    assert (await agent.call("memory_stats"))["memories"] == 5
+                    best = (await agent.search("Where is the sheet that I need for hiking near Oslo?"))[0]
+                    assert best["external_id"] == "s-0"
+        finally:
+            up.send_signal(signal.SIGINT)
+            assert up.wait(BOUND_S) in (0, 130)

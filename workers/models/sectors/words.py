@@ -1,0 +1,146 @@
+"""The word lists behind the cues, each short enough to be read.
+
+Knows: English words and, for the most telling cues, a few German ones. Refuses to know: how they are counted.
+"""
+
+from typing import Final
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Bases of verbs that open an instruction. Nouns that often open a sentence (order, state, form) are left out.
+BASE_VERBS: Final = _words(
+    "add adjust agree aim allow answer apply approve archive arrange ask assign attach avoid bake baste batch beat "
+    "begin bend bind bleed blend block boil book boot bring browse brush build bump burn buy calibrate call cancel "
+    "carry catch change charge check choose chop clean clear click climb clip clone close collect combine commit "
+    "compare compile compose confirm connect convert cook copy count cover create cross crush cut debug defrost "
+    "delete deploy dial dice dig dilute dim disable discard disconnect divide double download drag drain draw dress "
+    "drill drink drive drop dry dump duplicate ease eat edit eject email empty enable enter erase escalate execute "
+    "export extract face fasten feed fetch fill filter find finish fit fix flash flip flush focus fold follow "
+    "forward freeze fry gather generate get give glue grab grate grease greet grind grip group hand hang heat hide "
+    "hit hold import include increase indent index inflate inform insert inspect install invite invoice join jump "
+    "keep knead kneel knit knock label lay leave let level lift light limit link list listen load lock log look "
+    "loosen lower make mark mash mask match measure melt merge migrate mind mix mount move mulch name narrow "
+    "navigate note notify oil open overwrite pack page paint park pass paste pat pause pay peel pick pin pinch pipe "
+    "place plan plant play plug point polish post pour prefix preheat prepare press print prune pull pump purge "
+    "push put quote raise read rebase rebuild record redirect reduce refill refund register reheat reject release "
+    "reload remember remove rename renew repeat replace reply report request rerun reset restart restore retry "
+    "return reverse revert review revoke rewind rewrite ring rinse roll rotate round rub run sand sanitize save "
+    "scale scan schedule score scrape screw scroll scrub seal search season select send separate serve set shake "
+    "shape sharpen shift shoot show shut sieve sift sign silence simmer sit skim skip slice slide slow smooth soak "
+    "sort sow speak specify spin split spray spread sprinkle squash squeeze stack stagger stand start stay steer "
+    "step stick stir stop store strain strap stretch strip submit subtract support swap sweep switch tag take talk "
+    "tap tape taste tell test thaw thread throw tick tie tighten tilt toast toggle tow trace transfer transplant "
+    "treat trim truncate try tune turn twist type undo unfold uninstall unlock unpack unplug unscrew untie update "
+    "upgrade upload use vacuum validate ventilate verify visit wait walk warm wash watch water wear weed weigh wet "
+    "whisk wind wipe work wrap write zip zoom"
+)
+
+# Past forms that do not end in -ed and are not also bases (put, cut, set, read say nothing about time).
+IRREGULAR_PAST: Final = _words(
+    "became began bent bit bled blew bought bound bred broke brought built burnt came caught chose clung crept "
+    "dealt did drank dreamt drew drove dug fed fell felt fled flew flung forgave forgot fought found froze gave got "
+    "grew ground had heard held hid hit hung kept knew laid lay leapt learnt led left lent lied lit lost made meant "
+    "met mistook overcame overslept paid ran rang rewrote rode rose said sang sank sat saw sent shook shot shrank "
+    "slept slid slit sold sought spent spoke sprang spun stank stole stood strode struck stuck stung swam swept "
+    "swore swung taught thought threw told took tore trod understood undid was went wept were withdrew woke won "
+    "wore wound wrote"
+)
+
+# Verbs that state a lasting relation when they stand in the present tense.
+STATIVE_THIRD: Final = _words(
+    "accepts allows applies belongs boils breeds carries closes coaches comes commutes connects consists contains "
+    "costs covers dates denotes depends describes differs dissolves drinks drives eats ends exists expires faces "
+    "feeds follows forms freezes grows guarantees handles has holds hosts houses includes keeps lasts lists lives "
+    "measures melts needs offers opens owns pays permits plays prefers produces protects provides reads refers "
+    "rejects remains reports requires returns runs sells serves ships sits sleeps speaks spends stands starts "
+    "stores studies supports takes teaches trains travels turns uses wakes weighs works writes"
+)
+
+FEELING: Final = (
+    r"feel(?:s|ing|ings)?|felt|happy|happily|happiness|sad|sadness|saddened|angry|anger|angrily|furious|rage|"
+    r"enraged|afraid|fear|fears|fearful|scared|frighten\w*|terrif\w*|panic\w*|horrif\w*|anxi\w+|nervous\w*|"
+    r"worr(?:y|ies|ied)|dread\w*|uneasy|stress(?:ed|ful)|overwhelm\w*|exhausted|burnt out|fed up|lonely|"
+    r"loneliness|miserable|depress\w*|devastat\w*|heartbroken|gutted|grie(?:f|ving)|mourn\w*|"
+    r"miss(?:es)? (?:him|her|you|them|my|our|the)|love[sd]?|ador(?:e|es|ed)|in love|hat(?:e|es|ed|red)|loath\w+|"
+    r"resent\w*|bitter|jealous\w*|env(?:y|ious)|asham\w*|shame|guilt\w*|embarrass\w*|mortif\w*|humiliat\w*|"
+    r"insult\w*|hurt(?:s|ful)?|betray\w*|disappoint\w*|frustrat\w*|annoy\w*|irritat\w*|impatien\w*|upset|proud|"
+    r"pride|joy\w*|overjoyed|thrill\w*|excit\w*|delight\w*|elat\w*|glad|grateful|gratitude|thankful|reliev\w*|"
+    r"relief|hopeful|optimis\w*|cheer(?:ful|y)|content|calm\w*|at peace|enthusias\w*|eager|giddy|amazed|amazing|"
+    r"touched|moved to|nostalgi\w*|homesick|bored|boring|disgust\w*|shocked|mood|spirits|emotion\w*|demorali\w*|"
+    r"discouraged|insecure|comfort\w*|awful|terrible|wonderful|angst|wütend|traurig|glücklich|stolz|einsam|freut|"
+    r"freue|fühl\w*|verärgert|enttäuscht|genervt|liebe|hasse"
+)
+
+LINKING: Final = r"is|are|am|i'm|was|were|been|be|feels?|felt|seems?|sounded|became|gets?|makes?|made"
+
+# Figures of speech for being fed up, moved or glad.
+IDIOM: Final = (
+    r"can't (?:stand|bear|take|face|stop|wait|bring|let|get over)|"
+    r"couldn't (?:bear|stop|face)|(?:could|can) not (?:bear|stop|stand)|i'd rather|"
+    r"sick (?:of|and tired)|end of (?:my|his|her) (?:tether|rope)|over the moon|cloud nine|ugh|oh no|please|"
+    r"thank you|wonderful|on (?:pins|edge|eggshells)|burst|"
+    r"sarcas\w+|lights? up|sinks?|sank|races|churn\w*|soft spot|at ease|"
+    r"(?:keep|keeps) (?:checking|apologi[sz]ing|thinking)|begged|dare[sd]?|makes? (?:me|him|her|my|us)|"
+    r"winced|groaned|cling\w*"
+)
+
+# Where feelings show when nobody names them.
+BODY: Final = (
+    r"hearts?|stomach|throat|chest|tears?|cry(?:ing)?|cried|sob\w*|wept|smil(?:e|es|ed|ing)|grin\w*|"
+    r"laugh(?:s|ed|ing|ter)?|knees|hands|fists?|jaw|lips?|trembl\w*|shak(?:e|ing)|shiver\w*|flinch\w*|blush\w*|"
+    r"goosebumps|chills|butterflies|breath|sigh\w*|swallow\w*|voice|eyes|face|scream\w*|shout\w*|yell\w*|"
+    r"snap(?:s|ped|ping)|slam\w*|stare[sd]?|hug(?:s|ged)?|blood|skin|sleepless|awake|silence|speechless|sunshine|"
+    r"cloud nine|guts?|nerves"
+)
+
+INSIGHT: Final = (
+    r"reali[sz]\w+|understood|i (?:now )?understand|learn(?:ed|t)|lessons?|taught (?:me|us)|insights?|conclu\w+|"
+    r"hindsight|retrospect|looking back|look back|thinking (?:back|about it)|reflect\w*|reflections?|takeaway|"
+    r"take away|notic(?:e|ed|ing)|patterns?|it seems|suggests?|impl(?:y|ies)|infer\w*|root cause|discovered|"
+    r"recogni[sz]e|i believe|we believe|i suspect|i think|convinced|come to (?:see|understand|reali[sz]e)|dawned|"
+    r"tend to|i see (?:now|that)|turns out|the more|what i|what we|wonder\w*|perhaps|maybe|probably|"
+    r"over the years|over time|used to|in common|theme|hypothes\w+|mistook|in the end|gelernt|lehre|erkannt|"
+    r"klar geworden|im nachhinein|rückblickend|einsicht|vielleicht"
+)
+
+TIME: Final = (
+    r"yesterday|today|tonight|tomorrow|this (?:morning|afternoon|evening|week|month|year)|(?:last|next) \w+|ago|"
+    r"earlier|just now|(?:on|last|next|by|until) (?:mon|tues|wednes|thurs|fri|satur|sun)day\w*|"
+    r"in (?:january|february|march|april|may|june|july|august|september|october|november|december)|"
+    r"in (?:19|20)\d\d|at (?:noon|midnight|dawn|\d{1,2}(?:[:.]\d\d)?)|\d{1,2}:\d\d|remember (?:when|the time)|"
+    r"when i was|"
+    r"\d{1,2} (?:january|february|march|april|may|june|july|august|september|october|november|december)|gestern|"
+    r"heute|morgen früh|vorgestern|letzte[nrs]?|nächste[nrs]?|vor \w+ (?:tagen|wochen|jahren)|"
+    r"am (?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)|im (?:sommer|winter|frühling|herbst)"
+)
+
+# Joints of a story: what happened, then what happened.
+STORY: Final = (
+    r"while|before|after|when|until|then|because|so (?:i|we|the|they)|"
+    r"and (?:\w+ed|went|came|got|gave|took|left|told|said|had)"
+)
+
+STEPS: Final = (
+    r"first(?:ly)?|then|finally|next|afterwards|steps?|step \d|instructions?|how to|in order to|make sure|always|"
+    r"never|be sure|don't|do not|before|once|otherwise|repeat|slowly|carefully|twice|schritt|anleitung|zuerst|"
+    r"dann|danach|immer|klicken|drücken"
+)
+
+DEFINITION: Final = (
+    r"(?:is|are) (?:an?|the|called|located|based|defined|known|regarded|about|closed|written)|means|stands? for|"
+    r"refers? to|defined as|consists? of|there (?:is|are)|represents?|ist (?:ein|eine|der|die|das)|steht für|"
+    r"bevorzugt|beträgt|heißt"
+)
+
+GENERAL: Final = (
+    r"always|never|ever|every|each|whenever|most|mostly|usually|often|rarely|only|nobody|everyone|everybody|"
+    r"nothing|anything|half|all|any|too"
+)
+
+CONTRAST: Final = (
+    r"not|never|but|rather|instead|less|more|than|really|same|just|not the|without|though|as long as|even|why|"
+    r"because|whether|still|wrong|right|mistake|better|worse|best|worst|harder|easier"
+)
