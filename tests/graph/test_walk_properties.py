@@ -2,7 +2,6 @@
 
 import itertools
 from collections import deque
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -44,11 +43,11 @@ def write(desk: Desk, edges: list[tuple[int, int]]) -> str:
     return prefix
 
 
-PLAIN: Any = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.promise("GE-17")
-@PLAIN
+@SETTINGS
 @given(GRAPHS, st.integers(1, 5), st.sampled_from(Following))
 async def test_neighbours_are_those_of_a_plain_search(
     desk: Desk, edges: list[tuple[int, int]], depth: int, following: Following
@@ -67,7 +66,7 @@ async def test_neighbours_are_those_of_a_plain_search(
 
 
 @pytest.mark.promise("GE-18")
-@PLAIN
+@SETTINGS
 @given(GRAPHS, PLACES, st.integers(1, 10))
 async def test_a_path_is_as_short_as_a_plain_search_finds_and_hangs_together(
     desk: Desk, edges: list[tuple[int, int]], end: int, depth: int

@@ -20,7 +20,7 @@ from schemas.envelope import Envelope
 from schemas.ids import parse_uuid, uuid7
 from schemas.vocabulary import DEFAULT_SECTOR, AuditAction, Sector, SectorSource
 from workers.domain.constitution import MARKS, is_constitutive, merged
-from workers.domain.sector_rules import sector_of_edge
+from workers.domain.sector_rules import edge_sector
 from workers.store import audit
 from workers.store.consent import Deletion, deletion_consent
 from workers.store.errors import Again
@@ -56,7 +56,7 @@ async def add_edge(tx: Transaction, command: AddEdge) -> EdgeAdded | NameAmbiguo
         "target_id": ends[1],
         "relation": command.relation,
         "weight": weight,
-        "memory_sector": sector_of_edge(command.relation, given),
+        "memory_sector": edge_sector(command.relation, given),
         "properties": given,
     }
     if await tx.row(INSERT, **{**new, "properties": Jsonb(given)}) is not None:
@@ -126,7 +126,7 @@ async def _merge(tx: Transaction, standing: Row, command: AddEdge, given: dict[s
         **standing,
         "properties": properties,
         "weight": standing["weight"] if command.weight is UNSET else command.weight,
-        "memory_sector": standing["memory_sector"] if manual else sector_of_edge(command.relation, properties),
+        "memory_sector": standing["memory_sector"] if manual else edge_sector(command.relation, properties),
     }
     changed = {name: now[name] for name in ("id", "weight", "memory_sector")}
     await tx.send(MERGE, **changed, properties=Jsonb(properties))
