@@ -13,10 +13,17 @@ LONGEST_LINE = 128 * 1024 * 1024
 
 UNAVAILABLE = -32000
 INVALID_REQUEST = -32600
-_RECOVERY = (
-    "Try again. A write may have been done: ask get_command with its command_id, or repeat it with the same "
-    "idempotency_key, which never does it twice."
-)
+# Of a request that was under way nobody knows whether it was carried out; one that was never sent was not.
+_UNDER_WAY = {
+    "status": "pending",
+    "recovery": "A write may have been done: look for its effect, or repeat it with the same idempotency_key, which "
+    "never does it twice (get_command tells of those whose command_id is known). A read can just be repeated.",
+}
+_NEVER_SENT = {
+    "status": "error",
+    "code": "unavailable",
+    "recovery": "Nothing was applied. Try again in a few seconds; if it lasts, run `engramq status`.",
+}
 
 
 class LineBuffer:
@@ -92,17 +99,16 @@ class Conversation:
         A handshake still to be answered is kept: it has no effects, and `handshake` sends it again.
         """
         kept = {key: value for key, value in self._open.items() if key == self._initialize_key}
-        lines = [_error(value, reason) for key, value in self._open.items() if key not in kept]
+        lines = [_error(value, reason, _UNDER_WAY) for key, value in self._open.items() if key not in kept]
         self._open = kept
         return lines
 
     def fail_all(self, reason: str) -> list[bytes]:
-        """Answer all open requests with an error, a handshake too, since no gateway can be had."""
-        lines = self.fail_open(reason)
-        if self._open:
-            lines += [_error(value, reason) for value in self._open.values()]
-            self._open = {}
+        """Refuse all open requests, a handshake too: no gateway can be had, and none of them was sent to one."""
+        lines = [_error(value, reason, _NEVER_SENT) for value in self._open.values()]
+        if self._initialize_key in self._open:
             self._initialize, self._initialize_key, self._initialized = b"", "", b""
+        self._open = {}
         return lines
 
     def handshake(self) -> tuple[bytes, bytes]:
@@ -124,8 +130,8 @@ def too_long() -> bytes:
     return _line({"jsonrpc": "2.0", "id": None, "error": error})
 
 
-def _error(request_id: object, reason: str) -> bytes:
-    data = {"status": "error", "code": "unavailable", "error": reason, "recovery": _RECOVERY}
+def _error(request_id: object, reason: str, outcome: dict[str, str]) -> bytes:
+    data = {**outcome, "error": reason}
     return _line({"jsonrpc": "2.0", "id": request_id, "error": {"code": UNAVAILABLE, "message": reason, "data": data}})
 
 

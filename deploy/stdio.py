@@ -172,6 +172,7 @@ class Front:
         self._hang_up()
         if was_stopped:
             # Somebody stopped the stack on purpose: idle clients leave it so, the next request starts it again.
+            self._to_client += b"".join(self._conversation.fail_open("engramq's stack was stopped."))
             self._give_up("engramq's stack was stopped.")
             self._retry_at = 0.0
             return

@@ -1,5 +1,6 @@
 """`engramq import FILE.jsonl`: bulk loading through the imports mailbox."""
 
+import itertools
 import sys
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ from gateway.cli.import_rows import Batch, Rejection, make_batches, read_rows
 from gateway.cli.progress import Progress
 from schemas.commands import BatchImported, GetCommand, ImportBatch
 from schemas.envelope import Answer, Principal
-from schemas.faults import NOT_APPLIED, EngramqError, Fault
+from schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from schemas.mailbox import Keys
 from schemas.settings import Settings
 from schemas.vocabulary import ALL_SCOPES, CommandStatus, OnDuplicate, ReceiptStatus
@@ -26,6 +27,7 @@ from schemas.vocabulary import ALL_SCOPES, CommandStatus, OnDuplicate, ReceiptSt
 IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
 BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts is not minutes of work
 ANSWER_TIMEOUT_S: Final = 60.0
+NOT_DONE: Final = "See `engramq status`: is a worker running?"
 GIVE_UP_S: Final = 300.0  # how long one batch is tried again while the service is away or overloaded
 
 
@@ -79,7 +81,7 @@ class Importer:
         # Rows without external ids are never duplicates: they are the same request whatever is done with duplicates.
         on_duplicate = self.on_duplicate if batch.named else OnDuplicate.SKIP
         command = ImportBatch(records=tuple(row.record for row in batch.rows), on_duplicate=on_duplicate)
-        while True:
+        for tries in itertools.count(1):
             try:
                 answer = await self.bus.ask(
                     command,
@@ -90,13 +92,17 @@ class Importer:
                 )
                 if isinstance(answer, Pending):
                     await self._until_ended(answer.command_id, batch.namespace, give_up)
-                    continue
+                    if time.monotonic() < give_up:
+                        continue
+                    raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
                 if answer.fault is None or answer.fault.code not in NOT_APPLIED:
-                    return answer
+                    # What an earlier try of ours has done is not there since another import.
+                    return answer if tries == 1 else msgspec.structs.replace(answer, replayed=False)
                 fault = answer.fault
             except EngramqError as refused:
                 fault = refused.fault
             await self._wait_or_give_up(fault, give_up)
+        raise AssertionError("unreachable")
 
     async def _until_ended(self, command_id: str, namespace: str, give_up: float) -> None:
         """Wait until a command that outlived our patience has ended; its stored reply is then ours by the key."""

@@ -39,7 +39,7 @@ def test_after_the_gateway_was_killed_the_client_goes_on_with_its_handshake_repe
 
     assert lost["id"] == 7
     assert lost["error"]["code"] == -32000
-    assert lost["error"]["data"]["code"] == "unavailable"
+    assert lost["error"]["data"]["status"] == "pending"
     assert "get_command" in lost["error"]["data"]["recovery"]
     assert after["pid"] != before["pid"]
     assert after["seen"] == ["initialize", "notifications/initialized", "tools/list"]
@@ -79,7 +79,7 @@ def test_after_the_supervisor_was_killed_the_client_goes_on(home: Home, environm
         before = status_of(home)["pid"]
         os.kill(before, signal.SIGKILL)
 
-        assert client.hear()["error"]["data"]["code"] == "unavailable"
+        assert client.hear()["error"]["data"]["status"] == "pending"
         assert "result" in client.ask("tools/list", 9)
 
     assert status_of(home)["pid"] != before

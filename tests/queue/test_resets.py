@@ -54,7 +54,8 @@ class Wire:
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        while data := await reader.read(65_536):
+        # uvloop raises RuntimeError, asyncio nothing, at a write to a transport that was aborted.
+        while (data := await reader.read(65_536)) and not writer.is_closing():
             writer.write(data)
             await writer.drain()
     except ConnectionError:

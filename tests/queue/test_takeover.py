@@ -163,6 +163,17 @@ async def test_a_command_that_takes_longer_than_a_lease_keeps_it(stage: Stage) -
     assert payload_of(await asked) == "x"
 
 
+async def test_a_handler_is_told_less_than_redis_granted(stage: Stage) -> None:
+    async def measure(job: Job) -> Outcome:
+        job.lease.require(LEASE_S - 1)
+        with pytest.raises(LeaseLost):
+            job.lease.require(LEASE_S)
+        return await echo(job)
+
+    await stage.workers(an_actor(measure))
+    assert payload_of(await ping(await stage.bus(), "x")) == "x"
+
+
 def test_a_lease_counts_from_when_it_was_asked_for() -> None:
     lease = HeldLease("token", clock())
     lease.require()

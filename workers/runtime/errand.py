@@ -46,6 +46,7 @@ class Errand:
     tries: int
     lease: HeldLease
     desk: Desk
+    ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
     _finished: list[Finished] = field(default_factory=list)
     _letters: list[DeadLetter] = field(default_factory=list)
@@ -147,6 +148,7 @@ class Errand:
         finished, letters = list(self._finished), list(self._letters)
         steps = Steps(self.desk.keys)
         if last:
+            self.ending = True
             steps.end(self.desk.mailbox, self.job_id)
         self._add_finished(steps, finished)
         for letter in letters:
@@ -192,6 +194,7 @@ class Errand:
         for done in finished:
             self.open.pop(done.envelope.id, None)
         mailbox, now_ms, steps = self.desk.mailbox, time.time_ns() // 1_000_000, Steps(self.desk.keys)
+        self.ending = True
         steps.end(mailbox, self.job_id)
         self._add_finished(steps, finished)
         for letter in self._letters:

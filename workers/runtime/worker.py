@@ -80,7 +80,10 @@ class MailboxWorker(Worker):
         self._picking = asyncio.create_task(self._pick_jobs())
         try:
             with contextlib.suppress(asyncio.CancelledError):
-                await self._picking
+                await asyncio.wait({self._picking, carrying, renewing}, return_when=asyncio.FIRST_COMPLETED)
+                for task in (carrying, renewing, self._picking):
+                    if task.done():
+                        task.result()  # a defect, unless cancelled: better no process than one that serves nothing
             await self._finish()
         finally:
             for task in (renewing, carrying, self._picking, *self.tasks.values()):
@@ -248,9 +251,12 @@ class MailboxWorker(Worker):
                     self._drop(errand)
 
     def _drop(self, errand: Errand) -> None:
-        """Stop a job that another worker holds by now."""
+        """Stop a job that another worker holds by now.
+
+        One that is writing its end has just ended, or learns of the loss itself.
+        """
         task = self.tasks.get(errand.job_id)
-        if task is not None:
+        if task is not None and self._errands.get(errand.job_id) is errand and not errand.ending:
             log.warning("A lease was lost", extra={"job_id": errand.job_id})
             errand.lease.lost = True
             task.cancel()
