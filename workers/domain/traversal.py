@@ -7,9 +7,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 NEIGHBOR_EDGES: Final = 10_000  # edges looked at in one step
-NEIGHBOR_EDGES_PER_NODE: Final = 2_000  # in each direction: what the largest answer needs, and room for parallel edges
-FRONTIER_NODES: Final = 2_000  # nodes, the most relevant, from which a walk goes on
-PATH_EDGES: Final = (2_000, 20_000)  # edges looked at in one step: tried on both sides before the larger one is
+PATH_EDGES: Final = (200, 2_000, 20_000)  # edges looked at in one step: tried on both sides before a larger one is
 PATH_NODES: Final = 100_000  # nodes seen before a search is given up
 
 
@@ -56,12 +54,13 @@ async def walk(start: UUID, depth: int, limit: int, step: Step[H]) -> tuple[list
     """Return up to `limit` nodes within `depth` edges, by distance, then relevance, and whether there may be more."""
     relevance = {start: 1.0}
     frontier, found, cut = [start], list[Reached[H]](), False
+    per_node = 4 * limit + 100  # more than the answer needs: some are parallel, some lead back
     for distance in range(1, depth + 1):
         try:
-            hops = await step(frontier, NEIGHBOR_EDGES_PER_NODE, NEIGHBOR_EDGES)
+            hops = await step(frontier, per_node, NEIGHBOR_EDGES)
         except OutOfTime:
             return found, True
-        cut = cut or _was_cut(hops)
+        cut = cut or _was_cut(hops, per_node)
         level: dict[UUID, Reached[H]] = {}
         for hop in hops:
             reached = Reached(hop.far, hop, distance, relevance[hop.near] * hop.weight)
@@ -71,8 +70,7 @@ async def walk(start: UUID, depth: int, limit: int, step: Step[H]) -> tuple[list
         found += nearest
         if len(found) > limit:
             return found[:limit], True
-        cut = cut or (len(nearest) > FRONTIER_NODES and distance < depth)
-        frontier = [reached.node for reached in nearest[:FRONTIER_NODES]]
+        frontier = [reached.node for reached in nearest]
         relevance |= {reached.node: reached.relevance for reached in nearest}
         if not frontier:
             break
@@ -83,12 +81,12 @@ def _rank(reached: Reached[H]) -> tuple[float, UUID]:
     return -reached.relevance, reached.hop.edge_id
 
 
-def _was_cut(hops: Sequence[Hop]) -> bool:
+def _was_cut(hops: Sequence[Hop], per_node: int) -> bool:
     if len(hops) >= NEIGHBOR_EDGES:
         return True
     # A node's edges of both directions are counted together: too careful at worst.
     most = max(Counter(hop.near for hop in hops).values(), default=0)
-    return most >= NEIGHBOR_EDGES_PER_NODE
+    return most >= per_node
 
 
 @dataclass(slots=True)

@@ -1,10 +1,13 @@
 -- The knowledge graph: indexes for walks and names, and proposals by which two principals consent to a change of a
 -- constitutive edge.
 
--- The heaviest edges of a node first, so that a walk past a hub reads no more of them than it shows. Associations have
--- indexes of their own; edges_source and edges_target stay for the cascade from nodes.
-create index edges_knowledge_out on edges (source_id, weight desc, id) where layer = 'knowledge';
-create index edges_knowledge_in on edges (target_id, weight desc, id) where layer = 'knowledge';
+-- The edges of a node, the heaviest of a layer first, so that a walk past a hub reads no more of them than it needs. They
+-- take the place of the plain indexes, which serve the cascade from nodes too, because the planner, knowing average
+-- nodes only, would rather read all of a hub's edges by those and sort them (35 instead of 1 ms for 100,000).
+create index edges_out on edges (source_id, layer, weight desc, id);
+create index edges_in on edges (target_id, layer, weight desc, id);
+drop index edges_source;
+drop index edges_target;
 
 -- Names that resemble one that was not found: the same in another case, or with the same beginning.
 create index nodes_name_folded on nodes (namespace, lower(name) text_pattern_ops) where name is not null;
