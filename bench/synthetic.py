@@ -94,4 +94,5 @@ def word(rank: int) -> str:
 
 
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    unit: NDArray[np.float32] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return unit

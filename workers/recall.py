@@ -182,9 +182,9 @@ async def _shown(tx: Transaction, ranked: Sequence[Ranked], command: SearchMemor
     twins = Twins()
     for start in range(0, len(ranked), command.limit):
         chunk = ranked[start : start + command.limit]
-        rows = await read_memories(tx, [one.candidate.id for one in chunk])
+        rows = await read_memories(tx, [UUID(one.candidate.id) for one in chunk])
         for one in chunk:
-            memory = rows.get(one.candidate.id)
+            memory = rows.get(UUID(one.candidate.id))
             if memory is None or (command.collapse_duplicates and twins.is_repeated(memory)):
                 continue
             memories.append(_scored(memory, one, explain=command.explain))

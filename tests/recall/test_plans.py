@@ -105,7 +105,7 @@ async def test_both_ways_find_the_same_memories(filled: Store) -> None:
             ),
         )  # fmt: skip
         cosines = {one.id: one.similarity for one in found}
-        assert len(cosines.keys() & {row["node_id"] for row in rows}) >= 9
+        assert len(cosines.keys() & {str(row["node_id"]) for row in rows}) >= 9
         for row in rows:
-            if row["node_id"] in cosines:
-                assert cosines[row["node_id"]] == pytest.approx(row["cosine"], abs=1e-6)
+            if str(row["node_id"]) in cosines:
+                assert cosines[str(row["node_id"])] == pytest.approx(row["cosine"], abs=1e-6)

@@ -4,7 +4,6 @@ import math
 import random
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -38,7 +37,7 @@ candidate_fields = st.fixed_dictionaries(
 
 
 def made_of(several: list[dict[str, Any]]) -> list[Candidate]:
-    return [Candidate(id=UUID(int=number), **fields) for number, fields in enumerate(several)]
+    return [Candidate(id=f"{number:04}", **fields) for number, fields in enumerate(several)]
 
 
 candidates_of = st.lists(candidate_fields, max_size=30).map(made_of)
@@ -102,11 +101,11 @@ def test_no_memory_of_one_partition_lifts_one_of_the_other(candidates: list[Cand
 
 def test_plain_similarity_leaves_out_what_has_no_vector() -> None:
     candidates = [
-        Candidate(id=UUID(int=number), partition="p", similarity=cosine)
+        Candidate(id=f"{number:04}", partition="p", similarity=cosine)
         for number, cosine in enumerate([0.2, None, 0.9, 0.2])
     ]
     ranked = by_similarity(candidates)
-    assert [(one.candidate.id.int, one.score) for one in ranked] == [(2, 0.9), (3, 0.2), (0, 0.2)]
+    assert [(int(one.candidate.id), one.score) for one in ranked] == [(2, 0.9), (3, 0.2), (0, 0.2)]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,11 @@ class Installation:
 
     def __init__(self, home: Path, **variables: str) -> None:
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("ENGRAMQ_")},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith("ENGRAMQ_") or name == "ENGRAMQ_REDIS_BINARY"
+            },
             "ENGRAMQ_HOME": str(home),
             "ENGRAMQ_PORT": "0",
             "ENGRAMQ_LINGER_S": "30",

@@ -12,8 +12,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeVar
-from uuid import UUID
+from typing import Final, NamedTuple
+
+import msgspec
 
 from workers.domain.question import Question
 
@@ -35,14 +36,11 @@ class Weights:
 
 DEFAULT_WEIGHTS: Final = Weights()
 
-Key = TypeVar("Key")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What ranking knows of a memory. Null scores: no word of the question in it, no vector to compare."""
 
-    id: UUID
+    id: str
     partition: str
     lexical: float | None = None
     similarity: float | None = None
@@ -54,8 +52,7 @@ class Candidate:
     tells_time: bool = False  # it holds a word such as yesterday
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A candidate with its score, the sum of its parts."""
 
     candidate: Candidate
@@ -98,16 +95,26 @@ def by_relevance(
 def _thread_lifts(
     candidates: Sequence[Candidate], fused: Sequence[float], weights: Weights
 ) -> dict[str, Sequence[float]]:
-    """Return what the rules about threads add to each candidate."""
-    if all(one.thread is None for one in candidates):
+    """Return what the rules about threads add to each candidate. A place that no candidate has counts 0, the mean."""
+    threads: dict[tuple[str, str], _Thread] = {}
+    for one, score in zip(candidates, fused, strict=True):
+        if one.thread is not None:
+            threads.setdefault((one.partition, one.thread), _Thread()).add(one, score)
+    if not threads:
         return {}
-    thread = _Threads(candidates, fused)
-    return {
-        "next_to": [weights.next_to * (thread.at(one, -1) + thread.at(one, 1)) for one in candidates],
-        "near_to": [weights.near_to * (thread.at(one, -2) + thread.at(one, 2)) for one in candidates],
-        "answers": [weights.answers * thread.asked_before(one) for one in candidates],
-        "best_of_thread": [weights.best_of_thread * thread.best(one) for one in candidates],
-    }
+    next_to, near_to, answers, best = ([0.0] * len(candidates) for _ in range(4))
+    for row, one in enumerate(candidates):
+        if one.thread is None:
+            continue
+        thread = threads[one.partition, one.thread]
+        best[row] = weights.best_of_thread * thread.best
+        if one.position is None or len(thread.places) < 2:  # nobody beside it
+            continue
+        at, position = thread.places.get, one.position
+        next_to[row] = weights.next_to * (at(position - 1, 0.0) + at(position + 1, 0.0))
+        near_to[row] = weights.near_to * (at(position - 2, 0.0) + at(position + 2, 0.0))
+        answers[row] = weights.answers * thread.questions.get(position - 1, 0.0)
+    return {"next_to": next_to, "near_to": near_to, "answers": answers, "best_of_thread": best}
 
 
 def _own_lifts(question: Question, candidates: Sequence[Candidate], weights: Weights) -> dict[str, Sequence[float]]:
@@ -127,44 +134,20 @@ def _own_lifts(question: Question, candidates: Sequence[Candidate], weights: Wei
     return lifts
 
 
-class _Threads:
-    """The fused scores of the candidates by their places; a place that no candidate has counts 0, the mean."""
+class _Thread:
+    """The fused scores of a thread's candidates; of several in one place the best."""
 
-    def __init__(self, candidates: Sequence[Candidate], fused: Sequence[float]) -> None:
-        self._places: dict[tuple[str, str, int], float] = {}
-        self._questions: dict[tuple[str, str, int], float] = {}
-        self._best: dict[tuple[str, str], float] = {}
-        for one, score in zip(candidates, fused, strict=True):
-            if one.thread is None:
-                continue
-            _raise_to(self._best, (one.partition, one.thread), score)
-            if one.position is not None:
-                place = one.partition, one.thread, one.position
-                _raise_to(self._places, place, score)
-                if one.asks:
-                    _raise_to(self._questions, place, score)
+    def __init__(self) -> None:
+        self.best = -math.inf
+        self.places: dict[int, float] = {}
+        self.questions: dict[int, float] = {}
 
-    def at(self, one: Candidate, offset: int) -> float:
-        """The score at so many places after the candidate."""
-        return self._look_up(self._places, one, offset)
-
-    def asked_before(self, one: Candidate) -> float:
-        """The score of the question just before the candidate."""
-        return self._look_up(self._questions, one, -1)
-
-    def best(self, one: Candidate) -> float:
-        """The best score of the candidate's thread."""
-        return 0.0 if one.thread is None else self._best[one.partition, one.thread]
-
-    @staticmethod
-    def _look_up(scores: Mapping[tuple[str, str, int], float], one: Candidate, offset: int) -> float:
-        if one.thread is None or one.position is None:
-            return 0.0
-        return scores.get((one.partition, one.thread, one.position + offset), 0.0)
-
-
-def _raise_to(scores: dict[Key, float], key: Key, score: float) -> None:
-    scores[key] = max(score, scores.get(key, score))
+    def add(self, one: Candidate, score: float) -> None:
+        self.best = max(self.best, score)
+        if one.position is not None:
+            self.places[one.position] = max(score, self.places.get(one.position, score))
+            if one.asks:
+                self.questions[one.position] = max(score, self.questions.get(one.position, score))
 
 
 def _normalised(values: Sequence[float | None], weight: float) -> list[float | None]:

@@ -56,7 +56,7 @@ _GAP: Final = re.compile(r"[\s\-]+")
 def edge_sector(relation: str, properties: Mapping[str, object]) -> Sector:
     """Return the sector of a knowledge edge; never raises, whatever the properties hold.
 
-    Names and values are compared without regard to case or blanks around them, with blanks and hyphens as underscores.
+    Case and outer blanks do not matter; blanks and hyphens count as underscores.
     Emotional properties come first, then context_type, then the relation.
     """
     named = {_normal(name): value for name, value in properties.items() if value is not None}

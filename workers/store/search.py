@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from schemas.vocabulary import Partition, Sector
 from workers.domain.question import TIME_WORDS, Question
 from workers.domain.ranking import Candidate
-from workers.store.pool import Row
 from workers.store.queries import sized_sql, sql
-from workers.store.records import similarity
 from workers.store.transaction import Transaction
 from workers.store.vectors import EXACT_ROWS, SET_EFFORT, Embedding, Sizes
 
@@ -23,6 +23,8 @@ EFFORT: Final = 200  # hnsw.ef_search: as many as are wanted
 POSTINGS: Final = 3_000
 WORDS: Final = 64  # of the question, the rarest
 HALF_LENGTH: Final = 200.0  # different words of a memory that halve what a match counts
+
+_candidates: Final = msgspec.json.Decoder(list[Candidate])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,8 @@ async def find_candidates(
 ) -> list[Candidate]:
     """Return at most CANDIDATES of each arm, in no order; by words alone when there is no embedding."""
     query, values = await choose_query(tx, sizes, question, embedding, filters)
-    return [_candidate(row) for row in await tx.rows(query, **values)]
+    row = await tx.row(query, **values)
+    return [] if row is None else _candidates.decode(row["candidates"])
 
 
 async def choose_query(
@@ -88,18 +91,3 @@ async def choose_query(
 async def _are_few(tx: Transaction, filters: Filters) -> bool:
     row = await tx.row(CHOSEN_SIZE, **filters.values, limit=EXACT_ROWS + 1)
     return row is not None and row["memories"] <= EXACT_ROWS
-
-
-def _candidate(row: Row) -> Candidate:
-    return Candidate(
-        id=row["id"],
-        partition=row["partition"],
-        lexical=row["lexical"],
-        similarity=None if row["distance"] is None else similarity(row["distance"]),
-        thread=row["thread"],
-        position=row["position"],
-        speaker=row["speaker"],
-        occurred_at=row["occurred_at"],
-        asks=row["asks"],
-        tells_time=row["tells_time"],
-    )

@@ -19,7 +19,7 @@ Cues: TypeAlias = NDArray[np.float32]
 # Cues describe short texts; of a long one the beginning says enough and bounds the cost.
 _CHARACTERS = 2_000
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-_BEFORE_IMPERATIVE: Final = frozenset(("always", "never", "first", "then", "please", "finally"))
+_BEFORE_IMPERATIVE: Final = frozenset(("always", "never", "don't", "first", "then", "please", "finally"))
 _CLAUSE: Final = re.compile(r"[.;:,!?–—]|\b(?:and|then|or|but)\b")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
 

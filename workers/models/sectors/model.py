@@ -4,6 +4,10 @@ Knows: the weights file beside it. Refuses to know: who embedded the text, queue
 about a tenth of a millisecond, on the thread that asks. Every text gets a sector: how sure, says the confidence.
 """
 
+import io
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -25,6 +29,15 @@ class SectorGuess(msgspec.Struct, frozen=True):
 
     sector: Sector
     confidence: float
+
+
+# All that numpy and zipfile raise over a file with wrong bytes in it.
+_DAMAGE: Final = (
+    OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, SyntaxError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+# Numbers, signs and blanks were not among the texts learned from: what a memory reads as before it is classified.
+_NOTHING_SAID: Final = SectorGuess(Sector.SEMANTIC, 1 / len(Sector))
 
 
 class UnusableVectors(ValueError):
@@ -60,7 +73,7 @@ class SectorModel:
     def load(cls, path: Path = WEIGHTS) -> "SectorModel":
         """Read the weights. Raises UnusableWeights."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 content = {name: file[name] for name in file.files}
             if (tuple(content["cues"]), tuple(content["sectors"])) != (NAMES, tuple(Sector)):
                 raise UnusableWeights(f"{path} was made for other cues: run python -m workers.models.sectors.train")
@@ -73,7 +86,7 @@ class SectorModel:
                     Head(content["wording"].astype(np.float64), float(content["wording_temperature"])),
                 ),
             )
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except _DAMAGE as error:
             raise UnusableWeights(f"{path} cannot be used: {type(error).__name__}") from error
 
     def save(self, path: Path = WEIGHTS) -> None:
@@ -125,4 +138,9 @@ class SectorModel:
             return []
         features = assemble(vectors, cue_rows(contents), self._standard, self._scale)
         sectors = tuple(Sector)
-        return [SectorGuess(sectors[int(row.argmax())], float(row.max())) for row in head.chances(features)]
+        return [
+            SectorGuess(sectors[int(row.argmax())], float(row.max()))
+            if any(map(str.isalpha, content))
+            else _NOTHING_SAID
+            for content, row in zip(contents, head.chances(features), strict=True)
+        ]

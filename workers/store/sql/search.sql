@@ -60,44 +60,65 @@ coalesce(m.lexemes @@ (
 -- How many memories a search may find, counted up to a limit.
 select count(*) as memories from (select from memories m where {chosen} limit %(limit)s) counted
 
+-- fragment: distance
+-- Cosine distance, exact for any memory whose vector the same model made.
+m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
+
+-- fragment: as_json
+-- The candidates as one JSON text, each an array in the order of the fields of Candidate: 400 rows of ten columns cost
+-- the driver five times as much. A zero vector, whose distance is no number, is similar to nothing.
+select coalesce(json_agg(json_build_array(
+    id, partition, lexical,
+    case when distance = 'NaN' then 0 when distance is not null then least(1, greatest(-1, 1 - distance)) end,
+    thread, position, speaker, occurred_at, asks, tells_time)), '[]')::text as candidates
+
 -- name: search_text
 -- Candidates by full text alone.
 with {full_text}
-select {candidate}, t.lexical, null::double precision as distance
-from (select * from by_text order by lexical desc, id desc limit %(candidates)s) t
-join memories m on m.node_id = t.id and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+{as_json}
+from (
+    select {candidate}, t.lexical, null::float8 as distance
+    from (select * from by_text order by lexical desc, id desc limit %(candidates)s) t
+    join memories m on m.node_id = t.id and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+) found
 
 -- name: search_exact
 -- Candidates by full text and by an exact scan of the vectors; adding 0 keeps the planner off the vector index.
-with {full_text}, by_vector as materialized (
-    select m.node_id as id
+with {full_text}, near as materialized (
+    select m.node_id, m.partition, ({distance}) + 0 as distance
     from memories m
     where {chosen} and m.state = 'active' and m.model_id = %(model_id)s
-    order by (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0
+    order by distance
     limit %(candidates)s
-), {both_arms}
+), by_vector as materialized (
+    select {candidate}, n.distance
+    from near n
+    join memories m on m.node_id = n.node_id and m.partition = n.partition
+    where m.partition = any(%(partitions)s::text[])
+)
+{both_arms}
 
 -- name: search_by_index
 -- Candidates by full text and by the vector index, which goes on until it has enough of them.
 with {full_text}, by_vector as materialized (
-    select m.node_id as id
+    select {candidate}, {distance} as distance
     from memories m
     where {chosen} and m.state = 'active' and m.model_id = %(model_id)s
-    order by m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
+    order by {distance}
     limit %(candidates)s
-), {both_arms}
+)
+{both_arms}
 
 -- fragment: both_arms
--- The candidates of both arms, each with both scores: the distance is exact, and null for what has no such vector.
-candidates as (
-    (select id from by_text order by lexical desc, id desc limit %(candidates)s)
-    union
-    select id from by_vector
-)
-select
-    {candidate}, t.lexical,
-    case when m.state = 'active' and m.model_id = %(model_id)s
-        then m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions}) end as distance
-from candidates c
-left join by_text t on t.id = c.id
-join memories m on m.node_id = c.id and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+-- The candidates of both arms, each with both scores; no distance for what has no such vector.
+{as_json}
+from (
+    select v.*, t.lexical
+    from by_vector v
+    left join by_text t on t.id = v.id
+    union all
+    select {candidate}, case when m.state = 'active' and m.model_id = %(model_id)s then {distance} end, t.lexical
+    from (select id, lexical from by_text order by lexical desc, id desc limit %(candidates)s) t
+    join memories m on m.node_id = t.id and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+    where not exists (select from by_vector v where v.id = t.id)
+) found

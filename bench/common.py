@@ -1,0 +1,234 @@
+"""What the benchmarks share: JSON lines, percentiles, a private stack of real processes, a lean MCP client."""
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from deploy.embedded.servers import Servers, running_servers
+from schemas.settings import PREFIX
+from workers.store.connections import WORKER_ROLE
+from workers.store.migrate import migrate
+
+ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
+READY_S: Final = 120.0
+END_S: Final = 15.0
+ERA: Final = "2026-07-28"
+_LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+
+
+def emit(bench: str, measure: str, **figures: Any) -> None:
+    """Print one JSON line, with the machine and its load."""
+    machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "load_1m": round(os.getloadavg()[0], 2)}
+    print(json.dumps({"bench": bench, "measure": measure, **_rounded(figures), **machine}), flush=True)
+
+
+def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
+    return {name: round(one, 4) if isinstance(one, float) else one for name, one in figures.items()}
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value below which this share of the values lies, by the nearest rank; nan when there are none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+@dataclass
+class Samples:
+    """Latencies in milliseconds of the calls that were answered well, and what came of the others."""
+
+    latencies_ms: list[float] = field(default_factory=list)
+    failures: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def figures(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {f"p{share}_ms": percentile(self.latencies_ms, share / 100) for share in (50, 95, 99)}
+        shed = self.failures["overloaded"]
+        rate = len(self.latencies_ms) / self.seconds
+        return shown | {"per_s": rate, "calls": len(self.latencies_ms), "shed": shed,
+                        "errors": self.failures.total() - shed}  # fmt: skip
+
+
+def median_of(runs: Sequence[Samples]) -> dict[str, Any]:
+    """Return the median of each figure over the runs; calls and failures are added up."""
+    figures = [run.figures() for run in runs]
+    added = {name: sum(one[name] for one in figures) for name in ("calls", "shed", "errors")}
+    return {name: statistics.median(one[name] for one in figures) for name in figures[0]} | added | {"runs": len(runs)}
+
+
+async def timed(work: Callable[[int], Awaitable[object]], count: int) -> list[float]:
+    """Do this so many times, one after the other; return the milliseconds of each."""
+    taken = []
+    for number in range(count):
+        started = time.perf_counter()
+        await work(number)
+        taken.append((time.perf_counter() - started) * 1000)
+    return taken
+
+
+class Refused(Exception):
+    """A call was answered with an error; its text is the code."""
+
+
+class McpClient:
+    """One connection of the stateless era: what a call costs is the server's, not a client library's."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+        self._reader, self._writer, self._host = reader, writer, f"127.0.0.1:{port}"
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, port: int) -> AsyncIterator[Self]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+        try:
+            yield cls(reader, writer, port)
+        finally:
+            writer.close()
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool; raises Refused."""
+        prefix = "io.modelcontextprotocol/"
+        meta = {
+            f"{prefix}protocolVersion": ERA,
+            f"{prefix}clientInfo": {"name": "bench", "version": "1"},
+            f"{prefix}clientCapabilities": {},
+        }
+        params = {"name": tool, "arguments": arguments, "_meta": meta}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+        head = (
+            f"POST /mcp HTTP/1.1\r\nhost: {self._host}\r\ncontent-type: application/json\r\n"
+            f"accept: application/json, text/event-stream\r\nmcp-protocol-version: {ERA}\r\nmcp-method: tools/call\r\n"
+            f"mcp-name: {tool}\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        self._writer.write(head.encode() + body)
+        answered = await self._reader.readuntil(b"\r\n\r\n")
+        length = _LENGTH.search(answered)
+        answer = json.loads(await self._reader.readexactly(int(length[1]) if length else 0))
+        result = answer.get("result")
+        if result is None or result.get("isError"):
+            raise Refused((result or {}).get("structuredContent", {}).get("code", "protocol"))
+        content: dict[str, Any] = result["structuredContent"]
+        return content
+
+
+async def closed_loop(
+    port: int, callers: int, seconds: float, work: Callable[[McpClient], Awaitable[object]]
+) -> Samples:
+    """Let so many callers, a connection each, call one thing after another for so long."""
+    samples = Samples()
+    begin = asyncio.Barrier(callers + 1)
+
+    async def caller() -> None:
+        async with McpClient.connect(port) as client:
+            await begin.wait()
+            until = time.perf_counter() + seconds
+            while (started := time.perf_counter()) < until:
+                try:
+                    await work(client)
+                except Refused as refusal:
+                    samples.failures[str(refusal)] += 1
+                    await asyncio.sleep(0.01 if str(refusal) == "overloaded" else 0)
+                else:
+                    samples.latencies_ms.append((time.perf_counter() - started) * 1000)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(callers):
+            group.create_task(caller())
+        await begin.wait()
+        started = time.perf_counter()
+    samples.seconds = time.perf_counter() - started
+    return samples
+
+
+@dataclass
+class PrivateStack:
+    """Servers in a folder of their own; workers and gateways are processes, started when they are wanted."""
+
+    servers: Servers
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def owner_url(self) -> str:
+        """Of the database's owner."""
+        return self.servers.database_url_owner
+
+    @property
+    def database_url(self) -> str:
+        """What workers get."""
+        return self.servers.postgres.url(WORKER_ROLE)
+
+    def start_workers(self, count: int = 1) -> None:
+        """Start worker processes that host all kinds."""
+        for _ in range(count):
+            self._start({}, "worker", "--all")
+
+    def start_gateway(self, namespace: str) -> int:
+        """Start a gateway whose callers are in this namespace, wait until it and a worker answer; return its port."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        self._start({"NAMESPACE": namespace, "PORT": str(port)}, "gateway")
+        until = time.monotonic() + READY_S
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                if asyncio.run(_is_ready(port)):
+                    return port
+            time.sleep(0.1)
+        raise TimeoutError("the stack does not answer")
+
+    def stop(self) -> None:
+        """End the processes that were started here."""
+        for child in self.processes:
+            child.terminate()
+        for child in self.processes:
+            try:
+                child.wait(END_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+    def _start(self, variables: dict[str, str], *arguments: str) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        given = {"DATABASE_URL": self.database_url, "REDIS_URL": self.servers.redis_url, "LOG_LEVEL": "WARNING"}
+        environment |= {PREFIX + name: value for name, value in {**given, **variables}.items()}
+        self.processes.append(subprocess.Popen([ENGRAMQ, *arguments], env=environment))
+
+
+@contextmanager
+def private_stack() -> Iterator[PrivateStack]:
+    """Start PostgreSQL (fsync on) and Redis in a temporary home, with the schema and no worker yet."""
+    home = Path(tempfile.mkdtemp(prefix="engramq-bench-", dir="/tmp"))
+    try:
+        with running_servers(home) as servers:
+            stack = PrivateStack(servers)
+            asyncio.run(migrate(stack.owner_url))
+            try:
+                yield stack
+            finally:
+                stack.stop()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+async def _is_ready(port: int) -> bool:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(f"GET /readyz HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n".encode())
+        return b" 200 " in await asyncio.wait_for(reader.readline(), READY_S)
+    finally:
+        writer.close()

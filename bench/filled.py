@@ -1,0 +1,31 @@
+"""A store filled with made-up memories, for the benchmarks that need one."""
+
+import asyncio
+import time
+
+from bench.common import PrivateStack, emit
+from bench.synthetic import DIMENSIONS, Corpus
+from schemas.vocabulary import Partition
+from workers.models.minilm import MiniLmEmbedder
+from workers.store import upkeep
+from workers.store.loading import load
+from workers.store.store import Store
+
+
+async def fill(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
+    """Load the corpus as if MiniLM had made its vectors; return the model's id."""
+    started = time.perf_counter()
+    spec = MiniLmEmbedder.spec
+    async with await Store.open(stack.database_url) as store:
+        model_id = await store.register_embedding_model(spec.name, spec.sha256, DIMENSIONS)
+        count = await load(stack.owner_url, model_id, corpus.memories())
+        for namespace in await store.namespaces():
+            if await store.read(namespace, lambda tx: upkeep.is_worth_counting(tx, Partition.TRUSTED)):
+                await store.write(namespace, lambda tx: upkeep.count_lexemes(tx, Partition.TRUSTED))
+    emit(bench, "filled", synthetic=True, memories=count, seconds=time.perf_counter() - started)
+    return model_id
+
+
+def filled(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
+    """Do as `fill` does, outside any event loop."""
+    return asyncio.run(fill(stack, corpus, bench))

@@ -1,0 +1,182 @@
+"""The sector model as workers use it, and how good it is on texts of another hand."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from schemas.vocabulary import Sector
+from workers.models import bundle
+from workers.models.hashing import HashEmbedder
+from workers.models.interface import Vectors
+from workers.models.minilm import MiniLmEmbedder
+from workers.models.sectors import corpus, evaluation, train
+from workers.models.sectors.evaluation import Data
+from workers.models.sectors.model import WEIGHTS, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
+
+pytestmark = pytest.mark.anyio
+
+MINILM = bundle.MODEL_SHA256
+LEAST_EASY, LEAST_HARD = 0.93, 0.85
+PLAIN = {
+    "I'm so relieved that the surgery is over.": Sector.EMOTIONAL,
+    "Yesterday the plumber came and took the old boiler away.": Sector.EPISODIC,
+    "The user is a dentist in Bergen.": Sector.SEMANTIC,
+    "To rotate the logs, stop the writer, move the file and start the writer again.": Sector.PROCEDURAL,
+    "Looking back, I realise that I was rarely honest about deadlines.": Sector.REFLECTIVE,
+}
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def data(anyio_backend: str) -> Data:
+    texts = [*corpus.own_texts(), *corpus.dev_texts()]
+    return Data.of(texts, await _embed([one.text for one in texts]))
+
+
+@pytest.fixture(scope="module")
+async def plain(anyio_backend: str) -> Vectors:
+    return await _embed(list(PLAIN))
+
+
+@pytest.fixture(scope="module")
+def model() -> SectorModel:
+    return SectorModel.load()
+
+
+async def _embed(texts: Sequence[str]) -> Vectors:
+    embedder = MiniLmEmbedder(threads=1)
+    vectors = await embedder.embed(texts)
+    await embedder.aclose()
+    return vectors
+
+
+async def test_trained_on_our_texts_alone_it_reaches_the_target_on_those_of_another_hand(data: Data) -> None:
+    own = len(corpus.own_texts())
+    rows = np.arange(len(data.texts))
+    logits = evaluation.held_out(data, rows[:own], rows[own:], train.FULL)
+    scores = evaluation.scores(data.texts[own:], logits)
+    assert (scores["en_easy"] >= LEAST_EASY, scores["en_hard"] >= LEAST_HARD) == (True, True), scores
+
+
+async def test_confidence_is_the_chance_of_being_right(data: Data) -> None:
+    logits = evaluation.cross_validated(data, train.FULL, count=5, seed=0)
+    assert evaluation.calibration_error(data, logits, seed=0) < 0.05
+
+
+async def test_shipped_weights_are_what_the_texts_give(data: Data, model: SectorModel) -> None:
+    contents = [one.text for one in data.texts]
+    shipped = model.classify_many(contents, data.vectors, embedder_sha256=MINILM)
+    trained = train.train(data).classify_many(contents, data.vectors, embedder_sha256=MINILM)
+    furthest = max(abs(one.confidence - other.confidence) for one, other in zip(shipped, trained, strict=True))
+    assert furthest < 1e-2, "run python -m workers.models.sectors.train"
+
+
+async def test_our_texts_neither_repeat_nor_paraphrase(data: Data) -> None:
+    cosines = np.triu(data.vectors @ data.vectors.T, 1)
+    english = np.array([one.lang == "en" for one in data.texts])
+    alike = [
+        (data.texts[first].text, data.texts[second].text)
+        for first, second in np.argwhere(cosines > 0.8)
+        if english[first] and english[second]
+    ]
+    assert alike == []
+
+
+async def test_plain_texts_get_their_sector(plain: Vectors, model: SectorModel) -> None:
+    guesses = model.classify_many(list(PLAIN), plain, embedder_sha256=MINILM)
+    assert [guess.sector for guess in guesses] == list(PLAIN.values())
+    assert all(0.5 < guess.confidence <= 1.0 for guess in guesses)
+
+
+async def test_one_text_gets_the_same_alone_and_in_company(plain: Vectors, model: SectorModel) -> None:
+    together = model.classify_many(list(PLAIN), plain, embedder_sha256=MINILM)
+    alone = [
+        model.classify(content, vector, embedder_sha256=MINILM) for content, vector in zip(PLAIN, plain, strict=True)
+    ]
+    assert [guess.sector for guess in alone] == [guess.sector for guess in together]
+    assert [guess.confidence for guess in alone] == pytest.approx([guess.confidence for guess in together])
+
+
+async def test_vectors_stored_in_half_precision_give_the_same_sector(plain: Vectors, model: SectorModel) -> None:
+    halved = plain.astype(np.float16).astype(np.float32)
+    exact = model.classify_many(list(PLAIN), plain, embedder_sha256=MINILM)
+    stored = model.classify_many(list(PLAIN), halved, embedder_sha256=MINILM)
+    assert [guess.sector for guess in stored] == [guess.sector for guess in exact]
+    assert [guess.confidence for guess in stored] == pytest.approx([guess.confidence for guess in exact], abs=1e-2)
+
+
+async def test_vectors_of_another_embedder_are_refused_though_they_have_the_same_shape(model: SectorModel) -> None:
+    other = HashEmbedder()
+    vectors = await other.embed(list(PLAIN))
+    assert not model.knows(other.spec.sha256)
+    with pytest.raises(UnusableVectors, match="classify the wording alone"):
+        model.classify_many(list(PLAIN), vectors, embedder_sha256=other.spec.sha256)
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        np.zeros((1, 768), dtype=np.float32),
+        np.zeros((2, 384), dtype=np.float32),
+        np.zeros(384, dtype=np.float32),
+        np.full((1, 384), np.nan, dtype=np.float32),
+        np.full((1, 384), np.inf, dtype=np.float32),
+    ],
+)
+async def test_anything_but_one_finite_row_per_text_is_refused(vectors: Vectors, model: SectorModel) -> None:
+    with pytest.raises(UnusableVectors, match="expected finite vectors of shape"):
+        model.classify_many(["text"], vectors, embedder_sha256=MINILM)
+
+
+async def test_wording_alone_suffices_for_plain_texts_and_is_less_sure_over_all(data: Data, model: SectorModel) -> None:
+    assert [guess.sector for guess in model.classify_wording(list(PLAIN))] == list(PLAIN.values())
+    contents = [one.text for one in data.texts]
+    by_both = model.classify_many(contents, data.vectors, embedder_sha256=MINILM)
+    by_wording = model.classify_wording(contents)
+    assert sum(guess.confidence for guess in by_wording) < sum(guess.confidence for guess in by_both) - 0.05 * len(
+        contents
+    )
+
+
+@pytest.mark.parametrize("content", ["", " \n", "!!!", "12:30", "😀"])
+async def test_a_text_without_a_word_is_semantic_by_default_and_unsure(content: str, model: SectorModel) -> None:
+    assert model.classify_wording([content]) == [SectorGuess(Sector.SEMANTIC, 0.2)]
+    assert model.classify(content, np.ones(384, dtype=np.float32), embedder_sha256=MINILM).confidence == 0.2
+
+
+async def test_no_text_gives_no_guess(model: SectorModel) -> None:
+    assert model.classify_many([], np.empty((0, 384), dtype=np.float32), embedder_sha256=MINILM) == []
+    assert model.classify_wording([]) == []
+
+
+async def test_weights_survive_writing_and_reading_and_are_small(tmp_path: Path, model: SectorModel) -> None:
+    model.save(tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == WEIGHTS.read_bytes()
+    assert WEIGHTS.stat().st_size < 100_000
+    assert model.embedder_sha256 == MINILM
+
+
+async def test_missing_and_damaged_weights_are_named(tmp_path: Path) -> None:
+    whole = WEIGHTS.read_bytes()
+    path = tmp_path / "weights.npz"
+    with pytest.raises(UnusableWeights, match="FileNotFoundError"):
+        SectorModel.load(path)
+    for damaged in (b"", b"no archive", whole[: len(whole) // 2], whole[:200] + b"\xff" * 400 + whole[600:]):
+        path.write_bytes(damaged)
+        with pytest.raises(UnusableWeights, match=r"weights\.npz"):
+            SectorModel.load(path)
+
+
+async def test_weights_of_other_cues_are_refused(tmp_path: Path) -> None:
+    with np.load(WEIGHTS) as file:
+        content = {name: file[name] for name in file.files}
+    content["cues"] = content["cues"][::-1]
+    np.savez(tmp_path / "other.npz", allow_pickle=False, **content)
+    with pytest.raises(UnusableWeights, match="made for other cues"):
+        SectorModel.load(tmp_path / "other.npz")
