@@ -15,7 +15,7 @@ from schemas.envelope import Answer
 from schemas.faults import EngramqError, FaultCode
 from schemas.ids import uuid7
 from tests.graph.desk import Desk
-from tests.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, homonyms
+from tests.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.jobs import job
 from tests.refusals import refused
 
@@ -136,6 +136,27 @@ async def test_writers_of_crossing_facts_do_not_lose_any(desk: Desk) -> None:
     assert {body["status"] for body in bodies} == {"success"}
     assert desk.row("select count(*) as n from edges")["n"] == len(pairs)
     assert desk.row("select count(*) as n from nodes")["n"] == len(names)
+
+
+@pytest.mark.promise("GE-12")
+async def test_writers_deleters_and_correctors_that_race_leave_nothing_half(desk: Desk) -> None:
+    edge = await desk.body(fact())
+    work = [
+        command
+        for number in range(8)
+        for command in (
+            fact(),
+            fact("Bob", "KNOWS", f"n{number}"),
+            reclassified("episodic"),
+            DeleteNode(node_id=edge["source_id"]),
+            DeleteEdge(edge_id=edge["edge_id"]),
+        )
+    ]
+    bodies = await asyncio.gather(*(desk.body(command) for command in work))
+    assert {body["status"] for body in bodies} <= {"success", "deleted", "not_found"}
+    assert desk.rows("select e.id from edges e left join nodes n on n.id = e.source_id where n.id is null") == []
+    assert desk.row("select count(*) as n from edges where relation = 'KNOWS' and source_id <> target_id")["n"] >= 8
+    assert (await desk.body(fact()))["status"] == "success"
 
 
 @pytest.mark.promise("GE-12")
