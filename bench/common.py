@@ -32,14 +32,16 @@ ERA: Final = "2026-07-28"
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
-def emit(bench: str, measure: str, **figures: Any) -> None:
-    """Print one JSON line, with the machine and its load."""
+def emit(bench: str, measure: str, *, digits: int | None = 4, **figures: Any) -> None:
+    """Print one JSON line, with the machine and its load; figures to so many digits, or as they are."""
     machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "load_1m": round(os.getloadavg()[0], 2)}
-    print(json.dumps({"bench": bench, "measure": measure, **_rounded(figures), **machine}), flush=True)
+    print(json.dumps({"bench": bench, "measure": measure, **_rounded(figures, digits), **machine}), flush=True)
 
 
-def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
-    return {name: round(one, 4) if isinstance(one, float) else one for name, one in figures.items()}
+def _rounded(figures: dict[str, Any], digits: int | None) -> dict[str, Any]:
+    if digits is None:
+        return figures
+    return {name: round(one, digits) if isinstance(one, float) else one for name, one in figures.items()}
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -172,6 +174,12 @@ class PrivateStack:
         """What workers get."""
         return self.servers.postgres.url(WORKER_ROLE)
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment that names these servers to a command."""
+        given = {"DATABASE_URL": self.database_url, "REDIS_URL": self.servers.redis_url, "LOG_LEVEL": "WARNING"}
+        return {PREFIX + name: value for name, value in given.items()}
+
     def start_workers(self, count: int = 1) -> None:
         """Start worker processes that host all kinds."""
         for _ in range(count):
@@ -204,8 +212,7 @@ class PrivateStack:
 
     def _start(self, variables: dict[str, str], *arguments: str) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-        given = {"DATABASE_URL": self.database_url, "REDIS_URL": self.servers.redis_url, "LOG_LEVEL": "WARNING"}
-        environment |= {PREFIX + name: value for name, value in {**given, **variables}.items()}
+        environment |= self.variables | {PREFIX + name: value for name, value in variables.items()}
         self.processes.append(subprocess.Popen([ENGRAMQ, *arguments], env=environment))
 
 

@@ -57,16 +57,31 @@ class Filters:
 
 
 async def find_candidates(
-    tx: Transaction, sizes: Sizes, question: Question, embedding: Embedding | None, filters: Filters
+    tx: Transaction,
+    sizes: Sizes,
+    question: Question,
+    embedding: Embedding | None,
+    filters: Filters,
+    *,
+    scan: bool = False,
 ) -> list[Candidate]:
-    """Return at most CANDIDATES of each arm, in no order; by words alone when there is no embedding."""
-    query, values = await choose_query(tx, sizes, question, embedding, filters)
+    """Return at most CANDIDATES of each arm, in no order; by words alone when there is no embedding.
+
+    `scan`: compare every vector, whatever it costs.
+    """
+    query, values = await choose_query(tx, sizes, question, embedding, filters, scan=scan)
     row = await tx.row(query, **values)
     return [] if row is None else _candidates.decode(row["candidates"])
 
 
 async def choose_query(
-    tx: Transaction, sizes: Sizes, question: Question, embedding: Embedding | None, filters: Filters
+    tx: Transaction,
+    sizes: Sizes,
+    question: Question,
+    embedding: Embedding | None,
+    filters: Filters,
+    *,
+    scan: bool = False,
 ) -> tuple[bytes, dict[str, Any]]:
     """Return the query that finds the candidates best, and its parameters; prepare the transaction for it."""
     size = await sizes.of(tx, filters.partitions)
@@ -81,7 +96,7 @@ async def choose_query(
     }
     if embedding is None:
         return SEARCH_TEXT, values
-    exact = size.exact or (filters.are_selective and await _are_few(tx, filters))
+    exact = scan or size.exact or (filters.are_selective and await _are_few(tx, filters))
     if not exact:
         await tx.send(SET_EFFORT, effort=str(EFFORT))
     values |= {"embedding": embedding.half, "model_id": embedding.model_id}

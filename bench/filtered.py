@@ -1,0 +1,85 @@
+"""Filtered vector search against an exact scan: recall at 10 for tenants and sectors of several sizes.
+
+    python -m bench.filtered [--memories 100000] [--questions 50]
+
+One table holds tenants of 1, 10 and 50 % (and others); vectors and words are made up. What is measured is the vector
+arm of a search as the product chooses it, index or scan, by the order of `similarity`; the truth is an exact scan under
+the same filter. Prints a JSON line for each tenant, without a sector and with one (a fifth of the tenant); the target
+is .99.
+"""
+
+import argparse
+import asyncio
+import statistics
+import time
+from functools import partial
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.common import PrivateStack, emit, percentile, private_stack
+from bench.filled import fill
+from bench.synthetic import Corpus
+from schemas.vocabulary import Partition, Sector
+from workers.domain.question import Question
+from workers.domain.ranking import by_similarity
+from workers.store.search import Filters, find_candidates
+from workers.store.store import Store
+from workers.store.transaction import Transaction
+from workers.store.vectors import Embedding, Sizes
+
+BENCH: Final = "filtered"
+SHARES: Final = {"one": 0.01, "ten": 0.10, "half": 0.50, "others": 0.39}
+TOP: Final = 10
+NO_WORDS: Final = Question("?")
+
+
+async def measure_one(
+    store: Store, namespace: str, embeddings: list[Embedding], filters: Filters
+) -> tuple[list[float], list[float]]:
+    """Return recall at 10 and the milliseconds of each question."""
+    sizes = Sizes()
+    recalls, taken = [], []
+    for embedding in embeddings:
+
+        async def nearest(tx: Transaction, embedding: Embedding = embedding, *, scan: bool = False) -> list[str]:
+            found = by_similarity(await find_candidates(tx, sizes, NO_WORDS, embedding, filters, scan=scan))
+            return [one.candidate.id for one in found[:TOP]]
+
+        started = time.perf_counter()
+        found = await store.read(namespace, nearest)
+        taken.append((time.perf_counter() - started) * 1000)
+        true = await store.read(namespace, partial(nearest, scan=True))
+        recalls.append(len(set(found) & set(true)) / len(true))
+    return recalls, taken
+
+
+async def measure(stack: PrivateStack, memories: int, questions: int) -> None:
+    corpus = Corpus(memories, shares=SHARES)
+    model_id = await fill(stack, corpus, BENCH)
+    vectors: list[NDArray[np.float32]] = [corpus.query()[1] for _ in range(questions)]
+    embeddings = [Embedding.of(model_id, vector) for vector in vectors]
+    async with await Store.open(stack.database_url) as store:
+        for namespace, share in SHARES.items():
+            for sectors in (None, (Sector.EPISODIC,)):
+                filters = Filters(partitions=(Partition.TRUSTED,), sectors=sectors)
+                recalls, taken = await measure_one(store, namespace, embeddings, filters)
+                emit(
+                    BENCH, "tenant", synthetic=True, memories=memories, share=share, sector=sectors is not None,
+                    recall_at_10=statistics.mean(recalls), least=min(recalls), p50_ms=percentile(taken, 0.5),
+                    p95_ms=percentile(taken, 0.95), questions=questions, target=0.99,
+                )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memories", type=int, default=100_000)
+    parser.add_argument("--questions", type=int, default=50)
+    chosen = parser.parse_args()
+    with private_stack() as stack:
+        asyncio.run(measure(stack, chosen.memories, chosen.questions))
+
+
+if __name__ == "__main__":
+    main()

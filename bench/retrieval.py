@@ -1,0 +1,145 @@
+"""How well memories are found: labelled questions through the MCP gateway.
+
+    python -m bench.retrieval MEMORIES.jsonl QUERIES.jsonl [--without thread,speaker,occurred_at] [--rankings FILE]
+                              [--url http://127.0.0.1:8765/mcp]
+
+MEMORIES has rows as `engramq import` takes them, with namespace and external_id; QUERIES has one question per line:
+{"qid", "namespace", "query", "category", "evidence": [external_id, ...]}. The memories are imported and embedded for
+real into a private stack with one gateway for each namespace, or, with --url, into the running stack of this home, all
+in the namespace that it serves. Each question is asked over HTTP by the SDK's client with limit 50. Prints JSON lines:
+recall at 5, 10, 20 and 50, nDCG at 10 and MRR by category, and over all but category 5. --rankings writes what was
+found, one line per question: {"qid", "ranking": [external_id, ...]}.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mcp.client import Client
+
+from bench.common import ENGRAMQ, emit, private_stack
+from bench.scores import means, score
+
+BENCH: Final = "retrieval"
+LIMIT: Final = 50
+AT_ONCE: Final = 4  # questions of one namespace
+MARK: Final = "\t"  # between a namespace and an external id, where several namespaces go into one
+
+Row = dict[str, Any]
+
+
+def read_lines(path: Path) -> list[Row]:
+    """Return the objects of a JSONL file."""
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.strip()]
+
+
+def prepared(memories: list[Row], without: frozenset[str], *, one_namespace: str | None = None) -> list[Row]:
+    """Return the rows to import: without some fields (a thread takes its positions along), or all in one namespace."""
+    gone = without | ({"position"} if "thread" in without else frozenset())
+    rows = [{name: value for name, value in row.items() if name not in gone} for row in memories]
+    if one_namespace is None:
+        return rows
+    return [
+        {**row, "namespace": one_namespace, "external_id": row["namespace"] + MARK + row["external_id"]} for row in rows
+    ]
+
+
+def bring_in(rows: list[Row], variables: Mapping[str, str]) -> float:
+    """Import the rows as a user would; return the seconds that it took."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+        file.flush()
+        started = time.perf_counter()
+        subprocess.run(
+            [ENGRAMQ, "import", file.name], env={**os.environ, **variables}, check=True, stdout=subprocess.DEVNULL
+        )
+        return time.perf_counter() - started
+
+
+async def ask(url: str, queries: list[Row]) -> dict[str, list[str]]:
+    """Return the ranking of external ids for each question by its qid."""
+    found: dict[str, list[str]] = {}
+    room = asyncio.Semaphore(AT_ONCE)
+    async with Client(url) as client:
+
+        async def one(query: Row) -> None:
+            async with room:
+                result = await client.call_tool("search_memories", {"query": query["query"], "limit": LIMIT})
+            body = result.structured_content
+            assert body is not None
+            assert body["status"] == "success", body
+            found[query["qid"]] = [memory["external_id"] for memory in body["memories"]]
+
+        async with asyncio.TaskGroup() as group:
+            for query in queries:
+                group.create_task(one(query))
+    return found
+
+
+def by_namespace(queries: list[Row]) -> dict[str, list[Row]]:
+    """Return the questions of each namespace."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for query in queries:
+        groups[query["namespace"]].append(query)
+    return groups
+
+
+def rank_privately(memories: list[Row], queries: list[Row], without: frozenset[str]) -> dict[str, list[str]]:
+    """Rank through a stack of its own, each namespace through a gateway of its own."""
+    rankings: dict[str, list[str]] = {}
+    with private_stack() as stack:
+        stack.start_workers()
+        ports = {namespace: stack.start_gateway(namespace) for namespace in by_namespace(queries)}
+        seconds = bring_in(prepared(memories, without), stack.variables)
+        emit(BENCH, "imported", memories=len(memories), seconds=seconds, per_s=len(memories) / seconds)
+        for namespace, several in by_namespace(queries).items():
+            rankings |= asyncio.run(ask(f"http://127.0.0.1:{ports[namespace]}/mcp", several))
+    return rankings
+
+
+def rank_at(url: str, memories: list[Row], queries: list[Row], without: frozenset[str]) -> dict[str, list[str]]:
+    """Rank through the running stack of this home, whose HTTP gateway serves one namespace."""
+    namespace = os.environ.get("ENGRAMQ_NAMESPACE", "default_user")
+    bring_in(prepared(memories, without, one_namespace=namespace), {})
+    rankings = asyncio.run(ask(url, queries))
+    return {qid: [one.rpartition(MARK)[2] for one in ranking] for qid, ranking in rankings.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("memories", type=Path)
+    parser.add_argument("queries", type=Path)
+    parser.add_argument("--without", default="", help="fields to withhold, with commas")
+    parser.add_argument("--rankings", type=Path)
+    parser.add_argument("--url")
+    chosen = parser.parse_args()
+    memories, queries = read_lines(chosen.memories), read_lines(chosen.queries)
+    without = frozenset(filter(None, chosen.without.split(",")))
+    if chosen.url:
+        rankings = rank_at(chosen.url, memories, queries, without)
+    else:
+        rankings = rank_privately(memories, queries, without)
+    scored = [(query["category"], score(rankings[query["qid"]], set(query["evidence"]))) for query in queries]
+    for group, figures in means(scored).items():
+        emit(BENCH, group, digits=None, without=sorted(without), memories=len(memories), **figures)
+    if chosen.rankings:
+        write(chosen.rankings, rankings)
+
+
+def write(path: Path, rankings: dict[str, list[str]]) -> None:
+    """Write what was found, one question per line."""
+    lines = (json.dumps({"qid": qid, "ranking": ranking}) + "\n" for qid, ranking in rankings.items())
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
