@@ -20,7 +20,6 @@ from workers.store.pool import Row
 from workers.store.queries import sql
 from workers.store.transaction import Transaction
 
-LOCK_NAMES: Final = sql("lock_names")
 NAMED: Final = sql("nodes_named")
 INSERT: Final = sql("insert_node")
 LOCK: Final = sql("lock_node")
@@ -59,9 +58,6 @@ async def add_node(tx: Transaction, command: AddNode) -> NodeAdded:
     label, name = command.label, command.name
     row = await tx.row(LOCK, label=label, name=name)
     if row is None:
-        await tx.send(LOCK_NAMES, names=[name])
-        row = await tx.row(LOCK, label=label, name=name)
-    if row is None:
         node_id = await _insert(tx, label, name, given)
         return NodeAdded(node_id=str(node_id), created=True, label=label, name=name, properties=given)
     properties = {**row["properties"], **given}
@@ -78,9 +74,6 @@ async def find_or_make(tx: Transaction, ends: tuple[End, End]) -> tuple[UUID, UU
     """
     names = sorted({end.name for end in ends})
     rows = await tx.rows(NAMED, names=names)
-    if not all(end.among(rows) for end in ends):
-        await tx.send(LOCK_NAMES, names=names)
-        rows = await tx.rows(NAMED, names=names)  # somebody may have made them before the lock was had
     ambiguous = [end for end in ends if len(end.among(rows)) > 1]
     if ambiguous:
         return _ambiguous(ambiguous, rows)
@@ -106,7 +99,7 @@ def _oversize() -> EngramqError:
 async def _insert(tx: Transaction, label: str, name: str, properties: Mapping[str, Any]) -> UUID:
     node_id = UUID(uuid7())
     made = await tx.row(INSERT, id=node_id, label=label, name=name, properties=Jsonb(dict(properties)))
-    if made is None:  # an import made it, which locks no names
+    if made is None:  # somebody else has made it since it was looked for
         raise Again
     return node_id
 

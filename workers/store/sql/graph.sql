@@ -11,16 +11,6 @@ join nodes t on t.id = e.target_id and t.namespace = %(namespace)s and t.partiti
     and t.name = %(target_name)s and (%(target_label)s::text is null or t.label = %(target_label)s)
 where e.namespace = %(namespace)s and e.layer = 'knowledge' and e.relation = %(relation)s
 
--- name: lock_names
--- Let nobody else make nodes of these names until the transaction ends: whether a name has a node decides whether one
--- is made. In one order, so that two writers never wait for each other.
-select pg_advisory_xact_lock(key)
-from (
-    select distinct hashtextextended('engramq.node.' || %(namespace)s || '.' || name, 0) as key
-    from unnest(%(names)s::text[]) as name
-    order by key
-) as keys
-
 -- name: nodes_named
 -- Every node of these names, oldest first, protected from deletion (the key share that a foreign key takes).
 select n.id, n.label, n.name
