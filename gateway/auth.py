@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from schemas.commands import Command, StoreMemory, SupersedeMemory
+from msgspec import UNSET
+
+from schemas.commands import Command, ReclassifySector, StoreMemory, SupersedeMemory
 from schemas.envelope import Principal
 from schemas.faults import EngramqError, FaultCode, refuse
 from schemas.settings import Settings
@@ -42,6 +44,8 @@ def authorize(command: Command, principal: Principal) -> None:
     """
     for scope in required_scopes(command):
         require(scope, principal)
+    if isinstance(command, ReclassifySector) and command.actor not in (UNSET, principal.name):
+        require(Scope.ADMIN, principal)  # to act in another's name
     if principal.untrusted and command.write:
         _authorize_untrusted(command)
 

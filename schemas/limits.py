@@ -19,6 +19,15 @@ SIMILAR_SHOWN: Final = 5
 LINKS_PER_STORE: Final = 10
 IMPORT_ROWS: Final = 1_000
 
+NEIGHBOR_DEPTH: Final = 5
+NEIGHBOR_LIMIT: Final = 500
+PATH_DEPTH: Final = 10
+CANDIDATES_SHOWN: Final = 100  # homonyms that an ambiguous name is answered with
+SUGGESTIONS_SHOWN: Final = 5
+PROPOSALS_SHOWN: Final = 500
+CONSENT_HOURS: Final = 48
+CONSENT_PRINCIPALS: Final = 2  # who must approve a proposal, the proposer included
+
 BODY_BYTES: Final = 4 * 1024 * 1024  # an HTTP request body, and a line on stdio
 
 IDEMPOTENCY_DAYS: Final = 7

@@ -1,4 +1,4 @@
-"""Records that replies are made of: memories and their links, as a client reads them."""
+"""Records that replies are made of, as a client reads them: memories, links, nodes, edges, proposals."""
 
 from typing import Any
 
@@ -12,6 +12,8 @@ from schemas.vocabulary import (
     MemoryState,
     Origin,
     Partition,
+    ProposalAction,
+    ProposalState,
     Sector,
     SectorSource,
     Verification,
@@ -78,3 +80,66 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     direction: Direction
     reinforcement_count: int
+
+
+class NodeRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A named node."""
+
+    node_id: str
+    label: str
+    name: str
+
+
+class Candidate(NodeRef, frozen=True, kw_only=True):
+    """One of several nodes that a name can mean; `field` is the parameter that has the name."""
+
+    field: str
+
+
+class Neighbor(NodeRef, frozen=True, kw_only=True):
+    """A node and the edge by which a walk reached it, `distance` edges from its start.
+
+    `direction` is outgoing when the edge leads away from the start. `relevance`, from 0 to 1, is the product of the
+    weights along the way, each decayed by its sector and age in active hours. `properties` are the node's.
+    """
+
+    distance: int
+    edge_id: str
+    relation: str
+    weight: float
+    memory_sector: Sector
+    direction: Direction
+    relevance: float
+    properties: dict[str, Any]
+
+
+class PathEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """An edge of a path; `direction` is incoming when the path goes against it."""
+
+    edge_id: str
+    source_id: str
+    target_id: str
+    relation: str
+    weight: float
+    memory_sector: Sector
+    direction: Direction
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that waits for consent, was decided, used, or has expired.
+
+    Either an edge (to be reclassified or deleted) or a node (to be deleted with its constitutive edges) is named.
+    """
+
+    proposal_id: str
+    action: ProposalAction
+    edge_id: str | None
+    node_id: str | None
+    new_sector: Sector | None
+    state: ProposalState
+    proposed_by: str
+    reason: str | None
+    approvals: int
+    approved_by: list[str]
+    created_at: str
+    expires_at: str

@@ -100,6 +100,48 @@ class Direction(StrEnum):
     INCOMING = "incoming"
 
 
+class Following(StrEnum):
+    """Which edges a walk over the graph follows."""
+
+    BOTH = "both"
+    OUTGOING = Direction.OUTGOING.value
+    INCOMING = Direction.INCOMING.value
+
+
+class ReclassifyStatus(StrEnum):
+    """How reclassify_memory_sector and propose_reclassification can end."""
+
+    SUCCESS = "success"
+    INVALID_SECTOR = "invalid_sector"
+    NOT_FOUND = "not_found"
+    AMBIGUOUS = "ambiguous"
+    CONSENT_REQUIRED = "consent_required"
+
+
+class ProposalAction(StrEnum):
+    """What consent is asked for."""
+
+    RECLASSIFY = "reclassify"
+    DELETE = "delete"
+
+
+class ProposalState(StrEnum):
+    """Life of a proposal: approved by two principals it can be used once, before it expires."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    USED = "used"
+
+
+class Decision(StrEnum):
+    """What a principal says to a proposal."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
 class Ranking(StrEnum):
     """Relevance is hybrid (vector and full text); similarity is plain cosine of the content."""
 
@@ -171,6 +213,11 @@ class AuditAction(StrEnum):
     ARCHIVE = "archive"
     ERASE = "erase"
     RESTORE = "restore"
+    RECLASSIFY = "reclassify"
+    DELETE_EDGE = "delete_edge"
+    DELETE_NODE = "delete_node"
+    PROPOSE = "propose"
+    DECIDE = "decide"
 
 
 DEFAULT_NAMESPACE: Final = "default_user"
@@ -179,6 +226,13 @@ SYSTEM_PRINCIPAL: Final = "engramq"  # who follow-ups and schedules are
 DEFAULT_SESSION: Final = "default"
 DEFAULT_SECTOR: Final = Sector.SEMANTIC  # what an unclassified memory reads as
 ALL_SCOPES: Final = tuple(Scope)
+ENTITY_LABEL: Final = "Entity"  # of a node that is made without one
+
+# Keys of an edge's properties that mean something to engramq. An edge is constitutive by either of the first two.
+IS_CONSTITUTIVE: Final = "is_constitutive"  # true
+EDGE_TYPE: Final = "edge_type"
+CONSTITUTIVE: Final = "constitutive"  # the edge_type that counts
+LAST_RECLASSIFICATION: Final = "last_reclassification"  # written by reclassify_memory_sector alone
 
 STORED_REFERENCE: Final = "@stored"  # the last memory that this session stored
 RECALLED_REFERENCE: Final = "@recalled"  # `@recalled[N]`: the Nth of its last search, from 0

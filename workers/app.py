@@ -11,7 +11,7 @@ from typing import Final
 from schemas.mailbox import Keys
 from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
-from workers import embedding, imports, promotion, recall, sectors, upkeep
+from workers import edges, embedding, imports, promotion, recall, sectors, upkeep
 from workers.contract import Actor, MailboxView
 from workers.models.batching import BatchingEmbedder
 from workers.models.factory import create_embedder
@@ -65,6 +65,10 @@ def _sectors(parts: Parts) -> Actor:
     return sectors.actor(sectors.Classifier(store=parts.store))
 
 
+def _edges(parts: Parts) -> Actor:
+    return edges.actor(edges.Weaver(ledger=parts.ledger))
+
+
 def _promotion(parts: Parts) -> Actor:
     return promotion.actor(promotion.Keeper(store=parts.store, ledger=parts.ledger, mailboxes=parts.mailboxes))
 
@@ -95,22 +99,15 @@ def _upkeep(parts: Parts) -> Actor:
     )
 
 
-def _nothing_yet(kind: WorkerKind) -> Callable[[Parts], Actor]:
-    """No command goes to this mailbox yet; whoever starts a worker for it is not refused."""
-    return lambda _: Actor(kind, {})
-
-
 _BUILDERS: Final[Mapping[WorkerKind, Callable[[Parts], Actor]]] = {
     WorkerKind.EMBEDDING: _embedding,
     WorkerKind.SECTORS: _sectors,
-    WorkerKind.EDGES: _nothing_yet(WorkerKind.EDGES),
+    WorkerKind.EDGES: _edges,
     WorkerKind.PROMOTION: _promotion,
     WorkerKind.RECALL: _recall,
     WorkerKind.IMPORTS: _imports,
     WorkerKind.UPKEEP: _upkeep,
 }
-# What `worker --all` starts: the kinds that have commands.
-SERVED: Final = tuple(kind for kind in WorkerKind if kind is not WorkerKind.EDGES)
 
 
 async def run(

@@ -29,6 +29,7 @@ from schemas.faults import invalid
 from schemas.ids import format_time, parse_uuid
 from schemas.records import Memory
 from schemas.vocabulary import CommandStatus, Partition, Ranking, Scope, WorkerKind
+from workers import graph_reads
 from workers.contract import Actor, Crumbs, Job, MailboxView, Outcome
 from workers.domain.question import Question
 from workers.domain.ranking import Ranked, by_relevance, by_similarity
@@ -257,5 +258,6 @@ def actor(reader: Reader) -> Actor:
             GetCommand: reader.get_command,
             MemoryStats: reader.stats,
             Ping: reader.ping,
+            **graph_reads.handlers(reader.store),
         },
     )

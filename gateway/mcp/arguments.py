@@ -16,6 +16,7 @@ import msgspec
 from gateway.mcp.schema import input_schema, parameter_structs
 from gateway.mcp.texts import json_problem, shown, size_problem, text_problem
 from gateway.mcp.tools.tool import Tool
+from schemas.commands import Command
 from schemas.faults import EngramqError, invalid
 
 ARGUMENTS: Final = "arguments"
@@ -119,8 +120,11 @@ def check_arguments(tool: Tool, given: Any) -> Arguments:
     checked = {name: parameter.check(given[name]) for name, parameter in parameters.items() if name in given}
     session = checked.pop("session", None)
     idempotency_key = checked.pop("idempotency_key", None)
+    command = tool.parameters(**checked)
+    if isinstance(command, Command):
+        command.check()
     return Arguments(
-        parameters=tool.parameters(**checked),
+        parameters=command,
         session=session,
         idempotency_key=idempotency_key,
     )
@@ -142,6 +146,8 @@ def _expected(schema: Mapping[str, Any]) -> str:
 def _expected_text(schema: Mapping[str, Any]) -> str:
     if schema.get("format") == "date-time":
         return "an RFC 3339 time with a zone, such as 2026-01-31T09:00:00Z"
+    if "maxLength" not in schema:
+        return "a text"
     return f"a text of 1 to {schema['maxLength']} characters that is not blank"
 
 

@@ -4,6 +4,39 @@ from typing import Final, get_args
 
 from schemas.commands.base import Command, Reply, WriteReply
 from schemas.commands.bulk import BatchImported, ImportBatch, Receipt
+from schemas.commands.consent import (
+    Decided,
+    DecideProposal,
+    ListProposals,
+    NotProposed,
+    ProposalList,
+    Proposed,
+    ProposeReclassification,
+)
+from schemas.commands.graph import (
+    AddEdge,
+    AddNode,
+    DeleteEdge,
+    DeleteNode,
+    DeletionNeedsConsent,
+    EdgeAdded,
+    EdgeFound,
+    EdgeMissing,
+    FindPath,
+    GetEdge,
+    GetNodeByName,
+    GraphDeleted,
+    NameAmbiguous,
+    Neighbors,
+    NodeAdded,
+    NodeFound,
+    NodeMissing,
+    PathReport,
+    QueryNeighbors,
+    Reclassified,
+    ReclassifySector,
+    WalkStartMissing,
+)
 from schemas.commands.memories import (
     ClassifySectors,
     EmbedPending,
@@ -50,6 +83,18 @@ AnyCommand = (
     | EmbedPending
     | ClassifySectors
     | ImportBatch
+    | AddNode
+    | AddEdge
+    | DeleteEdge
+    | DeleteNode
+    | GetNodeByName
+    | GetEdge
+    | QueryNeighbors
+    | FindPath
+    | ReclassifySector
+    | ProposeReclassification
+    | DecideProposal
+    | ListProposals
     | GetCommand
     | MemoryStats
     | Ping
@@ -66,6 +111,23 @@ AnyReply = (
     | PendingEmbedded
     | SectorsClassified
     | BatchImported
+    | NodeAdded
+    | EdgeAdded
+    | NameAmbiguous
+    | GraphDeleted
+    | DeletionNeedsConsent
+    | NodeFound
+    | NodeMissing
+    | EdgeFound
+    | EdgeMissing
+    | Neighbors
+    | WalkStartMissing
+    | PathReport
+    | Reclassified
+    | Proposed
+    | NotProposed
+    | Decided
+    | ProposalList
     | CommandReport
     | Stats
     | Pong
@@ -76,30 +138,58 @@ COMMANDS: Final[tuple[type[Command], ...]] = get_args(AnyCommand)
 
 __all__ = [
     "COMMANDS",
+    "AddEdge",
+    "AddNode",
     "AnyCommand",
     "AnyReply",
     "BatchImported",
     "ClassifySectors",
     "Command",
     "CommandReport",
+    "DecideProposal",
+    "Decided",
+    "DeleteEdge",
+    "DeleteNode",
+    "DeletionNeedsConsent",
+    "EdgeAdded",
     "EdgeCount",
+    "EdgeFound",
+    "EdgeMissing",
     "EmbedPending",
+    "FindPath",
     "ForgetMemory",
     "Forgotten",
     "GetCommand",
+    "GetEdge",
     "GetMemory",
+    "GetNodeByName",
+    "GraphDeleted",
     "ImportBatch",
+    "ListProposals",
     "ListRecentMemories",
     "MemoryChanged",
     "MemoryFound",
     "MemoryList",
     "MemoryStats",
+    "NameAmbiguous",
+    "Neighbors",
     "NewMemory",
+    "NodeAdded",
+    "NodeFound",
+    "NodeMissing",
+    "NotProposed",
+    "PathReport",
     "PendingEmbedded",
     "Ping",
     "Pong",
+    "ProposalList",
+    "ProposeReclassification",
+    "Proposed",
+    "QueryNeighbors",
     "QueueDepth",
     "Receipt",
+    "Reclassified",
+    "ReclassifySector",
     "Reply",
     "RestoreMemory",
     "SearchMemories",
@@ -112,5 +202,6 @@ __all__ = [
     "Sweep",
     "Swept",
     "UpdateMemory",
+    "WalkStartMissing",
     "WriteReply",
 ]

@@ -22,6 +22,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     scope: ClassVar[Scope] = Scope.READ
     write: ClassVar[bool] = False
 
+    def check(self) -> None:
+        """Raise EngramqError naming the parameter for what its JSON Schema cannot say."""
+
 
 class Reply(msgspec.Struct, kw_only=True, tag_field="type"):
     """What a worker answers when a command was carried out; refusals travel as Fault."""

@@ -11,6 +11,7 @@ from hypothesis_jsonschema import from_schema
 
 from gateway.mcp.arguments import check_arguments, parameters_of
 from gateway.mcp.schema import input_schema
+from gateway.mcp.texts import text_problem
 from gateway.mcp.tools import TOOLS
 from gateway.mcp.tools.tool import Tool
 from schemas.codec import decode_envelope, encode, fingerprint
@@ -27,6 +28,23 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "update_memory": {"memory_id": "m"},
     "forget_memory": {"memory_id": "m"},
     "restore_memory": {"memory_id": "m"},
+    "graph_add_node": {"name": "Ada"},
+    "graph_add_edge": {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"},
+    "graph_delete_edge": {"edge_id": "e"},
+    "graph_delete_node": {"node_id": "n"},
+    "get_node_by_name": {"name": "Ada"},
+    "get_edge": {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"},
+    "graph_query_neighbors": {"node_name": "Ada"},
+    "graph_find_path": {"start_node": "Ada", "end_node": "Bob"},
+    "reclassify_memory_sector": {
+        "source_name": "Ada",
+        "target_name": "Bob",
+        "relation": "KNOWS",
+        "new_sector": "episodic",
+    },
+    "propose_reclassification": {"edge_id": "e", "new_sector": "episodic"},
+    "decide_proposal": {"proposal_id": "p", "decision": "approve"},
+    "list_proposals": {},
     "begin_session": {},
     "get_breadcrumbs": {},
     "get_command": {"command_id": "c"},
@@ -57,6 +75,7 @@ NOT_KEEPABLE = [{"a": "\0"}, {"\0": 1}, {"a": ["\ud800"]}, {"\udfff": 1}, {"a": 
 TOO_LARGE = [{"a": 10**30}, {"a": {"b": -(2**63) - 1}}, {"a": "x" * 65_536}]
 WRONG: dict[str, list[Any]] = {
     "text": NOT_TEXTS,
+    "any text": [value for value in NOT_TEXTS if not isinstance(value, str) or text_problem(value)],
     "date-time": [*NOT_TEXTS, *NOT_TIMES, *NOT_IN_UTC],
     "enum": [None, True, 5, [], {}, "", " ", "nonsense", "SEMANTIC", "Trusted", "trusted ", "\0", "\ud800"],
     "number": NOT_NUMBERS,
@@ -71,7 +90,9 @@ def kind_of(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return "enum"
     if schema["type"] == "string":
-        return "date-time" if schema.get("format") == "date-time" else "text"
+        if schema.get("format") == "date-time":
+            return "date-time"
+        return "text" if "maxLength" in schema else "any text"  # a wrong one of those has an answer of its own
     return str(schema["type"])
 
 

@@ -16,7 +16,20 @@ from tests.gateway.worker_side import WorkerSide
 
 pytestmark = pytest.mark.anyio
 
-WRITES = {"store_memory", "supersede_memory", "update_memory", "forget_memory", "restore_memory"}
+WRITES = {
+    "store_memory",
+    "supersede_memory",
+    "update_memory",
+    "forget_memory",
+    "restore_memory",
+    "graph_add_node",
+    "graph_add_edge",
+    "graph_delete_edge",
+    "graph_delete_node",
+    "reclassify_memory_sector",
+    "propose_reclassification",
+}
+VERIFIES = {"decide_proposal"}
 
 
 async def call(service: Service, principal: Principal, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -30,7 +43,7 @@ async def test_each_tool_needs_its_scope_and_names_it(
     service: Service, workers: WorkerSide, tool: str, scope: Scope
 ) -> None:
     body = await call(service, Principal(name="p", scopes=(scope,)), tool, **MINIMAL[tool])
-    needed = Scope.WRITE if tool in WRITES else Scope.READ
+    needed = Scope.WRITE if tool in WRITES else Scope.VERIFY if tool in VERIFIES else Scope.READ
     if scope is needed:
         assert body.get("code") is None
     else:
@@ -68,10 +81,22 @@ async def test_an_untrusted_principal_may_supersede_and_write_nothing_else(
     untrusted = Principal(name="p", scopes=ALL_SCOPES, untrusted=True)
     for tool in TOOLS:
         body = await call(service, untrusted, tool, **MINIMAL[tool])
-        forbidden = tool in WRITES - {"store_memory", "supersede_memory"}
+        forbidden = tool in (WRITES | VERIFIES) - {"store_memory", "supersede_memory"}
         assert (body.get("code") == "forbidden") == forbidden, tool
 
 
 async def test_bad_input_is_named_even_to_those_who_may_not(service: Service, workers: WorkerSide) -> None:
     body = await call(service, Principal(name="p"), "store_memory")
     assert (body["status"], body["field"]) == ("invalid_parameter", "content")
+
+
+async def test_to_reclassify_in_anothers_name_takes_admin(service: Service, workers: WorkerSide) -> None:
+    writer = Principal(name="p", scopes=(Scope.WRITE,))
+    arguments = MINIMAL["reclassify_memory_sector"]
+    body = await call(service, writer, "reclassify_memory_sector", **arguments, actor="q")
+    assert (body["code"], "'admin'" in body["error"]) == ("forbidden", True)
+    assert workers.seen == []
+    for principal, actor in ((writer, "p"), (Principal(name="p", scopes=ALL_SCOPES), "q")):
+        body = await call(service, principal, "reclassify_memory_sector", **arguments, actor=actor)
+        assert body.get("code") is None
+    assert len(workers.seen) == 2

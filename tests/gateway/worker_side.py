@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from redis.asyncio import Redis
 
+from gateway.mcp.tools import graph
 from schemas.codec import decode_envelope, encode
 from schemas.commands import (
     Command,
@@ -32,12 +34,14 @@ from schemas.commands import (
     Superseded,
     SupersedeMemory,
     UpdateMemory,
+    WriteReply,
 )
 from schemas.envelope import Answer, Envelope
 from schemas.faults import Fault
 from schemas.mailbox import JOB_KEY, Keys, decode_job
 from schemas.records import Memory
 from schemas.vocabulary import CommandStatus, WorkerKind
+from tests.schemas.samples import sample
 
 Script = Callable[[Any, Envelope], Reply | Fault | None]
 
@@ -50,6 +54,13 @@ def a_memory(**changes: Any) -> Memory:
 
 def no_memories(_command: Command, _envelope: Envelope) -> Reply:
     return MemoryList(memories=[], count=0)
+
+
+def _sampled(kind: type[Any], _command: Command, envelope: Envelope) -> Reply:
+    reply: Reply = sample(kind, full=True)
+    if isinstance(reply, WriteReply):
+        reply.command_id = envelope.id
+    return reply
 
 
 SCRIPT: dict[type[Command], Script] = {
@@ -77,6 +88,12 @@ SCRIPT: dict[type[Command], Script] = {
         embedder={"name": "hash"},
     ),
     Ping: lambda command, _envelope: Pong(payload=command.payload),
+    # Of the graph's tools: the first of each one's replies, with every field.
+    **{
+        tool.parameters: partial(_sampled, tool.replies[0])
+        for tool in graph.TOOLS
+        if issubclass(tool.parameters, Command)
+    },
 }
 
 

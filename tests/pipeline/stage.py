@@ -20,10 +20,10 @@ from gateway.service import Service
 from schemas.envelope import Principal
 from schemas.mailbox import Keys
 from schemas.settings import Settings, read_settings
-from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Scope
+from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Scope, WorkerKind
 from tests.conftest import Database
 from tests.gateway.replies import check_reply
-from workers.app import SERVED, run
+from workers.app import run
 
 READY_S = 30.0
 LEGACY, MODERN = "legacy", "2026-07-28"
@@ -125,7 +125,7 @@ async def running_workers(settings: Settings) -> AsyncIterator[None]:
     """Run workers of every kind for as long as the block lasts."""
     stop, ready = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(SERVED, settings, stop=stop, ready=ready, handle_signals=False))
+        group.create_task(run(tuple(WorkerKind), settings, stop=stop, ready=ready, handle_signals=False))
         try:
             await asyncio.wait_for(ready.wait(), READY_S)
             yield

@@ -39,6 +39,8 @@ def _value(info: Any, name: str, full: bool) -> Any:  # noqa: C901 - one case fo
             return _value(inner, name, full)
         case msgspec.inspect.StrType():
             return f"{name} é"[: info.max_length]
+        case msgspec.inspect.NoneType():
+            return None
         case msgspec.inspect.BoolType():
             return True
         case msgspec.inspect.IntType():

@@ -24,6 +24,9 @@ from tests.conftest import Database
         ("edges", "layer", words.Layer),
         ("edges", "origin", words.Origin),
         ("edges", "memory_sector", words.Sector),
+        ("edges", "sector_source", words.SectorSource),
+        ("proposals", "action", words.ProposalAction),
+        ("proposals", "new_sector", words.Sector),
     ],
 )
 def test_a_column_takes_exactly_the_words_of_the_vocabulary(

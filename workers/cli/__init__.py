@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from schemas.mailbox import UnsupportedServer
 from schemas.settings import SettingsError, read_settings
+from schemas.vocabulary import WorkerKind
 from workers.cli.arguments import UsageEnd, parse_migrate, parse_worker
 from workers.store.readiness import NotReady
 
@@ -39,11 +40,11 @@ def _worker(arguments: list[str]) -> int:
     for name, value in (("DATABASE", settings.database_url), ("REDIS", settings.redis_url)):
         if not value:
             raise SettingsError(f"ENGRAMQ_{name}_URL: it is not set.")
-    from workers.app import SERVED, run  # noqa: PLC0415 - onnxruntime and arq, which `migrate` and --help do without
+    from workers.app import run  # noqa: PLC0415 - onnxruntime and arq, which `migrate` and --help do without
     from workers.runtime.logs import configure_logging  # noqa: PLC0415 - see above
 
     configure_logging(settings.log_level)
-    _run_loop(lambda: run(kinds or SERVED, settings))
+    _run_loop(lambda: run(kinds or tuple(WorkerKind), settings))
     return 0
 
 

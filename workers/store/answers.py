@@ -10,6 +10,7 @@ from schemas.commands import AnyReply, Forgotten, MemoryChanged, Reply, Stored, 
 from schemas.envelope import Answer
 from schemas.ids import parse_uuid
 from schemas.records import Memory
+from workers.store import json_values
 from workers.store.queries import sql
 from workers.store.transaction import Transaction
 
@@ -18,7 +19,6 @@ CONTENTS: Final = sql("memory_contents")
 Change = Callable[[Memory], Memory | None]
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(Answer)
 _BARE: Final[dict[str, Any]] = {
     "content": "",
     "metadata": {},
@@ -48,7 +48,7 @@ def encode_answer(answer: Answer) -> str:
 
 def decode_answer(text: str) -> Answer:
     """Return an answer as the ledger has it; see `filled`."""
-    return _decoder.decode(text)
+    return msgspec.convert(json_values.loads(text), Answer)
 
 
 async def filled(tx: Transaction, answer: Answer) -> Answer:

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.json import set_json_loads
 
+from workers.store import json_values
 from workers.store.errors import unavailable
 
 Row = dict[str, Any]
@@ -65,6 +67,7 @@ class Pool:
     async def _connect(self) -> Connection:
         connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
         connection.prepared_max = PREPARED_MAX
+        set_json_loads(json_values.loads, connection)
         return connection
 
     async def _take_back(self, connection: Connection) -> None:

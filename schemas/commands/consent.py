@@ -1,0 +1,73 @@
+"""Commands on proposals: how two principals consent to a change of a constitutive edge."""
+
+from typing import ClassVar, Literal
+
+from msgspec import UNSET, UnsetType
+
+from schemas.commands.base import Command, Reply, WriteReply
+from schemas.fields import Identifier, Note
+from schemas.records import Proposal
+from schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, WorkerKind
+
+
+class ProposeReclassification(Command, frozen=True, kw_only=True, omit_defaults=True, tag="propose_reclassification"):
+    """Ask for consent to another sector of an edge; counts as the proposer's approval."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    edge_id: Identifier
+    new_sector: str  # not a Sector: a wrong one has an answer of its own
+    reason: Note | UnsetType = UNSET
+
+
+class Proposed(WriteReply, kw_only=True, tag="proposed"):
+    """The proposal that others may now decide on."""
+
+    status: Literal["proposed"] = "proposed"
+    proposal_id: str
+    expires_at: str
+
+
+class NotProposed(WriteReply, kw_only=True, tag="not_proposed"):
+    """Why there is no proposal: a wrong sector, or no such edge."""
+
+    status: ReclassifyStatus
+    error: str
+
+
+class DecideProposal(Command, frozen=True, kw_only=True, omit_defaults=True, tag="decide_proposal"):
+    """Approve or reject a proposal. Approving twice counts once; one rejection ends it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
+    scope: ClassVar[Scope] = Scope.VERIFY
+    write: ClassVar[bool] = True
+
+    proposal_id: Identifier
+    decision: Decision
+    reason: Note | UnsetType = UNSET
+
+
+class Decided(WriteReply, kw_only=True, tag="decided"):
+    """The proposal's state, and how many principals approve. `closed`: it had ended, nothing was recorded."""
+
+    status: Literal["recorded", "closed", "not_found"]
+    state: ProposalState | UnsetType = UNSET
+    approvals: int | UnsetType = UNSET
+
+
+class ListProposals(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_proposals"):
+    """List proposals, newest first."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    state: ProposalState | UnsetType = UNSET
+
+
+class ProposalList(Reply, kw_only=True, tag="proposals"):
+    """The newest proposals; `truncated`: there are more."""
+
+    status: Literal["success"] = "success"
+    proposals: list[Proposal]
+    truncated: bool

@@ -1,0 +1,280 @@
+"""Commands on the knowledge graph, each with its reply beside it. Consent has a file of its own."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from schemas import limits
+from schemas.commands.base import Command, Reply, WriteReply
+from schemas.commands.memories import Sectors
+from schemas.faults import invalid
+from schemas.fields import Identifier, Name, Note, Properties, UnitInterval
+from schemas.records import Candidate, Neighbor, NodeRef, PathEdge
+from schemas.vocabulary import (
+    ENTITY_LABEL,
+    LAST_RECLASSIFICATION,
+    Following,
+    ReclassifyStatus,
+    Scope,
+    Sector,
+    WorkerKind,
+)
+
+
+class AddNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_node"):
+    """Make a named node, or merge properties into it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    name: Name
+    label: Name = ENTITY_LABEL
+    properties: Properties | UnsetType = UNSET
+
+
+class NodeAdded(WriteReply, kw_only=True, tag="node_added"):
+    """The node as it is now; `created`: it was not there before."""
+
+    status: Literal["success"] = "success"
+    node_id: str
+    created: bool
+    label: str
+    name: str
+    properties: dict[str, Any]
+
+
+class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_edge"):
+    """Write a fact, source --relation--> target, or merge properties into it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    source_name: Name
+    target_name: Name
+    relation: Name
+    source_label: Name | UnsetType = UNSET
+    target_label: Name | UnsetType = UNSET
+    weight: UnitInterval | UnsetType = UNSET
+    properties: Properties | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Refuse to let anybody write what only a reclassification writes."""
+        if self.properties is not UNSET and LAST_RECLASSIFICATION in self.properties:
+            raise invalid(
+                "properties",
+                f"properties: {LAST_RECLASSIFICATION} is written by reclassify_memory_sector alone.",
+                "Leave that key out.",
+            )
+
+
+class EdgeAdded(WriteReply, kw_only=True, tag="edge_added"):
+    """The edge as it is now; `created`: it was not there before."""
+
+    status: Literal["success"] = "success"
+    edge_id: str
+    created: bool
+    source_id: str
+    target_id: str
+    relation: str
+    weight: float
+    memory_sector: Sector
+    properties: dict[str, Any]
+
+
+class NameAmbiguous(WriteReply, kw_only=True, tag="name_ambiguous"):
+    """Several nodes have the name and no label was given; nothing was written. Candidates are oldest first."""
+
+    status: Literal["ambiguous"] = "ambiguous"
+    error: str
+    candidates: list[Candidate]
+
+
+class DeleteEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_edge"):
+    """Remove an edge. Of a constitutive one the first call is a proposal to delete it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    edge_id: Identifier
+    reason: Note | UnsetType = UNSET
+
+
+class DeleteNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_node"):
+    """Remove a named node and its edges. With a constitutive edge the first call is a proposal to delete it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    node_id: Identifier
+    reason: Note | UnsetType = UNSET
+
+
+class GraphDeleted(WriteReply, kw_only=True, tag="graph_deleted"):
+    """Whether the edge or node is gone. `edges_deleted` counts those that went with a node."""
+
+    status: Literal["deleted", "not_found"]
+    edge_id: str | UnsetType = UNSET
+    node_id: str | UnsetType = UNSET
+    edges_deleted: int | UnsetType = UNSET
+
+
+class DeletionNeedsConsent(WriteReply, kw_only=True, tag="deletion_needs_consent"):
+    """Nothing was deleted: this proposal waits for another principal's approval. `edge_ids` are constitutive."""
+
+    status: Literal["consent_required"] = "consent_required"
+    error: str
+    hint: str
+    proposal_id: str
+    expires_at: str
+    edge_ids: list[str]
+
+
+class GetNodeByName(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_node_by_name"):
+    """Read one node by its exact name."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    name: Name
+    label: Name | UnsetType = UNSET
+
+
+class NodeFound(Reply, kw_only=True, tag="node_found"):
+    """The node, the oldest of `match_count` with that name."""
+
+    status: Literal["success"] = "success"
+    node_id: str
+    label: str
+    name: str
+    properties: dict[str, Any]
+    created_at: str
+    updated_at: str
+    match_count: int
+
+
+class NodeMissing(Reply, kw_only=True, tag="node_missing"):
+    """No node has the name; the suggestions resemble it, best first."""
+
+    node: None = None
+    status: Literal["not_found"] = "not_found"
+    suggestions: list[NodeRef]
+
+
+class GetEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_edge"):
+    """Read one directed edge by its exact names and relation; changes nothing."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    source_name: Name
+    target_name: Name
+    relation: Name
+    source_label: Name | UnsetType = UNSET
+    target_label: Name | UnsetType = UNSET
+
+
+class EdgeFound(Reply, kw_only=True, tag="edge_found"):
+    """The edge, the oldest of `match_count` between nodes of these names."""
+
+    edge_id: str
+    source_id: str
+    target_id: str
+    relation: str
+    weight: float
+    properties: dict[str, Any]
+    memory_sector: Sector
+    created_at: str
+    match_count: int
+    status: Literal["success"] = "success"
+
+
+class EdgeMissing(Reply, kw_only=True, tag="edge_missing"):
+    """There is no such edge, whether or not there are such nodes."""
+
+    edge: None = None
+    status: Literal["not_found"] = "not_found"
+
+
+class QueryNeighbors(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_query_neighbors"):
+    """Walk from a node over edges that pass the filters, nearest first."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    node_name: Name
+    label: Name | UnsetType = UNSET
+    depth: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_DEPTH)] = 1
+    direction: Following = Following.BOTH
+    relation: Name | UnsetType = UNSET
+    sectors: Sectors | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_LIMIT)] = 50
+
+
+class Neighbors(Reply, kw_only=True, tag="neighbors"):
+    """Each node once, at its shortest distance, by distance and then relevance. `truncated`: there are more."""
+
+    status: Literal["success"] = "success"
+    start_node: NodeRef
+    neighbors: list[Neighbor]
+    count: int
+    truncated: bool
+
+
+class WalkStartMissing(Reply, kw_only=True, tag="walk_start_missing"):
+    """A node that a walk should start or end at does not exist."""
+
+    status: Literal["not_found"] = "not_found"
+    error: str
+    node_name: str
+
+
+class FindPath(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_find_path"):
+    """Find a shortest path between two nodes; edges count in both directions."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    start_node: Name
+    end_node: Name
+    start_label: Name | UnsetType = UNSET
+    end_label: Name | UnsetType = UNSET
+    max_depth: Annotated[int, Meta(ge=1, le=limits.PATH_DEPTH)] = 5
+
+
+class PathReport(Reply, kw_only=True, tag="path"):
+    """A shortest path, its length in edges. Without one: nulls, and `truncated` if the search was cut short."""
+
+    status: Literal["success"] = "success"
+    path_found: bool
+    path_length: int | None
+    nodes: list[NodeRef]
+    edges: list[PathEdge]
+    total_weight: float | None
+    truncated: bool
+
+
+class ReclassifySector(Command, frozen=True, kw_only=True, omit_defaults=True, tag="reclassify_memory_sector"):
+    """Choose the sector of an edge by hand, for good."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    source_name: Name
+    target_name: Name
+    relation: Name
+    new_sector: str  # not a Sector: a wrong one has an answer of its own
+    edge_id: Identifier | UnsetType = UNSET
+    actor: Annotated[Name, Meta(description="In whose name, if not yours (admin)")] | UnsetType = UNSET
+
+
+class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
+    """What became of a reclassification; which fields are there depends on the status."""
+
+    status: ReclassifyStatus
+    edge_id: str | UnsetType = UNSET
+    old_sector: Sector | UnsetType = UNSET
+    new_sector: Sector | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    edge_ids: list[str] | UnsetType = UNSET
+    hint: str | UnsetType = UNSET

@@ -1,0 +1,79 @@
+"""Carries graph commands out with the real handlers, and looks at what is stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from schemas.codec import reply_body
+from schemas.commands import Command, Reply
+from schemas.envelope import Principal
+from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope
+from tests.conftest import Database
+from tests.jobs import job
+from workers import edges, graph_reads
+from workers.contract import Handler, Job, Outcome
+from workers.store.ledger import Ledger
+from workers.store.store import Store
+
+ADA = Principal(name="ada", scopes=ALL_SCOPES)
+BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE, Scope.VERIFY))
+CAY = Principal(name="cay", scopes=(Scope.READ, Scope.WRITE))
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Both halves of the graph: writes of the edges kind and reads of the recall kind."""
+
+    store: Store
+    database: Database
+    handlers: Mapping[type[Command], Handler]
+
+    @classmethod
+    def at(cls, store: Store, database: Database) -> "Desk":
+        writes = edges.actor(edges.Weaver(ledger=Ledger(store))).handlers
+        return cls(store, database, {**writes, **graph_reads.handlers(store)})
+
+    async def carry_out(self, given: Job) -> Outcome:
+        return await self.handlers[type(given.envelope.command)](given)
+
+    async def do(
+        self, command: Command, *, by: Principal = ADA, namespace: str = DEFAULT_NAMESPACE, **envelope: Any
+    ) -> Reply:
+        given = job(command, namespace=namespace, principal=by, **envelope)
+        return (await self.carry_out(given)).reply
+
+    async def body(self, command: Command, **how: Any) -> dict[str, Any]:
+        """Return the reply as a client reads it, without the command id."""
+        body = reply_body(await self.do(command, **how))
+        body.pop("command_id", None)
+        return body
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Run a query as the owner of the database, on a connection of its own."""
+        with psycopg.connect(self.database.owner_url, autocommit=True, row_factory=dict_row) as connection:
+            cursor = connection.execute(query.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def administer(self, statement: str) -> None:
+        """Run a statement as the owner, connected to another database than the test's."""
+        elsewhere = self.database.owner_url.replace(self.database.name, "postgres")
+        with psycopg.connect(elsewhere, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def row(self, query: str, *values: Any) -> dict[str, Any]:
+        (found,) = self.rows(query, *values)
+        return found
+
+    def everything(self) -> list[dict[str, Any]]:
+        """Return every row of the graph, to prove that nothing changed."""
+        return [
+            row
+            for table in ("nodes", "edges", "proposals", "approvals", "memory_usage", "namespaces")
+            for row in self.rows(f"select to_jsonb(t) as row from {table} t order by to_jsonb(t)::text")
+        ]
+
+    def audit(self, target: str) -> list[dict[str, Any]]:
+        return self.rows("select * from audit_log where target_id = %s order by id", target)

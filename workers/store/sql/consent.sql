@@ -1,0 +1,86 @@
+-- fragment: proposal_columns
+-- What a record of a proposal is made from; %(principals)s of them have to approve.
+p.id, p.action, p.target_id, p.covers, p.new_sector, p.proposed_by, p.reason, p.created_at, p.expires_at,
+consent.approved_by,
+case
+    when p.used_at is not null then 'used'
+    when p.rejected_at is not null then 'rejected'
+    when p.expires_at <= now() then 'expired'
+    when cardinality(consent.approved_by) >= %(principals)s then 'approved'
+    else 'pending'
+end as state
+
+-- fragment: proposal_tables
+-- Where those columns come from.
+proposals p
+cross join lateral (
+    select array(
+        select a.principal from approvals a
+        where a.proposal_id = p.id and a.namespace = %(namespace)s
+        order by a.approved_at, a.principal
+    ) as approved_by
+) as consent
+
+-- name: insert_proposal
+-- Ask for consent.
+insert into proposals (id, namespace, action, target_id, covers, new_sector, proposed_by, reason, expires_at)
+values (
+    %(id)s, %(namespace)s, %(action)s, %(target_id)s, %(covers)s, %(new_sector)s, %(proposed_by)s, %(reason)s,
+    now() + make_interval(hours => %(hours)s)
+)
+returning expires_at
+
+-- name: approve_proposal
+-- Note an approval; a principal's second one changes nothing.
+insert into approvals (proposal_id, principal, namespace)
+values (%(id)s, %(principal)s, %(namespace)s)
+on conflict do nothing
+
+-- name: lock_proposal
+-- A proposal, locked.
+select p.id from proposals p
+where p.namespace = %(namespace)s and p.id = %(id)s
+for update
+
+-- name: proposal_by_id
+-- A proposal and who approves it.
+select {proposal_columns}
+from {proposal_tables}
+where p.namespace = %(namespace)s and p.id = %(id)s
+
+-- name: reject_proposal
+-- End a proposal.
+update proposals set rejected_at = now() where namespace = %(namespace)s and id = %(id)s
+
+-- name: use_proposal
+-- Use up a proposal.
+update proposals set used_at = now() where namespace = %(namespace)s and id = %(id)s
+
+-- name: lock_open_proposals
+-- Proposals on an edge or node that neither expired nor ended, oldest first, locked.
+select p.id
+from proposals p
+where p.namespace = %(namespace)s and p.target_id = %(target_id)s and p.action = %(action)s
+    and p.new_sector is not distinct from %(new_sector)s::text and p.covers @> %(covers)s::uuid[]
+    and p.rejected_at is null and p.used_at is null and p.expires_at > now()
+order by p.created_at, p.id
+for update
+
+-- name: proposals_by_id
+-- Proposals and who approves them, oldest first.
+select {proposal_columns}
+from {proposal_tables}
+where p.namespace = %(namespace)s and p.id = any(%(ids)s)
+order by p.created_at, p.id
+
+-- name: list_proposals
+-- The newest proposals, of one state or of all.
+select told.*
+from (
+    select {proposal_columns}
+    from {proposal_tables}
+    where p.namespace = %(namespace)s
+) as told
+where %(state)s::text is null or told.state = %(state)s
+order by told.created_at desc, told.id desc
+limit %(limit)s

@@ -1,0 +1,100 @@
+-- name: node_by_name
+-- The oldest node of a name, and how many there are.
+select n.id, n.label, n.name, n.properties, n.created_at, n.updated_at, count(*) over () as match_count
+from nodes n
+where n.namespace = %(namespace)s and n.partition = 'trusted' and n.name = %(name)s
+    and (%(label)s::text is null or n.label = %(label)s)
+order by n.created_at, n.id
+limit 1
+
+-- name: names_alike
+-- Nodes whose name is the same in another case or label, or begins the same way, at most %(limit)s of each.
+(
+    select n.id, n.label, n.name
+    from nodes n
+    where n.namespace = %(namespace)s and n.partition = 'trusted' and lower(n.name) = lower(%(name)s)
+    limit %(limit)s
+)
+union
+(
+    select n.id, n.label, n.name
+    from nodes n
+    where n.namespace = %(namespace)s and n.partition = 'trusted' and lower(n.name) like %(beginning)s
+    order by lower(n.name) using ~<~
+    limit %(limit)s
+)
+
+-- name: edge_between_names
+-- The oldest edge of a triple of names, and how many there are.
+select {edge_columns}, count(*) over () as match_count
+from {edges_between_names}
+order by e.created_at, e.id
+limit 1
+
+-- fragment: step
+-- The edges e that lead on from a frontier f of nodes, at most %(per_node)s of each node and direction, heaviest first,
+-- nodes in the given order. The node n at the other end has to be visible.
+unnest(%(frontier)s::uuid[]) with ordinality as f (id, place)
+cross join lateral (
+    (
+        select e.id, e.target_id as far, e.relation, e.weight, e.memory_sector, e.last_active_hours, true as outgoing
+        from edges e
+        where %(outgoing)s::boolean and e.layer = 'knowledge' and e.source_id = f.id and e.namespace = %(namespace)s
+            and (%(relation)s::text is null or e.relation = %(relation)s)
+            and (%(sectors)s::text[] is null or coalesce(e.memory_sector, 'semantic') = any(%(sectors)s::text[]))
+        order by e.weight desc, e.id
+        limit %(per_node)s
+    )
+    union all
+    (
+        select e.id, e.source_id as far, e.relation, e.weight, e.memory_sector, e.last_active_hours, false as outgoing
+        from edges e
+        where %(incoming)s::boolean and e.layer = 'knowledge' and e.target_id = f.id and e.namespace = %(namespace)s
+            and (%(relation)s::text is null or e.relation = %(relation)s)
+            and (%(sectors)s::text[] is null or coalesce(e.memory_sector, 'semantic') = any(%(sectors)s::text[]))
+        order by e.weight desc, e.id
+        limit %(per_node)s
+    )
+) as e
+join nodes n on n.id = e.far and n.namespace = %(namespace)s and n.partition = 'trusted' and n.name is not null
+
+-- name: neighbor_step
+-- One step of a walk over neighbours, at most %(limit)s edges.
+select f.id as near, e.far, e.id, e.relation, e.weight, e.memory_sector, e.last_active_hours, e.outgoing
+from {step}
+limit %(limit)s
+
+-- name: path_step
+-- One step of the search for a path: no more than it needs, since it may be many rows.
+select f.id as near, e.far, e.id, e.weight
+from {step}
+limit %(limit)s
+
+-- name: path_edges
+-- The edges of a path that was found.
+select {edge_columns}
+from edges e
+where e.namespace = %(namespace)s and e.layer = 'knowledge' and e.id = any(%(ids)s)
+
+-- name: walk_time
+-- How long one step of a walk may take.
+select set_config('statement_timeout', %(timeout)s, true)
+
+-- name: active_hours
+-- The namespace's clock, which runs only while a session is in use.
+select active_hours from namespaces where namespace = %(namespace)s
+
+-- name: node_names
+-- Names of nodes.
+select n.id, n.label, n.name
+from nodes n
+where n.namespace = %(namespace)s and n.partition = 'trusted' and n.id = any(%(ids)s)
+
+-- name: nodes_by_id
+-- Nodes with their properties, unless those are larger than %(bytes)s altogether; in the given order.
+with chosen as (
+    select n.id, n.label, n.name, n.properties, sum(octet_length(n.properties::text)) over (order by wanted.place) as size
+    from unnest(%(ids)s::uuid[]) with ordinality as wanted (id, place)
+    join nodes n on n.id = wanted.id and n.namespace = %(namespace)s and n.partition = 'trusted'
+)
+select id, label, name, properties from chosen where size <= %(bytes)s
