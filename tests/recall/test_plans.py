@@ -11,9 +11,10 @@ from schemas.vocabulary import Partition
 from tests.conftest import Database
 from workers.domain.question import Question
 from workers.store.loading import Loaded, load
-from workers.store.search import Filters, choose_query, find_candidates
+from workers.store.search import CANDIDATES, Filters, choose_query, find_candidates
 from workers.store.store import Store
 from workers.store.transaction import Transaction
+from workers.store.upkeep import count_lexemes
 from workers.store.vectors import SMALL_ROWS, Embedding, Sizes
 
 pytestmark = pytest.mark.anyio
@@ -109,3 +110,22 @@ async def test_both_ways_find_the_same_memories(filled: Store) -> None:
         for row in rows:
             if str(row["node_id"]) in cosines:
                 assert cosines[str(row["node_id"])] == pytest.approx(row["cosine"], abs=1e-6)
+
+
+async def test_common_words_are_not_looked_up_but_still_count(filled: Store) -> None:
+    trusted = Filters(partitions=(Partition.TRUSTED,))
+    await filled.write("large", lambda tx: count_lexemes(tx, Partition.TRUSTED))
+
+    async def lexical(text: str, embedding: Embedding | None = None) -> dict[str, float]:
+        """Return what the words count for each memory that has any."""
+        question = Question(text)
+        found = await filled.read("large", lambda tx: find_candidates(tx, Sizes(), question, embedding, trusted))
+        return {one.id: one.lexical for one in found if one.lexical}
+
+    assert len(await lexical("fact")) == CANDIDATES  # the rarest word there is
+    ((only, weight),) = (await lexical("77")).items()
+    several = await lexical("77 fact pumps valves pipes")  # one of the common words makes candidates enough
+    assert len(several) == CANDIDATES
+    assert max(several, key=lambda one: several[one]) == only
+    assert several[only] > weight
+    assert len(await lexical("77 fact pumps valves pipes", vector())) > CANDIDATES  # what the vector found has them too

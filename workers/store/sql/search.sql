@@ -7,12 +7,13 @@ and (%(since)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) >= 
 and (%(until)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) <= %(until)s)
 
 -- fragment: full_text
--- The text arm: one lookup in the index for each of the question's rarest words, and what each memory's words add up
--- to: ln(1 + (N - n + .5) / (n + .5)) for a word that n of N memories have, less the longer the memory is. Common words
--- are those that lexeme_counts has; they are left out once %(postings)s rows were looked up, but for the rarest.
+-- The text arm. A word that n of the namespace's N memories have weighs ln(1 + (N - n + .5) / (n + .5)); a memory has
+-- the sum of its words, less the longer it is. The rarest words are looked up in the index, one lookup each, until they
+-- make %(postings)s rows (lexeme_counts knows the common ones; others are rare) and surely enough candidates. The rest
+-- only add to what was found without them.
 asked as materialized (
     select
-        lexeme,
+        lexeme, lexeme_query(%(namespace)s, lexeme) as query,
         coalesce(
             (select sum(c.memories)::float8 from lexeme_counts c
              where c.namespace = %(namespace)s and c.partition = any(%(partitions)s::text[])
@@ -20,28 +21,36 @@ asked as materialized (
             0) as memories
     from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(question)s::text))) as asked (lexeme)
     where octet_length(lexeme) <= 1000
-), ranked as (
+), ranked as materialized (
     select
-        lexeme, memories,
-        sum(memories) over (order by memories, lexeme rows unbounded preceding) as together,
-        row_number() over (order by memories, lexeme) as place
+        query, memories, row_number() over rarest as place,
+        sum(memories) over rarest <= %(postings)s or sum(memories) over rarest - memories < %(candidates)s as rare
     from asked
+    window rarest as (order by memories, lexeme rows unbounded preceding)
+), common as materialized (
+    select query, ln(1 + (greatest(%(size)s, memories) - memories + 0.5) / (memories + 0.5)) as weight
+    from ranked
+    where not rare and place <= %(words)s
 ), looked_up as materialized (
-    select word.place, word.memories, hit.id, hit.words
+    select word.place, word.memories, hit.id, hit.words, hit.besides
     from ranked word
     cross join lateral (
-        select m.node_id as id, length(m.lexemes) as words
+        select
+            m.node_id as id, length(m.lexemes) as words,
+            (select sum(c.weight) from common c where m.lexemes @@ c.query) as besides
         from memories m
-        where m.lexemes @@ lexeme_query(%(namespace)s, word.lexeme) and {chosen}
+        where m.lexemes @@ word.query and {chosen}
         limit %(postings)s
     ) hit
-    where word.place = 1 or (word.place <= %(words)s and word.together <= %(postings)s)
+    where word.rare and word.place <= %(words)s
 ), counted as (
     select place, greatest(count(*)::float8, max(memories)) as memories from looked_up group by place
 ), weighed as (
-    select place, ln(1 + (greatest(%(size)s, memories) - memories + 0.5) / (memories + 0.5)) as idf from counted
+    select place, ln(1 + (greatest(%(size)s, memories) - memories + 0.5) / (memories + 0.5)) as weight from counted
 ), by_text as materialized (
-    select h.id, sum(w.idf) / (1 + max(h.words) / %(half_length)s::float8) as lexical
+    select
+        h.id,
+        (sum(w.weight) + coalesce(max(h.besides), 0)) / (1 + max(h.words) / %(half_length)s::float8) as lexical
     from looked_up h
     join weighed w on w.place = h.place
     group by h.id
@@ -55,6 +64,10 @@ coalesce(m.lexemes @@ (
     select string_agg(lexeme_query(%(namespace)s, word)::text, ' | ')::tsquery
     from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
 ), false) as tells_time
+
+-- fragment: common_words
+-- What the common words of the question, which nothing was looked up for, count for a memory.
+(select sum(c.weight) from common c where m.lexemes @@ c.query) / (1 + length(m.lexemes) / %(half_length)s::float8)
 
 -- name: chosen_size
 -- How many memories a search may find, counted up to a limit.
@@ -91,7 +104,7 @@ with {full_text}, near as materialized (
     order by distance
     limit %(candidates)s
 ), by_vector as materialized (
-    select {candidate}, n.distance
+    select {candidate}, {common_words} as besides, n.distance
     from near n
     join memories m on m.node_id = n.node_id and m.partition = n.partition
     where m.partition = any(%(partitions)s::text[])
@@ -101,7 +114,7 @@ with {full_text}, near as materialized (
 -- name: search_by_index
 -- Candidates by full text and by the vector index, which goes on until it has enough of them.
 with {full_text}, by_vector as materialized (
-    select {candidate}, {distance} as distance
+    select {candidate}, {common_words} as besides, {distance} as distance
     from memories m
     where {chosen} and m.state = 'active' and m.model_id = %(model_id)s
     order by {distance}
@@ -113,7 +126,8 @@ with {full_text}, by_vector as materialized (
 -- The candidates of both arms, each with both scores; no distance for what has no such vector.
 {as_json}
 from (
-    select v.*, t.lexical
+    select v.id, v.partition, v.thread, v.position, v.speaker, v.occurred_at, v.asks, v.tells_time, v.distance,
+        coalesce(t.lexical, v.besides) as lexical
     from by_vector v
     left join by_text t on t.id = v.id
     union all
