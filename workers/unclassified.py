@@ -16,7 +16,7 @@ from workers.store.sectors import Place, Seen
 from workers.store.store import Store
 
 OLDER_THAN_S: Final = 3.0  # a younger memory may be in somebody's hands
-LOOKED_AT: Final = 1_000  # memories of a namespace in one look: about 2 ms
+LOOKED_AT: Final = 1_000  # memories of a namespace in one look: about 1 ms
 ROUND_EVERY_S: Final = 600.0
 BACK_OFF_FIRST_S: Final = 5.0
 BACK_OFF_MAX_S: Final = 120.0
