@@ -13,7 +13,7 @@ import numpy as np
 from schemas.commands import ClassifySectors, SectorsClassified
 from schemas.ids import parse_uuid
 from schemas.vocabulary import WorkerKind
-from workers.contract import Actor, FollowUp, Job, Outcome
+from workers.contract import Actor, FollowUp, Job, Outcome, OutcomeUnknown
 from workers.models.sectors.model import SectorModel, UnusableWeights
 from workers.store import sectors
 from workers.store.sectors import Classified, Unclassified
@@ -24,7 +24,10 @@ log = logging.getLogger(__name__)
 
 BATCH: Final = 100  # memories of one command, and of one look at the model
 INLINE: Final = 4  # texts that take less time than handing them to a thread does: 0.1 ms each
-COMMANDS_AT_ONCE: Final = 2  # nobody waits for them, so they leave the connections to those who are waited for
+COMMANDS_AT_ONCE: Final = 64  # most of them only wait to be gathered
+GATHER_S: Final = (
+    0.2  # how long commands of one namespace are gathered: nobody waits for them, and together they cost less
+)
 
 
 def classifying(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ...]:
@@ -36,29 +39,69 @@ def classifying(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ..
     )
 
 
+@dataclass(slots=True)
+class _Gathering:
+    """Memories of one namespace that are classified together."""
+
+    ids: list[UUID]
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    succeeded: bool = False
+
+    async def over(self) -> None:
+        """Wait for the end; raises OutcomeUnknown when the command that did the work has failed."""
+        await self.ended.wait()
+        if not self.succeeded:
+            raise OutcomeUnknown("the memories were to be classified together with others, which failed")
+
+
 @dataclass(slots=True, kw_only=True)
 class Classifier:
     """The handlers of the kind. The model is loaded when it is first needed."""
 
     store: Store
     load: Callable[[], SectorModel] = SectorModel.load
+    gather_s: float = GATHER_S
     _model: SectorModel | None = None
+    _gathered: dict[str, "_Gathering"] = field(default_factory=dict)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def classify(self, job: Job) -> Outcome:
-        """Carry out ClassifySectors: a memory that has a sector, is pending or gone is left alone."""
+        """Carry out ClassifySectors: a memory that has a sector, is pending or gone is left alone.
+
+        The first command of a namespace waits a moment and does the work of those that come meanwhile too; the others
+        end when it has, with nothing of their own to count.
+        """
         command = job.envelope.command
         assert isinstance(command, ClassifySectors)
         ids = [known for one in command.memory_ids if (known := parse_uuid(one)) is not None]
+        namespace = job.envelope.namespace
+        joined = self._gathered.get(namespace)
+        if joined is not None:
+            joined.ids += ids
+            await joined.over()
+            return Outcome(SectorsClassified(classified=0))
+        gathering = self._gathered[namespace] = _Gathering(ids)
+        try:
+            await asyncio.sleep(self.gather_s)
+            del self._gathered[namespace]
+            classified = await self._classify_all(job, gathering.ids)
+            gathering.succeeded = True
+        finally:
+            if self._gathered.get(namespace) is gathering:
+                del self._gathered[namespace]
+            gathering.ended.set()
+        return Outcome(SectorsClassified(classified=classified))
+
+    async def _classify_all(self, job: Job, ids: list[UUID]) -> int:
         try:
             model = await self._loaded()
         except UnusableWeights:
             log.exception("Memories stay without a sector")
-            return Outcome(SectorsClassified(classified=0))
+            return 0
         classified = 0
         for start in range(0, len(ids), BATCH):
             classified += await self._classify(job, model, ids[start : start + BATCH])
-        return Outcome(SectorsClassified(classified=classified))
+        return classified
 
     async def _loaded(self) -> SectorModel:
         async with self._loading:

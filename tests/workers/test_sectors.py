@@ -1,5 +1,6 @@
 """Sectors of memories: told once, by the worker, and never against a choice or a newer content."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from schemas.vocabulary import MemoryState, OnDuplicate, Sector, SectorSource
 from tests.jobs import HeldLease, job, repeated
 from tests.workers.conftest import World
 from workers import unclassified
-from workers.contract import FollowUp, LeaseLost, Outcome
+from workers.contract import FollowUp, LeaseLost, Outcome, OutcomeUnknown
 from workers.models.interface import Vectors
 from workers.models.sectors.model import SectorGuess, SectorModel, UnusableWeights
 from workers.sectors import Classifier, actor
@@ -61,6 +62,25 @@ def interrupted(world: World, meanwhile: Any) -> None:
     assert isinstance(model, Interrupting)
     model.meanwhile = meanwhile
     world.serve(actor(Classifier(store=world.store, load=lambda: model)))
+
+
+async def test_commands_that_come_together_are_carried_out_together(world: World) -> None:
+    ids = [(await world.keep(f"{RECIPE}, and wait {number} minutes")).stored.id for number in range(3)]
+    counts = await asyncio.gather(*(classified(world, one) for one in ids))
+    assert sorted(counts) == [0, 0, 3]
+    assert {source for _, source, _ in sectors(world).values()} == {SectorSource.AUTO}
+
+
+async def test_when_their_work_fails_each_is_to_be_carried_out_again(world: World) -> None:
+    stored = (await world.keep(RECIPE)).stored
+
+    def fail() -> None:
+        raise RuntimeError("on purpose")
+
+    interrupted(world, fail)
+    outcomes = await asyncio.gather(*(classified(world, stored.id) for _ in range(2)), return_exceptions=True)
+    assert [type(one) for one in outcomes] == [RuntimeError, OutcomeUnknown]
+    assert sectors(world)[RECIPE][1] is None
 
 
 async def test_a_memory_without_a_sector_gets_one_with_its_confidence_and_counts_as_unchanged(world: World) -> None:
