@@ -15,6 +15,7 @@ import statistics
 import numpy as np
 
 from bench.common import McpClient, closed_loop, emit, median_of, private_stack, timed
+from bench.embedding import Texts
 from bench.filled import filled
 from bench.synthetic import Corpus
 from schemas.commands import NewMemory
@@ -27,6 +28,7 @@ from workers.store.vectors import Embedding
 
 BENCH = "store"
 NAMESPACE = "bench"
+TOKENS = 24  # of a stored text: a sentence or two of English words
 ALONE = 60  # calls of each part by itself, the first third not counted
 
 
@@ -56,7 +58,8 @@ async def alone(database_url: str, model_id: int, contents: list[str]) -> tuple[
 
 def measure(memories: int, callers: list[int], runs: int, seconds: float) -> None:
     corpus = Corpus(memories)
-    contents = (f"{corpus.text()} {number}" for number in itertools.count())
+    texts = Texts()
+    contents = (f"{texts.of(TOKENS)} {number}" for number in itertools.count())
 
     async def keep(client: McpClient) -> None:
         await client.call("store_memory", content=next(contents))
