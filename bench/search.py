@@ -6,14 +6,13 @@ The memories are made up (vectors and words), the questions are embedded for rea
 runs. `ratio` is the p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2.
 """
 
-import argparse
 import asyncio
 import itertools
-import statistics
 from uuid import UUID
 
-from bench.common import McpClient, closed_loop, emit, median_of, private_stack, timed
+from bench.common import McpClient, private_stack, timed
 from bench.filled import filled
+from bench.over_mcp import Load, beside_parts, parse_options
 from bench.synthetic import Corpus
 from schemas.vocabulary import Partition
 from workers.domain.question import Question
@@ -55,7 +54,7 @@ async def alone(database_url: str, model_id: int, questions: list[str]) -> tuple
     return embedding_ms[len(questions) // 3 :], sql_ms[len(questions) // 3 :]
 
 
-def measure(memories: int, callers: list[int], runs: int, seconds: float) -> None:
+def measure(memories: int, load: Load) -> None:
     corpus = Corpus(memories)
     questions = (f"{corpus.query()[0]} {number}" for number in itertools.count())
 
@@ -66,26 +65,20 @@ def measure(memories: int, callers: list[int], runs: int, seconds: float) -> Non
         model_id = filled(stack, corpus, BENCH)
         stack.start_workers()
         port = stack.start_gateway(NAMESPACE)
-        asyncio.run(closed_loop(port, 4, seconds, search))  # not counted: caches fill
-        parts = asyncio.run(alone(stack.database_url, model_id, [next(questions) for _ in range(ALONE)]))
-        embedding_ms, sql_ms = (statistics.median(part) for part in parts)
-        emit(BENCH, "alone", synthetic=True, memories=memories, embedding_p50_ms=embedding_ms, sql_p50_ms=sql_ms)
-        for several in callers:
-            figures = median_of([asyncio.run(closed_loop(port, several, seconds, search)) for _ in range(runs)])
-            if several == 1:
-                figures["ratio"] = figures["p50_ms"] / (embedding_ms + sql_ms)
-            emit(BENCH, "mcp_http", synthetic=True, memories=memories, callers=several, **figures)
+
+        def parts() -> dict[str, list[float]]:
+            embedding_ms, sql_ms = asyncio.run(
+                alone(stack.database_url, model_id, [next(questions) for _ in range(ALONE)])
+            )
+            return {"embedding": embedding_ms, "sql": sql_ms}
+
+        beside_parts(BENCH, memories, load, port, search, parts)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--memories", default="10000,100000")
-    parser.add_argument("--callers", default="1,8,64,256")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    chosen = parser.parse_args()
-    for memories in chosen.memories.split(","):
-        measure(int(memories), [int(one) for one in chosen.callers.split(",")], chosen.runs, chosen.seconds)
+    sizes, load = parse_options(__doc__)
+    for memories in sizes:
+        measure(memories, load)
 
 
 if __name__ == "__main__":
