@@ -22,9 +22,10 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command on its way. A retry is a new copy with a higher `attempt`.
 
-    Times are seconds since the epoch. `deadline` is when the asker stops waiting: a read past it is dropped, a write is
-    not. `reply_to` is the key of the asker's reply list, empty when nobody waits. `fingerprint` is a digest of command
-    and arguments, to tell a repeated idempotency key from a reused one.
+    Times are seconds since the epoch. `deadline` is when the asker stops waiting: a read past it is dropped, a
+    write is not. `in_session`: the tool takes a session, so the call is a use of it. `reply_to` is the key of the
+    asker's reply list, empty when nobody waits. `fingerprint` is a digest of command and arguments, to tell a
+    repeated idempotency key from a reused one.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     principal: Principal
     command: AnyCommand
     session: str = DEFAULT_SESSION
+    in_session: bool = False
     issued_at: float = 0.0
     deadline: float = 0.0
     attempt: int = 1

@@ -18,6 +18,14 @@ LIST_LIMIT: Final = 100
 SIMILAR_SHOWN: Final = 5
 IMPORT_ROWS: Final = 1_000
 
+BATCH_LINKS: Final = 200  # links of one connects
+OUTCOME_MEMORIES: Final = 50
+SIMILARITY_LINKS: Final = 10  # that are made for a new memory
+CO_RETRIEVED: Final = 5  # of a search, whose pairs are noted
+CO_RETRIEVALS: Final = 3  # session instances after which a pair is linked
+DEFERRED_LINKS: Final = 100  # that may wait for one memory
+PURGED_SHOWN: Final = 100
+
 NEIGHBOR_DEPTH: Final = 5
 NEIGHBOR_LIMIT: Final = 500
 PATH_DEPTH: Final = 10

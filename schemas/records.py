@@ -82,6 +82,30 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     reinforcement_count: int
 
 
+class DisplacedLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A link that had to make room for another; `memory_id` is the end that was full, `other_id` the end it lost."""
+
+    memory_id: str
+    other_id: str
+    relation: str
+    weight: float
+    origin: Origin
+
+
+class UsefulMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory and how useful it has proved, from 0 to 1."""
+
+    memory_id: str
+    usefulness: float
+
+
+class SkippedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that was left out, and why: not_found, pending, archived, superseded or rejected."""
+
+    memory_id: str
+    reason: str
+
+
 class NodeRef(msgspec.Struct, frozen=True, kw_only=True):
     """A named node."""
 

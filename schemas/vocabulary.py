@@ -3,6 +3,7 @@
 Values are what travels and what is stored; the order of members is the order in which they are listed to users.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -91,6 +92,42 @@ class Relation(StrEnum):
     CONTRADICTS = "contradicts"
     OUTCOME = "outcome"
     SUPERSEDES = "supersedes"
+
+
+class IfExists(StrEnum):
+    """What connect does with a link that is there already."""
+
+    REINFORCE = "reinforce"
+    UPDATE = "update"
+    SKIP = "skip"
+    ERROR = "error"
+
+
+class LinkAction(StrEnum):
+    """What connect did."""
+
+    CREATED = "created"
+    REINFORCED = "reinforced"
+    UPDATED = "updated"
+    SKIPPED = "skipped"
+    DEFERRED = "deferred"
+
+
+class QueryLinkAction(StrEnum):
+    """How connect_by_query ends, in the order of precedence."""
+
+    INSUFFICIENT_CONFIDENCE = "insufficient_confidence"
+    SAME_MEMORY = "same_memory"
+    DRY_RUN_PREVIEW = "dry_run_preview"
+    REFUSED = "refused"
+    CONNECTED = "connected"
+
+
+class Resolution(StrEnum):
+    """What became of a deferred link once its ends were active, or gone."""
+
+    MADE = "made"
+    DROPPED = "dropped"
 
 
 class Direction(StrEnum):
@@ -218,6 +255,15 @@ class AuditAction(StrEnum):
     DELETE_NODE = "delete_node"
     PROPOSE = "propose"
     DECIDE = "decide"
+    CONNECT = "connect"
+    DISCONNECT = "disconnect"
+    RESOLVE_DEFERRED = "resolve_deferred"
+    OUTCOME = "outcome"
+    VERIFY = "verify"
+    PROMOTE = "promote"
+    PURGE = "purge"
+    CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
+    REVOKE_TOKEN = "revoke_token"  # noqa: S105 - what was done, no token
 
 
 DEFAULT_NAMESPACE: Final = "default_user"
@@ -233,6 +279,18 @@ IS_CONSTITUTIVE: Final = "is_constitutive"  # true
 EDGE_TYPE: Final = "edge_type"
 CONSTITUTIVE: Final = "constitutive"  # the edge_type that counts
 LAST_RECLASSIFICATION: Final = "last_reclassification"  # written by reclassify_memory_sector alone
+
+# What a link of a relation weighs unless a weight is given.
+LINK_WEIGHTS: Final[Mapping[str, float]] = {
+    Relation.SIMILAR: 0.65,
+    Relation.CO_OCCURS: 0.55,
+    Relation.ELABORATES: 0.70,
+    Relation.SUPPORTS: 0.75,
+    Relation.CONTRADICTS: 0.60,
+    Relation.OUTCOME: 0.80,
+}
+OTHER_LINK_WEIGHT: Final = 0.65
+DISPLACEABLE: Final = (Relation.SIMILAR, Relation.CO_OCCURS)  # in this order, unless an agent asserted them
 
 STORED_REFERENCE: Final = "@stored"  # the last memory that this session stored
 RECALLED_REFERENCE: Final = "@recalled"  # `@recalled[N]`: the Nth of its last search, from 0

@@ -37,6 +37,27 @@ from schemas.commands.graph import (
     ReclassifySector,
     WalkStartMissing,
 )
+from schemas.commands.links import (
+    BatchConnected,
+    BatchLink,
+    BatchLinked,
+    BatchRefusal,
+    Connect,
+    ConnectByQuery,
+    Connected,
+    Connects,
+    Disconnect,
+    Disconnected,
+    LinkNewcomers,
+    LinkRequest,
+    Near,
+    Newcomer,
+    NewcomersLinked,
+    OutcomeRecorded,
+    QueryConnected,
+    RecordOutcome,
+    Resolved,
+)
 from schemas.commands.memories import (
     ClassifySectors,
     EmbedPending,
@@ -70,6 +91,16 @@ from schemas.commands.system import (
     Sweep,
     Swept,
 )
+from schemas.commands.trust import (
+    Authenticate,
+    Identity,
+    Promoted,
+    PromoteMemory,
+    Purged,
+    PurgeMemories,
+    Verified,
+    VerifyMemory,
+)
 
 AnyCommand = (
     StoreMemory
@@ -80,6 +111,15 @@ AnyCommand = (
     | UpdateMemory
     | ForgetMemory
     | RestoreMemory
+    | VerifyMemory
+    | PromoteMemory
+    | PurgeMemories
+    | Connect
+    | Disconnect
+    | ConnectByQuery
+    | Connects
+    | RecordOutcome
+    | LinkNewcomers
     | EmbedPending
     | ClassifySectors
     | ImportBatch
@@ -96,6 +136,7 @@ AnyCommand = (
     | DecideProposal
     | ListProposals
     | GetCommand
+    | Authenticate
     | MemoryStats
     | Ping
     | Sweep
@@ -108,6 +149,16 @@ AnyReply = (
     | Superseded
     | MemoryChanged
     | Forgotten
+    | Verified
+    | Promoted
+    | Purged
+    | Connected
+    | Disconnected
+    | QueryConnected
+    | BatchConnected
+    | OutcomeRecorded
+    | NewcomersLinked
+    | Identity
     | PendingEmbedded
     | SectorsClassified
     | BatchImported
@@ -142,15 +193,26 @@ __all__ = [
     "AddNode",
     "AnyCommand",
     "AnyReply",
+    "Authenticate",
+    "BatchConnected",
     "BatchImported",
+    "BatchLink",
+    "BatchLinked",
+    "BatchRefusal",
     "ClassifySectors",
     "Command",
     "CommandReport",
+    "Connect",
+    "ConnectByQuery",
+    "Connected",
+    "Connects",
     "DecideProposal",
     "Decided",
     "DeleteEdge",
     "DeleteNode",
     "DeletionNeedsConsent",
+    "Disconnect",
+    "Disconnected",
     "EdgeAdded",
     "EdgeCount",
     "EdgeFound",
@@ -164,7 +226,10 @@ __all__ = [
     "GetMemory",
     "GetNodeByName",
     "GraphDeleted",
+    "Identity",
     "ImportBatch",
+    "LinkNewcomers",
+    "LinkRequest",
     "ListProposals",
     "ListRecentMemories",
     "MemoryChanged",
@@ -172,25 +237,36 @@ __all__ = [
     "MemoryList",
     "MemoryStats",
     "NameAmbiguous",
+    "Near",
     "Neighbors",
     "NewMemory",
+    "Newcomer",
+    "NewcomersLinked",
     "NodeAdded",
     "NodeFound",
     "NodeMissing",
     "NotProposed",
+    "OutcomeRecorded",
     "PathReport",
     "PendingEmbedded",
     "Ping",
     "Pong",
+    "PromoteMemory",
+    "Promoted",
     "ProposalList",
     "ProposeReclassification",
     "Proposed",
+    "PurgeMemories",
+    "Purged",
+    "QueryConnected",
     "QueryNeighbors",
     "QueueDepth",
     "Receipt",
     "Reclassified",
     "ReclassifySector",
+    "RecordOutcome",
     "Reply",
+    "Resolved",
     "RestoreMemory",
     "SearchMemories",
     "SectorsClassified",
@@ -202,6 +278,8 @@ __all__ = [
     "Sweep",
     "Swept",
     "UpdateMemory",
+    "Verified",
+    "VerifyMemory",
     "WalkStartMissing",
     "WriteReply",
 ]

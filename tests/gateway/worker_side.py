@@ -8,7 +8,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from gateway.mcp.tools import graph
+from gateway.mcp.tools import graph, links, trust
 from schemas.codec import decode_envelope, encode
 from schemas.commands import (
     Command,
@@ -88,10 +88,10 @@ SCRIPT: dict[type[Command], Script] = {
         embedder={"name": "hash"},
     ),
     Ping: lambda command, _envelope: Pong(payload=command.payload),
-    # Of the graph's tools: the first of each one's replies, with every field.
+    # Of these tools: the first of each one's replies, with every field.
     **{
         tool.parameters: partial(_sampled, tool.replies[0])
-        for tool in graph.TOOLS
+        for tool in (*graph.TOOLS, *links.TOOLS, *trust.TOOLS)
         if issubclass(tool.parameters, Command)
     },
 }

@@ -1,0 +1,30 @@
+"""The tools on trust: vouching for a memory, and promoting it."""
+
+from typing import Final
+
+from gateway.mcp.tools.tool import Tool
+from schemas.commands import Promoted, PromoteMemory, Verified, VerifyMemory
+
+TOOLS: Final = (
+    Tool(
+        name="verify_memory",
+        title="Verify a memory",
+        summary="Say how far a memory is vouched for; a rejected one is hidden everywhere. Needs the verify scope.",
+        example='verify_memory(memory_id="@stored", verification="verified", reason="checked the source")',
+        parameters=VerifyMemory,
+        replies=(Verified,),
+        ids=("memory_id",),
+        destructive=True,
+        idempotent=True,
+    ),
+    Tool(
+        name="memory_promote_to_trusted",
+        title="Promote a memory",
+        summary="Move a verified or approved memory from untrusted to trusted. Needs the verify scope.",
+        example='memory_promote_to_trusted(record_id="@stored")',
+        parameters=PromoteMemory,
+        replies=(Promoted,),
+        ids=("record_id",),
+        idempotent=True,
+    ),
+)

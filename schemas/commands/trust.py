@@ -1,0 +1,97 @@
+"""Commands on trust: verification, promotion, who somebody is, and purging what should never have come in."""
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from schemas.commands.base import Command, Reply, WriteReply
+from schemas.fields import Identifier, Moment, Name, Note
+from schemas.records import Memory
+from schemas.vocabulary import Partition, Scope, Verification, WorkerKind
+
+
+class VerifyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="verify_memory"):
+    """Say how far a memory is vouched for."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.VERIFY
+    write: ClassVar[bool] = True
+
+    memory_id: Identifier
+    verification: Verification
+    reason: Note | UnsetType = UNSET
+
+
+class Verified(WriteReply, kw_only=True, tag="verified"):
+    """The verification before and after; null when there is no such memory."""
+
+    status: Literal["success", "not_found"]
+    old: Verification | None = None
+    new: Verification | None = None
+
+
+class PromoteMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="memory_promote_to_trusted"):
+    """Move a verified memory from untrusted to trusted."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.VERIFY
+    write: ClassVar[bool] = True
+
+    record_id: Identifier
+
+
+class Promoted(WriteReply, kw_only=True, tag="promoted"):
+    """The memory, now trusted."""
+
+    status: Literal["promoted", "already_trusted"]
+    memory: Memory
+
+
+class Authenticate(Command, frozen=True, kw_only=True, omit_defaults=True, tag="authenticate"):
+    """Ask whose a bearer token is; sent by gateways, never by a client. Only the token's SHA-256 (hex) travels."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+    scope: ClassVar[Scope] = Scope.ADMIN
+
+    token_sha256: str
+
+
+class Identity(Reply, kw_only=True, tag="identity"):
+    """Whose a token is; `unknown` for one that is not there, revoked or expired. Times are seconds since the epoch."""
+
+    status: Literal["success", "unknown"]
+    token_id: str = ""
+    namespace: str = ""
+    principal: str = ""
+    scopes: tuple[Scope, ...] = ()
+    untrusted: bool = False
+    expires_at: float | None = None
+
+
+class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
+    """Find, and with `erase` erase for good, all memories of a principal, a source type, a time span; all that is given
+    has to hold. Times are on created_at, both ends included.
+    """
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.ADMIN
+    write: ClassVar[bool] = True
+
+    created_by: Name | UnsetType = UNSET
+    source_type: Name | UnsetType = UNSET
+    thread: Name | UnsetType = UNSET
+    partition: Partition | UnsetType = UNSET
+    since: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
+    until: Moment | UnsetType = UNSET
+    erase: bool = False
+    reason: Note | UnsetType = UNSET
+
+
+class Purged(WriteReply, kw_only=True, tag="purged"):
+    """How many memories matched, how many are erased now, and the first of their ids, oldest first."""
+
+    status: Literal["success"] = "success"
+    matched: int
+    erased: int
+    memory_ids: list[str]
