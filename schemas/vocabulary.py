@@ -269,6 +269,7 @@ class AuditAction(StrEnum):
 DEFAULT_NAMESPACE: Final = "default_user"
 DEFAULT_PRINCIPAL: Final = "I/O"
 SYSTEM_PRINCIPAL: Final = "engramq"  # who follow-ups and schedules are
+SYSTEM_NAMESPACE: Final = "engramq:system"  # of commands about the installation; holds nothing and is nobody's
 DEFAULT_SESSION: Final = "default"
 DEFAULT_SECTOR: Final = Sector.SEMANTIC  # what an unclassified memory reads as
 ALL_SCOPES: Final = tuple(Scope)
