@@ -2,39 +2,29 @@
 
     python -m bench.graph [--nodes 100000] [--edges 300000] [--hub 100000] [--calls 200]
 
-Loads a graph into a database of its own (fsync off: only reads are measured), starts a gateway and a worker process,
-and prints one JSON line for each measure: p50 and p95 in milliseconds, one caller. Most edges hang on few nodes, as in
-life. Then a hub with `--hub` edges is added, and walks from it and past it are measured too.
+Loads a graph into a database of its own, starts a gateway and a worker process, and prints one JSON line for each
+measure: p50 and p95 in milliseconds, one caller with a lean client (a client library's own milliseconds are not the
+server's). Most edges hang on few nodes, as in life. Then a hub with `--hub` edges is added, and walks from it and past
+it are measured too.
 """
 
 import argparse
 import asyncio
-import contextlib
-import json
-import os
 import random
-import signal
-import socket
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
 import psycopg
-from mcp.client import Client
 
-from deploy.embedded.servers import running_servers
+from bench.common import McpClient, emit, private_stack
 from schemas.ids import uuid7
 from schemas.vocabulary import DEFAULT_NAMESPACE, ENTITY_LABEL, Layer, Origin, Partition, Sector, SectorSource
-from workers.store.migrate import migrate
 from workers.store.queries import sql
 
-BOUND_S: Final = 60.0
+BENCH: Final = "graph"
 RELATIONS: Final = ("KNOWS", "DISCUSSED", "USES", "LOVES", "ATTENDED")
 SKEW: Final = 2.0  # how unevenly ends are chosen: place = nodes * random ** SKEW
 COPY_NODES: Final = b"copy nodes (id, namespace, label, name, partition) from stdin"
@@ -45,11 +35,6 @@ COPY_EDGES: Final = (
 HUB: Final = "hub"
 
 Triple = tuple[int, int, str]
-
-
-def emit(measure: str, **figures: Any) -> None:
-    print(json.dumps({"bench": "graph", "measure": measure, "load_1m": round(os.getloadavg()[0], 2), **figures}))
-    sys.stdout.flush()
 
 
 class Graph:
@@ -91,7 +76,7 @@ class Graph:
         return (UUID(uuid7()), DEFAULT_NAMESPACE, Layer.KNOWLEDGE, source, target, relation, weight, *kind)
 
 
-def percentiles(times_s: list[float]) -> dict[str, float]:
+def percentiles(times_s: list[float]) -> dict[str, Any]:
     ranked = sorted(times_s)
     return {
         "p50_ms": round(1000 * statistics.median(ranked), 2),
@@ -101,45 +86,10 @@ def percentiles(times_s: list[float]) -> dict[str, float]:
     }
 
 
-@contextlib.contextmanager
-def stack(environment: dict[str, str]) -> Iterator[None]:
-    """Run a gateway and a worker with what it needs, each a process."""
-    commands = (["gateway"], ["worker", "recall", "edges"])
-    running = [subprocess.Popen([sys.executable, "-m", "deploy", *command], env=environment) for command in commands]
-    try:
-        yield
-    finally:
-        for process in running:
-            process.send_signal(signal.SIGTERM)
-        for process in running:
-            process.wait(BOUND_S)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-async def connected(url: str) -> Client:
-    """Return a client once the stack answers."""
-    until = time.monotonic() + BOUND_S
-    while True:
-        try:
-            async with Client(url) as client:
-                body = (await client.call_tool("get_node_by_name", {"name": "nobody"})).structured_content
-                if body is not None and body["status"] == "not_found":
-                    return Client(url)
-        except Exception:
-            if time.monotonic() > until:
-                raise
-        await asyncio.sleep(0.3)
-
-
 class Meter:
     """Calls a tool again and again and prints how long it took."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: McpClient) -> None:
         self.client = client
 
     async def measure(self, name: str, tool: str, arguments: Callable[[], dict[str, Any]], calls: int) -> None:
@@ -148,11 +98,10 @@ class Meter:
         for number in range(calls + 5):
             given = arguments()
             started = time.perf_counter()
-            body = (await self.client.call_tool(tool, given)).structured_content
+            body = await self.client.call(tool, **given)
             if number < 5:
                 continue  # warm-up
             times.append(time.perf_counter() - started)
-            assert body is not None
             assert body["status"] == "success", body
             truncated += bool(body.get("truncated"))
             counted += body.get("count", 0)
@@ -162,7 +111,7 @@ class Meter:
             extra = {"truncated": truncated, "nodes_mean": round(counted / calls, 1)}
         elif "path" in tool:
             extra = {"truncated": truncated, "found": found}
-        emit(name, **percentiles(times), **extra)
+        emit(BENCH, name, **percentiles(times), **extra)
 
 
 async def measure_sql(url: str, triple: Callable[[], dict[str, Any]], calls: int) -> None:
@@ -176,10 +125,10 @@ async def measure_sql(url: str, triple: Callable[[], dict[str, Any]], calls: int
             await (await connection.execute(sql("edge_between_names"), values)).fetchone()
             if number >= 20:
                 times.append(time.perf_counter() - started)
-    emit("get_edge_sql_alone", **percentiles(times))
+    emit(BENCH, "get_edge_sql_alone", **percentiles(times))
 
 
-async def measure(url: str, database_url: str, graph: Graph, chosen: argparse.Namespace) -> None:
+async def measure(port: int, database_url: str, graph: Graph, chosen: argparse.Namespace) -> None:
     def triple() -> dict[str, Any]:
         source, target, relation = graph.random.choice(graph.edges)
         return {"source_name": f"n{source}", "target_name": f"n{target}", "relation": relation}
@@ -188,7 +137,7 @@ async def measure(url: str, database_url: str, graph: Graph, chosen: argparse.Na
         return f"n{graph.edges[graph.random.randrange(len(graph.edges))][0]}"
 
     await measure_sql(database_url, triple, chosen.calls)
-    async with await connected(url) as client:
+    async with McpClient.connect(port) as client:
         meter = Meter(client)
         await meter.measure("floor_mcp", "get_breadcrumbs", dict, chosen.calls)  # no worker: client, HTTP, gateway
         await meter.measure("get_edge_mcp", "get_edge", triple, chosen.calls)
@@ -224,31 +173,17 @@ def main() -> None:
     parser.add_argument("--hub", type=int, default=100_000)
     parser.add_argument("--calls", type=int, default=200)
     chosen = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="engramq-bench-") as home,
-        running_servers(Path(home), fsync=False) as servers,
-    ):
-        owner = servers.database_url_owner
-        asyncio.run(migrate(owner))
+    with private_stack() as stack:
+        owner = stack.owner_url
         graph = Graph(chosen.nodes, chosen.edges)
         started = time.perf_counter()
         with psycopg.connect(owner) as connection:
             graph.load(connection)
         with psycopg.connect(owner, autocommit=True) as connection:
             connection.execute(b"vacuum analyze nodes, edges")
-        emit("load", nodes=chosen.nodes, edges=chosen.edges, seconds=round(time.perf_counter() - started, 1))
-        port = free_port()
-        environment = {
-            **os.environ,
-            "ENGRAMQ_DATABASE_URL": servers.database_url_owner,
-            "ENGRAMQ_REDIS_URL": servers.redis_url,
-            "ENGRAMQ_EMBEDDER": "hash",
-            "ENGRAMQ_PORT": str(port),
-            "ENGRAMQ_HOME": home,
-            "ENGRAMQ_LOG_LEVEL": "ERROR",
-        }
-        with stack(environment):
-            asyncio.run(measure(f"http://127.0.0.1:{port}/mcp", owner, graph, chosen))
+        emit(BENCH, "load", nodes=chosen.nodes, edges=chosen.edges, seconds=round(time.perf_counter() - started, 1))
+        stack.start_workers()
+        asyncio.run(measure(stack.start_gateway(DEFAULT_NAMESPACE), owner, graph, chosen))
 
 
 if __name__ == "__main__":
