@@ -254,10 +254,13 @@ if ARGV[4] == '1' then touched = redis.call('ZRANGE', KEYS[2], 0, -1) end
 return {found[1] or '', found[2] or '', now + ARGV[2] * 1000, touched}
 """)
 
-# KEYS crumbs touched; ARGV memory id. Takes an erased memory out of a session; what was recalled keeps its numbering.
+# KEYS crumbs touched; ARGV memory ids. Takes erased memories out of a session; what was recalled keeps its numbering.
 SCRUB_CRUMBS: Final = _script("""
-local places = redis.call('ZREM', KEYS[2], ARGV[1])
-if redis.call('HGET', KEYS[1], 'stored') == ARGV[1] then
+local gone = {}
+for _, id in ipairs(ARGV) do gone[id] = true end
+local places = redis.call('ZREM', KEYS[2], unpack(ARGV))
+local stored = redis.call('HGET', KEYS[1], 'stored')
+if stored and gone[stored] then
   redis.call('HDEL', KEYS[1], 'stored')
   places = places + 1
 end
@@ -265,7 +268,7 @@ local recalled = redis.call('HGET', KEYS[1], 'recalled')
 if recalled then
   local kept = {}
   for id in string.gmatch(recalled, '([^\\n]*)\\n') do
-    if id == ARGV[1] then id = '' places = places + 1 end
+    if gone[id] then id = '' places = places + 1 end
     kept[#kept + 1] = id .. '\\n'
   end
   redis.call('HSET', KEYS[1], 'recalled', table.concat(kept))

@@ -79,10 +79,10 @@ class MailboxView(Protocol):
         fault its caller got. None: nothing is known, or it belongs to another principal.
         """
 
-    async def scrub(self, namespace: str, memory_id: str, content: str) -> int:
-        """Remove an erased memory from mailboxes, dead letters, undelivered replies and breadcrumbs.
+    async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
+        """Remove erased memories (contents by id) from mailboxes, dead letters, undelivered replies and breadcrumbs.
 
-        Return how many places it was in.
+        Return how many places they were in.
         """
 
 

@@ -121,7 +121,7 @@ class Keeper:
             if known is not None:
                 _require_eraser(known, principal)
                 content = known["content"]
-                await self.mailboxes.scrub(namespace, str(memory_id), content)
+                await self.mailboxes.scrub(namespace, {str(memory_id): content})
             return effect
 
         async def effect(tx: Transaction) -> Forgotten:
@@ -134,7 +134,7 @@ class Keeper:
             return Forgotten(status="erased", id=str(memory_id))
 
         recorded = await self.ledger.run_prepared(job, prepare)
-        await self.mailboxes.scrub(namespace, str(memory_id), content)
+        await self.mailboxes.scrub(namespace, {str(memory_id): content})
         return Outcome(recorded.reply, replayed=recorded.replayed)
 
     async def restore(self, job: Job) -> Outcome:

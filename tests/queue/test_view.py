@@ -162,7 +162,7 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: Ma
     await stage.redis.zadd(stage.keys.reply_lists, {stage.keys.replies("gone"): 2**40})
     assert SECRET.encode() in await everything(stage)
 
-    places = await view.scrub(NAMESPACE, ERASED, SECRET)
+    places = await view.scrub(NAMESPACE, {ERASED: SECRET})
 
     left = await everything(stage)
     assert SECRET.encode() not in left
@@ -191,7 +191,7 @@ async def test_scrubbing_leaves_other_memories_and_other_namespaces_alone(stage:
     ):
         await bus.tell(command, namespace=NAMESPACE, principal=ADA)
     await bus.tell(StoreMemory(content=SECRET), namespace="other", principal=Principal(name="bob"))
-    assert await view.scrub(NAMESPACE, ERASED, SECRET) == 0
+    assert await view.scrub(NAMESPACE, {ERASED: SECRET}) == 0
     assert await _count(stage) == 4
 
 
@@ -207,7 +207,7 @@ async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(s
     bus = await stage.bus()
     asked = asyncio.create_task(send(bus, StoreMemory(content=SECRET)))
     await began.wait()
-    assert await view.scrub(NAMESPACE, ERASED, SECRET) == 1
+    assert await view.scrub(NAMESPACE, {ERASED: SECRET}) == 1
     assert SECRET.encode() not in await everything(stage)
     go.set()
     answer = await asked
@@ -233,7 +233,7 @@ async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
     bus = await stage.bus(timeout_s=2.0)
     asked = asyncio.create_task(send(bus, StoreMemory(content=SECRET)))
     await stage.until(put_off)
-    assert await view.scrub(NAMESPACE, ERASED, SECRET) == 1
+    assert await view.scrub(NAMESPACE, {ERASED: SECRET}) == 1
     assert isinstance(await asked, Pending), "it may have been stored"
 
 
@@ -241,7 +241,7 @@ async def test_without_redis_the_outcome_is_unknown(own_server: Server, own_stag
     own_server.kill()
     async with Mailboxes(own_server.url, own_stage.keys) as view:
         with pytest.raises(OutcomeUnknown):
-            await view.scrub(NAMESPACE, ERASED, SECRET)
+            await view.scrub(NAMESPACE, {ERASED: SECRET})
         with pytest.raises(OutcomeUnknown):
             await view.find("x", NAMESPACE, "ada")
         with pytest.raises(OutcomeUnknown):
@@ -252,7 +252,7 @@ async def test_what_was_scrubbed_cannot_be_brought_back_by_a_retry(stage: Stage,
     await stage.workers(an_actor(kind=WorkerKind.EMBEDDING))
     answer = await send(await stage.bus(), StoreMemory(content=SECRET))
     assert isinstance(answer, Answer)
-    assert await view.scrub(NAMESPACE, ERASED, SECRET) >= 1
+    assert await view.scrub(NAMESPACE, {ERASED: SECRET}) >= 1
     assert not await DeadLetters(stage.redis, stage.keys).retry(answer.id)
 
 

@@ -90,19 +90,21 @@ class Mailboxes:
             return None
         return bool(leases)
 
-    async def scrub(self, namespace: str, memory_id: str, content: str) -> int:
-        """Remove an erased memory from mailboxes, dead letters, undelivered replies and breadcrumbs.
+    async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
+        """Remove erased memories (contents by id) from mailboxes, dead letters, undelivered replies and breadcrumbs.
 
-        A waiting command that names it, or that stores the same content, goes too; its caller is told `unavailable` if
-        it was never begun. Notes and follow-ups hold no content. Return how many places it was in.
+        A waiting command that names one, or that stores the same content, goes too; its caller is told `unavailable` if
+        it was never begun. Notes and follow-ups hold no content. Return how many places they were in.
         """
-        erased = _Erased(namespace, memory_id, content)
+        if not erased:
+            return 0
+        gone = _Erased(namespace, erased)
         async with self._reached():
             places = 0
             for kind in WorkerKind:
-                places += await self._scrub_mailbox(kind, erased)
-                places += await self._scrub_dead(kind, erased)
-            return places + await self._scrub_replies(erased) + await self._scrub_sessions(erased)
+                places += await self._scrub_mailbox(kind, gone)
+                places += await self._scrub_dead(kind, gone)
+            return places + await self._scrub_replies(gone) + await self._scrub_sessions(gone)
 
     async def _scrub_mailbox(self, kind: WorkerKind, erased: "_Erased") -> int:
         ids = [job.decode() for job in await self._redis.zrange(self._keys.mailbox(kind), 0, -1)]
@@ -175,7 +177,7 @@ class Mailboxes:
         places = 0
         for session in await self._redis.zrange(sessions, 0, -1):
             where = self._keys.crumbs_of(session.decode())
-            places += await self._redis.eval(SCRUB_CRUMBS.text, 2, *where, erased.memory_id)
+            places += await self._redis.eval(SCRUB_CRUMBS.text, 2, *where, *erased.ids)
         return places
 
     @asynccontextmanager
@@ -189,15 +191,16 @@ class Mailboxes:
 class _Erased:
     """What is to vanish: an id wherever it stands as a value, a content wherever it is some memory's content."""
 
-    def __init__(self, namespace: str, memory_id: str, content: str) -> None:
+    def __init__(self, namespace: str, contents: Mapping[str, str]) -> None:
         self.namespace = namespace
-        self.memory_id = memory_id
-        self._content = content
-        self._id_bytes = memory_id.encode()
-        self._content_bytes = msgspec.msgpack.encode(content)  # with its length: the whole value, not a part of one
+        self.ids = frozenset(contents)
+        self._contents = frozenset(contents.values())
+        self._id_bytes = [one.encode() for one in self.ids]
+        # With its length: the whole value, not a part of one.
+        self._content_bytes = [msgspec.msgpack.encode(one) for one in self._contents]
 
     def may_be_in(self, data: bytes) -> bool:
-        return self._id_bytes in data or self._content_bytes in data
+        return self._names(data) or any(one in data for one in self._content_bytes)
 
     def is_in_command(self, data: bytes) -> bool:
         """Say whether these bytes are a command of the namespace that names or repeats the memory."""
@@ -218,13 +221,16 @@ class _Erased:
         return self.namespace.encode() in data  # unreadable: the bytes are all that there is to go by
 
     def is_in_answer(self, data: bytes) -> bool:
-        if self._id_bytes not in data:
+        if not self._names(data):
             return False
         try:
             answer = decode_answer(data)
         except msgspec.DecodeError:
             return True
         return self._has(msgspec.to_builtins(answer.reply))
+
+    def _names(self, data: bytes) -> bool:
+        return any(one in data for one in self._id_bytes)
 
     def _is_in_envelope(self, envelope: Envelope) -> bool:
         # The erasing command itself names the memory and no more; it ends by its own worker's hand.
@@ -234,7 +240,7 @@ class _Erased:
 
     def _has(self, value: Any, name: str = "") -> bool:
         if isinstance(value, str):
-            return value == self.memory_id or (name == "content" and value == self._content)
+            return value in self.ids or (name == "content" and value in self._contents)
         if isinstance(value, dict):
             return any(self._has(item, str(key)) for key, item in value.items())
         if isinstance(value, list | tuple):
