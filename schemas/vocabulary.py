@@ -49,6 +49,17 @@ class MemoryState(StrEnum):
     ARCHIVED = "archived"
 
 
+class Standing(StrEnum):
+    """Whether a memory can be linked: only an active one can, and a pending one later."""
+
+    ACTIVE = MemoryState.ACTIVE.value
+    PENDING = MemoryState.PENDING.value
+    ARCHIVED = MemoryState.ARCHIVED.value
+    SUPERSEDED = "superseded"
+    REJECTED = Verification.REJECTED.value
+    NOT_FOUND = "not_found"
+
+
 class MemorySource(StrEnum):
     """Whether an agent inferred a memory or was told to keep it."""
 

@@ -1,0 +1,88 @@
+"""What an agent's request did to a link, as it is answered and audited."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from schemas.commands import Connected
+from schemas.envelope import Envelope
+from schemas.records import DisplacedLink
+from schemas.vocabulary import AuditAction, LinkAction
+from workers.domain.displacement import Displaced
+from workers.domain.links import Link
+from workers.store import audit
+from workers.store.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Asserted:
+    """What an agent's request did to a link. `before`: the link as it was, None when it was not there."""
+
+    source: UUID
+    target: UUID
+    action: LinkAction
+    link: Link
+    before: Link | None
+    displaced: Sequence[Displaced] = ()
+
+
+def connected(made: Asserted) -> Connected:
+    """Return the answer to a request: what is stored, ends in the caller's order."""
+    displaced = [displaced_record(one) for one in made.displaced]
+    link = made.link
+    return Connected(
+        action=made.action,
+        source_id=str(made.source),
+        target_id=str(made.target),
+        relation=str(link.relation),
+        weight=link.weight,
+        note=link.note,
+        reinforcement_count=link.reinforcement_count,
+        displaced_edge=displaced[0] if displaced else None,
+        displaced_edges=displaced,
+        summary=_summary(made),
+    )
+
+
+def displaced_record(displaced: Displaced) -> DisplacedLink:
+    """Return a link that had to go as replies and the audit log tell it."""
+    link = displaced.link
+    return DisplacedLink(
+        memory_id=str(displaced.end),
+        other_id=str(link.other(displaced.end)),
+        relation=link.relation,
+        weight=link.weight,
+        origin=link.origin,
+    )
+
+
+_DONE: Final = {
+    LinkAction.CREATED: "Linked {0} and {1} as {2!r} (weight {3:.2f})",
+    LinkAction.REINFORCED: "Reinforced the link {2!r} between {0} and {1} (weight {3:.2f})",
+    LinkAction.UPDATED: "Updated the link between {0} and {1}: {2!r} (weight {3:.2f})",
+    LinkAction.SKIPPED: "Left the link {2!r} between {0} and {1} as it is (weight {3:.2f})",
+    LinkAction.DEFERRED: "The link {2!r} between {0} and {1} waits until both are active",
+}
+
+
+def _summary(made: Asserted) -> str:
+    done = _DONE[made.action].format(made.source, made.target, str(made.link.relation), made.link.weight)
+    count = len(made.displaced)
+    return done + (f"; {count} weaker {'link' if count == 1 else 'links'} made room." if count else ".")
+
+
+async def audit_connect(tx: Transaction, envelope: Envelope, made: Asserted) -> None:
+    """Note what an agent asserted."""
+    old = {} if made.before is None else _told(made.before)
+    new: dict[str, Any] = {"source_id": str(made.source), "target_id": str(made.target), **_told(made.link)}
+    new |= {"action": made.action}
+    if made.displaced:
+        new["displaced"] = [msgspec.to_builtins(displaced_record(one)) for one in made.displaced]
+    await audit.record(tx, envelope, AuditAction.CONNECT, made.link.id, old=old, new=new)
+
+
+def _told(link: Link) -> dict[str, Any]:
+    return {name: getattr(link, name) for name in ("relation", "weight", "origin", "note", "reinforcement_count")}

@@ -1,0 +1,13 @@
+-- name: waiting_at
+-- How many links wait for each of these memories.
+select wanted.id, count(*) as links
+from unnest(%(ids)s::uuid[]) as wanted (id)
+join deferred_links d on d.namespace = %(namespace)s and (d.source_id = wanted.id or d.target_id = wanted.id)
+group by wanted.id
+
+-- name: insert_deferred
+-- Let a link wait for its ends.
+insert into deferred_links (id, namespace, source_id, target_id, request, principal, command_id, item)
+values (
+    %(id)s, %(namespace)s, %(source)s, %(target)s, %(request)s, %(principal)s, %(command_id)s, %(item)s
+)
