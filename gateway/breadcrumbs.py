@@ -45,7 +45,8 @@ class Breadcrumbs:
     async def begin(self, namespace: str, principal: str, session: str) -> int:
         """Clear a session and return its new instance, a number that is never used twice."""
         name = self._keys.session(namespace, principal, session)
-        return int(await self._run(BEGIN_SESSION, (namespace, principal, session), name, limits.BREADCRUMB_SECONDS))
+        arguments = (name, limits.BREADCRUMB_SECONDS, _GAP_MS)
+        return int(await self._run(BEGIN_SESSION, (namespace, principal, session), *arguments))
 
     async def read(self, namespace: str, principal: str, session: str) -> SessionCrumbs:
         """Return the breadcrumbs of a session."""

@@ -108,11 +108,13 @@ class Bus:
         traceparent: str | None = None,
         timeout_s: float | None = None,
         digest: str | None = None,
+        in_session: bool = False,
     ) -> Answer | Pending:
         """Send a command and wait for its answer; a refusal by the worker is the answer's fault.
 
         `digest` tells a repeated request from another one with the same idempotency key; by default the command's own.
-        A write that is not answered in time is Pending. Raises EngramqError `overloaded` or `unavailable`.
+        `in_session`: the call is a use of its session. A write that is not answered in time is Pending. Raises
+        EngramqError `overloaded` or `unavailable`.
         """
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
         envelope = _envelope(
@@ -123,6 +125,7 @@ class Bus:
             idempotency_key=idempotency_key,
             traceparent=traceparent,
             digest=digest,
+            in_session=in_session,
             deadline=time.time() + timeout_s,
             reply_to=self._reply_list,
         )

@@ -47,6 +47,7 @@ class Asker(Protocol):
         traceparent: str | None = ...,
         timeout_s: float | None = ...,
         digest: str | None = ...,
+        in_session: bool = ...,
     ) -> Answer | PendingAnswer:
         """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
 
@@ -145,6 +146,7 @@ class Service:
             idempotency_key=arguments.idempotency_key,
             traceparent=call.traceparent,
             digest=digest,
+            in_session=call.tool.takes_session,
         )
         if not isinstance(answer, Answer):
             return _pending(call.tool, answer.command_id)

@@ -43,11 +43,20 @@ end
 local function subtract(depth_key, count)
   if redis.call('DECRBY', depth_key, count) < 0 then redis.call('SET', depth_key, 0) end
 end
--- A session's instance is the time it began, so that no two are ever equal.
-local function use_session(crumbs, now, gap)
-  local seen = redis.call('HGET', crumbs, 'seen')
-  if not seen or now - seen > gap then redis.call('HSET', crumbs, 'instance', now) end
-  redis.call('HSET', crumbs, 'seen', now)
+-- A session's instance is the time it began, so that no two are ever equal. `ticked` is up to when the clock of active
+-- hours was told that the session was in use, `owed` what it has not been told of older instances ("from until " each).
+-- Returns the instance, ticked and owed as they are when `telling`, which then count as told.
+local function use_session(crumbs, now, gap, telling)
+  local found = redis.call('HMGET', crumbs, 'instance', 'seen', 'ticked', 'owed')
+  local instance, seen, owed = found[1], tonumber(found[2] or ''), found[4] or ''
+  local ticked = tonumber(found[3] or '') or seen
+  if not seen or now - seen >= gap then
+    if seen and seen > ticked and #owed < OWED_BYTES then owed = owed .. ticked .. ' ' .. seen .. ' ' end
+    instance, ticked = now, now
+  end
+  redis.call('HSET', crumbs, 'instance', instance, 'seen', now, 'ticked', telling and now or ticked,
+    'owed', telling and '' or owed)
+  return instance, ticked, owed
 end
 -- Note that a session has breadcrumbs, and forget those whose breadcrumbs are gone.
 local function list_session(sessions, session, now, ttl)
@@ -56,6 +65,9 @@ local function list_session(sessions, session, now, ttl)
   redis.call('EXPIRE', sessions, ttl)
 end
 """
+
+
+_OWED_BYTES: Final = 2_000  # of times in which a session was only read by the gateway, so that no command has told them
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -67,7 +79,11 @@ class Script(msgspec.Struct, frozen=True):
 
 def _script(body: str, *, allow_oom: bool = True) -> Script:
     # A Redis at maxmemory still lets what is in it drain, be read and be cleaned up; only new writes are refused.
-    text = ("#!lua flags=allow-oom\n" if allow_oom else "#!lua\n") + _PRELUDE + body
+    text = (
+        ("#!lua flags=allow-oom\n" if allow_oom else "#!lua\n")
+        + _PRELUDE.replace("OWED_BYTES", str(_OWED_BYTES))
+        + body
+    )
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -165,7 +181,8 @@ return count
 RING: Final = _script("ring(KEYS[1])")
 
 # Everything that a worker does with a job that it holds. KEYS lease; ARGV token, then steps, each a word, the number of
-# its arguments and these. Returns 1, or 0 with nothing done when the lease is not this worker's any more.
+# its arguments and these. Returns 0 with nothing done when the lease is not this worker's any more, else 1, or when
+# sessions were used: now, then instance, ticked and owed of each (see use_session).
 #   end     mailbox, depth, job, tries, job id: the job is over
 #   reply   reply list, ttl (s), answers...
 #   job     mailbox, bell, depth, job, tries, job id, payload, bound, delay (ms), tries so far: a retry or a follow-up
@@ -175,7 +192,7 @@ RING: Final = _script("ring(KEYS[1])")
 SETTLE: Final = _script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 local now = now_ms()
-local steps = {}
+local steps, used = {}, {now}
 steps['end'] = function(a)
   redis.call('ZREM', a[1], a[5])
   redis.call('DEL', a[3], a[4], KEYS[1])
@@ -199,7 +216,10 @@ steps['dead'] = function(a)
   end
 end
 steps['crumbs'] = function(a)
-  use_session(a[1], now, tonumber(a[6]))
+  local instance, ticked, owed = use_session(a[1], now, tonumber(a[6]), true)
+  used[#used + 1] = instance
+  used[#used + 1] = ticked
+  used[#used + 1] = owed
   if a[8] ~= '' then redis.call('HSET', a[1], 'stored', a[8]) end
   if a[9] ~= '-' then redis.call('HSET', a[1], 'recalled', a[9]) end
   if a[10] then
@@ -224,15 +244,18 @@ while i <= #ARGV do
   steps[ARGV[i]](arguments)
   i = i + 2 + count
 end
-return 1
+if #used == 1 then return 1 end
+return used
 """)
 
-# KEYS crumbs touched sessions; ARGV session, ttl (s). Clears the breadcrumbs and returns the new instance.
+# KEYS crumbs touched sessions; ARGV session, ttl (s), gap (ms). Clears the breadcrumbs and returns the new instance.
+# The time since the last call counts for the clock like that between any two calls.
 BEGIN_SESSION: Final = _script("""
 local now = now_ms()
 local instance = math.max(now, tonumber(redis.call('HGET', KEYS[1], 'instance') or '0') + 1)
+local _, ticked, owed = use_session(KEYS[1], now, tonumber(ARGV[3]), false)
 redis.call('DEL', KEYS[1], KEYS[2])
-redis.call('HSET', KEYS[1], 'instance', instance, 'seen', now)
+redis.call('HSET', KEYS[1], 'instance', instance, 'seen', now, 'ticked', ticked, 'owed', owed)
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 list_session(KEYS[3], ARGV[1], now, ARGV[2])
 return instance
@@ -244,7 +267,7 @@ return instance
 READ_CRUMBS: Final = _script("""
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 local now = now_ms()
-use_session(KEYS[1], now, tonumber(ARGV[3]))
+use_session(KEYS[1], now, tonumber(ARGV[3]), false)
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 list_session(KEYS[3], ARGV[1], now, ARGV[2])

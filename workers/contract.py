@@ -4,7 +4,7 @@ A handler gets a Job, does its one thing, and returns an Outcome. It knows nothi
 the runtime knows nothing of memories.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -40,6 +40,20 @@ class Crumbs:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionUse:
+    """A call in a session, as the session saw it. Times are milliseconds of Redis's clock.
+
+    `intervals` are the times (from, until) between the session's calls, less than half an hour apart, that nobody has
+    been told of yet; `instance` tells the sessions of one name apart.
+    """
+
+    namespace: str
+    session: str  # with its principal
+    instance: int
+    intervals: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class FollowUp:
     """A command that this one causes and nobody waits for."""
 
@@ -55,7 +69,8 @@ class Outcome:
     crumbs: Crumbs | None = None
     follow_ups: tuple[FollowUp, ...] = ()
     replayed: bool = False
-    after_reply: Callable[[], Awaitable[None]] | None = None  # bookkeeping, best effort, nobody waits for it
+    # Bookkeeping, best effort, nobody waits for it; it gets the use of the command's session if it had one.
+    after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +112,8 @@ class Actor:
     handlers: Mapping[type[Command], Handler]
     schedule: tuple["Periodic", ...] = field(default=())
     concurrency: int = 32  # commands that one process carries out at a time
+    # Told which sessions commands were a use of, refused ones too; after the reply, best effort.
+    sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class Reader:
         memories = await self.store.read(namespace, lambda tx: self._search(tx, command, embedding))
         ids = [UUID(one.id) for one in memories]
         outcome = _found(memories, True if embedding is None else UNSET)
-        return replace(outcome, after_reply=lambda: self.usage.note(namespace, ids)) if ids else outcome
+        return replace(outcome, after_reply=lambda _use: self.usage.note(namespace, ids)) if ids else outcome
 
     async def _search(self, tx: Transaction, command: SearchMemories, embedding: Embedding | None) -> list[Memory]:
         question = Question(command.query)

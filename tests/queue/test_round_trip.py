@@ -13,7 +13,7 @@ from schemas.mailbox import REPLY_LIST_MAX_AGE_S
 from schemas.vocabulary import WorkerKind
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, counts, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
-from workers.contract import Job, Outcome
+from workers.contract import Job, Outcome, SessionUse
 
 pytestmark = pytest.mark.anyio
 
@@ -180,7 +180,7 @@ async def test_what_a_reply_leaves_to_be_done_is_done_after_it(stage: Stage) -> 
     done = asyncio.Event()
 
     async def leaving(job: Job) -> Outcome:
-        async def later() -> None:
+        async def later(_use: SessionUse | None) -> None:
             done.set()
 
         return Outcome((await echo(job)).reply, after_reply=later)

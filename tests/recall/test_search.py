@@ -215,7 +215,7 @@ async def test_what_was_found_is_counted_afterwards_and_get_memory_counts_nothin
     assert scene.world.count("memory_usage") == 0
     for outcome in outcomes:
         assert outcome.after_reply is not None
-    await asyncio.gather(*[outcome.after_reply() for outcome in outcomes if outcome.after_reply is not None])
+    await asyncio.gather(*[outcome.after_reply(None) for outcome in outcomes if outcome.after_reply is not None])
     await scene.world.ask(MemoryFound, GetMemory(memory_id=kept))
     assert scene.world.rows("select node_id::text, namespace, access_count from memory_usage") == [
         {"node_id": kept, "namespace": "default_user", "access_count": 3}
@@ -229,7 +229,7 @@ async def test_what_was_found_and_erased_since_is_not_counted(scene: Scene) -> N
     outcome = await scene.world.outcome(job(SearchMemories(query="needle")))
     await scene.world.ask(Forgotten, ForgetMemory(memory_id=kept, erase=True))
     assert outcome.after_reply is not None
-    await outcome.after_reply()
+    await outcome.after_reply(None)
     assert scene.world.count("memory_usage") == 0
 
 

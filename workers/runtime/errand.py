@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from schemas.codec import DecodeError, decode_envelope, encode
@@ -11,13 +13,13 @@ from schemas.envelope import Envelope, Principal
 from schemas.ids import uuid7
 from schemas.mailbox import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, Keys, decode_job
 from schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
-from workers.contract import FollowUp, LeaseLost
+from workers.contract import Crumbs, FollowUp, LeaseLost, SessionUse
 from workers.runtime.afterwards import Afterwards
 from workers.runtime.courier import Away, Courier
 from workers.runtime.deadletters import DeadLetter, encode_letter
 from workers.runtime.dispatch import MAX_TRIES, Dispatcher, Finished
 from workers.runtime.lease import HeldLease
-from workers.runtime.steps import Steps
+from workers.runtime.steps import Session, Steps, session_of
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class Desk:
     courier: Courier
     dispatcher: Dispatcher
     afterwards: Afterwards
+    sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -153,12 +156,13 @@ class Errand:
         self._add_finished(steps, finished)
         for letter in letters:
             steps.dead(letter.mailbox, letter.id, encode_letter(letter))
-        await self._write(steps)
+        uses = await self._write(steps)
         del self._finished[: len(finished)], self._letters[: len(letters)]
         for done in finished:
             self.open.pop(done.envelope.id, None)
             if done.outcome is not None and done.outcome.after_reply is not None:
-                self.desk.afterwards.start(done.outcome.after_reply, done.envelope.id)
+                use = uses.get(session_of(done.envelope))
+                self.desk.afterwards.start(partial(done.outcome.after_reply, use), done.envelope.id)
 
     def _add_finished(self, steps: Steps, finished: list[Finished]) -> None:
         mailbox, now_ms = self.desk.mailbox, time.time_ns() // 1_000_000
@@ -178,11 +182,7 @@ class Errand:
                     follow_ups.setdefault(follow_up.command.mailbox, []).append((sent.id, encode(sent)))
         for reply_list, encoded in answers.items():
             steps.reply(reply_list, encoded)
-        steps.crumbs(
-            (done.envelope, done.outcome.crumbs)
-            for done in finished
-            if done.outcome is not None and done.outcome.crumbs is not None and not done.outcome.replayed
-        )
+        steps.sessions((done.envelope, _crumbs(done)) for done in finished if done.again is None)
         add_jobs(steps, follow_ups, now_ms)
 
     async def _put_back(self, *, apart: bool) -> None:
@@ -209,8 +209,11 @@ class Errand:
         except LeaseLost:
             log.warning("A lease was lost", extra={"job_id": self.job_id})
 
-    async def _write(self, steps: Steps) -> None:
-        """Write the steps, again and again while Redis is away; repeating is harmless. Raises LeaseLost."""
+    async def _write(self, steps: Steps) -> dict[Session, SessionUse]:
+        """Write the steps, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
+
+        Returns how sessions were used, which is unknown when the answer to the first attempt was lost.
+        """
         packed = steps.pack(self.job_id, self.lease.token)
         repeated = False
         while True:
@@ -224,7 +227,10 @@ class Errand:
             if not written and not repeated:
                 self.lease.lost = True
                 raise LeaseLost
-            return
+            uses = steps.uses(written)
+            if uses and self.desk.sessions_used is not None:
+                self.desk.afterwards.start(partial(self.desk.sessions_used, tuple(uses.values())), self.job_id)
+            return uses
 
 
 def follow_up_envelope(follow_up: FollowUp) -> Envelope:
@@ -243,6 +249,11 @@ def add_jobs(steps: Steps, commands: dict[WorkerKind, list[tuple[str, bytes]]], 
     for mailbox, envelopes in commands.items():
         for start in range(0, len(envelopes), COMMANDS_PER_JOB):
             steps.job(mailbox, envelopes[start : start + COMMANDS_PER_JOB], bound=FOLLOW_UP_BOUND, at_ms=now_ms)
+
+
+def _crumbs(done: Finished) -> Crumbs | None:
+    outcome = done.outcome
+    return None if outcome is None or outcome.replayed else outcome.crumbs
 
 
 def _too_late(envelope: Envelope, now: float) -> bool:

@@ -1,13 +1,14 @@
 """What is to happen in Redis to a job, in the words of the SETTLE script: all of it or nothing."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from schemas import limits
 from schemas.envelope import Envelope
 from schemas.mailbox import JOB_KEY, LEASE_KEY, REPLY_TTL_S, TRIES_KEY, Keys, encode_job, job_id
 from schemas.scripts import SETTLE
 from schemas.vocabulary import WorkerKind
-from workers.contract import Crumbs
+from workers.contract import Crumbs, SessionUse
 from workers.runtime.line import pack_script
 
 DEAD_LETTERS_MAX = 10_000  # kept per mailbox, the newest
@@ -22,6 +23,7 @@ class Steps:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._arguments: list[Argument] = []
+        self._sessions: list[Session] = []
 
     def __bool__(self) -> bool:
         return bool(self._arguments)
@@ -59,14 +61,32 @@ class Steps:
         keys = self._keys
         self._step("dead", keys.dead(mailbox), keys.dead_index(mailbox), letter_id, letter, DEAD_LETTERS_MAX)
 
-    def crumbs(self, left: Iterable[tuple[Envelope, Crumbs]]) -> None:
-        """Write what sessions will remember, those of one session together."""
+    def sessions(self, ended: Iterable[tuple[Envelope, Crumbs | None]]) -> None:
+        """Use the sessions of commands and write what they will remember, all of one session together."""
         sessions: dict[Session, list[Crumbs]] = {}
-        for envelope, crumbs in left:
-            session = (envelope.namespace, envelope.principal.name, envelope.session)
-            sessions.setdefault(session, []).append(crumbs)
+        for envelope, crumbs in ended:
+            if envelope.in_session or crumbs is not None:
+                left = sessions.setdefault(session_of(envelope), [])
+                left += () if crumbs is None else (crumbs,)
         for session, several in sessions.items():
+            self._sessions.append(session)
             self._session(session, several)
+
+    def uses(self, written: Any) -> dict[Session, SessionUse]:
+        """Return how the sessions were used, from what the script returned."""
+        if not isinstance(written, list):
+            return {}
+        now, *rest = written
+        told = zip(self._sessions, rest[0::3], rest[1::3], rest[2::3], strict=True)
+        return {
+            session: SessionUse(
+                namespace=session[0],
+                session=self._keys.session(*session),
+                instance=int(instance),
+                intervals=_intervals(owed, int(ticked), now),
+            )
+            for session, instance, ticked, owed in told
+        }
 
     def _session(self, session: Session, several: list[Crumbs]) -> None:
         stored, recalled, touched = "", "-", list[str]()
@@ -98,3 +118,14 @@ class Steps:
 
     def _step(self, word: str, *arguments: Argument) -> None:
         self._arguments += (word, len(arguments), *arguments)
+
+
+def session_of(envelope: Envelope) -> Session:
+    """Return whose session a command belongs to."""
+    return envelope.namespace, envelope.principal.name, envelope.session
+
+
+def _intervals(owed: bytes, ticked: int, now: int) -> tuple[tuple[int, int], ...]:
+    moments = [int(one) for one in owed.split()]
+    pairs = [*zip(moments[0::2], moments[1::2], strict=True), (ticked, now)]
+    return tuple((since, until) for since, until in pairs if since < until)

@@ -62,7 +62,7 @@ class MailboxWorker(Worker):
         self._courier = Courier(redis_url, (CLAIM, RENEW, RELEASE, RING, SETTLE))
         self._afterwards = Afterwards()
         dispatcher = Dispatcher(actor.kind, actor.handlers, actor.concurrency)
-        self._desk = Desk(actor.kind, keys, self._courier, dispatcher, self._afterwards)
+        self._desk = Desk(actor.kind, keys, self._courier, dispatcher, self._afterwards, actor.sessions_used)
         self._errands: dict[str, Errand] = {}
         self._tokens = (f"{uuid7()}:{count}" for count in itertools.count())
         self._unsure: str | None = None  # the token of a claim whose answer was lost
