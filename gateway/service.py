@@ -16,11 +16,12 @@ from gateway.mcp.arguments import check_arguments
 from gateway.mcp.schema import PendingReply
 from gateway.mcp.tools import sessions
 from gateway.mcp.tools.tool import Tool
+from gateway.references import References, Resolver
 from schemas.codec import fingerprint, reply_body
 from schemas.commands import Command, StoreMemory
 from schemas.envelope import Answer, Principal
 from schemas.faults import EngramqError, Fault, FaultCode, refuse
-from schemas.vocabulary import DEFAULT_SESSION, RECALLED_REFERENCE, STORED_REFERENCE, Partition
+from schemas.vocabulary import DEFAULT_SESSION, Partition
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Asker(Protocol):
         """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
 
 
-class Trail(Protocol):
+class Trail(Resolver, Protocol):
     """The sessions' breadcrumbs; every method raises EngramqError when they cannot be reached."""
 
     async def begin(self, namespace: str, principal: str, session: str) -> int:
@@ -60,9 +61,6 @@ class Trail(Protocol):
 
     async def read(self, namespace: str, principal: str, session: str) -> SessionCrumbs:
         """Return the session's breadcrumbs."""
-
-    async def resolve(self, ref: str, namespace: str, principal: str, session: str) -> str | None:
-        """Return the id that a reference stands for, None when it stands for nothing; an id stays as it is."""
 
 
 class SecretSource(Protocol):
@@ -136,7 +134,7 @@ class Service:
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None
-        command = await self._resolve(command, call, session)
+        command = await References(self._trail, call.caller, session).resolved(call.tool, command)
         asked = await self._opened(command, call.caller)
         answer = await self._bus.ask(
             asked,
@@ -157,29 +155,6 @@ class Service:
             secret = await self._secrets.cursor_secret()
             body["next_cursor"] = cursors.seal(body["next_cursor"], secret, call.caller.namespace, command)
         return ToolReply(body, is_error=False)
-
-    async def _resolve(self, command: Command, call: Call, session: str) -> Command:
-        """Put memory ids in the place of references such as @stored."""
-        found: dict[str, Any] = {}
-        for field in call.tool.ids:
-            given = getattr(command, field)
-            if isinstance(given, str):
-                found[field] = await self._id_of(given, field, call.caller, session)
-            elif given is not UNSET:
-                found[field] = tuple([await self._id_of(one, field, call.caller, session) for one in given])
-        return msgspec.structs.replace(command, **found) if found else command
-
-    async def _id_of(self, given: str, field: str, caller: Caller, session: str) -> str:
-        found = await self._trail.resolve(given, caller.namespace, caller.principal.name, session)
-        if found is None:
-            raise refuse(
-                FaultCode.INVALID_PARAMETER,
-                f"{field}: nothing in session {session!a} answers to {given[:60]!a}.",
-                field=field,
-                recovery=f"Give an id, {STORED_REFERENCE} after a store, or {RECALLED_REFERENCE}[N] after a search "
-                "in the same session, N from 0.",
-            )
-        return found
 
     async def _opened(self, command: Command, caller: Caller) -> Command:
         """Put the position in the place of a cursor that was given out for this very list."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.mcp import resources
-from gateway.mcp.arguments import Parameter, parameters_of
+from gateway.mcp.arguments import parameters_of
+from gateway.mcp.parameters import Parameter
 from gateway.mcp.schema import output_schema
 from gateway.mcp.tools import TOOLS
 from gateway.mcp.tools.tool import Tool

@@ -54,9 +54,17 @@ def parameter_structs(tool: Tool) -> tuple[type[msgspec.Struct], ...]:
 @cache
 def input_schema(tool: Tool) -> dict[str, Any]:
     """Return the schema of the tool's arguments: small, without references, nothing undeclared allowed."""
+    schema = object_schema(*parameter_structs(tool))
+    for name, items in tool.batches.items():
+        schema["properties"][name]["items"] = object_schema(items.taken)
+    return schema
+
+
+def object_schema(*structs: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the schema of an object with the fields of all these Structs and no others."""
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for struct in parameter_structs(tool):
+    for struct in structs:
         (root,), definitions = msgspec.json.schema_components([struct], ref_template=_REF + "{name}")
         schema = _inline(root, definitions)
         properties |= {name: value for name, value in schema["properties"].items() if name != _tag_of(struct)}

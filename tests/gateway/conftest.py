@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from socket import AF_UNIX, socket
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -87,6 +88,15 @@ async def gateway(redis_url: str, keys: Keys) -> AsyncIterator[Gateway]:
 @pytest.fixture
 async def service(gateway: Gateway) -> Service:
     return gateway.service
+
+
+@pytest.fixture
+async def crumbs(workers: WorkerSide, keys: Keys) -> None:
+    """What the workers leave behind after a store and a search in the session `s`."""
+    whose = ("ns", "me", "s")
+    left: dict[Any, Any] = {"instance": "1", "seen": "99999999999999", "stored": "m-9", "recalled": "m-1\nm-2\n\n"}
+    await workers.redis.hset(keys.crumbs(*whose), mapping=left)
+    await workers.redis.zadd(keys.touched(*whose), {"m-1": 1, "m-2": 2, "m-9": 3})
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis_jsonschema import from_schema
 
 from gateway.mcp.arguments import check_arguments, parameters_of
 from gateway.mcp.schema import input_schema
@@ -18,6 +17,7 @@ from schemas.codec import decode_envelope, encode, fingerprint
 from schemas.commands import Command, ListRecentMemories, SearchMemories, StoreMemory
 from schemas.envelope import Envelope, Principal
 from schemas.faults import EngramqError, Fault, FaultCode
+from tests.gateway.fitting import JSON, fitting
 
 MINIMAL: dict[str, dict[str, Any]] = {
     "store_memory": {"content": "Ada prefers tea"},
@@ -86,9 +86,12 @@ WRONG: dict[str, list[Any]] = {
     "date-time": [*NOT_TEXTS, *NOT_TIMES, *NOT_IN_UTC],
     "enum": [None, True, 5, [], {}, "", " ", "nonsense", "SEMANTIC", "Trusted", "trusted ", "\0", "\ud800"],
     "number": NOT_NUMBERS,
+    "any number": [value for value in NOT_NUMBERS if value not in (-1, -0.001, 1e308, 10**30)],  # connect clamps
     "integer": [*NOT_NUMBERS, 5.5, 2**31],
     "boolean": [None, 0, 1, "true", "false", [], {}],
     "array": [None, True, "trusted", {}, [None], ["no"], ["Semantic"], [["trusted"]], ["\ud800"], ["trusted"] * 101],
+    "texts": [None, True, "m", {}, [], [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], ["m"] * 51],
+    "items": [None, True, "a", {}, {"source": "a"}, [{}] * 201],
     "object": [None, True, 5, "{}", [], [1], *NOT_KEEPABLE, *TOO_LARGE],
 }
 
@@ -100,6 +103,10 @@ def kind_of(schema: dict[str, Any]) -> str:
         if schema.get("format") == "date-time":
             return "date-time"
         return "text" if "maxLength" in schema else "any text"  # a wrong one of those has an answer of its own
+    if schema["type"] == "number":
+        return "number" if "maximum" in schema else "any number"
+    if schema["type"] == "array" and "enum" not in schema["items"]:
+        return "texts" if schema["items"]["type"] == "string" else "items"  # a wrong item is an error of its index
     return str(schema["type"])
 
 
@@ -208,28 +215,6 @@ def test_what_is_not_said_takes_the_default() -> None:
     checked = check_arguments(TOOLS["store_memory"], {"content": "x", "idempotency_key": "k"})
     assert checked.parameters == StoreMemory(content="x")
     assert (checked.session, checked.idempotency_key) == (None, "k")
-
-
-ANY_TEXT = st.text(st.characters(exclude_categories=()))
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner),
-    max_leaves=8,
-)
-
-
-def fitting(tool: Tool) -> st.SearchStrategy[dict[str, Any]]:
-    """Arguments that the tool's schema allows."""
-    schema = input_schema(tool)
-    values = {
-        name: st.dictionaries(ANY_TEXT, JSON) if one["type"] == "object" else from_schema(one)
-        for name, one in schema["properties"].items()
-    }
-    required = schema.get("required", [])
-    return st.fixed_dictionaries(
-        {name: values[name] for name in required},
-        optional={name: value for name, value in values.items() if name not in required},
-    )
 
 
 @pytest.mark.promise("MT-10")

@@ -2,15 +2,17 @@
 
 from typing import Final
 
-from gateway.mcp.tools.tool import Tool
+from gateway.mcp.tools.tool import Items, Tool
 from schemas.commands import (
     BatchConnected,
+    BatchLink,
     Connect,
     ConnectByQuery,
     Connected,
     Connects,
     Disconnect,
     Disconnected,
+    LinkRequest,
     OutcomeRecorded,
     QueryConnected,
     RecordOutcome,
@@ -56,6 +58,7 @@ TOOLS: Final = (
         parameters=Connects,
         replies=(BatchConnected,),
         session=True,
+        batches={"edges": Items(taken=LinkRequest, kept=BatchLink, ids=("source", "target"))},
         destructive=True,
     ),
     Tool(

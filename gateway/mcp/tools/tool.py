@@ -1,12 +1,26 @@
 """What a tool is: a description that the listing, the check of arguments, the reference and the service all read."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from schemas.commands import Command
 from schemas.vocabulary import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """What the items of a list are, when a bad one is not to fail the call.
+
+    Each is checked like the arguments of a call that takes the fields of `taken`. It travels as `kept`, which has these
+    fields, a `check` and, for a bad item, its `fault`. `ids` are the fields that take a memory id.
+    """
+
+    taken: type[msgspec.Struct]
+    kept: type[Any]
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -16,7 +30,8 @@ class Tool:
     `parameters` is the command that goes to the workers, or, for a tool that the gateway answers by itself, a plain
     Struct. `replies` are the shapes of a reply when all went well. `ids` are the parameters that take a memory id, and
     so also a reference such as @stored. `session` says whether the tool takes a session; one with `ids` always does.
-    `local` tools are answered by the gateway from Redis.
+    `batches` are the parameters whose items are checked one by one. `aliases` are other words for parameters, accepted
+    but not listed. `local` tools are answered by the gateway itself.
     """
 
     name: str
@@ -28,6 +43,8 @@ class Tool:
     core: bool = False
     ids: tuple[str, ...] = ()
     session: bool = False
+    batches: Mapping[str, Items] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False

@@ -25,6 +25,7 @@ TOOLS: Final = (
         parameters=PromoteMemory,
         replies=(Promoted,),
         ids=("record_id",),
+        aliases={"recordId": "record_id"},
         idempotent=True,
     ),
 )

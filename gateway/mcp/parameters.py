@@ -1,0 +1,128 @@
+"""One parameter of a tool: what it takes, in a type and in words, and the check of a value."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from gateway.mcp.texts import json_problem, shown, size_problem
+from schemas.faults import invalid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of a tool: its type, its schema, and the words that say what it takes."""
+
+    name: str
+    type: Any
+    schema: Mapping[str, Any]
+    required: bool
+
+    @property
+    def expected(self) -> str:
+        """What the parameter takes, in words: 'a whole number from 1 to 50'."""
+        return _expected(self.schema)
+
+    def check(self, value: Any) -> Any:
+        """Return the value as the command holds it; raises EngramqError naming the parameter."""
+        if isinstance(value, float) and self.schema.get("type") == "integer" and value.is_integer():
+            value = int(value)  # JSON knows one kind of number: 5.0 is an integer there
+        if isinstance(value, str | list | dict):
+            self._refuse_if(json_problem(value))
+        try:
+            checked = msgspec.convert(value, self.type)
+        except msgspec.ValidationError:
+            raise invalid(self.name, f"{self.name} must be {self.expected}, not {self._found(value)}.") from None
+        return self._kept(checked)
+
+    def _kept(self, checked: Any) -> Any:
+        if isinstance(checked, dict):
+            self._refuse_if(size_problem(checked))
+        elif isinstance(checked, datetime):
+            try:
+                return checked.astimezone(UTC)
+            except OverflowError:
+                raise invalid(self.name, f"{self.name} lies outside the years 1 to 9999 in UTC.") from None
+        elif isinstance(checked, tuple) and all(isinstance(item, StrEnum) for item in checked):
+            return tuple(dict.fromkeys(checked))
+        return checked
+
+    def _refuse_if(self, problem: str | None) -> None:
+        if problem is not None:
+            raise invalid(self.name, f"{self.name} {problem}.")
+
+    def _found(self, value: Any) -> str:
+        """Say what was given instead, without repeating a long text."""
+        if isinstance(value, str) and not self.schema.get("enum"):
+            if len(value) > self.schema.get("maxLength", len(value)):
+                return f"one of {len(value)} characters"
+            if not value.strip():
+                return "a blank one"
+        if isinstance(value, list):
+            wrong = [item for item in value if item not in self.schema.get("items", {}).get("enum", value)]
+            return f"one with {shown(wrong[0])}" if wrong else f"one of {len(value)}"
+        return shown(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch(Parameter):
+    """A list of which only the length is decided as a whole: `check_item` refuses nothing, a bad item travels with its
+    fault.
+    """
+
+    check_item: Callable[[Any], Any]
+
+    def check(self, value: Any) -> Any:
+        """Return the items as the command holds them; raises EngramqError for what is no list, or too long a one."""
+        least, most = self.schema.get("minItems", 0), self.schema["maxItems"]
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise invalid(self.name, f"{self.name} must be {self.expected}, not {self._found(value)}.")
+        return tuple(self.check_item(item) for item in value)
+
+
+def _expected(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return f"one of {', '.join(schema['enum'])}"
+    return _EXPECTED[schema["type"]](schema)
+
+
+def _expected_text(schema: Mapping[str, Any]) -> str:
+    if schema.get("format") == "date-time":
+        return "an RFC 3339 time with a zone, such as 2026-01-31T09:00:00Z"
+    if "maxLength" not in schema:
+        return "a text"
+    return f"a text of 1 to {schema['maxLength']} characters that is not blank"
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
+    if low is None or high is None:
+        return ""
+    return f" from {low} to {high}" if "minimum" in schema else f" above {low} and at most {high}"
+
+
+def _expected_list(schema: Mapping[str, Any]) -> str:
+    least = schema.get("minItems", 0)
+    amount = f"at most {schema['maxItems']}" if least == 0 else f"{least} to {schema['maxItems']}"
+    items = schema["items"]
+    return f"a list of {amount}, each {_expected(items)}"
+
+
+def _expected_object(schema: Mapping[str, Any]) -> str:
+    if "properties" not in schema:
+        return "a JSON object"
+    required = schema.get("required", ())
+    return "an object of " + ", ".join(name if name in required else f"{name}?" for name in schema["properties"])
+
+
+_EXPECTED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "string": _expected_text,
+    "integer": lambda schema: f"a whole number{_bounds(schema)}",
+    "number": lambda schema: f"a number{_bounds(schema)}",
+    "boolean": lambda schema: "true or false",  # noqa: ARG005 - one shape for all
+    "array": _expected_list,
+    "object": _expected_object,
+}
