@@ -26,12 +26,12 @@ class Full:
 
 def displacement(
     links: Mapping[UUID, Sequence[Link]],
-    keep: int,
+    keep: Mapping[UUID, int],
     *,
     lighter_than: float = math.inf,
     first_of: UUID | None = None,
 ) -> list[Displaced] | Full:
-    """Return the fewest links of each end, in the order of the ends, that leave it with at most `keep`.
+    """Return the fewest links of each end, in the order of the ends, that leave it with at most as many as it may keep.
 
     `similar` goes before `co_occurs`, and the lightest first; those of `first_of` before all others. Only links that
     are lighter than `lighter_than` go. A link that goes for one end is gone for the other too.
@@ -39,7 +39,7 @@ def displacement(
     going: dict[UUID, Displaced] = {}
     for end, held in links.items():
         left = [link for link in held if link.id not in going]
-        excess = len(left) - keep
+        excess = len(left) - keep[end]
         if excess <= 0:
             continue
         able = [link for link in left if link.displaceable and link.weight < lighter_than]

@@ -74,15 +74,16 @@ def _summary(made: Asserted) -> str:
     return done + (f"; {count} weaker {'link' if count == 1 else 'links'} made room." if count else ".")
 
 
-async def audit_connect(tx: Transaction, envelope: Envelope, made: Asserted) -> None:
-    """Note what an agent asserted."""
-    old = {} if made.before is None else _told(made.before)
-    new: dict[str, Any] = {"source_id": str(made.source), "target_id": str(made.target), **_told(made.link)}
-    new |= {"action": made.action}
+async def audit_asserted(tx: Transaction, envelope: Envelope, action: AuditAction, made: Asserted) -> None:
+    """Note what an agent asserted, now or when it was deferred."""
+    old = {} if made.before is None else told(made.before)
+    new: dict[str, Any] = {"action": made.action, "source_id": str(made.source), "target_id": str(made.target)}
+    new |= told(made.link)
     if made.displaced:
         new["displaced"] = [msgspec.to_builtins(displaced_record(one)) for one in made.displaced]
-    await audit.record(tx, envelope, AuditAction.CONNECT, made.link.id, old=old, new=new)
+    await audit.record(tx, envelope, action, made.link.id, old=old, new=new)
 
 
-def _told(link: Link) -> dict[str, Any]:
+def told(link: Link) -> dict[str, Any]:
+    """Return a link as the audit log tells it."""
     return {name: getattr(link, name) for name in ("relation", "weight", "origin", "note", "reinforcement_count")}

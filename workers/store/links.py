@@ -6,9 +6,9 @@ room when a memory comes back.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
 import msgspec
@@ -20,10 +20,10 @@ from schemas.commands import Connected, LinkRequest
 from schemas.envelope import Envelope, Principal
 from schemas.faults import EngramqError, FaultCode, refuse
 from schemas.ids import parse_uuid, uuid7
-from schemas.vocabulary import LinkAction, Origin, Partition, Standing
+from schemas.vocabulary import AuditAction, LinkAction, Origin, Partition, Standing
 from workers.domain.displacement import Displaced, Full, displacement
 from workers.domain.links import Link, LinkRules, Pair, asserted_again, asserted_link, pair_of
-from workers.store.link_replies import Asserted, audit_connect, connected
+from workers.store.link_replies import Asserted, audit_asserted, connected
 from workers.store.link_table import LinkTable, columns_of
 from workers.store.queries import sql
 from workers.store.transaction import Transaction
@@ -95,8 +95,8 @@ async def connect(tx: Transaction, request: LinkRequest, *, envelope: Envelope, 
     With a pending end the request is kept until it is settled. Raises EngramqError with nothing written: `self_loop`,
     `memory_not_active`, `untrusted_link`, `forbidden`, `edge_exists`, `relation_conflict`, `degree_limit`.
     """
-    writer = await Asserting.open(tx, [ends_of(request)], envelope=envelope, rules=rules)
-    asserted = writer.add(request)
+    writer = await Asserting.open(tx, [ends_of(request)], rules)
+    asserted = writer.add(request, envelope)
     await writer.save()
     return connected(asserted)
 
@@ -107,69 +107,78 @@ class Asserting:
     `save` writes all that was not refused.
     """
 
-    def __init__(self, table: LinkTable, waiting: Counter[UUID], envelope: Envelope, rules: LinkRules) -> None:
-        self._table, self._waiting, self._envelope, self._rules = table, waiting, envelope, rules
-        self._asserted: list[Asserted] = []
-        self._deferred: list[tuple[Ends, LinkRequest, int | None]] = []
+    def __init__(self, table: LinkTable, waiting: Counter[UUID], rules: LinkRules) -> None:
+        self.table = table
+        self._waiting, self._rules = waiting, rules
+        self._asserted: list[tuple[Asserted, Envelope, AuditAction]] = []
+        self._deferred: list[tuple[Ends, LinkRequest, Envelope, int | None]] = []
 
     @classmethod
-    async def open(
-        cls, tx: Transaction, several: Sequence[Ends], *, envelope: Envelope, rules: LinkRules
-    ) -> "Asserting":
+    async def open(cls, tx: Transaction, several: Iterable[Ends], rules: LinkRules) -> Self:
         """Lock all memories that the requests will name, and read their links."""
         pairs = list(dict.fromkeys(ends.pair for ends in several))
         ids = {end for pair in pairs for end in pair}
         table = await LinkTable.open(tx, ids, changing=pairs)
         pending = [one for one in ids if table.standing(one) is Standing.PENDING]
         rows = await tx.rows(WAITING_AT, ids=pending) if pending else []
-        return cls(table, Counter({row["id"]: row["links"] for row in rows}), envelope, rules)
+        return cls(table, Counter({row["id"]: row["links"] for row in rows}), rules)
 
-    def add(self, request: LinkRequest, item: int | None = None) -> Asserted:
-        """Carry a request out, `item` of a batch; raises what `connect` raises, and then it has changed nothing."""
+    def add(
+        self,
+        request: LinkRequest,
+        envelope: Envelope,
+        *,
+        item: int | None = None,
+        action: AuditAction = AuditAction.CONNECT,
+    ) -> Asserted:
+        """Carry out a request of an envelope, `item` of its batch; it will be audited as `action`.
+
+        Raises what `connect` raises, and then it has changed nothing.
+        """
         ends = ends_of(request)
-        may_link(self._table, ends, self._envelope.principal)
-        if Standing.PENDING in (self._table.standing(end) for end in ends):
-            return self._defer(ends, request, item)
-        standing = self._table.link(ends.pair)
+        may_link(self.table, ends, envelope.principal)
+        if Standing.PENDING in (self.table.standing(end) for end in ends):
+            return self._defer(ends, request, envelope, item)
+        standing = self.table.link(ends.pair)
         if standing is None:
             link = asserted_link(UUID(uuid7()), *ends, request)
-            made = Asserted(*ends, LinkAction.CREATED, link, None, make_room(self._table, ends.pair, self._rules.cap))
+            made = Asserted(*ends, LinkAction.CREATED, link, None, make_room(self.table, ends.pair, self._rules.cap))
         else:
             made = Asserted(*ends, *asserted_again(standing, request, self._rules.delta), standing)
-        self._table.put(made.link)
-        self._asserted.append(made)
+        self.table.put(made.link)
+        self._asserted.append((made, envelope, action))
         return made
 
     async def save(self) -> None:
         """Write what has been asserted, with its audit rows."""
-        tx = self._table.tx
-        await self._table.save()
-        created = [one.link.pair for one in self._asserted if one.action is LinkAction.CREATED]
+        tx = self.table.tx
+        await self.table.save()
+        created = [one.link.pair for one, _, _ in self._asserted if one.action is LinkAction.CREATED]
         if created:
             await tx.send(REMOVE_TOMBSTONES, **columns_of(created))
-        for ends, request, item in self._deferred:
+        for ends, request, envelope, item in self._deferred:
             await tx.send(
                 INSERT_DEFERRED,
                 id=UUID(uuid7()),
                 source=ends.source,
                 target=ends.target,
                 request=Jsonb(_said(request)),
-                principal=Jsonb(msgspec.to_builtins(self._envelope.principal)),
-                command_id=UUID(self._envelope.id),
+                principal=Jsonb(msgspec.to_builtins(envelope.principal)),
+                command_id=UUID(envelope.id),
                 item=item,
             )
-        for one in self._asserted:
-            if one.action is not LinkAction.SKIPPED:
-                await audit_connect(tx, self._envelope, one)
+        for one, envelope, action in self._asserted:
+            if one.action is not LinkAction.SKIPPED or action is not AuditAction.CONNECT:
+                await audit_asserted(tx, envelope, action, one)
 
-    def _defer(self, ends: Ends, request: LinkRequest, item: int | None) -> Asserted:
-        pending = [end for end in ends if self._table.standing(end) is Standing.PENDING]
+    def _defer(self, ends: Ends, request: LinkRequest, envelope: Envelope, item: int | None) -> Asserted:
+        pending = [end for end in ends if self.table.standing(end) is Standing.PENDING]
         for end in pending:
             if self._waiting[end] >= limits.DEFERRED_LINKS:
                 error = f"{limits.DEFERRED_LINKS} links wait for memory {end} already."
                 raise refuse(FaultCode.DEGREE_LIMIT, error, recovery=WAITING, memory_id=str(end))
         self._waiting.update(pending)
-        self._deferred.append((ends, request, item))
+        self._deferred.append((ends, request, envelope, item))
         return Asserted(*ends, LinkAction.DEFERRED, asserted_link(UUID(uuid7()), *ends, request), None)
 
 
@@ -222,7 +231,8 @@ def add_automatic(table: LinkTable, wanted: AutomaticLink, cap: int) -> bool:
 
 def room_for(table: LinkTable, pair: Pair, cap: int, *, lighter_than: float = math.inf) -> list[Displaced] | Full:
     """Return which links have to go for one more at both of these ends."""
-    return displacement({end: table.counting(end) for end in pair}, cap - 1, lighter_than=lighter_than)
+    held = {end: table.counting(end) for end in pair}
+    return displacement(held, dict.fromkeys(held, cap - 1), lighter_than=lighter_than)
 
 
 def make_room(table: LinkTable, pair: Pair, cap: int) -> list[Displaced]:
