@@ -19,6 +19,7 @@ from schemas.envelope import Envelope, Principal
 from schemas.faults import FaultCode, refuse
 from schemas.ids import parse_uuid
 from schemas.vocabulary import AuditAction, MemoryState, Scope, WorkerKind
+from workers import trust
 from workers.contract import Actor, Job, MailboxView, Outcome
 from workers.store import audit, changes
 from workers.store.changes import TELLABLE
@@ -37,6 +38,7 @@ class Keeper:
     store: Store
     ledger: Ledger
     mailboxes: MailboxView
+    rules: LinkRules
 
     async def supersede(self, job: Job) -> Outcome:
         """Carry out SupersedeMemory."""
@@ -125,11 +127,11 @@ class Keeper:
             return effect
 
         async def effect(tx: Transaction) -> Forgotten:
-            row, _ = await lock_with_successor(tx, memory_id)
+            row, successor = await lock_with_successor(tx, memory_id)
             if row is None:
                 return Forgotten(status="not_found", id=str(memory_id))
             _require_eraser(row, principal)
-            await changes.erase(tx, row)
+            await changes.erase(tx, memory_id, successor=None if successor is None else successor["id"])
             await _audit_state(tx, job.envelope, AuditAction.ERASE, row, {})
             return Forgotten(status="erased", id=str(memory_id))
 
@@ -138,18 +140,23 @@ class Keeper:
         return Outcome(recorded.reply, replayed=recorded.replayed)
 
     async def restore(self, job: Job) -> Outcome:
-        """Carry out RestoreMemory; one that is neither archived nor superseded stays as it is."""
+        """Carry out RestoreMemory; one that is neither archived nor superseded stays as it is.
+
+        Refused with `degree_limit` when its links, which count again, leave somebody above the cap.
+        """
         command = job.envelope.command
         assert isinstance(command, RestoreMemory)
         _require_trusted_principal(job.envelope.principal)
         memory_id = parse_uuid(command.memory_id)
 
         async def effect(tx: Transaction) -> MemoryChanged:
-            row = None if memory_id is None else (await lock_with_successor(tx, memory_id))[0]
+            row = None if memory_id is None else await lock_with_linked(tx, memory_id)
             if row is None or memory_id is None:
                 return MemoryChanged(status="not_found")
             changed = await changes.restore(tx, row)
             if changed:
+                displaced = await make_room_again(tx, memory_id, self.rules)
+                changed |= {"displaced": displaced_records(displaced)} if displaced else {}
                 await _audit_state(tx, job.envelope, AuditAction.RESTORE, row, changed)
             return MemoryChanged(status="restored", memory=(await read_memories(tx, (memory_id,)))[memory_id])
 
@@ -169,6 +176,7 @@ def actor(keeper: Keeper) -> Actor:
             UpdateMemory: keeper.update,
             ForgetMemory: keeper.forget,
             RestoreMemory: keeper.restore,
+            **trust.handlers(trust.Reviewer(ledger=keeper.ledger)),
         },
     )
 

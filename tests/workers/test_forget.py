@@ -206,6 +206,16 @@ async def test_erasing_the_middle_of_a_chain_closes_it(world: World) -> None:
     assert restored.memory.superseded_by is None
 
 
+async def test_a_chain_may_be_erased_from_its_newer_end(world: World) -> None:
+    first, middle, last = [await world.keep(f"state {number}") for number in range(3)]
+    await supersede(world, first, middle)
+    await supersede(world, middle, last)
+    for gone in (last, middle):
+        await world.ask(Forgotten, ForgetMemory(memory_id=gone.stored.id, erase=True))
+    (left,) = world.rows("select * from memories")
+    assert (str(left["node_id"]), left["superseded_by"] is None) == (first.stored.id, False)
+
+
 @pytest.mark.promise("SE-13")
 async def test_erasing_anothers_memory_needs_admin(world: World) -> None:
     mine = await world.keep("mine")

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.commands import AnyReply, Forgotten, MemoryChanged, Reply, Stored, Superseded, WriteReply
+from schemas.commands import AnyReply, Forgotten, MemoryChanged, Promoted, Reply, Stored, Superseded, WriteReply
 from schemas.envelope import Answer
 from schemas.ids import parse_uuid
 from schemas.records import Memory
@@ -32,7 +32,12 @@ _BARE: Final[dict[str, Any]] = {
 def subject(reply: Reply) -> UUID | None:
     """Return the id of the memory that a reply is about, if it is about one."""
     match reply:
-        case Stored(stored=memory) | Superseded(new=memory) | MemoryChanged(memory=Memory() as memory):
+        case (
+            Stored(stored=memory)
+            | Superseded(new=memory)
+            | MemoryChanged(memory=Memory() as memory)
+            | Promoted(memory=memory)
+        ):
             return parse_uuid(memory.id)
         case Forgotten(id=memory_id):
             return parse_uuid(memory_id)
@@ -91,7 +96,7 @@ def _ids(reply: Reply, *, about_only: bool = False) -> list[str]:
             return [memory.id, *(() if about_only else (one.id for one in similar))]
         case Superseded(old=old, new=new):
             return [old.id, new.id]
-        case MemoryChanged(memory=Memory(id=memory_id)):
+        case MemoryChanged(memory=Memory(id=memory_id)) | Promoted(memory=Memory(id=memory_id)):
             return [memory_id]
         case Forgotten(id=memory_id) if parse_uuid(memory_id):
             return [memory_id]
@@ -105,7 +110,7 @@ def _with_memories(reply: AnyReply, change: Change) -> AnyReply:
             return msgspec.structs.replace(reply, stored=change(memory), similar_memories=_all(similar, change))
         case Superseded(old=old, new=new):
             return msgspec.structs.replace(reply, old=change(old), new=change(new))
-        case MemoryChanged(memory=Memory() as memory):
+        case MemoryChanged(memory=Memory() as memory) | Promoted(memory=memory):
             return msgspec.structs.replace(reply, memory=change(memory))
         case _:
             return reply

@@ -56,10 +56,13 @@ async def archive(tx: Transaction, memory_id: UUID) -> None:
     await tx.send(ARCHIVE, id=memory_id)
 
 
-async def erase(tx: Transaction, row: Row) -> None:
-    """Remove a memory that was locked with its successor: rows, links, counters, and its place in its chain."""
-    await supersession.close_chain(tx, row["id"], row["superseded_by"])
-    await tx.send(ERASE, id=row["id"])
+async def erase(tx: Transaction, memory_id: UUID, *, successor: UUID | None) -> None:
+    """Remove a memory that was locked with its successor: rows, links, counters, and its place in its chain.
+
+    `successor` is None also when the memory that replaced it is gone itself.
+    """
+    await supersession.close_chain(tx, memory_id, successor)
+    await tx.send(ERASE, id=memory_id)
 
 
 async def restore(tx: Transaction, row: Row) -> dict[str, Any]:

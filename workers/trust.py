@@ -1,0 +1,83 @@
+"""Verification and promotion: what the `promotion` kind does for reviewers. Every change is audited."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from schemas.commands import Command, Promoted, PromoteMemory, Verified, VerifyMemory
+from schemas.envelope import Principal
+from schemas.faults import FaultCode, refuse
+from schemas.ids import parse_uuid
+from schemas.vocabulary import AuditAction, Partition, Scope
+from workers.contract import Handler, Job, Outcome
+from workers.store import audit, promotion
+from workers.store.ledger import Effect, Ledger
+from workers.store.memories import read_memories
+from workers.store.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewer:
+    """The handlers of these commands."""
+
+    ledger: Ledger
+
+    async def verify(self, job: Job) -> Outcome:
+        """Carry out VerifyMemory, of memories of either partition: review comes before promotion."""
+        command, envelope = job.envelope.command, job.envelope
+        assert isinstance(command, VerifyMemory)
+        _require_reviewer(envelope.principal)
+        memory_id = parse_uuid(command.memory_id)
+
+        async def effect(tx: Transaction) -> Verified:
+            old = None if memory_id is None else await promotion.verify(tx, memory_id, command.verification)
+            if memory_id is None or old is None:
+                return Verified(status="not_found")
+            if old is not command.verification:
+                await audit.record(
+                    tx,
+                    envelope,
+                    AuditAction.VERIFY,
+                    memory_id,
+                    old={"verification": old},
+                    new={"verification": command.verification},
+                    reason=None if command.reason is UNSET else command.reason,
+                )
+            return Verified(status="success", old=old, new=command.verification)
+
+        return await self._run(job, effect)
+
+    async def promote(self, job: Job) -> Outcome:
+        """Carry out PromoteMemory."""
+        command, envelope = job.envelope.command, job.envelope
+        assert isinstance(command, PromoteMemory)
+        _require_reviewer(envelope.principal)
+        memory_id = parse_uuid(command.record_id)
+
+        async def effect(tx: Transaction) -> Promoted:
+            old = await promotion.promote(tx, memory_id, envelope.principal.name)
+            assert memory_id is not None  # else it was refused
+            if old is not None:
+                new = {**old, "partition": Partition.TRUSTED}
+                await audit.record(tx, envelope, AuditAction.PROMOTE, memory_id, old=old, new=new)
+            memory = (await read_memories(tx, (memory_id,)))[memory_id]
+            return Promoted(status="already_trusted" if old is None else "promoted", memory=memory)
+
+        return await self._run(job, effect)
+
+    async def _run(self, job: Job, effect: Effect) -> Outcome:
+        recorded = await self.ledger.run(job, effect)
+        return Outcome(recorded.reply, replayed=recorded.replayed)
+
+
+def handlers(reviewer: Reviewer) -> Mapping[type[Command], Handler]:
+    """Return the handlers by command."""
+    return {VerifyMemory: reviewer.verify, PromoteMemory: reviewer.promote}
+
+
+def _require_reviewer(principal: Principal) -> None:
+    if principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not vouch for memories.")
+    if Scope.VERIFY not in principal.scopes:
+        raise refuse(FaultCode.FORBIDDEN, f"This needs the scope {Scope.VERIFY.value!r}.")
