@@ -48,7 +48,7 @@ def connected(made: Asserted) -> Connected:
 
 
 def displaced_record(displaced: Displaced) -> DisplacedLink:
-    """Return a link that had to go as replies and the audit log tell it."""
+    """Return a link that had to go as replies tell it."""
     link = displaced.link
     return DisplacedLink(
         memory_id=str(displaced.end),
@@ -74,13 +74,18 @@ def _summary(made: Asserted) -> str:
     return done + (f"; {count} weaker {'link' if count == 1 else 'links'} made room." if count else ".")
 
 
+def displaced_records(displaced: Sequence[Displaced]) -> list[dict[str, Any]]:
+    """Return links that had to go as the audit log tells them."""
+    return [msgspec.to_builtins(displaced_record(one)) for one in displaced]
+
+
 async def audit_asserted(tx: Transaction, envelope: Envelope, action: AuditAction, made: Asserted) -> None:
     """Note what an agent asserted, now or when it was deferred."""
     old = {} if made.before is None else told(made.before)
     new: dict[str, Any] = {"action": made.action, "source_id": str(made.source), "target_id": str(made.target)}
     new |= told(made.link)
     if made.displaced:
-        new["displaced"] = [msgspec.to_builtins(displaced_record(one)) for one in made.displaced]
+        new["displaced"] = displaced_records(made.displaced)
     await audit.record(tx, envelope, action, made.link.id, old=old, new=new)
 
 
