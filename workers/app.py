@@ -13,6 +13,7 @@ from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
 from workers import edges, embedding, imports, promotion, recall, sectors, upkeep
 from workers.contract import Actor, MailboxView
+from workers.domain.links import LinkRules
 from workers.models.batching import BatchingEmbedder
 from workers.models.factory import create_embedder
 from workers.runtime.service import serve
@@ -43,6 +44,11 @@ class Parts:
     sizes: Sizes
     mailboxes: MailboxView
 
+    @property
+    def link_rules(self) -> LinkRules:
+        """What the settings say of links."""
+        return LinkRules(cap=self.settings.degree_cap, delta=self.settings.reinforce_delta)
+
 
 def build_actors(kinds: Sequence[WorkerKind], parts: Parts) -> list[Actor]:
     """Return the actors of these kinds, each once."""
@@ -70,7 +76,9 @@ def _edges(parts: Parts) -> Actor:
 
 
 def _promotion(parts: Parts) -> Actor:
-    return promotion.actor(promotion.Keeper(store=parts.store, ledger=parts.ledger, mailboxes=parts.mailboxes))
+    return promotion.actor(
+        promotion.Keeper(store=parts.store, ledger=parts.ledger, mailboxes=parts.mailboxes, rules=parts.link_rules)
+    )
 
 
 def _recall(parts: Parts) -> Actor:

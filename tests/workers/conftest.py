@@ -15,6 +15,7 @@ from schemas.vocabulary import DEFAULT_NAMESPACE
 from tests.conftest import Database
 from tests.jobs import OWNER, job
 from workers.contract import Actor, Handler, Job, Outcome
+from workers.domain.links import LinkRules
 from workers.embedding import Embedder
 from workers.embedding import actor as embedding_actor
 from workers.imports import Importer
@@ -36,6 +37,7 @@ from workers.upkeep import actor as upkeep_actor
 from workers.vectorizer import Vectorizer
 
 T = TypeVar("T", bound=Reply)
+LINK_RULES = LinkRules(cap=10, delta=0.1)
 
 
 class SwitchedEmbedder(HashEmbedder):
@@ -109,7 +111,7 @@ async def world(database: Database, store: Store, redis_url: str, key_prefix: st
                 Embedder(store=store, ledger=ledger, vectorizer=vectorizer, sizes=Sizes(), similar_threshold=0.5)
             )
         )
-        made.serve(promotion_actor(Keeper(store=store, ledger=ledger, mailboxes=mailboxes)))
+        made.serve(promotion_actor(Keeper(store=store, ledger=ledger, mailboxes=mailboxes, rules=LINK_RULES)))
         made.serve(imports_actor(Importer(store=store, ledger=ledger, vectorizer=vectorizer)))
         made.serve(sectors_actor(Classifier(store=store)))
         made.serve(upkeep_actor(caretaker))
