@@ -1,14 +1,25 @@
 """Who is calling, and what they may do. Identity comes from the channel, never from an argument of a tool."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from msgspec import UNSET
 
-from schemas.commands import Command, ReclassifySector, StoreMemory, SupersedeMemory
+from schemas.commands import (
+    Command,
+    Connect,
+    Connects,
+    Disconnect,
+    ReclassifySector,
+    StoreMemory,
+    SupersedeMemory,
+)
 from schemas.envelope import Principal
 from schemas.faults import EngramqError, FaultCode, refuse
 from schemas.settings import Settings
 from schemas.vocabulary import ALL_SCOPES, Partition, Scope, Verification
+
+CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under which its Caller stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +68,14 @@ def require(scope: Scope, principal: Principal) -> None:
 
 
 def _authorize_untrusted(command: Command) -> None:
+    """Let through what may be about untrusted memories alone: ids are looked at by the workers, under their locks.
+
+    connect_by_query finds trusted memories only, and what helped (record_outcome) moves ranks: both are refused here.
+    """
     match command:
         case StoreMemory(partition=Partition.TRUSTED):
             raise refuse(FaultCode.UNTRUSTED_SOURCE, "An untrusted principal cannot store into trusted.")
-        case StoreMemory() | SupersedeMemory():
+        case StoreMemory() | SupersedeMemory() | Connect() | Connects() | Disconnect():
             return
         case _:
             raise _forbidden("An untrusted principal may only read, store, link and supersede.", "Ask a trusted one.")

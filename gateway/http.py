@@ -5,25 +5,31 @@ import re
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import anyio
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.identity.shared import Shared
 from schemas import limits
 from schemas.faults import EngramqError
-from schemas.settings import SettingsError, is_loopback
+from schemas.settings import Settings, SettingsError, is_loopback
 
 GRACE_S: Final = 10  # what is under way at a stop may take so long
 DISCARD_S: Final = 5.0  # so long and so much of a body that is too large is read before the refusal is sent
 DISCARD_BYTES: Final = 16 * limits.BODY_BYTES
 CONCURRENCY: Final = 2_000  # connections and requests at once; beyond it 503
 
+HEALTH_PATHS: Final = ("/healthz", "/readyz")
+
 _SCHEMES: Final = ("http://", "https://")
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.ASCII)
 
 
@@ -56,15 +62,50 @@ class _Body:
         self.is_read = True
 
 
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The names of this server that a Host header may have, and the origins of pages that may call it.
+
+    Pages that this machine serves by a loopback name may, whatever their port.
+    """
+
+    names: frozenset[str]
+    origins: frozenset[str]
+
+    def host(self, authority: str) -> bool:
+        """Say whether a Host header means this server; ports do not matter, since proxies change them."""
+        return _name_in(authority) in self.names
+
+    def origin(self, origin: str) -> bool:
+        """Say whether pages of that origin may call."""
+        scheme, _, authority = origin.lower().partition("//")
+        local = _name_in(authority) in _LOOPBACK and f"{scheme}//" in _SCHEMES
+        return local or origin.lower() in self.origins
+
+
+def allowed(settings: Settings) -> Allowed:
+    """Return what the settings allow: loopback, the bound address, the public address, and what they list."""
+    host = settings.host.lower().strip("[]")
+    names = {*_LOOPBACK, *settings.allowed_hosts, f"[{host}]" if ":" in host else host} - {"0.0.0.0", "[::]"}  # noqa: S104 - no name
+    public = {settings.public_url} if settings.public_url else set()
+    names |= {_name_in(url.partition("//")[2]) for url in public}
+    return Allowed(frozenset(names), frozenset({*settings.allowed_origins, *public}))
+
+
+def _name_in(authority: str) -> str:
+    found = _AUTHORITY.fullmatch(authority)
+    return "" if found is None else found[1].lower()
+
+
 class Guard:
     """Refuses what a web page could send by way of its user's browser (a foreign Host or Origin), and huge bodies.
 
     It stands before every route, health included. MCP's route counts a body's bytes itself as well.
     """
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
+    def __init__(self, app: ASGIApp, welcome: Allowed) -> None:
         self._app = app
-        self._names = {"127.0.0.1", "localhost", "[::1]", host.lower(), f"[{host.lower()}]"}
+        self._welcome = welcome
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer why not."""
@@ -85,19 +126,15 @@ class Guard:
 
     def _refusal(self, headers: Sequence[tuple[bytes, bytes]]) -> JSONResponse | None:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+        if len(hosts) != 1 or not self._welcome.host(hosts[0]):
             return _refused(421, "The Host header names another server.")
         origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
-        if not all(origin.startswith(_SCHEMES) and self._is_ours(origin.partition("//")[2]) for origin in origins):
+        if not all(self._welcome.origin(origin) for origin in origins):
             return _refused(403, "Requests of this Origin are not served.")
         lengths = [value for name, value in headers if name == b"content-length"]
         if any(not length.isdigit() or int(length[:20]) > limits.BODY_BYTES for length in lengths):
             return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes.")
         return None
-
-    def _is_ours(self, authority: str) -> bool:
-        found = _AUTHORITY.fullmatch(authority)
-        return found is not None and found[1].lower() in self._names
 
 
 def _refused(status: int, error: str) -> JSONResponse:
@@ -105,27 +142,37 @@ def _refused(status: int, error: str) -> JSONResponse:
 
 
 def health_routes(readiness: Readiness) -> list[Route]:
-    """Return /healthz (the process lives) and /readyz (calls can be answered; 503 names what is missing)."""
+    """Return /healthz (the process lives) and /readyz (calls can be answered; 503 names what is missing).
+
+    Anybody may ask, so all who ask at once share one look.
+    """
+    looks: Shared[list[str]] = Shared(1)
 
     async def healthz(_request: Request) -> JSONResponse:
         return JSONResponse({"status": "alive"})
 
     async def readyz(_request: Request) -> JSONResponse:
         try:
-            missing = await readiness.missing()
+            missing = await looks.run("ready", readiness.missing)
         except EngramqError as refusal:
             missing = [refusal.fault.error]
         if missing:
             return JSONResponse({"status": "unavailable", "missing": missing}, 503)
         return JSONResponse({"status": "ready"})
 
-    return [Route("/healthz", healthz), Route("/readyz", readyz)]
+    return [Route(path, endpoint) for path, endpoint in zip(HEALTH_PATHS, (healthz, readyz), strict=True)]
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on a loopback address; raises SettingsError naming the variable that is wrong."""
-    if not is_loopback(host):
-        raise SettingsError(f"ENGRAMQ_HOST: {host!r} is not a loopback address; nothing else is served. Use 127.0.0.1.")
+def bind(host: str, port: int, *, authenticated: bool = False) -> socket.socket:
+    """Return a socket that listens there; raises SettingsError naming the variable that is wrong.
+
+    Only a server that authenticates its callers listens on an address which other machines reach.
+    """
+    if not authenticated and not is_loopback(host):
+        raise SettingsError(
+            f"ENGRAMQ_HOST: {host!r} is not a loopback address, and without authentication nothing else is served. "
+            "Use 127.0.0.1, or set ENGRAMQ_AUTH to token or jwt."
+        )
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -158,16 +205,26 @@ class HttpServer(uvicorn.Server):
         await self.serve(sockets=[bound])
 
 
-def http_server(app: ASGIApp, host: str) -> HttpServer:
-    """Return a server of `app` behind the guard."""
-    settings: dict[str, Any] = {
+def http_server(app: ASGIApp, settings: Settings) -> HttpServer:
+    """Return a server of `app` (which knows its callers) behind the guard."""
+    if settings.allowed_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=settings.allowed_origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["mcp-session-id", "www-authenticate", "retry-after"],
+        )
+    options: dict[str, Any] = {
         "http": "httptools",
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
         "access_log": False,
         "server_header": False,
+        "proxy_headers": bool(settings.trusted_proxies),
+        "forwarded_allow_ips": list(settings.trusted_proxies),
         "timeout_graceful_shutdown": GRACE_S,
         "limit_concurrency": CONCURRENCY,
     }
-    return HttpServer(uvicorn.Config(Guard(app, host), **settings))
+    return HttpServer(uvicorn.Config(Guard(app, allowed(settings)), **options))

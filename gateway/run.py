@@ -17,16 +17,20 @@ from gateway.breadcrumbs import Breadcrumbs
 from gateway.bus import Bus
 from gateway.cursor_secret import CursorSecret
 from gateway.fronts import Hello, Serve, listen, serve_fronts
-from gateway.http import GRACE_S, HttpServer, bind, health_routes, http_server
+from gateway.http import GRACE_S, HEALTH_PATHS, HttpServer, bind, health_routes, http_server
+from gateway.identity.bearer import Authenticator, Bearer, Everybody
+from gateway.identity.metadata import METADATA_PATHS, Resource
+from gateway.identity.tokens import TokenAuthenticator
+from gateway.limits import call_limits
 from gateway.mcp.server import Profile, build_server
 from gateway.mcp.tools import choose_tools
-from gateway.mcp.transport import http_app, serve_lines
+from gateway.mcp.transport import http_app, http_caller, serve_lines
 from gateway.service import Service
 from schemas.commands import Ping
 from schemas.envelope import Answer
 from schemas.faults import EngramqError
 from schemas.mailbox import Keys
-from schemas.settings import Settings, SettingsError
+from schemas.settings import Auth, Settings, SettingsError
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,7 @@ class Gateway:
         self._settings = settings
         self._bus = bus
         self.service = service
+        self._local_limits = call_limits(settings, authenticated=False)
 
     async def missing(self) -> list[str]:
         """Return what is missing before calls can be answered: redis, or a worker that answers."""
@@ -63,15 +68,35 @@ class Gateway:
         """Return what serves a stdio front; raises SettingsError when it asks for tools that there are not."""
         profile = Profile(tools=choose_tools(hello.tools), output_schemas=hello.output_schemas)
         caller = local_caller(hello.namespace, hello.principal)
-        return partial(serve_lines, build_server(self.service, profile, lambda _ctx: caller))
+        service = self.service.limited(self._local_limits)
+        return partial(serve_lines, build_server(service, profile, lambda _ctx: caller))
 
     def web(self) -> HttpServer:
-        """Return the HTTP server, not yet running."""
+        """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
         settings = self._settings
         profile = Profile(tools=choose_tools(settings.tools), output_schemas=settings.output_schemas)
-        caller = settings_caller(settings)
-        server = build_server(self.service, profile, lambda _ctx: caller)
-        return http_server(http_app(server, health_routes(self)), settings.host)
+        authenticator = self._authenticator()
+        service = self.service.limited(call_limits(settings, authenticated=authenticator is not None))
+        server = build_server(service, profile, http_caller)
+        if authenticator is None:
+            app = http_app(server, health_routes(self))
+            return http_server(Everybody(app, settings_caller(settings)), settings)
+        resource = Resource(settings)
+        app = http_app(server, [*health_routes(self), *resource.routes()])
+        open_paths = frozenset({*HEALTH_PATHS, *METADATA_PATHS})
+        return http_server(Bearer(app, authenticator, resource, open_paths=open_paths), settings)
+
+    def _authenticator(self) -> Authenticator | None:
+        """Return who knows the callers over HTTP, None when they are whom the settings name."""
+        match self._settings.auth:
+            case Auth.NONE:
+                return None
+            case Auth.TOKEN:
+                return TokenAuthenticator(self._bus)
+            case Auth.JWT:
+                from gateway.identity.jwt import jwt_authenticator  # noqa: PLC0415 - 50 ms of imports, for JWTs only
+
+                return jwt_authenticator(self._settings)
 
 
 async def run_gateway(settings: Settings, *, socket_path: Path | None, http: bool) -> None:
@@ -90,7 +115,8 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
             listener = await listen(socket_path)
             stack.callback(socket_path.unlink, missing_ok=True)
         if http:
-            bound = stack.enter_context(bind(settings.host, settings.port))
+            authenticated = settings.auth is not Auth.NONE
+            bound = stack.enter_context(bind(settings.host, settings.port, authenticated=authenticated))
         bus = await stack.enter_async_context(
             Bus(
                 settings.redis_url,

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from gateway import cursors
 from gateway.auth import Caller, authorize, require
 from gateway.breadcrumbs import SessionCrumbs
+from gateway.limits import UNLIMITED, CallLimits
 from gateway.mcp.arguments import check_arguments
 from gateway.mcp.schema import PendingReply
 from gateway.mcp.tools import sessions
@@ -91,8 +92,9 @@ class ToolReply:
 class Service:
     """Answers tool calls. One for the whole process; it keeps nothing of a call."""
 
-    def __init__(self, bus: Asker, trail: Trail, secrets: SecretSource) -> None:
+    def __init__(self, bus: Asker, trail: Trail, secrets: SecretSource, limits: CallLimits = UNLIMITED) -> None:
         self._bus = bus
+        self._limits = limits
         self._trail = trail
         self._secrets = secrets
         self._local: Final[Mapping[str, Callable[[Caller, str], Awaitable[ToolReply]]]] = {
@@ -100,11 +102,16 @@ class Service:
             "get_breadcrumbs": self._get_breadcrumbs,
         }
 
+    def limited(self, limits: CallLimits) -> "Service":
+        """Return a service over the same bus whose callers are held to these limits."""
+        return Service(self._bus, self._trail, self._secrets, limits)
+
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
         started = time.perf_counter()
         try:
-            reply = await self._answer(call)
+            with self._limits.admitted(call.caller):
+                reply = await self._answer(call)
         except EngramqError as refusal:
             reply = fault_reply(refusal.fault)
         except Exception:  # the SDK would send the text of an unforeseen error to the client

@@ -5,14 +5,33 @@ with a SettingsError that names the variable.
 """
 
 import ipaddress
-import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
+from schemas.setting_values import (
+    file,
+    flag,
+    home,
+    host_names,
+    integer,
+    jwt_algorithms,
+    key_prefix,
+    log_level,
+    name,
+    networks,
+    number,
+    one_of,
+    optional,
+    optional_origin,
+    origins,
+    url,
+    words,
+)
 from schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
 
 PREFIX: Final = "ENGRAMQ_"
@@ -42,6 +61,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     auth: Auth
     host: str
     port: int
+    public_url: str
+    allowed_hosts: tuple[str, ...]
+    allowed_origins: tuple[str, ...]
+    trusted_proxies: tuple[str, ...]
+    jwt_issuer: str
+    jwt_audience: tuple[str, ...]
+    jwt_jwks_url: str
+    jwt_key_file: Path | None
+    jwt_algorithms: tuple[str, ...]
+    jwt_leeway_s: float
+    jwt_namespace_claim: str
+    jwt_scope_claim: str
+    jwt_untrusted_claim: str
+    rate_limit: float | None
+    concurrency_limit: float | None
     tools: str
     output_schemas: bool
     reply_timeout_s: float
@@ -74,118 +108,93 @@ class Setting(msgspec.Struct, frozen=True):
         return PREFIX + self.field.upper()
 
 
-def _number(low: float, high: float) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        value = float(text)
-        if not low <= value <= high:  # false for NaN too
-            raise ValueError(f"must be a number from {low:g} to {high:g}")
-        return value
-
-    return parse
-
-
-def _integer(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"[+-]?\d{1,18}", text) or not low <= int(text) <= high:
-            raise ValueError(f"must be a whole number from {low} to {high}")
-        return int(text)
-
-    return parse
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in {"0", "1", "true", "false", "yes", "no"}:
-        raise ValueError("must be 1 or 0")
-    return text.lower() in {"1", "true", "yes"}
-
-
-def _one_of(words: type[StrEnum]) -> Callable[[str], StrEnum]:
-    def parse(text: str) -> StrEnum:
-        if text not in set(words):
-            raise ValueError(f"must be one of {', '.join(words)}")
-        return words(text)
-
-    return parse
-
-
-def _url(*schemes: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text and not text.startswith(schemes):
-            raise ValueError(f"must begin with {' or '.join(schemes)}")
-        return text
-
-    return parse
-
-
-def _name(text: str) -> str:
-    # Bytes of the environment that are no UTF-8 come as halves of surrogate pairs, which nothing could keep.
-    if not text.strip() or len(text) > 255 or re.search("[\0\ud800-\udfff]", text):
-        raise ValueError("must be a text of 1 to 255 characters in UTF-8")
-    return text
-
-
-def _key_prefix(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
-        raise ValueError("must be 1 to 64 letters, digits, '.', '_' or '-'")
-    return text
-
-
-def _log_level(text: str) -> str:
-    if text.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
-        raise ValueError("must be DEBUG, INFO, WARNING or ERROR")
-    return text.upper()
-
-
-def _home(text: str) -> Path:
-    return Path(text).expanduser().absolute()
-
-
 SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting("home", "~/.engramq", "Folder of the embedded data, sockets and logs", _home),
+    Setting("home", "~/.engramq", "Folder of the embedded data, sockets and logs", home),
     Setting(
         "database_url",
         "",
         "PostgreSQL of your own (17 or later, pgvector 0.8 or later); empty: the embedded one",
-        _url("postgresql://", "postgres://"),
+        url("postgresql://", "postgres://"),
         secret=True,
     ),
     Setting(
         "redis_url",
         "",
         "Redis or Valkey of your own (7.0 or later); empty: the embedded one",
-        _url("redis://", "rediss://", "unix://"),
+        url("redis://", "rediss://", "unix://"),
         secret=True,
     ),
     Setting(
-        "key_prefix", "engramq", "Prefix of every Redis key; tells installations apart that share a Redis", _key_prefix
+        "key_prefix", "engramq", "Prefix of every Redis key; tells installations apart that share a Redis", key_prefix
     ),
-    Setting("namespace", DEFAULT_NAMESPACE, "Tenant of stdio clients and of the command line", _name),
-    Setting("principal", DEFAULT_PRINCIPAL, "Who stdio clients and the command line are", _name),
+    Setting("namespace", DEFAULT_NAMESPACE, "Tenant of stdio clients and of the command line", name),
+    Setting("principal", DEFAULT_PRINCIPAL, "Who stdio clients and the command line are", name),
+    Setting("auth", Auth.NONE, "How HTTP callers prove who they are: none (loopback only), token or jwt", one_of(Auth)),
+    Setting("host", "127.0.0.1", "Address that HTTP is served on", name),
+    Setting("port", "8765", "Port that HTTP is served on; 0 takes a free one", integer(0, 65_535)),
     Setting(
-        "auth", Auth.NONE, "How HTTP callers prove who they are: none (loopback only), token or jwt", _one_of(Auth)
+        "public_url",
+        "",
+        "Scheme, host and port by which clients reach HTTP through a proxy, such as `https://memory.example.org`; its "
+        "host and origin are allowed",
+        optional_origin,
     ),
-    Setting("host", "127.0.0.1", "Address that HTTP is served on", _name),
-    Setting("port", "8765", "Port that HTTP is served on; 0 takes a free one", _integer(0, 65_535)),
-    Setting("tools", "full", "Tools that are listed and can be called: full, core, or names with commas", _name),
-    Setting("output_schemas", "0", "Advertise output schemas too (they eat the context window)", _flag),
-    Setting("reply_timeout_s", "10", "Seconds that the gateway waits for a reply", _number(0.05, 600)),
+    Setting("allowed_hosts", "", "Further names that a Host header may have, with commas", host_names),
+    Setting(
+        "allowed_origins",
+        "",
+        "Origins of web pages that may call, such as `https://app.example.org`, with commas",
+        origins,
+    ),
+    Setting(
+        "trusted_proxies",
+        "",
+        "Addresses or networks of proxies whose X-Forwarded-For is believed, with commas",
+        networks,
+    ),
+    Setting("jwt_issuer", "", "Issuer (`iss`) that a JWT must name", str),
+    Setting("jwt_audience", "", "Audiences (`aud`), with commas; a JWT must name one of them", words),
+    Setting("jwt_jwks_url", "", "Where the issuer publishes its keys (JWKS)", url("https://", "http://")),
+    Setting("jwt_key_file", "", "File with the issuer's public key (PEM), instead of a JWKS", file),
+    Setting("jwt_algorithms", "RS256,ES256,EdDSA", "Signatures that a JWT may have", jwt_algorithms),
+    Setting("jwt_leeway_s", "30", "Seconds that the issuer's clock may differ from ours", number(0, 300)),
+    Setting("jwt_namespace_claim", "namespace", "Claim that names the tenant; a JWT without it is refused", name),
+    Setting("jwt_scope_claim", "scope", "Claim that has the scopes; `scp` where it is missing", name),
+    Setting("jwt_untrusted_claim", "untrusted", "Claim that is true for a principal not to be trusted", name),
+    Setting(
+        "rate_limit",
+        "",
+        "Calls per second that one principal may make, twice as many in a burst; 0: any number. Empty: 200 for who "
+        "comes with a token, any number for local clients",
+        optional(number(0, 1_000_000)),
+    ),
+    Setting(
+        "concurrency_limit",
+        "",
+        "Calls of one principal that may be under way at once; 0: any number. Empty: 100 for who comes with a token, "
+        "any number for local clients",
+        optional(integer(0, 1_000_000)),
+    ),
+    Setting("tools", "full", "Tools that are listed and can be called: full, core, or names with commas", name),
+    Setting("output_schemas", "0", "Advertise output schemas too (they eat the context window)", flag),
+    Setting("reply_timeout_s", "10", "Seconds that the gateway waits for a reply", number(0.05, 600)),
     Setting(
         "mailbox_bound",
         "10000",
         "Commands that may wait in one mailbox before callers are refused",
-        _integer(1, 10_000_000),
+        integer(1, 10_000_000),
     ),
-    Setting("embedder", "minilm", "minilm, hash (tests only) or openai:MODEL[@DIMENSIONS]", _name),
-    Setting("embedder_url", "", "Base URL of an OpenAI-compatible embeddings endpoint", _url("http://", "https://")),
+    Setting("embedder", "minilm", "minilm, hash (tests only) or openai:MODEL[@DIMENSIONS]", name),
+    Setting("embedder_url", "", "Base URL of an OpenAI-compatible embeddings endpoint", url("http://", "https://")),
     Setting("embedder_key", "", "Bearer key of that endpoint", str, secret=True),
-    Setting("degree_cap", "10", "Most links that a memory may have", _integer(1, 10_000)),
-    Setting("reinforce_delta", "0.10", "Weight that a link gains when it is reinforced", _number(0, 1)),
-    Setting("link_threshold", "0.60", "Cosine from which a new memory is linked to others", _number(0, 1)),
-    Setting("similar_threshold", "0.50", "Cosine from which a store shows a similar memory", _number(0, 1)),
-    Setting("linger_s", "5", "Seconds that the embedded stack outlives its last client", _number(0, 86_400)),
-    Setting("sweep_interval_s", "5", "Seconds between two looks for unfinished work", _number(0.05, 3_600)),
-    Setting("log_level", "INFO", "DEBUG, INFO, WARNING or ERROR", _log_level),
-    Setting("otel_endpoint", "", "OpenTelemetry collector that traces go to", _url("http://", "https://")),
+    Setting("degree_cap", "10", "Most links that a memory may have", integer(1, 10_000)),
+    Setting("reinforce_delta", "0.10", "Weight that a link gains when it is reinforced", number(0, 1)),
+    Setting("link_threshold", "0.60", "Cosine from which a new memory is linked to others", number(0, 1)),
+    Setting("similar_threshold", "0.50", "Cosine from which a store shows a similar memory", number(0, 1)),
+    Setting("linger_s", "5", "Seconds that the embedded stack outlives its last client", number(0, 86_400)),
+    Setting("sweep_interval_s", "5", "Seconds between two looks for unfinished work", number(0.05, 3_600)),
+    Setting("log_level", "INFO", "DEBUG, INFO, WARNING or ERROR", log_level),
+    Setting("otel_endpoint", "", "OpenTelemetry collector that traces go to", url("http://", "https://")),
 )
 
 
@@ -203,14 +212,27 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             shown = "its value" if setting.secret else repr(text)
             raise SettingsError(f"{setting.variable}: {shown} cannot be used: {problem}") from None
     settings = Settings(**values)
-    if settings.auth is not Auth.NONE:
-        raise SettingsError(f"ENGRAMQ_AUTH: {settings.auth.value!r} is not there yet; only none is, on loopback.")
-    if not is_loopback(settings.host):
+    _refuse_unsafe(settings)
+    return settings
+
+
+def _refuse_unsafe(settings: Settings) -> None:
+    """Raise SettingsError where settings, each good by itself, would leave a door open or nobody could come in."""
+    if settings.auth is Auth.NONE and not is_loopback(settings.host):
         raise SettingsError(
             f"ENGRAMQ_HOST: {settings.host!r} is not a loopback address, and without authentication nothing else "
-            "is served. Use 127.0.0.1."
+            "is served. Use 127.0.0.1, or set ENGRAMQ_AUTH to token or jwt."
         )
-    return settings
+    if settings.auth is not Auth.JWT:
+        return
+    for variable, value in (("JWT_ISSUER", settings.jwt_issuer), ("JWT_AUDIENCE", settings.jwt_audience)):
+        if not value:
+            raise SettingsError(f"{PREFIX}{variable} must be set with ENGRAMQ_AUTH=jwt.")
+    if bool(settings.jwt_jwks_url) == (settings.jwt_key_file is not None):
+        raise SettingsError("ENGRAMQ_AUTH=jwt takes either ENGRAMQ_JWT_JWKS_URL or ENGRAMQ_JWT_KEY_FILE.")
+    keys_host = urlsplit(settings.jwt_jwks_url).hostname or ""
+    if settings.jwt_jwks_url.startswith("http://") and not is_loopback(keys_host):
+        raise SettingsError("ENGRAMQ_JWT_JWKS_URL: keys that come over http could be anybody's; use https.")
 
 
 def is_loopback(host: str) -> bool:

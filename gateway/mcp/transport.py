@@ -17,8 +17,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope
 from starlette.types import Send as SendMessage
 
+from gateway.auth import CALLER, Caller
 from gateway.framing import Line
-from gateway.mcp.server import McpServer
+from gateway.mcp.server import Context, McpServer
 from schemas import limits
 
 IN_FLIGHT_BOUND: Final = 1_000  # requests of one connection that may wait for their answers; then it is read no further
@@ -136,6 +137,16 @@ def _dump(message: types.JSONRPCMessage) -> bytes:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     except PydanticSerializationError:  # an id or a name that came with half a surrogate pair goes back the same way
         return json.dumps(message.model_dump(by_alias=True, exclude_unset=True)).encode()
+
+
+def http_caller(ctx: Context) -> Caller:
+    """Return who sent a request over HTTP, as the door before the application has found out; in both eras."""
+    if ctx.request is None:
+        raise TypeError("a request came without its HTTP scope, so nobody knows whose it is")
+    caller = ctx.request.scope[CALLER]
+    if not isinstance(caller, Caller):
+        raise TypeError("a request came past the door")
+    return caller
 
 
 def http_app(server: McpServer, routes: Sequence[Route]) -> ASGIApp:

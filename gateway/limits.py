@@ -1,0 +1,127 @@
+"""How much one caller may ask: calls per second and at once by principal, failed authentications by address."""
+
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from gateway.auth import Caller
+from schemas.faults import FaultCode, refuse
+from schemas.settings import Settings
+
+KEPT_BUCKETS: Final = 10_000
+BURST_S: Final = 2.0  # a rested caller may make the calls of so many seconds at once
+BUSY_RETRY_S: Final = 0.5  # when to come again if too many calls are under way
+
+RATE: Final = 200.0  # calls per second of an authenticated principal, unless the settings say otherwise
+CONCURRENCY: Final = 100.0
+
+FAILURE_RATE: Final = 0.5  # failed authentications per second and address
+FAILURE_BURST: Final = 30.0
+
+Clock = Callable[[], float]
+
+
+class Buckets:
+    """Token buckets by key: each holds `burst` at most and gains `rate` a second.
+
+    Beyond KEPT_BUCKETS the least recently used one is forgotten, and so is full when its key comes again.
+    """
+
+    def __init__(self, rate: float, burst: float, clock: Clock = time.monotonic) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def wait_s(self, key: Hashable) -> float:
+        """Return the seconds until the key's bucket holds one, 0 when it does; nothing is taken."""
+        return max(0.0, (1.0 - self._level(key)) / self._rate)
+
+    def take(self, key: Hashable) -> float:
+        """Take one and return 0, or take nothing and return the seconds until there is one."""
+        level = self._level(key)
+        if level >= 1.0:
+            self._levels[key] = (level - 1.0, self._clock())
+            self._levels.move_to_end(key)
+            if len(self._levels) > KEPT_BUCKETS:
+                self._levels.popitem(last=False)
+            return 0.0
+        return (1.0 - level) / self._rate
+
+    def _level(self, key: Hashable) -> float:
+        level, since = self._levels.get(key, (self._burst, 0.0))
+        return min(self._burst, level + (self._clock() - since) * self._rate)
+
+
+class CallLimits:
+    """Limits on the calls of each principal in its namespace; None or 0 means any number."""
+
+    def __init__(self, rate: float | None, concurrency: float | None, clock: Clock = time.monotonic) -> None:
+        self._buckets = Buckets(rate, max(1.0, rate * BURST_S), clock) if rate else None
+        self._concurrency = concurrency or None
+        self._under_way: dict[Hashable, int] = {}
+
+    @contextmanager
+    def admitted(self, caller: Caller) -> Iterator[None]:
+        """Count a call of this caller while the block lasts; raises EngramqError with `rate_limited`."""
+        key = (caller.namespace, caller.principal.name)
+        under_way = self._under_way.get(key, 0)
+        if self._concurrency is not None and under_way >= self._concurrency:
+            error = f"At most {self._concurrency:g} calls of a principal may be under way at once."
+            raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=BUSY_RETRY_S)
+        if self._buckets is not None and (wait_s := self._buckets.take(key)) > 0:
+            error = "These are more calls per second than a principal may make."
+            raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=round(wait_s, 3) + 0.001)
+        self._under_way[key] = under_way + 1
+        try:
+            yield
+        finally:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
+
+
+UNLIMITED: Final = CallLimits(None, None)
+
+
+def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
+    """Return the limits that the settings ask for; those who come with a token have some anyway."""
+    rate, concurrency = settings.rate_limit, settings.concurrency_limit
+    if authenticated:
+        rate = RATE if rate is None else rate
+        concurrency = CONCURRENCY if concurrency is None else concurrency
+    return CallLimits(rate, concurrency)
+
+
+class FailureLimit:
+    """Counts failed authentications by the address that they come from; an IPv6 network of 64 bits is one address."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._buckets = Buckets(FAILURE_RATE, FAILURE_BURST, clock)
+
+    def check(self, address: str) -> None:
+        """Raise EngramqError with `rate_limited` when the address has failed too often of late."""
+        self._refuse(self._buckets.wait_s(_network(address)))
+
+    def note(self, address: str) -> None:
+        """Count a failure; raises EngramqError with `rate_limited` when it was one too many."""
+        self._refuse(self._buckets.take(_network(address)))
+
+    def _refuse(self, wait_s: float) -> None:
+        if wait_s > 0:
+            raise refuse(FaultCode.RATE_LIMITED, "Authentication failed too often.", retry_after_s=round(wait_s, 1))
+
+
+def _network(address: str) -> str:
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))

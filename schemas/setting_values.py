@@ -1,0 +1,152 @@
+"""What a setting may say: each function here reads the text of one environment variable, or makes one that does.
+
+They raise ValueError that says what the variable takes.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+# Signatures by private keys only: with a shared secret whoever may check a token may make one, too.
+JWT_ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+
+
+def number(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not low <= value <= high:  # false for NaN too
+            raise ValueError(f"must be a number from {low:g} to {high:g}")
+        return value
+
+    return parse
+
+
+def integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?\d{1,18}", text) or not low <= int(text) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def flag(text: str) -> bool:
+    if text.lower() not in {"0", "1", "true", "false", "yes", "no"}:
+        raise ValueError("must be 1 or 0")
+    return text.lower() in {"1", "true", "yes"}
+
+
+def one_of(words: type[StrEnum]) -> Callable[[str], StrEnum]:
+    def parse(text: str) -> StrEnum:
+        if text not in set(words):
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return words(text)
+
+    return parse
+
+
+def url(*schemes: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text and not text.startswith(schemes):
+            raise ValueError(f"must begin with {' or '.join(schemes)}")
+        return text
+
+    return parse
+
+
+def name(text: str) -> str:
+    # Bytes of the environment that are no UTF-8 come as halves of surrogate pairs, which nothing could keep.
+    if not text.strip() or len(text) > 255 or re.search("[\0\ud800-\udfff]", text):
+        raise ValueError("must be a text of 1 to 255 characters in UTF-8")
+    return text
+
+
+def key_prefix(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
+        raise ValueError("must be 1 to 64 letters, digits, '.', '_' or '-'")
+    return text
+
+
+def log_level(text: str) -> str:
+    if text.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+        raise ValueError("must be DEBUG, INFO, WARNING or ERROR")
+    return text.upper()
+
+
+def home(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def optional(parse: Callable[[str], float]) -> Callable[[str], float | None]:
+    """Return a parser that takes an empty text for None."""
+    return lambda text: parse(text) if text else None
+
+
+def _split(text: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _authority(text: str) -> SplitResult:
+    """Split `scheme://host[:port]`; raises ValueError for anything beside these."""
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
+        raise ValueError("must be like https://memory.example.org")
+    if parts.path.strip("/") or parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", text):
+        raise ValueError("must be scheme, host and port alone, like https://memory.example.org")
+    if parts.port == 0:  # .port raises ValueError by itself for what is no port
+        raise ValueError("must have a port from 1 to 65535")
+    return parts
+
+
+def origin(text: str) -> str:
+    """Return `scheme://host[:port]` as browsers write it: lower case, without the scheme's usual port."""
+    parts = _authority(text)
+    shown = f"[{parts.hostname}]" if ":" in str(parts.hostname) else str(parts.hostname)
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{shown}" + (f":{parts.port}" if parts.port not in (None, usual) else "")
+
+
+def optional_origin(text: str) -> str:
+    return origin(text) if text else ""
+
+
+def origins(text: str) -> tuple[str, ...]:
+    return tuple(origin(part) for part in _split(text))
+
+
+def host_names(text: str) -> tuple[str, ...]:
+    """Return names without ports; IPv6 addresses in brackets."""
+    names = [part.lower() for part in _split(text)]
+    for one in names:
+        if not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]", one):
+            raise ValueError("must be host names without ports, with commas; an IPv6 address in brackets")
+    return tuple(names)
+
+
+def networks(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(str(ipaddress.ip_network(part)) for part in _split(text))
+    except ValueError:
+        raise ValueError("must be addresses or networks such as 10.0.0.0/8, with commas") from None
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(_split(text))
+
+
+def jwt_algorithms(text: str) -> tuple[str, ...]:
+    chosen = words(text)
+    if not chosen or not set(chosen) <= set(JWT_ALGORITHMS):
+        raise ValueError(f"must be some of {', '.join(JWT_ALGORITHMS)}, with commas; nothing else is safe here")
+    return chosen
+
+
+def file(text: str) -> Path | None:
+    return Path(text).expanduser().absolute() if text else None
