@@ -5,13 +5,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from schemas.mailbox import Keys
 from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
 from workers import edges, embedding, imports, promotion, recall, sectors, upkeep
+from workers.clock import SessionClock
 from workers.contract import Actor, MailboxView
 from workers.domain.links import LinkRules
 from workers.models.batching import BatchingEmbedder
@@ -43,6 +44,7 @@ class Parts:
     vectorizer: Vectorizer
     sizes: Sizes
     mailboxes: MailboxView
+    stopping: asyncio.Event  # set when the process is asked to stop: nobody gathers any longer then
 
     @property
     def link_rules(self) -> LinkRules:
@@ -51,8 +53,10 @@ class Parts:
 
 
 def build_actors(kinds: Sequence[WorkerKind], parts: Parts) -> list[Actor]:
-    """Return the actors of these kinds, each once."""
-    return [_BUILDERS[kind](parts) for kind in dict.fromkeys(kinds)]
+    """Return the actors of these kinds, each once; all of them tell one clock which sessions are in use."""
+    clock = SessionClock(parts.store, stopping=parts.stopping)
+    actors = (_BUILDERS[kind](parts) for kind in dict.fromkeys(kinds))
+    return [replace(actor, sessions_used=clock.tell) for actor in actors]
 
 
 def _embedding(parts: Parts) -> Actor:
@@ -87,7 +91,7 @@ def _recall(parts: Parts) -> Actor:
             store=parts.store,
             vectorizer=parts.vectorizer,
             sizes=parts.sizes,
-            usage=Usage(parts.store),
+            usage=Usage(parts.store, stopping=parts.stopping),
             mailboxes=parts.mailboxes,
         )
     )
@@ -135,6 +139,7 @@ async def run(
         inner = create_embedder(settings.embedder, settings.embedder_url, key=settings.embedder_key)
     except ValueError as problem:
         raise SettingsError(str(problem)) from None
+    stop = stop or asyncio.Event()
     async with AsyncExitStack() as owned:
         store = await owned.enter_async_context(await open_store(settings.database_url))
         embedder = await owned.enter_async_context(BatchingEmbedder(inner))
@@ -146,6 +151,7 @@ async def run(
             vectorizer=Vectorizer(embedder, store),
             sizes=Sizes(),
             mailboxes=mailboxes,
+            stopping=stop,
         )
         await serve(build_actors(kinds, parts), settings, stop=stop, ready=ready, handle_signals=handle_signals)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
+from workers.gathering import Gathering
 from workers.store.recall import note_access
 from workers.store.store import Store
 
@@ -14,13 +15,13 @@ NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best effort
 
 
 class Usage:
-    """One per process. Whoever notes first waits for others and writes all; the others return at once."""
+    """One per process."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, stopping: asyncio.Event | None = None) -> None:
         self._store = store
         self._notes: dict[str, Counter[UUID]] = {}
         self._noted = 0
-        self._gathering = False
+        self._gathering = Gathering(self._write_all, GATHER_S, stopping)
 
     async def note(self, namespace: str, ids: Sequence[UUID]) -> None:
         """Count that these memories were found. Raises EngramqError or OutcomeUnknown when they cannot be counted."""
@@ -28,16 +29,12 @@ class Usage:
             return
         self._noted += len(ids)
         self._notes.setdefault(namespace, Counter()).update(ids)
-        if self._gathering:
-            return
-        self._gathering = True
-        try:
-            await asyncio.sleep(GATHER_S)
-        finally:
-            self._gathering = False
-            notes, self._notes, self._noted = self._notes, {}, 0
-        for space, times in notes.items():
-            await self._write(space, times)
+        await self._gathering.soon()
+
+    async def _write_all(self) -> None:
+        notes, self._notes, self._noted = self._notes, {}, 0
+        for namespace, times in notes.items():
+            await self._write(namespace, times)
 
     async def _write(self, namespace: str, times: Counter[UUID]) -> None:
         await self._store.write(namespace, lambda tx: note_access(tx, times))

@@ -15,3 +15,7 @@ left join memory_usage u on u.node_id = m.node_id
 -- The one visibility rule of memories m: %(partitions)s is a text array, %(include_superseded)s a boolean.
 m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[]) and m.state <> 'archived'
 and m.verification <> 'rejected' and (m.superseded_by is null or %(include_superseded)s)
+
+-- fragment: clock
+-- The namespace's clock.
+coalesce((select c.active_hours from namespaces c where c.namespace = %(namespace)s), 0)

@@ -37,12 +37,13 @@ with space as (
 )
 insert into memories (
     node_id, partition, namespace, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-    sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, created_by
+    sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, created_by, active_hours
 )
 select
     node.id, node.partition, %(namespace)s, content, confidence, source, source_type, speaker, occurred_at, thread,
     position, sector, sector_source, verification, state, metadata,
-    memory_lexemes(%(namespace)s, content, speaker, occurred_at), embedding::halfvec, model_id, %(created_by)s
+    memory_lexemes(%(namespace)s, content, speaker, occurred_at), embedding::halfvec, model_id, %(created_by)s,
+    {clock}
 from node
 join given on given.id = node.id
 returning node_id as id

@@ -23,13 +23,13 @@ with space as (
 )
 insert into memories (
     node_id, partition, namespace, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-    sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, created_by
+    sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, created_by, active_hours
 )
 select
     node.id, node.partition, %(namespace)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s, %(speaker)s,
     %(occurred_at)s, %(thread)s, %(position)s, %(sector)s, %(sector_source)s, %(verification)s, %(state)s,
     %(metadata)s, memory_lexemes(%(namespace)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
-    %(model_id)s, %(created_by)s
+    %(model_id)s, %(created_by)s, {clock}
 from node
 returning created_at, updated_at
 
