@@ -21,9 +21,12 @@ from schemas.ids import parse_uuid
 from schemas.vocabulary import AuditAction, MemoryState, Scope, WorkerKind
 from workers import trust
 from workers.contract import Actor, Job, MailboxView, Outcome
+from workers.domain.links import LinkRules
 from workers.store import audit, changes
 from workers.store.changes import TELLABLE
 from workers.store.ledger import Effect, Ledger
+from workers.store.link_replies import displaced_records
+from workers.store.link_room import lock_with_linked, make_room_again
 from workers.store.memories import read_memories
 from workers.store.pool import Row
 from workers.store.store import Store
@@ -176,7 +179,7 @@ def actor(keeper: Keeper) -> Actor:
             UpdateMemory: keeper.update,
             ForgetMemory: keeper.forget,
             RestoreMemory: keeper.restore,
-            **trust.handlers(trust.Reviewer(ledger=keeper.ledger)),
+            **trust.handlers(trust.Reviewer(ledger=keeper.ledger, rules=keeper.rules)),
         },
     )
 
@@ -186,7 +189,11 @@ async def _audit_state(
 ) -> None:
     """Audit a change of a locked row; `changed` has the new values, none when it was erased."""
     reason = getattr(envelope.command, "reason", UNSET)
-    old = {name: row[name] if name == "state" else row[name] and str(row[name]) for name in changed or ("state",)}
+    old = {
+        name: row[name] if name == "state" else row[name] and str(row[name])
+        for name in changed or ("state",)
+        if name in row
+    }
     await audit.record(
         tx, envelope, action, row["id"], old=old, new=changed, reason=None if reason is UNSET else reason
     )
