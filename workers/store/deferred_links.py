@@ -1,6 +1,7 @@
 """Links that wait for a pending end: made as a connect once both ends are active, dropped when one is gone."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
@@ -13,7 +14,7 @@ from schemas.envelope import Envelope, Principal
 from schemas.faults import EngramqError
 from schemas.ids import format_time
 from schemas.vocabulary import AuditAction, Resolution, Standing
-from workers.domain.links import LinkRules, Pair
+from workers.domain.links import Link, LinkRules, Pair, asserted_link
 from workers.store import audit
 from workers.store.links import Asserting, Ends, may_link
 from workers.store.pool import Row
@@ -61,14 +62,24 @@ async def deferred_due(tx: Transaction, *, limit: int) -> list[UUID]:
     return list(dict.fromkeys(row["id"] for row in await tx.rows(DUE, limit=limit)))
 
 
-async def drop_deferred(tx: Transaction, rows: Collection[Row], why: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request that waits, and the link that it would make if nothing else were there."""
+
+    row: Row
+    link: Link
+
+
+async def waiting_between(tx: Transaction, pair: Pair) -> list[Waiting]:
+    """Return the links that wait between two locked memories, in the order in which they were asked for."""
+    rows = await tx.rows(BETWEEN, ids=list(pair))
+    return [Waiting(row, asserted_link(row["id"], row["source_id"], row["target_id"], _request(row))) for row in rows]
+
+
+async def drop_deferred(tx: Transaction, waiting: Collection[Waiting], why: str) -> None:
     """Remove links that wait between locked memories, since somebody took them away."""
-    await _finish(tx, [(row, Resolved(state=Resolution.DROPPED, error=why, at=_now())) for row in rows])
-
-
-async def deferred_between(tx: Transaction, pair: Pair) -> list[Row]:
-    """Return the links that wait between two locked memories."""
-    return await tx.rows(BETWEEN, ids=list(pair))
+    if waiting:
+        await _finish(tx, [(one.row, Resolved(state=Resolution.DROPPED, error=why, at=_now())) for one in waiting])
 
 
 def _settle(writer: Asserting, row: Row, envelope: Envelope) -> Resolved | None:
@@ -86,15 +97,16 @@ def _settle(writer: Asserting, row: Row, envelope: Envelope) -> Resolved | None:
     return Resolved(state=Resolution.MADE, action=made.action, at=_now())
 
 
+def _request(row: Row) -> Connect:
+    """Return the request that waits."""
+    ends = {"source": str(row["source_id"]), "target": str(row["target_id"])}
+    return Connect(**msgspec.structs.asdict(msgspec.convert({**row["request"], **ends}, LinkRequest)))
+
+
 def _envelope(namespace: str, row: Row) -> Envelope:
     """Return the command that asked for a link, as if it asked for this one only."""
-    ends = {"source": str(row["source_id"]), "target": str(row["target_id"])}
-    return Envelope(
-        id=str(row["command_id"]),
-        namespace=namespace,
-        principal=msgspec.convert(row["principal"], Principal),
-        command=Connect(**msgspec.structs.asdict(msgspec.convert({**row["request"], **ends}, LinkRequest))),
-    )
+    principal = msgspec.convert(row["principal"], Principal)
+    return Envelope(id=str(row["command_id"]), namespace=namespace, principal=principal, command=_request(row))
 
 
 async def _audit_dropped(tx: Transaction, envelope: Envelope, row: Row, resolved: Resolved) -> None:
