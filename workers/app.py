@@ -11,7 +11,7 @@ from typing import Final
 from schemas.mailbox import Keys
 from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
-from workers import edges, embedding, imports, promotion, recall, sectors, upkeep
+from workers import edges, embedding, imports, links, promotion, recall, sectors, upkeep
 from workers.clock import SessionClock
 from workers.contract import Actor, MailboxView
 from workers.domain.links import LinkRules
@@ -76,7 +76,8 @@ def _sectors(parts: Parts) -> Actor:
 
 
 def _edges(parts: Parts) -> Actor:
-    return edges.actor(edges.Weaver(ledger=parts.ledger))
+    linker = links.Linker(ledger=parts.ledger, rules=parts.link_rules)
+    return edges.actor(edges.Weaver(ledger=parts.ledger), links.handlers(linker))
 
 
 def _promotion(parts: Parts) -> Actor:

@@ -1,12 +1,13 @@
-"""The `edges` kind: writes to the knowledge graph, reclassification, and consent."""
+"""The `edges` kind: writes to the knowledge graph, reclassification, and consent; links are in modules of their own."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from schemas.commands import (
     AddEdge,
     AddNode,
+    Command,
     DecideProposal,
     DeleteEdge,
     DeleteNode,
@@ -17,7 +18,7 @@ from schemas.commands import (
 )
 from schemas.faults import FaultCode, refuse
 from schemas.vocabulary import ReclassifyStatus, Scope, WorkerKind
-from workers.contract import Actor, Job, Outcome
+from workers.contract import Actor, Handler, Job, Outcome
 from workers.store import consent, graph_edges, graph_nodes
 from workers.store.ledger import Ledger
 from workers.store.reclassification import actor_of, reclassify
@@ -98,8 +99,8 @@ class Weaver:
         return Outcome(recorded.reply, replayed=recorded.replayed)
 
 
-def actor(weaver: Weaver) -> Actor:
-    """Return the worker kind."""
+def actor(weaver: Weaver, *others: Mapping[type[Command], Handler]) -> Actor:
+    """Return the worker kind; `others` are the handlers of its commands that are not on the knowledge graph."""
     return Actor(
         WorkerKind.EDGES,
         {
@@ -110,5 +111,6 @@ def actor(weaver: Weaver) -> Actor:
             ReclassifySector: weaver.reclassify,
             ProposeReclassification: weaver.propose,
             DecideProposal: weaver.decide,
+            **{command: handler for one in others for command, handler in one.items()},
         },
     )
