@@ -17,6 +17,7 @@ NAMESPACE = "ENGRAMQ_NAMESPACE"
 PRINCIPAL = "ENGRAMQ_PRINCIPAL"
 TOOLS = "ENGRAMQ_TOOLS"
 OUTPUT_SCHEMAS = "ENGRAMQ_OUTPUT_SCHEMAS"
+AUTH = "ENGRAMQ_AUTH"
 EMBEDDER = "ENGRAMQ_EMBEDDER"
 LINGER_S = "ENGRAMQ_LINGER_S"
 
@@ -30,7 +31,18 @@ DEFAULT_PRINCIPAL = "I/O"
 # What each client brings itself. The stack must not inherit it from whoever happened to start it.
 PERSONAL = frozenset({NAMESPACE, PRINCIPAL, TOOLS, OUTPUT_SCHEMAS})
 # What the HTTP gateway takes from the `engramq up` that asked for it.
-FOR_HTTP = PERSONAL | {HOST, PORT}
+FOR_HTTP = (
+    PERSONAL
+    | {HOST, PORT, AUTH}
+    | {
+        PREFIX + name
+        for name in (
+            *("PUBLIC_URL", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "TRUSTED_PROXIES"),
+            *("JWT_ISSUER", "JWT_AUDIENCE", "JWT_JWKS_URL", "JWT_KEY_FILE", "JWT_ALGORITHMS", "JWT_LEEWAY_S"),
+            *("JWT_NAMESPACE_CLAIM", "JWT_SCOPE_CLAIM", "JWT_UNTRUSTED_CLAIM"),
+        )
+    }
+)
 # Neither personal nor a reason to call two stacks different.
 _INDIFFERENT = frozenset({HOME, LINGER_S, "ENGRAMQ_LOG_LEVEL"})
 # With another value of these one would read and write other data, or vectors that cannot be compared: refused.

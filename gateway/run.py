@@ -145,14 +145,13 @@ def open_redis(redis_url: str) -> Redis:
 
 async def _serve(gateway: Gateway, listener: SocketListener | None, bound: socket.socket | None) -> None:
     stopping = anyio.Event()
-    web = None
+    web = gateway.web() if bound is not None else None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_await_signal, stopping)
         if listener is not None:
             tasks.start_soon(serve_fronts, listener, gateway.open_front, stopping)
             log.info("Serving stdio fronts")
-        if bound is not None:
-            web = gateway.web()
+        if web is not None and bound is not None:
             tasks.start_soon(web.run_on, bound)
             host, port = bound.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"

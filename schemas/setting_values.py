@@ -149,4 +149,7 @@ def jwt_algorithms(text: str) -> tuple[str, ...]:
 
 
 def file(text: str) -> Path | None:
-    return Path(text).expanduser().absolute() if text else None
+    path = Path(text).expanduser()
+    if text and not path.is_absolute():  # another process reads it, from a folder of its own
+        raise ValueError("must be an absolute path")
+    return path if text else None

@@ -1,5 +1,6 @@
 """What a principal may do is decided at the door, before anything is enqueued."""
 
+from itertools import chain, combinations
 from typing import Any
 
 import pytest
@@ -28,8 +29,33 @@ WRITES = {
     "graph_delete_node",
     "reclassify_memory_sector",
     "propose_reclassification",
+    "connect",
+    "disconnect",
+    "connect_by_query",
+    "connects",
+    "record_outcome",
 }
-VERIFIES = {"decide_proposal"}
+VERIFIES = {"decide_proposal", "verify_memory", "memory_promote_to_trusted"}
+READS = {
+    "search_memories",
+    "list_recent_memories",
+    "get_memory",
+    "get_node_by_name",
+    "get_edge",
+    "graph_query_neighbors",
+    "graph_find_path",
+    "list_proposals",
+    "begin_session",
+    "get_breadcrumbs",
+    "get_command",
+    "memory_stats",
+}
+UNTRUSTED_MAY = READS | {"store_memory", "supersede_memory", "connect", "connects", "disconnect"}
+SCOPE_SETS = tuple(chain.from_iterable(combinations(Scope, size) for size in range(len(Scope) + 1)))
+
+
+def needed_by(tool: str) -> Scope:
+    return Scope.WRITE if tool in WRITES else Scope.VERIFY if tool in VERIFIES else Scope.READ
 
 
 async def call(service: Service, principal: Principal, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -37,21 +63,31 @@ async def call(service: Service, principal: Principal, tool: str, **arguments: A
     return check_reply(tool, reply.body, is_error=reply.is_error)
 
 
+@pytest.mark.promise("SE-13")
+def test_every_tool_has_a_row_in_the_scope_table() -> None:
+    assert set(TOOLS) == READS | WRITES | VERIFIES
+    assert len(TOOLS) == len(READS) + len(WRITES) + len(VERIFIES)
+
+
+@pytest.mark.promise("SE-12", "SE-13", "TP-24")
+@pytest.mark.parametrize("untrusted", [False, True], ids=["trusted", "untrusted"])
 @pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("scope", Scope)
-async def test_each_tool_needs_its_scope_and_names_it(
-    service: Service, workers: WorkerSide, tool: str, scope: Scope
-) -> None:
-    body = await call(service, Principal(name="p", scopes=(scope,)), tool, **MINIMAL[tool])
-    needed = Scope.WRITE if tool in WRITES else Scope.VERIFY if tool in VERIFIES else Scope.READ
-    if scope is needed:
-        assert body.get("code") is None
-    else:
+async def test_every_cell_of_the_scope_table(service: Service, workers: WorkerSide, tool: str, untrusted: bool) -> None:
+    needed = needed_by(tool)
+    for scopes in SCOPE_SETS:
+        workers.seen.clear()
+        principal = Principal(name="p", scopes=scopes, untrusted=untrusted)
+        body = await call(service, principal, tool, **MINIMAL[tool])
+        if needed in scopes and (tool in UNTRUSTED_MAY or not untrusted):
+            assert body.get("code") is None, (scopes, body)
+            continue
         assert body["code"] == "forbidden"
-        assert f"'{needed}'" in body["error"]
-        assert workers.seen == []
+        assert (f"'{needed}'" in body["error"]) == (needed not in scopes)
+        assert body["recovery"]
+        assert workers.seen == []  # decided before anything is enqueued
 
 
+@pytest.mark.promise("SE-13", "TP-28")
 async def test_to_vouch_for_a_memory_takes_the_scope_verify(service: Service, workers: WorkerSide) -> None:
     writer = Principal(name="p", scopes=(Scope.READ, Scope.WRITE))
     for verification in ("verified", "approved", "rejected"):
@@ -63,26 +99,18 @@ async def test_to_vouch_for_a_memory_takes_the_scope_verify(service: Service, wo
     assert (await call(service, writer, "store_memory", content="x", verification="unverified"))["status"] == "stored"
 
 
+@pytest.mark.promise("TP-23")
 async def test_an_untrusted_principal_stores_into_untrusted_only(service: Service, workers: WorkerSide) -> None:
     untrusted = Principal(name="p", scopes=ALL_SCOPES, untrusted=True)
-    for given in ({}, {"partition": "untrusted"}):
+    router_says_trusted = {"source_type": "lesson_learned", "verification": "verified"}
+    for given in ({}, {"partition": "untrusted"}, router_says_trusted):
         await call(service, untrusted, "store_memory", content="x", **given)
         command = workers.seen[-1].command
         assert isinstance(command, StoreMemory)
         assert command.partition is Partition.UNTRUSTED
     refused = await call(service, untrusted, "store_memory", content="x", partition="trusted")
     assert refused["code"] == "untrusted_source"
-    assert len(workers.seen) == 2
-
-
-async def test_an_untrusted_principal_may_supersede_and_write_nothing_else(
-    service: Service, workers: WorkerSide
-) -> None:
-    untrusted = Principal(name="p", scopes=ALL_SCOPES, untrusted=True)
-    for tool in TOOLS:
-        body = await call(service, untrusted, tool, **MINIMAL[tool])
-        forbidden = tool in (WRITES | VERIFIES) - {"store_memory", "supersede_memory"}
-        assert (body.get("code") == "forbidden") == forbidden, tool
+    assert len(workers.seen) == 3
 
 
 async def test_bad_input_is_named_even_to_those_who_may_not(service: Service, workers: WorkerSide) -> None:
@@ -90,6 +118,7 @@ async def test_bad_input_is_named_even_to_those_who_may_not(service: Service, wo
     assert (body["status"], body["field"]) == ("invalid_parameter", "content")
 
 
+@pytest.mark.promise("SE-13")
 async def test_to_reclassify_in_anothers_name_takes_admin(service: Service, workers: WorkerSide) -> None:
     writer = Principal(name="p", scopes=(Scope.WRITE,))
     arguments = MINIMAL["reclassify_memory_sector"]
