@@ -97,9 +97,11 @@ async def agent_of(
     principal: str = DEFAULT_PRINCIPAL,
     era: str = MODERN,
     scopes: tuple[Scope, ...] = ALL_SCOPES,
+    *,
+    untrusted: bool = False,
 ) -> AsyncIterator[Agent]:
     """Connect a client as this principal."""
-    caller = Caller(namespace, Principal(name=principal, scopes=scopes))
+    caller = Caller(namespace, Principal(name=principal, scopes=scopes, untrusted=untrusted))
     server = build_server(service, Profile(tools=choose_tools("full")), lambda _context: caller)
     async with Client(server, mode=era) as client:
         yield Agent(client)
