@@ -15,7 +15,7 @@ from gateway.breadcrumbs import SessionCrumbs
 from gateway.limits import UNLIMITED, CallLimits
 from gateway.mcp.arguments import check_arguments
 from gateway.mcp.schema import PendingReply
-from gateway.mcp.tools import sessions
+from gateway.mcp.tools import guidance, sessions
 from gateway.mcp.tools.tool import Tool
 from gateway.references import References, Resolver
 from schemas.codec import fingerprint, reply_body
@@ -97,9 +97,10 @@ class Service:
         self._limits = limits
         self._trail = trail
         self._secrets = secrets
-        self._local: Final[Mapping[str, Callable[[Caller, str], Awaitable[ToolReply]]]] = {
+        self._local: Final[Mapping[str, Callable[[Caller, str, Any], Awaitable[ToolReply]]]] = {
             "begin_session": self._begin_session,
             "get_breadcrumbs": self._get_breadcrumbs,
+            "guide": self._guide,
         }
 
     def limited(self, limits: CallLimits) -> "Service":
@@ -134,7 +135,7 @@ class Service:
         session = arguments.session or DEFAULT_SESSION
         if not isinstance(arguments.parameters, Command):
             require(call.tool.scope, call.caller.principal)
-            return await self._local[call.tool.name](call.caller, session)
+            return await self._local[call.tool.name](call.caller, session, arguments.parameters)
         command = arguments.parameters
         authorize(command, call.caller.principal)
         if call.caller.principal.untrusted and isinstance(command, StoreMemory):
@@ -173,13 +174,16 @@ class Service:
             command, **{cursors.CURSOR: cursors.unseal(cursor, secret, caller.namespace, command)}
         )
 
-    async def _begin_session(self, caller: Caller, session: str) -> ToolReply:
+    async def _begin_session(self, caller: Caller, session: str, _asked: msgspec.Struct) -> ToolReply:
         instance = await self._trail.begin(caller.namespace, caller.principal.name, session)
         return _reply(sessions.SessionBegun(session=session, instance=instance))
 
-    async def _get_breadcrumbs(self, caller: Caller, session: str) -> ToolReply:
+    async def _get_breadcrumbs(self, caller: Caller, session: str, _asked: msgspec.Struct) -> ToolReply:
         crumbs = await self._trail.read(caller.namespace, caller.principal.name, session)
         return _reply(msgspec.convert(crumbs, sessions.BreadcrumbTrail, from_attributes=True))
+
+    async def _guide(self, _caller: Caller, _session: str, asked: guidance.GuideTopic) -> ToolReply:
+        return _reply(guidance.explain(asked))
 
 
 def fault_reply(fault: Fault) -> ToolReply:

@@ -11,7 +11,7 @@ from gateway.mcp.parameters import Parameter
 from gateway.mcp.schema import output_schema
 from gateway.mcp.tools import TOOLS
 from gateway.mcp.tools.tool import Tool
-from schemas.faults import RECOVERY
+from schemas.faults import RECOVERY, FaultCode
 from schemas.records import Memory
 
 _CORE: Final = " \\*"
@@ -82,6 +82,8 @@ def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
         target = definitions[name]
         if name == Memory.__name__:
             return name
+        if name == FaultCode.__name__:
+            return "code"
         return _type(target, definitions) if "enum" in target else _shape(target, definitions)
     if "enum" in schema:
         return " or ".join(f'"{word}"' for word in schema["enum"])
@@ -122,7 +124,8 @@ def _others() -> str:
     prompt = f"`{resources.RECALL_PROMPT}` (`{resources.RECALL_PROMPT_TASK}`, optional)"
     return (
         f"## Resources\n\n- `{resources.MEMORY_PREFIX}{{id}}`: what get_memory answers.\n"
-        f"- `{resources.STATS_URI}`: what memory_stats answers.\n\n"
+        f"- `{resources.STATS_URI}`: what memory_stats answers.\n"
+        f"- `{resources.GUIDE_URI}` and `{resources.GUIDE_PREFIX}{{topic}}`: what guide answers.\n\n"
         f"## Prompts\n\n- {prompt}: {resources.RECALL_PROMPT_DESCRIPTION}\n"
     )
 

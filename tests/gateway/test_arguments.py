@@ -54,6 +54,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "list_proposals": {},
     "begin_session": {},
     "get_breadcrumbs": {},
+    "guide": {},
     "get_command": {"command_id": "c"},
     "memory_stats": {},
 }

@@ -176,9 +176,12 @@ async def test_output_schemas_are_advertised_only_when_asked_for(
 
 
 async def test_memories_and_statistics_can_be_read_as_resources(client: Client, workers: WorkerSide) -> None:
-    assert [str(one.uri) for one in (await client.list_resources()).resources] == ["engramq://stats"]
-    (template,) = (await client.list_resource_templates()).resource_templates
-    assert template.uri_template == "engramq://memory/{id}"
+    assert [str(one.uri) for one in (await client.list_resources()).resources] == [
+        "engramq://guide",
+        "engramq://stats",
+    ]
+    templates = (await client.list_resource_templates()).resource_templates
+    assert [one.uri_template for one in templates] == ["engramq://memory/{id}", "engramq://guide/{topic}"]
     (memory,) = (await client.read_resource("engramq://memory/m%2D7")).contents
     assert json.loads(memory.text)["memory"]["id"] == "m-7"  # type: ignore[union-attr]
     (stats,) = (await client.read_resource("engramq://stats")).contents
@@ -186,7 +189,15 @@ async def test_memories_and_statistics_can_be_read_as_resources(client: Client, 
 
 
 @pytest.mark.parametrize(
-    "uri", ["engramq://nothing", "engramq://memory/", "engramq://memory/%20", "file:///etc/passwd"]
+    "uri",
+    [
+        "engramq://nothing",
+        "engramq://memory/",
+        "engramq://memory/%20",
+        "engramq://guide/",
+        "engramq://guide/nothing",
+        "file:///etc/passwd",
+    ],
 )
 async def test_an_unknown_resource_is_not_found(client: Client, uri: str) -> None:
     with pytest.raises(MCPError, match="Resource not found") as refused:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.mcp.tools import graph, links, memories, sessions, system, trust
+from gateway.mcp.tools import graph, guidance, links, memories, sessions, system, trust
 from gateway.mcp.tools.tool import Tool
 from schemas.settings import SettingsError
 
 TOOLS: Final[Mapping[str, Tool]] = {
-    tool.name: tool for area in (memories, trust, links, graph, sessions, system) for tool in area.TOOLS
+    tool.name: tool for area in (memories, trust, links, graph, sessions, guidance, system) for tool in area.TOOLS
 }
 
 FULL: Final = "full"

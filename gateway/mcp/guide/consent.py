@@ -1,0 +1,64 @@
+"""The guide to the tools on sectors of edges and on consent."""
+
+from typing import Final
+
+from gateway.mcp.guide.entry import Entry, Step
+
+_FACT: Final = {"source_name": "Ada", "target_name": "Royal Society", "relation": "DISCUSSED"}
+_VALUE: Final = Step(
+    tool="graph_add_edge",
+    arguments={
+        "source_name": "Ada",
+        "target_name": "Honesty",
+        "relation": "VALUES",
+        "properties": {"is_constitutive": True},
+    },
+)
+_PROPOSE: Final = Step(
+    tool="propose_reclassification",
+    arguments={"edge_id": "<edge_id>", "new_sector": "reflective", "reason": "a conclusion about herself"},
+)
+
+ENTRIES: Final = {
+    "reclassify_memory_sector": Entry(
+        what="Chooses an edge's sector by hand, for good: no automatic classification changes it again.",
+        when="An edge has the wrong sector and so fades or is filtered wrongly.",
+        when_not="The sector of a memory: update_memory. The relation is wrong: graph_delete_edge, then the right one.",
+        cost="One audited transaction, about 5 ms.",
+        returns="old_sector and new_sector; or invalid_sector, not_found, ambiguous (edge_ids, oldest first), "
+        "consent_required: each says what to do, and nothing has changed.",
+        next="ambiguous: again with edge_id. consent_required: propose_reclassification.",
+        before=(Step(tool="graph_add_edge", arguments=_FACT),),
+        example=Step(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": "episodic"}),
+    ),
+    "propose_reclassification": Entry(
+        what="Asks for consent to another sector of a constitutive edge; counts as your approval, lasts 48 hours.",
+        when="reclassify_memory_sector answered consent_required.",
+        when_not="The edge is not constitutive: reclassify_memory_sector does it at once. To delete one: "
+        "graph_delete_edge proposes by itself.",
+        cost="One audited transaction, about 5 ms.",
+        returns="proposed with proposal_id and expires_at.",
+        next="Have another principal call decide_proposal; then reclassify_memory_sector again.",
+        before=(_VALUE,),
+        example=_PROPOSE,
+    ),
+    "decide_proposal": Entry(
+        what="Approves or rejects a proposal. Two different principals must approve; one rejection ends it.",
+        when="Another principal proposed a change and you have judged it on its merits.",
+        when_not="You proposed it yourself: your approval counts once, and is there already.",
+        cost="One audited transaction, about 5 ms. Needs the verify scope.",
+        returns="recorded with state and approvals; closed when it had ended; not_found.",
+        next="approved: call what was proposed again; it uses the proposal up.",
+        before=(_VALUE, _PROPOSE),
+        example=Step(tool="decide_proposal", arguments={"proposal_id": "<proposal_id>", "decision": "approve"}),
+    ),
+    "list_proposals": Entry(
+        what="Shows proposals, newest first: who proposed what, who approved, until when.",
+        when="You are asked to decide, or wonder why something still needs consent.",
+        when_not="You have just proposed: the reply holds the id.",
+        cost="One read, a few milliseconds.",
+        returns="proposals; truncated when there are more than 500.",
+        next="decide_proposal with a proposal_id.",
+        example=Step(tool="list_proposals", arguments={"state": "pending"}),
+    ),
+}

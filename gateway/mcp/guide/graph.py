@@ -1,0 +1,104 @@
+"""The guide to the tools on the knowledge graph."""
+
+from typing import Final
+
+from gateway.mcp.guide.entry import Entry, Step
+
+_FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
+_ADD: Final = Step(tool="graph_add_edge", arguments={**_FACT, "properties": {"year": 1843}})
+_ADD_NODE: Final = Step(
+    tool="graph_add_node", arguments={"name": "Ada", "label": "Person", "properties": {"born": 1815}}
+)
+_ADD_WRONG: Final = Step(
+    tool="graph_add_edge", arguments={"source_name": "Ada", "target_name": "Telegraph", "relation": "INVENTED"}
+)
+_WALK: Final = "One walk, a few milliseconds for small neighbourhoods; bounded at 2 s, and truncated says that it was."
+
+ENTRIES: Final = {
+    "graph_add_node": Entry(
+        what="Makes a named node, or merges properties into it. Label and name together identify it, as written.",
+        when="A thing has properties of its own, or one name means several things and labels have to tell them apart.",
+        when_not="You are about to write an edge: graph_add_edge makes missing nodes itself.",
+        cost="One transaction, about 5 ms; no embedding.",
+        returns="node_id, created (false: it was there), and the merged properties.",
+        next="graph_add_edge, with source_label or target_label where the name is ambiguous.",
+        example=_ADD_NODE,
+    ),
+    "graph_add_edge": Entry(
+        what="Writes a directed fact between two named things: source --RELATION--> target. Missing nodes are made.",
+        when="Something is a plain fact about named things and you want to check or walk it exactly later.",
+        when_not="It needs a sentence to be understood: store_memory. You relate two memories: connect.",
+        cost="One transaction, about 5 ms; no embedding.",
+        returns="edge_id, created, the edge as stored and its sector; ambiguous with candidates, and nothing written, "
+        "when a name without a label means several nodes.",
+        next="ambiguous: again with source_label or target_label. get_edge verifies it.",
+        example=_ADD,
+    ),
+    "graph_delete_edge": Entry(
+        what="Removes an edge for good. For a constitutive edge the call is the proposal to do so.",
+        when="The fact is false.",
+        when_not="Its properties or weight are wrong: graph_add_edge again merges them. Its sector: "
+        "reclassify_memory_sector.",
+        cost="One audited transaction, about 5 ms. Cannot be undone.",
+        returns="deleted, not_found, or consent_required with a proposal_id.",
+        next="consent_required: another principal calls decide_proposal, then call this again.",
+        before=(_ADD_WRONG,),
+        example=Step(tool="graph_delete_edge", arguments={"edge_id": "<edge_id>", "reason": "not true"}),
+    ),
+    "graph_delete_node": Entry(
+        what="Removes a named node and all its edges for good.",
+        when="The thing does not exist, or was written under a wrong name and has been written again.",
+        when_not="Only one fact about it is wrong: graph_delete_edge.",
+        cost="One audited transaction, longer with many edges. Cannot be undone.",
+        returns="deleted with edges_deleted, not_found, or consent_required when an edge is constitutive.",
+        next="consent_required: another principal calls decide_proposal, then call this again.",
+        before=(Step(tool="graph_add_node", arguments={"name": "Adda", "label": "Person"}),),
+        example=Step(tool="graph_delete_node", arguments={"node_id": "<node_id>", "reason": "misspelt"}),
+    ),
+    "get_node_by_name": Entry(
+        what="Reads a node by its exact name.",
+        when="You want its properties or node_id, or to see whether a name is known and how it is spelt.",
+        when_not="You want what surrounds it: graph_query_neighbors.",
+        cost="One indexed read, a few milliseconds; a miss looks for names that resemble it.",
+        returns="The node, the oldest of match_count; or node null, not_found, and suggestions.",
+        next="match_count above 1: give label. not_found: try a suggestion.",
+        before=(_ADD_NODE,),
+        example=Step(tool="get_node_by_name", arguments={"name": "Ada"}),
+    ),
+    "get_edge": Entry(
+        what="Reads the edge of exactly this source, target and relation.",
+        when="You want to verify a fact before you rely on it, or after you wrote it.",
+        when_not="You do not know the exact words: graph_query_neighbors shows what there is. Direction counts.",
+        cost="One indexed read, about 5 ms. Changes nothing.",
+        returns="The edge, the oldest of match_count; or exactly edge null and not_found.",
+        next="not_found: the fact is not known, which does not mean that it is false.",
+        before=(_ADD,),
+        example=Step(tool="get_edge", arguments=_FACT),
+    ),
+    "graph_query_neighbors": Entry(
+        what="Walks from a node over its edges, nearest and most relevant first.",
+        when="You want everything that is known around a person, project or thing.",
+        when_not="You ask for one exact fact: get_edge. You look for text: search_memories.",
+        cost=_WALK,
+        returns="neighbors with distance, the edge they were reached by, and relevance; count and truncated.",
+        next="Go deeper with depth 2, or narrow with relation and sectors. truncated: raise limit or narrow.",
+        before=(_ADD,),
+        example=Step(tool="graph_query_neighbors", arguments={"node_name": "Ada", "depth": 2}),
+    ),
+    "graph_find_path": Entry(
+        what="Finds a shortest path between two nodes, over edges in either direction.",
+        when="You ask how two things are connected.",
+        when_not="You ask whether one exact fact holds: get_edge.",
+        cost=_WALK,
+        returns="path_found, nodes and edges along the way (direction incoming: crossed against its arrow).",
+        next="path_found false and truncated false: no path of max_depth edges; raise max_depth.",
+        before=(
+            _ADD,
+            Step(
+                tool="graph_add_edge",
+                arguments={"source_name": "Babbage", "target_name": "Analytical Engine", "relation": "DESIGNED"},
+            ),
+        ),
+        example=Step(tool="graph_find_path", arguments={"start_node": "Ada", "end_node": "Babbage"}),
+    ),
+}

@@ -1,0 +1,102 @@
+"""The guide to the tools on memories."""
+
+from typing import Final
+
+from gateway.mcp.guide.entry import Entry, Step
+
+_STORE_TEA: Final = Step(tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"})
+_STORE_OLD: Final = Step(tool="store_memory", arguments={"content": "The stand-up meeting is at 9:00 every day"})
+_STORE_NEW: Final = Step(tool="store_memory", arguments={"content": "The stand-up meeting moved to 9:30 every day"})
+_SEARCH_OLD: Final = Step(tool="search_memories", arguments={"query": "When is the stand-up meeting?"})
+
+ENTRIES: Final = {
+    "store_memory": Entry(
+        what="Keeps one memory. When the reply says stored, it is committed and found by every later search.",
+        when="You learned something that outlives this conversation: a preference, a decision with its reason, a fix, "
+        "an outcome. One fact per memory, in a sentence that makes sense without the conversation.",
+        when_not="Secrets. Chatter. What a similar memory in the last reply says already. Whole files: store what you "
+        "concluded and where the file is.",
+        cost="One embedding and one insert, about 20 ms; no LLM. Links to similar memories follow by themselves.",
+        returns="stored (the memory) and similar_memories, at most 5, best first. degraded: kept, found by text now, "
+        "by meaning once the model runs again.",
+        next="Read similar_memories. One is out of date: supersede_memory with new_memory_id @stored. One is related: "
+        "connect. Content from the web or another untrusted place: give source_type, e.g. research.",
+        example=_STORE_TEA,
+    ),
+    "search_memories": Entry(
+        what="Finds memories by meaning and by words, best first.",
+        when="Before you act, plan or answer; once for the task in plain words, then once for each person, project or "
+        "tool in it. Names and exact words count as much as meaning.",
+        when_not="You have the id: get_memory. You want the latest whatever it says: list_recent_memories. You ask for "
+        "a named fact between two things: get_edge.",
+        cost="One embedding and one hybrid search, about 20 to 40 ms; no LLM. max_chars bounds what you have to read.",
+        returns="memories with score (orders this result only), similarity (cosine, comparable across searches) and, "
+        "if it came over a link, via. An empty list means: nothing known.",
+        next="Rely on a hit: say which, and afterwards record_outcome with its @recalled[N]. Nothing found: ask in "
+        'other words once, then go on without. partitions ["trusted", "untrusted"] shows research too.',
+        before=(_STORE_TEA,),
+        example=Step(tool="search_memories", arguments={"query": "What does Ada like to drink?", "limit": 3}),
+    ),
+    "list_recent_memories": Entry(
+        what="Lists memories by when they were stored, newest first.",
+        when="You come back after a break, check what was just written, or walk through everything with the cursor.",
+        when_not="You look for something: search_memories ranks, this does not.",
+        cost="One indexed read, a few milliseconds; no embedding.",
+        returns="memories, count and next_cursor, null at the end.",
+        next="Give next_cursor as cursor, with the same filters, for the next page.",
+        before=(_STORE_TEA,),
+        example=Step(tool="list_recent_memories", arguments={"limit": 20}),
+    ),
+    "get_memory": Entry(
+        what="Reads one memory and all its links by id, whatever its state.",
+        when="You want to see why a memory is hidden (superseded_by, state, verification), follow its links, or check "
+        "what you have just written.",
+        when_not="You do not have an id. Untrusted memories answer not_found unless include_untrusted is true.",
+        cost="Two indexed reads, a few milliseconds. Reading changes no rank.",
+        returns="memory and links (memory_id is the other end), or memory null with status not_found.",
+        next="superseded_by is set: read that one. A link's memory_id: get_memory again.",
+        before=(_STORE_TEA,),
+        example=Step(tool="get_memory", arguments={"memory_id": "@stored"}),
+    ),
+    "supersede_memory": Entry(
+        what="Replaces an old memory by a newer one: the old one leaves every search and list at once, but is kept.",
+        when="A fact has changed, or was wrong and you have stored the right one.",
+        when_not="Both are true: connect them (elaborates, contradicts). The old one should never have been stored: "
+        "forget_memory. Only its speaker, date or sector is wrong: update_memory.",
+        cost="One transaction, about 10 ms. restore_memory undoes it.",
+        returns="old and new as they are now. Again with the same two: the same answer.",
+        next="Nothing. already_superseded: the error names what replaced it; supersede that one.",
+        before=(_STORE_OLD, _SEARCH_OLD, _STORE_NEW),
+        example=Step(tool="supersede_memory", arguments={"old_memory_id": "@recalled[0]", "new_memory_id": "@stored"}),
+    ),
+    "update_memory": Entry(
+        what="Changes what is said about a memory: sector, metadata (merged), confidence, speaker, date, thread.",
+        when="The content is right and its description is not. A sector given here is final.",
+        when_not="The content is wrong or has changed: store_memory, then supersede_memory. Content is never edited.",
+        cost="One transaction, about 10 ms; a new embedding only if speaker, date or thread change.",
+        returns="memory after the change, or not_found.",
+        next="Nothing.",
+        before=(_STORE_TEA,),
+        example=Step(tool="update_memory", arguments={"memory_id": "@stored", "metadata": {"cups": 3}}),
+    ),
+    "forget_memory": Entry(
+        what="Hides a memory from every search and list; with erase it is removed for good, everywhere.",
+        when="It is wrong and nothing replaces it. Erase: it holds what must not be kept, such as a password.",
+        when_not="Something newer replaces it: supersede_memory keeps the history.",
+        cost="One transaction, about 10 ms. Erasing another principal's memory needs the admin scope.",
+        returns="archived, erased or not_found, and the id.",
+        next="Archived by mistake: restore_memory. Erased cannot be undone.",
+        before=(_STORE_TEA,),
+        example=Step(tool="forget_memory", arguments={"memory_id": "@stored", "reason": "Ada was joking"}),
+    ),
+    "restore_memory": Entry(
+        what="Brings back a memory that was archived or superseded.",
+        when="It was hidden by mistake, or the newer one turned out wrong.",
+        when_not="It was erased: it is gone. It is rejected: verify_memory decides that.",
+        cost="One transaction, about 10 ms.",
+        returns="restored with the memory, or not_found.",
+        next="If the newer one was wrong: forget_memory.",
+        before=(_STORE_TEA, Step(tool="forget_memory", arguments={"memory_id": "@stored"})),
+        example=Step(tool="restore_memory", arguments={"memory_id": "@stored", "reason": "it was right after all"}),
+    ),
+}

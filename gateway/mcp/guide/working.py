@@ -1,0 +1,62 @@
+"""The guide to the tools on sessions, on the guide itself, and on the pipeline."""
+
+from typing import Final
+
+from gateway.mcp.guide.entry import Entry, Step
+
+_STORE: Final = Step(
+    tool="store_memory", arguments={"content": "The release is planned for the first of May", "session": "planning"}
+)
+
+ENTRIES: Final = {
+    "begin_session": Entry(
+        what="Starts afresh under a session name of your own: its breadcrumbs are cleared.",
+        when="A new task begins. Give the same session in every later call of it.",
+        when_not="You want to go on where you left: call nothing, breadcrumbs last 24 hours. After 30 minutes of "
+        "silence a new instance begins by itself, and the breadcrumbs stay.",
+        cost="One Redis call, about 2 ms; no worker is asked.",
+        returns="session and its instance, a number that is never used twice.",
+        next="search_memories with the task, in this session.",
+        example=Step(tool="begin_session", arguments={"session": "planning"}),
+    ),
+    "get_breadcrumbs": Entry(
+        what="Shows what this session stored last, recalled last, and touched, in order.",
+        when="You are not sure what @stored and @recalled[N] stand for, or pick up a task after your context was lost.",
+        when_not="You have the reply that you need in front of you.",
+        cost="One Redis call, about 2 ms; no worker is asked. Looking keeps the breadcrumbs alive.",
+        returns="last_stored_id, last_recalled_ids (as numbered by @recalled[N]), session_memory_ids, expires_at.",
+        next="get_memory for an id whose content you no longer have.",
+        before=(_STORE,),
+        example=Step(tool="get_breadcrumbs", arguments={"session": "planning"}),
+    ),
+    "guide": Entry(
+        what="Explains the way of working (no topic), or one tool: what, when, when not, cost, returns, next, example.",
+        when="You use engramq for the first time, are about to use a tool that you have not used, or a refusal "
+        "surprises you.",
+        when_not="You know what to do: the descriptions in the listing are enough for a call.",
+        cost="Nothing: the gateway answers from its own memory, about 2 ms.",
+        returns="topic and entry; not_found with topics for a word that it does not know.",
+        next="Call the tool; example holds arguments that work.",
+        example=Step(tool="guide", arguments={"topic": "search_memories"}),
+    ),
+    "get_command": Entry(
+        what="Tells what became of a write by its command_id: pending, running, done, failed or unknown.",
+        when="A write answered pending, your connection broke in the middle of one, or a connect was deferred.",
+        when_not="The write answered: its reply is final. Do not write again to be sure: ask here, or repeat the call "
+        "with the idempotency_key that it had.",
+        cost="One read, a few milliseconds. Only the same principal, or admin, sees it.",
+        returns="status and reply, the answer that you would have got; null until it has ended.",
+        next="pending or running: ask again in a second. failed or unknown: nothing was applied; call again.",
+        before=(_STORE,),
+        example=Step(tool="get_command", arguments={"command_id": "<command_id>"}),
+    ),
+    "memory_stats": Entry(
+        what="Counts memories by partition, sector and state, links by origin, and what waits in the queues.",
+        when="You judge how much is known at all, or why things are slow (depth) or lost (dead).",
+        when_not="You look for content: it shows none.",
+        cost="Counts the whole namespace: milliseconds for thousands, longer for millions.",
+        returns="memories, by_partition (both), by_sector, by_state, superseded, edges, queues, embedder.",
+        next="A queue with dead commands: tell the operator.",
+        example=Step(tool="memory_stats", arguments={}),
+    ),
+}

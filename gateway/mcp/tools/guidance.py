@@ -1,0 +1,60 @@
+"""The tool that explains the others; the gateway answers it from its own memory."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from gateway.mcp.guide import ENTRIES, GUIDE, OVERVIEW, TOPICS, Entry, Overview
+from gateway.mcp.tools.tool import Tool
+from schemas.fields import Name
+
+
+class GuideTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be explained."""
+
+    topic: Annotated[Name, Meta(description="A tool's name; left out: the way of working")] | UnsetType = UNSET
+
+
+class GuideOverview(msgspec.Struct, kw_only=True):
+    """How to work with the whole."""
+
+    status: Literal["success"] = "success"
+    topic: Literal["overview"] = OVERVIEW
+    entry: Overview = GUIDE
+
+
+class GuideEntry(msgspec.Struct, kw_only=True):
+    """One tool."""
+
+    status: Literal["success"] = "success"
+    topic: str
+    entry: Entry
+
+
+class GuideMissing(msgspec.Struct, kw_only=True):
+    """The guide does not know the topic, but these."""
+
+    status: Literal["not_found"] = "not_found"
+    topics: list[str]
+
+
+def explain(asked: GuideTopic) -> GuideOverview | GuideEntry | GuideMissing:
+    """Return what the guide says of a topic."""
+    if asked.topic is UNSET or asked.topic == OVERVIEW:
+        return GuideOverview()
+    entry = ENTRIES.get(asked.topic)
+    return GuideMissing(topics=list(TOPICS)) if entry is None else GuideEntry(topic=asked.topic, entry=entry)
+
+
+TOOLS: Final = (
+    Tool(
+        name="guide",
+        title="Guide",
+        summary="Read how to work with this memory, or when and how to use one tool, with an example that works.",
+        example='guide(topic="connect")',
+        parameters=GuideTopic,
+        replies=(GuideOverview, GuideEntry, GuideMissing),
+        read_only=True,
+    ),
+)
