@@ -70,9 +70,15 @@ async def workers(redis_url: str, keys: Keys) -> AsyncIterator[WorkerSide]:
 
 
 @asynccontextmanager
-async def gateway_over(redis_url: str, keys: Keys, reply_timeout_s: float = 5.0) -> AsyncIterator[Gateway]:
-    """Run what every client of a gateway process shares, for as long as the block lasts."""
-    settings = read_settings({"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0"})
+async def gateway_over(
+    redis_url: str, keys: Keys, reply_timeout_s: float = 5.0, **variables: str
+) -> AsyncIterator[Gateway]:
+    """Run what every client of a gateway process shares, for as long as the block lasts.
+
+    `variables` are settings without their prefix, in lower case.
+    """
+    changes = {f"ENGRAMQ_{name.upper()}": value for name, value in variables.items()}
+    settings = read_settings({"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", **changes})
     redis = open_redis(redis_url)
     async with Bus(redis_url, keys, mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
         yield Gateway(settings, bus, Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys)))

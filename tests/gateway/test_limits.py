@@ -1,0 +1,165 @@
+"""Limits by principal and by address: when they refuse, what they tell, and that they forget."""
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway import limits
+from gateway.auth import Caller
+from gateway.limits import Buckets, CallLimits, FailureLimit, call_limits
+from gateway.mcp.tools import TOOLS
+from gateway.service import Call, Service
+from schemas.commands import MemoryStats
+from schemas.envelope import Principal
+from schemas.faults import EngramqError, FaultCode
+from schemas.settings import read_settings
+from schemas.vocabulary import ALL_SCOPES
+from tests.gateway.replies import check_reply
+from tests.gateway.worker_side import WorkerSide
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def caller(name: str = "p", namespace: str = "ns") -> Caller:
+    return Caller(namespace, Principal(name=name, scopes=ALL_SCOPES))
+
+
+@given(
+    rate=st.floats(0.1, 1_000),
+    burst=st.floats(1, 100),
+    pauses=st.lists(st.floats(0, 3), min_size=1, max_size=60),
+)
+def test_a_bucket_gives_its_burst_and_its_rate_and_no_more(rate: float, burst: float, pauses: list[float]) -> None:
+    clock = Clock()
+    buckets = Buckets(rate, burst, clock)
+    taken, since = 0, clock.now
+    for pause in pauses:
+        clock.now += pause
+        foretold = buckets.wait_s("k")
+        wait = buckets.take("k")
+        assert wait == foretold
+        taken += wait == 0
+        assert taken <= burst + (clock.now - since) * rate + 1e-6
+        if wait:
+            clock.now += wait + 1e-9 * (1 + wait) + 1e-6 / rate
+            assert buckets.take("k") == 0
+            taken += 1
+
+
+def test_buckets_are_apart_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "KEPT_BUCKETS", 3)
+    buckets = Buckets(1.0, 1.0, Clock())
+    for key in "abc":
+        assert buckets.take(key) == 0
+        assert buckets.take(key) == 1.0
+    assert buckets.take("d") == 0  # pushes "a" out
+    assert buckets.take("b") == 1.0
+    assert buckets.take("a") == 0
+    assert len(buckets._levels) == 3
+
+
+@pytest.mark.promise("SE-9")
+def test_a_principal_is_told_when_to_come_again() -> None:
+    clock = Clock()
+    limit = CallLimits(2.0, None, clock)
+    for _ in range(4):
+        with limit.admitted(caller()):
+            pass
+    with pytest.raises(EngramqError) as refusal, limit.admitted(caller()):
+        pass
+    fault = refusal.value.fault
+    assert fault.code is FaultCode.RATE_LIMITED
+    assert isinstance(fault.retry_after_s, float)
+    assert 0.5 <= fault.retry_after_s < 0.51
+    for other in (caller("q"), caller(namespace="other")):
+        with limit.admitted(other):
+            pass
+    clock.now += fault.retry_after_s
+    with limit.admitted(caller()):
+        pass
+
+
+@pytest.mark.promise("SE-9")
+def test_only_so_many_calls_of_a_principal_are_under_way() -> None:
+    limit = CallLimits(None, 2)
+    with limit.admitted(caller()), limit.admitted(caller()):
+        with pytest.raises(EngramqError) as refusal, limit.admitted(caller()):
+            pass
+        assert refusal.value.fault.code is FaultCode.RATE_LIMITED
+        assert refusal.value.fault.retry_after_s
+        with limit.admitted(caller("q")):
+            pass
+    with limit.admitted(caller()):
+        pass
+    assert limit._under_way == {}
+
+
+def test_who_comes_with_a_token_is_limited_and_local_clients_only_if_asked() -> None:
+    def chosen(authenticated: bool, **variables: str) -> tuple[float | None, float | None]:
+        settings = read_settings({f"ENGRAMQ_{name.upper()}": value for name, value in variables.items()})
+        limit = call_limits(settings, authenticated=authenticated)
+        return (limit._buckets._rate if limit._buckets else None), limit._concurrency
+
+    assert chosen(True) == (200.0, 100.0)
+    assert chosen(False) == (None, None)
+    for authenticated in (True, False):
+        assert chosen(authenticated, rate_limit="5", concurrency_limit="3") == (5.0, 3.0)
+        assert chosen(authenticated, rate_limit="0", concurrency_limit="0") == (None, None)
+
+
+def test_failures_count_by_address() -> None:
+    clock = Clock()
+    failures = FailureLimit(clock)
+    for number in range(30):
+        failures.note(f"2001:db8::{number:x}")  # one network, however many addresses it has
+        failures.note("192.0.2.1" if number % 2 else "::ffff:192.0.2.1")
+    for address in ("2001:db8::ffff:1", "192.0.2.1"):
+        for refused in (failures.check, failures.note):
+            with pytest.raises(EngramqError) as refusal:
+                refused(address)
+            assert refusal.value.fault.retry_after_s == 2.0
+    failures.check("2001:db8:0:1::1")
+    failures.check("192.0.2.2")
+    failures.check("")
+    clock.now += 2.0
+    failures.check("192.0.2.1")
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("SE-9")
+async def test_a_call_over_the_limit_is_refused_before_anything_is_enqueued(
+    service: Service, workers: WorkerSide
+) -> None:
+    limited = service.limited(CallLimits(0.5, None))
+    call = Call(tool=TOOLS["memory_stats"], arguments={}, caller=caller())
+    assert not (await limited.call(call)).is_error
+    reply = await limited.call(call)
+    body = check_reply("memory_stats", reply.body, is_error=reply.is_error)
+    assert (body["code"], 1.9 < body["retry_after_s"] < 2.1) == ("rate_limited", True)
+    assert len(workers.seen) == 1
+    assert not (await service.call(call)).is_error  # others over the same bus are not held back
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("SE-9")
+async def test_calls_at_once_are_counted_until_they_are_answered(service: Service, workers: WorkerSide) -> None:
+    workers.script[MemoryStats] = lambda _c, _e: None
+    limited = service.limited(CallLimits(None, 2))
+    call = Call(tool=TOOLS["memory_stats"], arguments={}, caller=caller())
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(limited.call, call)
+        with anyio.fail_after(5):
+            while len(workers.seen) < 2:
+                await anyio.sleep(0.01)
+        assert (await limited.call(call)).body["code"] == "rate_limited"
+        tasks.cancel_scope.cancel()
+    workers.script[MemoryStats] = lambda _c, _e: None
+    assert limited._limits._under_way == {}
