@@ -1,0 +1,476 @@
+"""JWTs: only what the issuer signed for us, now, by an algorithm that we allow, says who is calling."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.auth import Caller
+from gateway.identity import keys
+from gateway.identity.jwt import TOKEN_CHARS, JwtAuthenticator, jwt_authenticator
+from gateway.identity.keys import BELIEVED_S, REFETCH_S, REFRESH_S, RETRY_S, FileKey, PublishedKeys, keys_in
+from schemas.envelope import Principal
+from schemas.faults import EngramqError, FaultCode
+from schemas.settings import Settings, SettingsError, read_settings
+from schemas.vocabulary import Scope
+from tests.gateway.issuer import (
+    AUDIENCE,
+    ISSUER,
+    KeyServer,
+    claims,
+    key_for,
+    key_server,
+    part,
+    public_jwk,
+    public_pem,
+    signed,
+)
+
+pytestmark = pytest.mark.anyio
+
+JWT = {"ENGRAMQ_AUTH": "jwt", "ENGRAMQ_JWT_ISSUER": ISSUER, "ENGRAMQ_JWT_AUDIENCE": AUDIENCE}
+FROM_FILE = {**JWT, "ENGRAMQ_JWT_KEY_FILE": "/key.pem"}
+NOW = int(time.time())
+
+
+def settings_with(**changes: str) -> Settings:
+    return read_settings({**FROM_FILE, **{f"ENGRAMQ_JWT_{name.upper()}": value for name, value in changes.items()}})
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> Path:
+    path = tmp_path / "key.pem"
+    path.write_bytes(public_pem(key_for("RS256")))
+    return path
+
+
+@pytest.fixture
+def authenticator(pem: Path) -> JwtAuthenticator:
+    return JwtAuthenticator(settings_with(), FileKey(pem))
+
+
+async def whose(authenticator: JwtAuthenticator, token: str) -> Caller | None:
+    return await authenticator.caller_of(token, lambda: None)
+
+
+def by_hand(header: str, payload: str, algorithm: str = "RS256") -> str:
+    """Sign what the library would not."""
+    signing_input = f"{header}.{payload}"
+    signature = jwt.get_algorithm_by_name(algorithm).sign(signing_input.encode(), key_for(algorithm))
+    return f"{signing_input}.{part(signature)}"
+
+
+def with_claims(**changes: Any) -> str:
+    return signed(said=claims(**changes))
+
+
+@pytest.mark.promise("SE-1")
+async def test_claims_say_who_calls(authenticator: JwtAuthenticator) -> None:
+    principal = Principal(name="ada", scopes=(Scope.READ, Scope.WRITE))
+    assert await whose(authenticator, signed()) == Caller("ns", principal)
+    assert await whose(authenticator, with_claims(untrusted=True, scope="read")) == Caller(
+        "ns", Principal(name="ada", scopes=(Scope.READ,), untrusted=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "scopes"),
+    [
+        ({"scope": "write verify"}, "write verify"),
+        ({"scope": None, "scp": "read"}, "read"),
+        ({"scope": None, "scp": ["read", "admin", 7, None]}, "read admin"),
+        ({"scope": "openid readwrite READ"}, ""),
+        ({"scope": None}, ""),
+        ({"scope": {"read": True}}, ""),
+        ({"scope": "", "scp": "admin"}, ""),
+    ],
+)
+async def test_scopes_come_as_a_text_or_a_list(
+    authenticator: JwtAuthenticator, said: dict[str, Any], scopes: str
+) -> None:
+    found = await whose(authenticator, with_claims(**said))
+    assert found is not None
+    assert found.principal.scopes == tuple(Scope(word) for word in scopes.split())
+
+
+async def test_claims_have_the_names_that_the_settings_give(pem: Path) -> None:
+    changed = settings_with(
+        namespace_claim="https://example.org/tenant", scope_claim="permissions", untrusted_claim="web"
+    )
+    authenticator = JwtAuthenticator(changed, FileKey(pem))
+    token = with_claims(**{"https://example.org/tenant": "t", "permissions": ["verify"], "web": True})
+    principal = Principal(name="ada", scopes=(Scope.VERIFY,), untrusted=True)
+    assert await whose(authenticator, token) == Caller("t", principal)
+
+
+@pytest.mark.promise("SE-1")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"iss": "https://other.example.org/"},
+        {"iss": ISSUER.rstrip("/")},
+        {"iss": [ISSUER]},
+        {"iss": None},
+        {"aud": "https://other.example.org/mcp"},
+        {"aud": AUDIENCE + "x"},
+        {"aud": []},
+        {"aud": 7},
+        {"aud": None},
+        {"exp": NOW - 60},
+        {"exp": None},
+        {"exp": "never"},
+        {"exp": -1},
+        {"nbf": NOW + 3_600},
+        {"nbf": "soon"},
+        {"iat": NOW + 3_600},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": "  "},
+        {"sub": 7},
+        {"sub": "x" * 256},
+        {"sub": "a\0b"},
+        {"sub": "engramq"},
+        {"namespace": None},
+        {"namespace": " "},
+        {"namespace": ["ns"]},
+        {"namespace": "x" * 256},
+        {"namespace": "engramq:system"},
+        {"untrusted": "false"},
+        {"untrusted": 0},
+        {"untrusted": None, "untrusted ": True, "sub": None},
+    ],
+)
+async def test_a_claim_that_is_not_as_it_must_be_is_refused(
+    authenticator: JwtAuthenticator, changes: dict[str, Any]
+) -> None:
+    assert await whose(authenticator, by_hand(part({"alg": "RS256"}), part(claims()))) is not None
+    assert await whose(authenticator, by_hand(part({"alg": "RS256"}), part(claims(**changes)))) is None
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"null", b"[]", b'"x"', b"{", b"\xff", b'{"exp": 1e999}', b'{"exp": ' + b"[" * 3_000, b"7"]
+)
+async def test_what_the_issuer_signed_and_is_no_set_of_claims_is_refused(
+    authenticator: JwtAuthenticator, payload: bytes
+) -> None:
+    assert await whose(authenticator, by_hand(part({"alg": "RS256"}), part(payload))) is None
+
+
+async def test_clocks_may_differ_by_the_leeway_and_no_more(pem: Path) -> None:
+    authenticator = JwtAuthenticator(settings_with(leeway_s="10"), FileKey(pem))
+    assert await whose(authenticator, with_claims(exp=int(time.time()) - 5)) is not None
+    assert await whose(authenticator, with_claims(exp=int(time.time()) - 15)) is None
+    assert await whose(authenticator, with_claims(nbf=int(time.time()) + 5)) is not None
+    assert await whose(authenticator, with_claims(nbf=int(time.time()) + 25)) is None
+
+
+@pytest.mark.promise("SE-1")
+@pytest.mark.parametrize("alg", ["none", "None", "NONE", "nOnE", ""])
+async def test_a_token_without_signature_is_refused(authenticator: JwtAuthenticator, alg: str) -> None:
+    for signature in ("", part(b"x")):
+        assert await whose(authenticator, f"{part({'alg': alg})}.{part(claims())}.{signature}") is None
+
+
+@pytest.mark.promise("SE-1")
+@pytest.mark.parametrize("alg", ["HS256", "HS384", "HS512"])
+async def test_a_token_signed_with_the_public_key_as_a_secret_is_refused(
+    authenticator: JwtAuthenticator, alg: str
+) -> None:
+    hashing = {"HS256": hashlib.sha256, "HS384": hashlib.sha384, "HS512": hashlib.sha512}[alg]
+    public = public_pem(key_for("RS256"))
+    for secret in (public, public.strip(), b""):
+        for claimed in (alg, "RS256"):
+            signing_input = f"{part({'alg': claimed, 'typ': 'JWT'})}.{part(claims())}"
+            forged = hmac.digest(secret, signing_input.encode(), hashing)
+            assert await whose(authenticator, f"{signing_input}.{part(forged)}") is None
+
+
+@pytest.mark.parametrize("algorithm", ["PS256", "RS384", "RS512"])
+async def test_an_algorithm_that_is_not_allowed_is_refused_though_the_key_could(
+    authenticator: JwtAuthenticator, pem: Path, algorithm: str
+) -> None:
+    token = jwt.encode(claims(), key_for("RS256"), algorithm)
+    assert await whose(authenticator, token) is None
+    allowing = JwtAuthenticator(settings_with(algorithms=f"RS256,{algorithm}"), FileKey(pem))
+    assert await whose(allowing, token) is not None
+
+
+@pytest.mark.parametrize("claimed", ["ES256", "EdDSA", "RS256"])
+@pytest.mark.parametrize("actual", ["ES256", "EdDSA", "RS256"])
+async def test_the_key_decides_what_a_signature_is_not_the_token(tmp_path: Path, claimed: str, actual: str) -> None:
+    (tmp_path / "key.pem").write_bytes(public_pem(key_for("ES256")))
+    authenticator = JwtAuthenticator(settings_with(), FileKey(tmp_path / "key.pem"))
+    found = await whose(authenticator, by_hand(part({"alg": claimed}), part(claims()), actual))
+    assert (found is not None) == (claimed == actual == "ES256")
+
+
+@pytest.mark.promise("SE-1")
+async def test_a_foreign_key_and_a_changed_token_are_refused(authenticator: JwtAuthenticator) -> None:
+    assert await whose(authenticator, signed(name="theirs")) is None
+    head, body, signature = signed().split(".")
+    changed = part({**claims(), "sub": "eve"})
+    assert await whose(authenticator, f"{head}.{changed}.{signature}") is None
+    other = "A" if signature[0] != "A" else "B"
+    assert await whose(authenticator, f"{head}.{body}.{other}{signature[1:]}") is None
+    for wrong in (f"{head}.{body}.", f"{head}.{body}", head, f"{head}.{body}.{signature}.", f"{head}..{signature}"):
+        assert await whose(authenticator, wrong) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"alg": null}',
+        b'{"alg": ["RS256"]}',
+        b'{"alg": "RS256", "kid": 7}',
+        b'{"alg": "RS256", "crit": ["exp"]}',
+        b'{"alg": "RS256", "b64": false, "crit": ["b64"]}',
+        b'{"alg": ' + b"[" * 5_000,
+        b'{"x": ' + b'{"x": ' * 1_000 + b"1" + b"}" * 1_001,
+        b"\xff\xfe",
+    ],
+)
+async def test_broken_headers_are_refused(authenticator: JwtAuthenticator, header: bytes) -> None:
+    assert await whose(authenticator, by_hand(part(header), part(claims()))) is None
+
+
+async def test_keys_that_a_token_brings_along_mean_nothing(authenticator: JwtAuthenticator) -> None:
+    headers = {"jwk": public_jwk("RS256", "k1", "theirs"), "jku": "https://evil.example/keys", "x5u": "https://evil/x"}
+    token = jwt.encode(claims(), key_for("RS256", "theirs"), "RS256", headers=headers)
+    assert await whose(authenticator, token) is None
+
+
+async def test_huge_tokens_are_not_even_decoded(authenticator: JwtAuthenticator) -> None:
+    roomy = TOKEN_CHARS - len(with_claims(pad="x")) - 8
+    assert await whose(authenticator, with_claims(pad="x" * (roomy * 3 // 4))) is not None
+    assert await whose(authenticator, with_claims(pad="x" * TOKEN_CHARS)) is None
+    assert await whose(authenticator, "a." * 1_000_000) is None
+
+
+@given(st.one_of(st.text(max_size=200), st.from_regex(r"[A-Za-z0-9_\-.]{0,80}\.[A-Za-z0-9_\-.]{0,80}\.[A-Za-z0-9_-]*")))
+async def test_garbage_is_refused(token: str) -> None:
+    authenticator = JwtAuthenticator(settings_with(), PublishedKeys("http://127.0.0.1:9/none"))
+    assert await whose(authenticator, token) is None
+
+
+# Keys in files.
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "ES384", "EdDSA"])
+async def test_a_key_file_may_hold_each_kind_of_key(tmp_path: Path, algorithm: str) -> None:
+    path = tmp_path / "key.pem"
+    path.write_bytes(public_pem(key_for(algorithm)))
+    changed = read_settings({**JWT, "ENGRAMQ_JWT_KEY_FILE": str(path), "ENGRAMQ_JWT_ALGORITHMS": algorithm})
+    assert await whose(jwt_authenticator(changed), signed(algorithm)) is not None
+    assert await whose(jwt_authenticator(changed), signed(algorithm, kid=None)) is not None
+
+
+def unfit_files() -> Mapping[str, bytes | None]:
+    private = key_for("RS256").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    weak = public_pem(rsa.generate_private_key(65537, 1024))
+    odd = public_pem(ec.generate_private_key(ec.SECP256K1()))
+    return {"missing": None, "empty": b"", "text": b"key", "private": private, "weak": weak, "odd curve": odd}
+
+
+@pytest.mark.parametrize("content", unfit_files().values(), ids=unfit_files())
+def test_a_file_without_a_usable_public_key_is_refused_at_start(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "key.pem"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingsError, match="ENGRAMQ_JWT_KEY_FILE") as refusal:
+        FileKey(path)
+    assert "PRIVATE" not in str(refusal.value)
+
+
+# Keys that are published.
+
+
+class Site:
+    """A key server, what looks at it, and the clock of the latter."""
+
+    def __init__(self, server: KeyServer) -> None:
+        self.server = server
+        self.now = 1_000.0
+        self.keys = PublishedKeys(server.url, lambda: self.now)
+        self.authenticator = JwtAuthenticator(settings_with(), self.keys)
+
+    async def accepts(self, **how: Any) -> bool:
+        return await whose(self.authenticator, signed(**how)) is not None
+
+    def go_away(self) -> None:
+        self.server.answer = b"HTTP/1.1 500 Oh no\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+@asynccontextmanager
+async def published(*listed: dict[str, Any]) -> AsyncIterator[Site]:
+    async with key_server(*listed) as server:
+        yield Site(server)
+
+
+async def test_published_keys_are_fetched_once_and_kept() -> None:
+    listed = [public_jwk("RS256", "k1", alg="RS256", use="sig"), public_jwk("ES256", "k2"), public_jwk("EdDSA", "k3")]
+    async with published(*listed) as site:
+        assert await site.accepts()
+        assert await site.accepts(algorithm="ES256", kid="k2")
+        assert await site.accepts(algorithm="EdDSA", kid="k3")
+        assert not await site.accepts(kid="k1", name="theirs")
+        assert site.server.served == 1
+
+
+async def test_many_who_come_first_fetch_once() -> None:
+    async with published(public_jwk("RS256", "k1")) as site:
+        assert all(await asyncio.gather(*[site.accepts() for _ in range(20)]))
+        assert site.server.served == 1
+
+
+@pytest.mark.promise("SE-1")
+async def test_an_unknown_key_is_looked_for_again_but_not_often() -> None:
+    async with published(public_jwk("RS256", "k1")) as site:
+        assert await site.accepts()
+        assert not await site.accepts(kid="k2", name="next")
+        assert site.server.served == 1
+        site.server.keys.append(public_jwk("RS256", "k2", "next"))
+        site.now += REFETCH_S
+        assert await site.accepts(kid="k2", name="next")
+        for number in range(20):
+            assert not await site.accepts(kid=f"unknown {number}")
+        assert site.server.served == 2
+
+
+async def test_a_key_that_is_withdrawn_is_no_longer_believed_after_a_refresh() -> None:
+    async with published(public_jwk("RS256", "k1"), public_jwk("RS256", "k2", "next")) as site:
+        assert await site.accepts()
+        site.server.keys = site.server.keys[1:]
+        site.now += REFRESH_S
+        assert await site.accepts()  # what is known goes on while the keys are fetched in the background
+        async with asyncio.timeout(10):
+            while await site.accepts():
+                await asyncio.sleep(0.01)
+        assert site.server.served == 2
+
+
+@pytest.mark.promise("SE-1")
+async def test_a_key_server_that_is_away_harms_nobody_whose_key_is_known() -> None:
+    async with published(public_jwk("RS256", "k1")) as site:
+        assert await site.accepts()
+        site.go_away()
+        site.now += REFRESH_S
+        for _ in range(3):
+            assert await site.accepts()
+        site.now += RETRY_S
+        with pytest.raises(EngramqError) as refusal:
+            await site.accepts(kid="k2", name="next")
+        assert refusal.value.fault.code is FaultCode.UNAVAILABLE
+        served = site.server.served
+        with pytest.raises(EngramqError):
+            await site.accepts(kid="k2", name="next")
+        assert site.server.served == served  # not at every request
+        assert await site.accepts()
+        site.now += BELIEVED_S
+        with pytest.raises(EngramqError):
+            await site.accepts()
+        site.server.answer = None
+        site.now += RETRY_S
+        assert await site.accepts()
+
+
+async def test_without_any_keys_nobody_can_say() -> None:
+    async with published() as site:
+        with pytest.raises(EngramqError):
+            await site.accepts()
+    async with published(public_jwk("RS256", "k1")) as site:
+        site.go_away()
+        with pytest.raises(EngramqError) as refusal:
+            await site.accepts()
+        assert refusal.value.fault.code is FaultCode.UNAVAILABLE
+
+
+async def test_a_silent_key_server_is_waited_for_no_longer_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "FETCH_S", 0.3)
+    async with published(public_jwk("RS256", "k1")) as site:
+        site.server.silent = True
+        with pytest.raises(EngramqError):
+            await site.accepts()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnull",
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + b" " * (keys.KEYS_BYTES + 1) + b'{"keys": []}',
+        b"no HTTP at all",
+    ],
+)
+async def test_an_answer_that_is_no_key_set_is_as_none(answer: bytes) -> None:
+    async with published(public_jwk("RS256", "k1")) as site:
+        site.server.answer = answer
+        with pytest.raises(EngramqError):
+            await site.accepts()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"kty": "oct", "k": part(b"secret" * 8), "kid": "k1"},
+        public_jwk("RS256", "k1", use="enc"),
+        public_jwk("RS256", "k1", key_ops=["sign"]),
+        public_jwk("RS256", "k1", alg="RS512"),
+        public_jwk("RS256", "k1", n="AQAB"),
+        public_jwk("ES256", "k1", crv="secp256k1"),
+        {"kty": "RSA", "kid": "k1"},
+        {"kid": ["k1"]},
+        jwt.get_algorithm_by_name("RS256").to_jwk(key_for("RS256"), as_dict=True),  # a private one
+        "k1",
+        None,
+    ],
+)
+async def test_keys_for_anything_else_are_left_out(odd: Any) -> None:
+    async with published(odd, public_jwk("ES256", "k2")) as site:
+        assert not await site.accepts()
+        assert await site.accepts(algorithm="ES256", kid="k2")
+
+
+async def test_a_token_that_names_no_key_must_leave_no_choice() -> None:
+    async with published(public_jwk("RS256", "k1"), public_jwk("ES256", "k2")) as site:
+        assert await site.accepts(kid=None)
+        site.server.keys.append(public_jwk("RS256", "k3", "next"))
+        site.now += REFETCH_S
+        assert not await site.accepts(kid="k4")  # fetches again
+        assert not await site.accepts(kid=None)
+        assert await site.accepts(kid="k1")
+
+
+def test_a_key_set_is_bounded() -> None:
+    many = [public_jwk("ES256", f"k{number}") for number in range(keys.KEYS_MAX + 5)]
+    assert len(keys_in(json.dumps({"keys": many}).encode())) == keys.KEYS_MAX
+
+
+@pytest.mark.promise("SE-8")
+async def test_refused_tokens_leave_no_trace_of_themselves(
+    authenticator: JwtAuthenticator, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = with_claims(sub="distinctive-subject", aud="elsewhere")
+    assert await whose(authenticator, token) is None
+    said = " ".join(str(record.__dict__) for record in caplog.records)
+    assert "InvalidAudienceError" in said
+    for secret in (token, *token.split("."), "distinctive-subject"):
+        assert secret not in said
