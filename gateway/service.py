@@ -192,7 +192,7 @@ def fault_reply(fault: Fault) -> ToolReply:
 
 
 def _reply(shape: msgspec.Struct) -> ToolReply:
-    return ToolReply(msgspec.to_builtins(shape), is_error=False)
+    return ToolReply(msgspec.json.decode(msgspec.json.encode(shape)), is_error=False)  # to_builtins would keep tuples
 
 
 def _pending(tool: Tool, command_id: str) -> ToolReply:
