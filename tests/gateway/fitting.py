@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 
 from gateway.mcp.schema import input_schema
+from gateway.mcp.tools import TOOLS
 from gateway.mcp.tools.tool import Tool
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -37,3 +38,57 @@ def _values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     if schema["type"] == "array" and schema["items"]["type"] == "object":
         return st.lists(_objects(schema["items"]), max_size=5)
     return from_schema(schema)
+
+
+@st.composite
+def tried(draw: st.DrawFn, tool: Tool) -> Any:
+    """Arguments that fit, or that fitted before something in them was changed, or anything at all."""
+    given: Any = draw(fitting(tool))
+    match draw(st.sampled_from(["as they fit", "something else", "left out", "added", "an item", "anything"])):
+        case "something else" if given:
+            given[draw(st.sampled_from(sorted(given)))] = draw(JSON | st.sampled_from(ODD))
+        case "left out" if given:
+            del given[draw(st.sampled_from(sorted(given)))]
+        case "added":
+            given[draw(st.sampled_from([*input_schema(tool)["properties"], *tool.aliases, "bogus"]) | ANY_TEXT)] = draw(
+                JSON | st.sampled_from(ODD)
+            )
+        case "an item":
+            for name in tool.batches:
+                given[name] = [*given[name], draw(JSON | st.dictionaries(st.sampled_from(["source", "target"]), JSON))]
+        case "anything":
+            return draw(JSON)
+    return given
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[Tool, Any]:
+    """A tool, and arguments to try on it."""
+    tool = TOOLS[draw(st.sampled_from(sorted(TOOLS)))]
+    return tool, draw(tried(tool))
+
+
+# What programs trip over.
+ODD = [
+    "@stored",
+    "@recalled[0]",
+    "@recalled[999999]",
+    "0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42",
+    "{curly}: %s \\ ' \" ; drop table nodes -- \r\n*",
+    "a:b{c}d",
+    "x" * 40_000,
+    "\u202e\u200b\ufeff",
+    "supersedes",
+    -0.0,
+    5e-324,
+    1e308,
+    2**53 + 1,
+    2**63,
+    -(2**63) - 1,
+    10**400,
+    float("nan"),
+    float("-inf"),
+    [[[[]]]],
+    [None] * 201,
+    {"": {"": {"": []}}},
+]
