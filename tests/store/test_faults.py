@@ -15,6 +15,7 @@ from deploy.embedded.servers import Servers, start_servers
 from schemas.commands import ForgetMemory as Forget
 from schemas.commands import Forgotten
 from schemas.faults import EngramqError, FaultCode
+from schemas.vocabulary import DEFAULT_NAMESPACE
 from tests.conftest import Database
 from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
@@ -251,8 +252,8 @@ async def test_writes_wait_for_a_postgresql_that_restarts_and_take_effect_once(
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     refusals = [one for one in outcomes if isinstance(one, BaseException)]
     assert all(isinstance(one, EngramqError | OutcomeUnknown) for one in refusals)
-    written = await fragile.read("n", lambda tx: tx.rows(b"select command_id from audit_log"))
-    ended = await fragile.read("n", lambda tx: tx.rows(b"select command_id from ledger"))
+    written = await fragile.read(DEFAULT_NAMESPACE, lambda tx: tx.rows(b"select command_id from audit_log"))
+    ended = await fragile.read(DEFAULT_NAMESPACE, lambda tx: tx.rows(b"select command_id from ledger"))
     assert len(written) == len(ended) >= len(outcomes) - len(refusals)
 
 

@@ -166,6 +166,11 @@ def _check_session(found: Row) -> None:
             f"The workers' database role {found['role']} owns tables or is a superuser.",
             "Connect as a role that `engramq migrate` granted engramq_worker to.",
         )
+    if found["unguarded"]:
+        raise NotReady(
+            f"Row-level security does not hold the role {found['role']} on: {found['unguarded']}.",
+            "Take BYPASSRLS from the role; if policies are gone, restore the schema from a backup.",
+        )
     wrong = [name for name, value in _settings(found).items() if value != SESSION[name]]
     if wrong:
         raise NotReady(

@@ -11,14 +11,14 @@ limit 1
 -- Nodes whose name is the same in another case or label, or begins the same way, at most %(limit)s of each.
 (
     select n.id, n.label, n.name
-    from nodes n
+    from nodes_in_namespace n
     where n.namespace = %(namespace)s and n.partition = 'trusted' and lower(n.name) = lower(%(name)s)
     limit %(limit)s
 )
 union
 (
     select n.id, n.label, n.name
-    from nodes n
+    from nodes_in_namespace n
     where n.namespace = %(namespace)s and n.partition = 'trusted' and lower(n.name) like %(beginning)s
     order by lower(n.name) using ~<~
     limit %(limit)s
@@ -33,7 +33,8 @@ limit 1
 
 -- fragment: step
 -- The edges e that lead on from a frontier f of nodes, at most %(per_node)s of each node and direction, heaviest first,
--- nodes in the given order. The node n at the other end has to be visible.
+-- nodes in the given order. The node n at the other end has to be visible; `limit 1` keeps the planner from beginning
+-- with all nodes, which it otherwise does while it has no statistics (11 s instead of 3 ms for 10,000).
 unnest(%(frontier)s::uuid[]) with ordinality as f (id, place)
 cross join lateral (
     (
@@ -56,7 +57,11 @@ cross join lateral (
         limit %(per_node)s
     )
 ) as e
-join nodes n on n.id = e.far and n.namespace = %(namespace)s and n.partition = 'trusted' and n.name is not null
+cross join lateral (
+    select from nodes n
+    where n.id = e.far and n.namespace = %(namespace)s and n.partition = 'trusted' and n.name is not null
+    limit 1
+) as n
 
 -- name: neighbor_step
 -- One step of a walk over neighbours, at most %(limit)s edges.

@@ -9,7 +9,7 @@ returning command_id
 -- name: ledger_end
 -- Keep the answer of the command that this transaction carried out.
 update ledger set answer = %(answer)s::jsonb, memory_id = %(memory_id)s
-where command_id = %(command_id)s
+where namespace = %(namespace)s and command_id = %(command_id)s
 returning command_id
 
 -- name: ledger_refuse

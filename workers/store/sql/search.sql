@@ -38,7 +38,7 @@ asked as materialized (
         select
             m.node_id as id, length(m.lexemes) as words,
             (select sum(c.weight) from common c where m.lexemes @@ c.query) as besides
-        from memories m
+        from memories_in_namespace m
         where m.lexemes @@ word.query and {chosen}
         limit %(postings)s
     ) hit

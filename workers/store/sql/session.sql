@@ -5,6 +5,10 @@ select
     (select rolsuper from pg_roles where rolname = current_user) as superuser,
     exists (select from pg_class c join pg_roles r on r.oid = c.relowner
             where r.rolname = current_user and c.relkind in ('r', 'p')) as owned,
+    (select coalesce(string_agg(c.relname, ', ' order by c.relname), '') from pg_class c
+     where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+         and not row_security_active(c.oid)
+         and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'namespace')) as unguarded,
     length('[1]'::halfvec(1)::text) as loaded,
     current_setting('hnsw.iterative_scan') as "hnsw.iterative_scan",
     current_setting('hnsw.ef_search') as "hnsw.ef_search",
@@ -13,7 +17,7 @@ select
 
 -- name: all_namespaces
 -- Every tenant, for work that goes through them one by one.
-select namespace from namespaces order by namespace
+select every_namespace() as namespace
 
 -- name: register_model
 -- Find or make the id of an embedding model and its vector index.
