@@ -46,6 +46,7 @@ class LinkTable:
         self._links: dict[Pair, Link] = {}
         self._counting: dict[UUID, set[Pair]] = {memory_id: set() for memory_id in memories}
         self._buried: set[Pair] = set()
+        self._used: set[Pair] = set()
 
     @classmethod
     async def open(
@@ -99,7 +100,8 @@ class LinkTable:
         return pair in self._buried
 
     def put(self, link: Link) -> None:
-        """Make a link between two active ones of these memories, or change the one that is there."""
+        """Make a link between two active ones of these memories, or use the one that is there, changed or not."""
+        self._used.add(link.pair)
         if link.pair not in self._links and link.relation != Relation.SUPERSEDES:
             for end in link.pair:
                 self._counting[end].add(link.pair)
@@ -118,7 +120,7 @@ class LinkTable:
             now = self._links.get(pair)
             if now is None or now.id != link.id:
                 gone.append(link.id)
-            elif now != link:
+            elif pair in self._used:
                 changed.append(now)
         for pair, link in self._links.items():
             stored = self._stored.get(pair)
@@ -132,6 +134,7 @@ class LinkTable:
         if changed:
             await self.tx.send(UPDATE, **_columns(changed))
         self._stored = dict(self._links)
+        self._used.clear()
 
     def _read(self, row: Row) -> None:
         pair = row["source_id"], row["target_id"]

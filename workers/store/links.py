@@ -145,7 +145,8 @@ class Asserting:
             made = Asserted(*ends, LinkAction.CREATED, link, None, make_room(self.table, ends.pair, self._rules.cap))
         else:
             made = Asserted(*ends, *asserted_again(standing, request, self._rules.delta), standing)
-        self.table.put(made.link)
+        if made.action is not LinkAction.SKIPPED:
+            self.table.put(made.link)
         self._asserted.append((made, envelope, action))
         return made
 
