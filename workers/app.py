@@ -11,7 +11,7 @@ from typing import Final
 from schemas.mailbox import Keys
 from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
-from workers import edges, embedding, imports, links, promotion, recall, sectors, upkeep
+from workers import edges, embedding, imports, linking, links, promotion, recall, sectors, upkeep
 from workers.clock import SessionClock
 from workers.contract import Actor, MailboxView
 from workers.domain.links import LinkRules
@@ -24,7 +24,7 @@ from workers.store.migrate import migrate
 from workers.store.readiness import NotReady, Reason
 from workers.store.store import Store
 from workers.store.vectors import Sizes
-from workers.unclassified import Unclassified
+from workers.unfinished import Unfinished
 from workers.usage import Usage
 from workers.vectorizer import Vectorizer
 
@@ -67,6 +67,7 @@ def _embedding(parts: Parts) -> Actor:
             vectorizer=parts.vectorizer,
             sizes=parts.sizes,
             similar_threshold=parts.settings.similar_threshold,
+            link_threshold=parts.settings.link_threshold,
         )
     )
 
@@ -77,7 +78,14 @@ def _sectors(parts: Parts) -> Actor:
 
 def _edges(parts: Parts) -> Actor:
     linker = links.Linker(ledger=parts.ledger, rules=parts.link_rules)
-    return edges.actor(edges.Weaver(ledger=parts.ledger), links.handlers(linker))
+    newcomers = linking.NewcomerLinker(
+        store=parts.store,
+        sizes=parts.sizes,
+        rules=parts.link_rules,
+        threshold=parts.settings.link_threshold,
+        stopping=parts.stopping,
+    )
+    return edges.actor(edges.Weaver(ledger=parts.ledger), links.handlers(linker), linking.handlers(newcomers))
 
 
 def _promotion(parts: Parts) -> Actor:
@@ -106,7 +114,7 @@ def _upkeep(parts: Parts) -> Actor:
     return upkeep.actor(
         upkeep.Caretaker(
             store=parts.store,
-            unclassified=Unclassified(store=parts.store),
+            unfinished=Unfinished(store=parts.store),
             interval_s=parts.settings.sweep_interval_s,
         )
     )

@@ -1,19 +1,21 @@
 """The `embedding` kind: keeps new memories, and gives those that wait their vectors."""
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 from msgspec import UNSET
 
 from schemas import limits
-from schemas.commands import EmbedPending, PendingEmbedded, Stored, StoreMemory
+from schemas.commands import EmbedPending, Near, Newcomer, PendingEmbedded, Stored, StoreMemory
 from schemas.ids import parse_uuid
 from schemas.records import Memory
 from schemas.vocabulary import MemoryState, WorkerKind
 from workers.contract import Actor, Crumbs, Job, Outcome
 from workers.domain.router import route
+from workers.linking import linking
 from workers.models.interface import EmbedderUnavailable, InputRejected
 from workers.sectors import classifying
 from workers.store import memories
@@ -28,25 +30,40 @@ from workers.vectorizer import Vectorizer
 
 log = logging.getLogger(__name__)
 
-SIMILAR_EFFORT: Final = 64  # hnsw.ef_search for 5 neighbours: half of the time that 100 takes
+SIMILAR_EFFORT: Final = 64  # hnsw.ef_search for 10 neighbours: half of the time that 100 takes
 ACTIVATED_AT_ONCE: Final = 50  # rows of one transaction: each costs an insert into the vector index, about 3 ms
+
+
+@dataclass(slots=True)
+class Neighborhood:
+    """What a store saw near the memory that it wrote last: it may be tried several times, each under a new id."""
+
+    memory_id: str = ""
+    rows: Sequence[Row] = field(default_factory=list)  # with their distances, nearest first
+
+    def within(self, least: float) -> list[tuple[Row, float]]:
+        """Return what is at least that similar, and how similar."""
+        scored = ((row, similarity(row["distance"])) for row in self.rows)
+        return [(row, value) for row, value in scored if value >= least]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedder:
-    """The handlers of the kind."""
+    """The handlers of the kind. Thresholds: the least similarity of what is shown, and of what is linked."""
 
     store: Store
     ledger: Ledger
     vectorizer: Vectorizer
     sizes: Sizes
     similar_threshold: float
+    link_threshold: float
 
     async def keep(self, job: Job) -> Outcome:
         """Carry out StoreMemory: route, embed, write, and show what is similar."""
         command = job.envelope.command
         assert isinstance(command, StoreMemory)
         principal = job.envelope.principal
+        seen = Neighborhood()
 
         async def prepare() -> Effect:
             partition = route(command, principal)
@@ -54,58 +71,68 @@ class Embedder:
             if embedding is None:
                 log.warning("Stored without a vector", extra={"command_id": job.envelope.id})
             draft = Draft(command, partition, principal.name, embedding)
-            return lambda tx: self._write(tx, draft)
+            return lambda tx: self._write(tx, draft, seen)
 
         recorded = await self.ledger.run_prepared(job, prepare)
         if not isinstance(recorded.reply, Stored):
             return Outcome(recorded.reply, replayed=recorded.replayed)
         stored = recorded.reply.stored
         # A replay too: the first time may have died before it could send them.
-        lacking = [stored.id] if stored.state == MemoryState.ACTIVE and stored.sector_source is None else []
+        active = stored.state == MemoryState.ACTIVE
+        lacking = [stored.id] if active and stored.sector_source is None else []
+        newcomers = [self._newcomer(stored.id, seen)] if active else []
         return Outcome(
             recorded.reply,
             crumbs=Crumbs(stored=stored.id),
-            follow_ups=classifying(job.envelope.namespace, lacking),
+            follow_ups=classifying(job.envelope.namespace, lacking) + linking(job.envelope.namespace, newcomers),
             replayed=recorded.replayed,
         )
 
-    async def _write(self, tx: Transaction, draft: Draft) -> Stored:
+    def _newcomer(self, memory_id: str, seen: Neighborhood) -> Newcomer:
+        if seen.memory_id != memory_id:  # it was stored before
+            return Newcomer(memory_id=memory_id)
+        near = [Near(str(row["id"]), value) for row, value in seen.within(self.link_threshold)]
+        return Newcomer(memory_id=memory_id, near=tuple(near))
+
+    async def _write(self, tx: Transaction, draft: Draft, seen: Neighborhood) -> Stored:
         embedding = draft.embedding
         looking = None
         if embedding is not None:
             # Before the insert, which the search would find. A trusted memory is shown trusted ones only.
-            farthest = 1.0 - self.similar_threshold
+            farthest = 1.0 - min(self.similar_threshold, self.link_threshold)
             looking = await send_nearest(
                 tx,
                 self.sizes,
                 embedding,
                 (draft.partition,),
-                k=limits.SIMILAR_SHOWN,
+                k=max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS),
                 farthest=farthest,
                 effort=SIMILAR_EFFORT,
             )
         inserting = await memories.send_insert(tx, draft)
-        similar = [] if looking is None else [_similar(row) for row in await looking.rows()]
+        seen.rows = [] if looking is None else await looking.rows()
         stored = await inserting.stored()
         if stored is None:
             assert draft.memory.external_id is not UNSET
             raise await memories.external_id_taken(tx, draft.memory.external_id)
+        seen.memory_id = stored.id
+        similar = [_similar(*one) for one in seen.within(self.similar_threshold)[: limits.SIMILAR_SHOWN]]
         return Stored(stored=stored, similar_memories=similar, degraded=True if embedding is None else UNSET)
 
     async def embed_pending(self, job: Job) -> Outcome:
         """Carry out EmbedPending: what is pending no more is left alone."""
         command, namespace = job.envelope.command, job.envelope.namespace
         assert isinstance(command, EmbedPending)
-        ids = [known for one in command.memory_ids if (known := parse_uuid(one)) is not None]
-        waiting = await self.store.read(namespace, lambda tx: memories.pending_contents(tx, ids))
+        wanted = [known for one in command.memory_ids if (known := parse_uuid(one)) is not None]
+        waiting = await self.store.read(namespace, lambda tx: memories.pending_contents(tx, wanted))
         activated: list[UUID] = []
         for start in range(0, len(waiting), ACTIVATED_AT_ONCE):
             vectors = await self._vectors(waiting[start : start + ACTIVATED_AT_ONCE])
             if vectors:
                 activated += await self._activate(job, vectors)
-        return Outcome(
-            PendingEmbedded(activated=len(activated)), follow_ups=classifying(namespace, map(str, activated))
-        )
+        ids = [str(one) for one in activated]
+        follow_ups = classifying(namespace, ids) + linking(namespace, [Newcomer(memory_id=one) for one in ids])
+        return Outcome(PendingEmbedded(activated=len(activated)), follow_ups=follow_ups)
 
     async def _activate(self, job: Job, vectors: list[tuple[UUID, Embedding]]) -> list[UUID]:
         async def effect(tx: Transaction) -> list[UUID]:
@@ -130,9 +157,9 @@ class Embedder:
         return [(row["id"], embedding) for row, embedding in zip(rows, embeddings, strict=True)]
 
 
-def _similar(row: Row) -> Memory:
+def _similar(row: Row, value: float) -> Memory:
     memory = memory_record(row)
-    memory.score = memory.similarity = similarity(row["distance"])
+    memory.score = memory.similarity = value
     return memory
 
 

@@ -1,4 +1,4 @@
-"""Bookkeeping that nobody waits for: what is noted within a while is written together."""
+"""Work that nobody waits for: what is noted within a while is done together."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,25 +6,28 @@ from contextlib import suppress
 
 
 class Gathering:
-    """Whoever notes first waits for others and writes all; the others return at once.
+    """Whoever notes first waits for others and does the work of all; the others return at once.
 
-    `write` takes what has been noted so far. `stopping` ends the wait early.
+    `work` takes what has been noted so far. It never runs twice at a time. `stopping` ends the wait early.
     """
 
-    def __init__(self, write: Callable[[], Awaitable[None]], gather_s: float, stopping: asyncio.Event | None) -> None:
-        self._write = write
+    def __init__(self, work: Callable[[], Awaitable[None]], gather_s: float, stopping: asyncio.Event | None) -> None:
+        self._work = work
         self._gather_s = gather_s
         self._stopping = stopping or asyncio.Event()
-        self._waiting = False
+        self._wanted = self._busy = False
 
     async def soon(self) -> None:
-        """Write what was noted, after a while, unless somebody is about to; raises what `write` raises."""
-        if self._waiting:
+        """Do the work after a while, unless somebody is about to; raises what `work` raises."""
+        self._wanted = True
+        if self._busy:
             return
-        self._waiting = True
+        self._busy = True
         try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._gather_s)
+            while self._wanted:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), self._gather_s)
+                self._wanted = False
+                await self._work()
         finally:
-            self._waiting = False
-        await self._write()
+            self._busy = False

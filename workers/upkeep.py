@@ -14,7 +14,7 @@ from schemas.vocabulary import Partition, WorkerKind
 from workers.contract import Actor, FollowUp, Job, Outcome, OutcomeUnknown, Periodic
 from workers.store import memories, upkeep
 from workers.store.store import Store
-from workers.unclassified import Unclassified
+from workers.unfinished import Unfinished
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Caretaker:
     """The handlers and schedules of the kind."""
 
     store: Store
-    unclassified: Unclassified
+    unfinished: Unfinished
     interval_s: float
     pending_s: float = PENDING_S
     _progress: dict[str, Progress] = field(default_factory=dict)
@@ -63,11 +63,11 @@ class Caretaker:
             if only_namespace is None:
                 del self._progress[gone]
         if only_namespace is None:
-            self.unclassified.forget(set(namespaces))
+            self.unfinished.forget(set(namespaces))
         found: list[FollowUp] = []
         for namespace in namespaces:
             found += await self._look_at(namespace)
-            found += await self.unclassified.look_at(namespace)
+            found += await self.unfinished.look_at(namespace)
         return tuple(found)
 
     async def look_in_time(self) -> tuple[FollowUp, ...]:

@@ -52,7 +52,7 @@ from schemas.commands.links import (
     LinkRequest,
     Near,
     Newcomer,
-    NewcomersLinked,
+    NewcomersNoted,
     OutcomeRecorded,
     QueryConnected,
     RecordOutcome,
@@ -157,7 +157,7 @@ AnyReply = (
     | QueryConnected
     | BatchConnected
     | OutcomeRecorded
-    | NewcomersLinked
+    | NewcomersNoted
     | Identity
     | PendingEmbedded
     | SectorsClassified
@@ -241,7 +241,7 @@ __all__ = [
     "Neighbors",
     "NewMemory",
     "Newcomer",
-    "NewcomersLinked",
+    "NewcomersNoted",
     "NodeAdded",
     "NodeFound",
     "NodeMissing",

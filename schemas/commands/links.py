@@ -251,9 +251,8 @@ class LinkNewcomers(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     newcomers: tuple[Newcomer, ...]
 
 
-class NewcomersLinked(Reply, kw_only=True, tag="newcomers_linked"):
-    """How many similarity links were made, and how many deferred ones settled."""
+class NewcomersNoted(Reply, kw_only=True, tag="newcomers_noted"):
+    """How many newcomers will be looked at in a moment; the others are left to the sweep."""
 
     status: Literal["success"] = "success"
-    linked: int
-    settled: int
+    noted: int

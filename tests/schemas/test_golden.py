@@ -80,6 +80,8 @@ def _with_defaults(value: Any) -> Any:
     """Return plain values with every field, those at their defaults too (the wire leaves some out)."""
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
+        if config.array_like:
+            return [_with_defaults(getattr(value, name)) for name in value.__struct_fields__]
         tag = {config.tag_field: config.tag} if config.tag_field else {}
         fields = {name: _with_defaults(getattr(value, name)) for name in value.__struct_fields__}
         return tag | {name: field for name, field in fields.items() if field is not msgspec.UNSET}

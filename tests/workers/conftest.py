@@ -31,7 +31,7 @@ from workers.sectors import actor as sectors_actor
 from workers.store.ledger import Ledger
 from workers.store.store import Store
 from workers.store.vectors import Sizes
-from workers.unclassified import Unclassified
+from workers.unfinished import Unfinished
 from workers.upkeep import Caretaker
 from workers.upkeep import actor as upkeep_actor
 from workers.vectorizer import Vectorizer
@@ -103,12 +103,19 @@ async def world(database: Database, store: Store, redis_url: str, key_prefix: st
     async with BatchingEmbedder(model) as embedder, Mailboxes(redis_url, Keys(key_prefix)) as mailboxes:
         vectorizer, ledger = Vectorizer(embedder, store), Ledger(store)
         # Nobody classifies here unless a test does; a sweep that looked for it would find every memory.
-        never = Unclassified(store=store, older_than_s=3600.0)
-        caretaker = Caretaker(store=store, unclassified=never, interval_s=5.0, pending_s=0.0)
+        never = Unfinished(store=store, older_than_s=3600.0)
+        caretaker = Caretaker(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)
         made = World(database, store, ledger, model, caretaker, mailboxes)
         made.serve(
             embedding_actor(
-                Embedder(store=store, ledger=ledger, vectorizer=vectorizer, sizes=Sizes(), similar_threshold=0.5)
+                Embedder(
+                    store=store,
+                    ledger=ledger,
+                    vectorizer=vectorizer,
+                    sizes=Sizes(),
+                    similar_threshold=0.5,
+                    link_threshold=0.6,
+                )
             )
         )
         made.serve(promotion_actor(Keeper(store=store, ledger=ledger, mailboxes=mailboxes, rules=LINK_RULES)))

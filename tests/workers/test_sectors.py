@@ -21,12 +21,12 @@ from schemas.ids import uuid7
 from schemas.vocabulary import MemoryState, OnDuplicate, Sector, SectorSource
 from tests.jobs import HeldLease, job, repeated
 from tests.workers.conftest import World
-from workers import unclassified
+from workers import unfinished
 from workers.contract import FollowUp, LeaseLost, Outcome, OutcomeUnknown
 from workers.models.interface import Vectors
 from workers.models.sectors.model import SectorGuess, SectorModel, UnusableWeights
 from workers.sectors import Classifier, actor
-from workers.unclassified import Unclassified
+from workers.unfinished import Unfinished
 
 pytestmark = pytest.mark.anyio
 
@@ -117,7 +117,7 @@ async def test_the_vector_is_used_where_the_model_knows_its_maker(world: World) 
 
 async def test_a_sector_that_was_given_is_manual_and_final(world: World) -> None:
     stored = await world.outcome(job(StoreMemory(content=RECIPE, sector=Sector.EMOTIONAL)))
-    assert stored.follow_ups == ()
+    assert asked(stored.follow_ups) == []
     (row,) = world.rows("select node_id::text as id from memories")
     assert await classified(world, row["id"]) == 0
     assert sectors(world)[RECIPE] == (Sector.EMOTIONAL, SectorSource.MANUAL, None)
@@ -175,7 +175,7 @@ async def test_a_store_asks_for_the_sector_again_when_it_is_replayed(world: Worl
 async def test_pending_memories_are_classified_when_they_have_their_vectors(world: World) -> None:
     world.model.down = True
     stored = await world.outcome(job(StoreMemory(content=RECIPE)))
-    assert stored.follow_ups == ()
+    assert asked(stored.follow_ups) == []
     (row,) = world.rows("select node_id::text as id, state from memories")
     assert row["state"] == MemoryState.PENDING
     assert await classified(world, row["id"]) == 0
@@ -245,25 +245,25 @@ async def test_a_sweep_finds_what_has_no_sector_and_not_what_was_just_stored_or_
     await world.keep("given", sector=Sector.EMOTIONAL)
     world.model.down = True
     await world.keep("waits for its vector")
-    assert await Unclassified(store=world.store, older_than_s=60.0).look_at("default_user") == ()
-    sweep = Unclassified(store=world.store, older_than_s=0.0)
+    assert asked(await Unfinished(store=world.store, older_than_s=60.0).look_at("default_user")) == []
+    sweep = Unfinished(store=world.store, older_than_s=0.0)
     assert asked(await sweep.look_at("default_user")) == [tuple(reversed(stored))]
     assert await classified(world, *stored) == 3
-    assert await sweep.look_at("default_user") == ()
+    assert asked(await sweep.look_at("default_user")) == []
 
 
 async def test_a_sweep_goes_through_all_memories_in_looks_of_a_bounded_size(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unclassified, "LOOKED_AT", 2)
+    monkeypatch.setattr(unfinished, "LOOKED_AT", 2)
     stored = [(await world.keep(f"{RECIPE} {number}")).stored.id for number in range(7)]
     await classified(world, *stored[3:])
-    sweep = Unclassified(store=world.store, older_than_s=0.0)
+    sweep = Unfinished(store=world.store, older_than_s=0.0)
     found = [one for _ in range(4) for batch in asked(await sweep.look_at("default_user")) for one in batch]
     assert found == stored[2::-1]
 
 
 async def test_a_sweep_that_nobody_follows_asks_less_and_less_often(world: World) -> None:
     await world.keep(RECIPE)
-    sweep = Unclassified(store=world.store, older_than_s=0.0)
-    assert [len(await sweep.look_at("default_user")) for _ in range(3)] == [1, 1, 0]
+    sweep = Unfinished(store=world.store, older_than_s=0.0)
+    assert [len(asked(await sweep.look_at("default_user"))) for _ in range(3)] == [1, 1, 0]

@@ -41,7 +41,7 @@ async def test_a_sweep_hands_on_what_is_pending_in_every_namespace(world: World)
 async def test_a_memory_that_was_just_stored_is_left_to_whoever_has_it(world: World) -> None:
     world.model.down = True
     await world.keep("a moment ago")
-    patient = Caretaker(store=world.store, unclassified=world.caretaker.unclassified, interval_s=5.0, pending_s=60.0)
+    patient = Caretaker(store=world.store, unfinished=world.caretaker.unfinished, interval_s=5.0, pending_s=60.0)
     assert await patient.look() == ()
 
 

@@ -21,9 +21,6 @@ from workers.store.transaction import Transaction
 CONTENTS: Final = sql("unclassified_contents")
 CLASSIFY: Final = sql("classify_memory")
 COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
-BEFORE: Final = sql("unclassified_before")
-
-_NO_ID: Final = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +41,6 @@ class Classified:
     memory: Unclassified
     sector: Sector
     confidence: float
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a look at a namespace's memories, newest first, goes on."""
-
-    before: str = "infinity"
-    before_id: UUID = _NO_ID
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a look found: memories that lack a sector, how many it looked at, and where the next one goes on."""
-
-    ids: list[UUID]
-    looked_at: int
-    place: Place
 
 
 async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedder_sha256: str) -> list[Unclassified]:
@@ -85,14 +65,6 @@ async def classify(tx: Transaction, found: Sequence[Classified]) -> int:
         for one in found
     ]
     return sum([await one.row() is not None for one in sent])
-
-
-async def unclassified_before(tx: Transaction, place: Place, *, older_than_s: float, limit: int) -> Seen:
-    """Look at the next `limit` memories that are older than that."""
-    row = await tx.row(BEFORE, before=place.before, before_id=place.before_id, older_than_s=older_than_s, limit=limit)
-    assert row is not None
-    place = place if row["before"] is None else Place(row["before"], row["before_id"])
-    return Seen(row["ids"], row["looked_at"], place)
 
 
 def _vector(text: str | None) -> NDArray[np.float32] | None:
