@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 
 # Who provides a command; their `main(argv)` gets the command's name as argv[0] and returns the exit code.
-GATEWAY_COMMANDS = frozenset({"gateway", "import"})
-WORKER_COMMANDS = frozenset({"worker", "migrate"})
+GATEWAY_COMMANDS = frozenset({"gateway", "import", "purge"})
+WORKER_COMMANDS = frozenset({"worker", "migrate", "audit"})
 
 
 def main() -> int:

@@ -32,6 +32,8 @@ _ELSEWHERE = {
     "worker": "Run workers of the given kinds, or all of them.",
     "migrate": "Bring the database's schema up to date.",
     "import": "Load memories from a JSONL file.",
+    "purge": "List, then erase for good, all memories of a principal, source type, thread or time.",
+    "audit": "Show who did what.",
 }
 
 

@@ -3,11 +3,13 @@
 import os
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 _RANDOM_BITS = 62
 _COUNTER_BITS = 12
+_DATE_CHARS = 10  # 2026-01-31
+_DAY, _TICK = timedelta(days=1), timedelta(microseconds=1)
 
 
 class _Clock:
@@ -43,6 +45,22 @@ def parse_uuid(text: str) -> UUID | None:
     except ValueError:
         return None
     return value if str(value) == text.lower() else None
+
+
+def parse_time(text: str, *, end_of_day: bool = False) -> datetime:
+    """Return the moment that an operator wrote: RFC 3339 with a zone, or a date: its beginning (or end) in UTC.
+
+    Raises ValueError saying what is expected.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+        if len(text) == _DATE_CHARS:
+            return moment.replace(tzinfo=UTC) + (_DAY - _TICK if end_of_day else timedelta())
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{text!r} is neither a date (2026-01-31) nor a time with a zone (2026-01-31T09:00:00Z)")
 
 
 def format_time(moment: datetime) -> str:

@@ -19,7 +19,7 @@ from schemas.envelope import Envelope, Principal
 from schemas.faults import FaultCode, refuse
 from schemas.ids import parse_uuid
 from schemas.vocabulary import AuditAction, MemoryState, Scope, WorkerKind
-from workers import trust
+from workers import purge, trust
 from workers.contract import Actor, Job, MailboxView, Outcome
 from workers.domain.links import LinkRules
 from workers.store import audit, changes
@@ -134,7 +134,7 @@ class Keeper:
             if row is None:
                 return Forgotten(status="not_found", id=str(memory_id))
             _require_eraser(row, principal)
-            await changes.erase(tx, memory_id, successor=None if successor is None else successor["id"])
+            await changes.erase(tx, {memory_id: None if successor is None else successor["id"]})
             await _audit_state(tx, job.envelope, AuditAction.ERASE, row, {})
             return Forgotten(status="erased", id=str(memory_id))
 
@@ -180,6 +180,7 @@ def actor(keeper: Keeper) -> Actor:
             ForgetMemory: keeper.forget,
             RestoreMemory: keeper.restore,
             **trust.handlers(trust.Reviewer(ledger=keeper.ledger, rules=keeper.rules)),
+            **purge.handlers(purge.Purger(store=keeper.store, ledger=keeper.ledger, mailboxes=keeper.mailboxes)),
         },
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import UNSET
 
@@ -11,8 +12,10 @@ from schemas.faults import FaultCode, refuse
 from schemas.ids import parse_uuid
 from schemas.vocabulary import AuditAction, Partition, Scope
 from workers.contract import Handler, Job, Outcome
+from workers.domain.links import LinkRules
 from workers.store import audit, promotion
 from workers.store.ledger import Effect, Ledger
+from workers.store.link_replies import displaced_records
 from workers.store.memories import read_memories
 from workers.store.transaction import Transaction
 
@@ -22,6 +25,7 @@ class Reviewer:
     """The handlers of these commands."""
 
     ledger: Ledger
+    rules: LinkRules
 
     async def verify(self, job: Job) -> Outcome:
         """Carry out VerifyMemory, of memories of either partition: review comes before promotion."""
@@ -31,20 +35,18 @@ class Reviewer:
         memory_id = parse_uuid(command.memory_id)
 
         async def effect(tx: Transaction) -> Verified:
-            old = None if memory_id is None else await promotion.verify(tx, memory_id, command.verification)
-            if memory_id is None or old is None:
+            if memory_id is None:
                 return Verified(status="not_found")
-            if old is not command.verification:
-                await audit.record(
-                    tx,
-                    envelope,
-                    AuditAction.VERIFY,
-                    memory_id,
-                    old={"verification": old},
-                    new={"verification": command.verification},
-                    reason=None if command.reason is UNSET else command.reason,
-                )
-            return Verified(status="success", old=old, new=command.verification)
+            verdict = await promotion.verify(tx, memory_id, command.verification, self.rules)
+            if verdict is None:
+                return Verified(status="not_found")
+            if verdict.before is not command.verification:
+                new: dict[str, Any] = {"verification": command.verification}
+                new |= {"displaced": displaced_records(verdict.displaced)} if verdict.displaced else {}
+                reason = None if command.reason is UNSET else command.reason
+                old = {"verification": verdict.before}
+                await audit.record(tx, envelope, AuditAction.VERIFY, memory_id, old=old, new=new, reason=reason)
+            return Verified(status="success", old=verdict.before, new=command.verification)
 
         return await self._run(job, effect)
 

@@ -13,6 +13,7 @@ BAD_SETTING: Final = 2
 _COMMANDS: Final = {
     "gateway": ("gateway.cli.gateway_command", "gateway_command"),
     "import": ("gateway.cli.import_command", "import_command"),
+    "purge": ("gateway.cli.purge_command", "purge_command"),
 }
 
 

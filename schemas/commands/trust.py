@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from schemas.commands.base import Command, Reply, WriteReply
+from schemas.faults import invalid
 from schemas.fields import Identifier, Moment, Name, Note
 from schemas.records import Memory
 from schemas.vocabulary import Partition, Scope, Verification, WorkerKind
@@ -86,6 +87,12 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     until: Moment | UnsetType = UNSET
     erase: bool = False
     reason: Note | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Refuse to take everything: at least one filter has to be given."""
+        filters = (self.created_by, self.source_type, self.thread, self.partition, self.since, self.until)
+        if all(one is UNSET for one in filters):
+            raise invalid("created_by", "Nothing says which memories are meant.", "Give at least one filter.")
 
 
 class Purged(WriteReply, kw_only=True, tag="purged"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.ids import format_time, parse_uuid, uuid7
+from schemas.ids import format_time, parse_time, parse_uuid, uuid7
 
 
 def test_ids_are_uuid7_and_sort_in_the_order_of_their_making() -> None:
@@ -58,3 +58,16 @@ def test_times_are_utc_with_microseconds_and_z() -> None:
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_times_come_back_equal(moment: datetime) -> None:
     assert datetime.fromisoformat(format_time(moment)) == moment
+
+
+def test_what_operators_write_is_a_date_or_a_time_with_a_zone() -> None:
+    assert parse_time("2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
+    assert parse_time("2026-01-31", end_of_day=True) == datetime(2026, 1, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+    for text in ("2026-01-31T09:00:00+02:00", "2026-01-31T07:00:00Z"):
+        assert parse_time(text, end_of_day=True) == datetime(2026, 1, 31, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-01-31T09:00:00", "2026-13-01", "0001-01-01T00:00:00+05:00"])
+def test_other_times_are_refused_saying_what_is_expected(text: str) -> None:
+    with pytest.raises(ValueError, match="a date"):
+        parse_time(text)

@@ -23,11 +23,12 @@ from schemas.ids import uuid7
 from schemas.vocabulary import ALL_SCOPES, MemoryState, Partition, Scope, Verification
 from tests.jobs import job, repeated
 from tests.refusals import refused
-from tests.workers.conftest import World
+from tests.workers.conftest import LINK_RULES, World
 
 pytestmark = pytest.mark.anyio
 
 REVIEWER = Principal(name="reviewer", scopes=(Scope.READ, Scope.VERIFY))
+CAP = LINK_RULES.cap
 WRITER = Principal(name="writer", scopes=(Scope.READ, Scope.WRITE, Scope.ADMIN))
 STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
 
@@ -261,6 +262,28 @@ async def test_verification_tells_old_and_new_and_is_audited_when_it_changes(wor
         reply = await verify(world, unknown)
         assert (reply.status, reply.old, reply.new) == ("not_found", None, None)
     assert world.count("audit_log") == 3
+
+
+def link(world: World, one: str, other: str, weight: float) -> None:
+    world.rows(
+        "insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin) values "
+        "(%s, 'default_user', 'association', least(%s::uuid, %s), greatest(%s::uuid, %s), 'similar', %s, 'similarity')",
+        *(uuid7(), one, other, one, other, weight),
+    )
+
+
+@pytest.mark.promise("TP-27", "CN-26")
+async def test_links_of_what_is_rejected_no_more_keep_within_the_cap(world: World) -> None:
+    hub, back, *others = [(await world.keep(f"memory {number}")).stored.id for number in range(2 + CAP)]
+    link(world, hub, back, 0.7)
+    await verify(world, back, Verification.REJECTED)
+    for place, other in enumerate(others):
+        link(world, hub, other, 0.8 + place / 100)
+    reply = await verify(world, back, Verification.VERIFIED)
+    assert (reply.old, reply.new) == (Verification.REJECTED, Verification.VERIFIED)
+    assert world.count("edges") == CAP
+    (entry,) = world.rows("select new from audit_log where new->>'verification' = 'verified'")
+    assert [{one["memory_id"], one["other_id"]} for one in entry["new"]["displaced"]] == [{hub, back}]
 
 
 async def test_withdrawing_a_verification_moves_nothing_back(world: World) -> None:

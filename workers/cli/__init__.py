@@ -1,4 +1,4 @@
-"""The command line of what needs the database: `main` runs `worker` or `migrate` and returns its exit code."""
+"""The command line of what needs the database: `main` runs one command and returns its exit code."""
 
 import asyncio
 import os
@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from schemas.faults import EngramqError
 from schemas.mailbox import UnsupportedServer
-from schemas.settings import SettingsError, read_settings
+from schemas.settings import Settings, SettingsError, read_settings
 from schemas.vocabulary import WorkerKind
 from workers.cli.arguments import UsageEnd, parse_migrate, parse_worker
 from workers.store.readiness import NotReady
@@ -21,7 +22,7 @@ def main(argv: list[str]) -> int:
 
     Returns its exit code: 0 done, 1 the database or Redis is not fit, 2 it was called or set wrongly.
     """
-    command = {"worker": _worker, "migrate": _migrate}[argv[0]]
+    command = {"worker": _worker, "migrate": _migrate, "audit": _audit}[argv[0]]
     try:
         return command(argv[1:])
     except UsageEnd as end:
@@ -30,6 +31,8 @@ def main(argv: list[str]) -> int:
         return _fail(argv[0], problem, BAD_USAGE)
     except (NotReady, UnsupportedServer) as problem:
         return _fail(argv[0], problem, FAILED)
+    except EngramqError as problem:
+        return _fail(argv[0], f"{problem.fault.error} {problem.fault.recovery}", FAILED)
     except KeyboardInterrupt:
         return 130
 
@@ -50,9 +53,7 @@ def _worker(arguments: list[str]) -> int:
 
 def _migrate(arguments: list[str]) -> int:
     wait_s = parse_migrate(arguments)
-    settings = read_settings(os.environ)
-    if not settings.database_url:
-        raise SettingsError("ENGRAMQ_DATABASE_URL: it is not set.")
+    settings = _database_settings()
     from workers.store.migrate import migrate  # noqa: PLC0415 - psycopg, which --help does without
 
     applied = asyncio.run(migrate(settings.database_url, wait_s=wait_s))
@@ -61,6 +62,21 @@ def _migrate(arguments: list[str]) -> int:
     if not applied:
         print("nothing to apply: the database is up to date")
     return 0
+
+
+def _audit(arguments: list[str]) -> int:
+    from workers.cli.audit_command import parse_audit, show_audit  # noqa: PLC0415 - psycopg, see _migrate
+
+    question = parse_audit(arguments)
+    asyncio.run(show_audit(question, _database_settings()))
+    return 0
+
+
+def _database_settings() -> Settings:
+    settings = read_settings(os.environ)
+    if not settings.database_url:
+        raise SettingsError("ENGRAMQ_DATABASE_URL: it is not set.")
+    return settings
 
 
 def _run_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -73,6 +89,6 @@ def _run_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         runner.run(work())
 
 
-def _fail(command: str, problem: Exception, code: int) -> int:
+def _fail(command: str, problem: Exception | str, code: int) -> int:
     print(f"engramq {command}: {problem}", file=sys.stderr)
     return code

@@ -16,7 +16,9 @@ class UsageEnd(Exception):
         self.code = code
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Raises UsageEnd where argparse would end the process."""
+
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         if message:
             self._print_message(message)
@@ -25,7 +27,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parse_worker(arguments: list[str]) -> list[WorkerKind]:
     """Return the kinds to serve, none for all of them; raises UsageEnd."""
-    parser = _Parser(prog="engramq worker", description="Carry out the commands of some or all worker kinds.")
+    parser = Parser(prog="engramq worker", description="Carry out the commands of some or all worker kinds.")
     kinds = [str(kind) for kind in WorkerKind]
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"any of {', '.join(kinds)}")
     parser.add_argument("--all", action="store_true", help="all kinds in this process")
@@ -40,7 +42,7 @@ def parse_worker(arguments: list[str]) -> list[WorkerKind]:
 
 def parse_migrate(arguments: list[str]) -> float:
     """Return how many seconds to wait for a server that is not there yet; raises UsageEnd."""
-    parser = _Parser(prog="engramq migrate", description="Bring the database up to this version of engramq.")
+    parser = Parser(prog="engramq migrate", description="Bring the database up to this version of engramq.")
     parser.add_argument(
         "--wait", type=float, default=0.0, metavar="SECONDS", help="wait so long for a server that is not there yet"
     )

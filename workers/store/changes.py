@@ -1,5 +1,6 @@
 """Changes of one memory: update, archive, erase, restore."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from workers.store.transaction import Transaction
 UPDATE: Final = sql("update_memory")
 ARCHIVE: Final = sql("archive")
 UNARCHIVE: Final = sql("unarchive")
-ERASE: Final = sql("erase_node")
+ERASE: Final = sql("erase_nodes")
 CONTENT_OF: Final = sql("content_of")
 
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
@@ -56,13 +57,17 @@ async def archive(tx: Transaction, memory_id: UUID) -> None:
     await tx.send(ARCHIVE, id=memory_id)
 
 
-async def erase(tx: Transaction, memory_id: UUID, *, successor: UUID | None) -> None:
-    """Remove a memory that was locked with its successor: rows, links, counters, and its place in its chain.
+async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None:
+    """Remove memories that were locked with what replaced them: rows, links, counters, and their places in chains.
 
-    `successor` is None also when the memory that replaced it is gone itself.
+    `successors`: by memory, the one that replaces it and stays, None where there is no such.
     """
-    await supersession.close_chain(tx, memory_id, successor)
-    await tx.send(ERASE, id=memory_id)
+    staying = {gone: successor for gone, successor in successors.items() if successor is not None}
+    for gone, successor in staying.items():
+        await supersession.close_chain(tx, gone, successor)
+    await tx.send(ERASE, ids=list(successors))
+    for successor in sorted(set(staying.values())):
+        await supersession.point_to_previous(tx, successor)
 
 
 async def restore(tx: Transaction, row: Row) -> dict[str, Any]:

@@ -1,12 +1,16 @@
 """Standing of memories: how far they are vouched for, and the way from untrusted to trusted."""
 
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from schemas.faults import EngramqError, FaultCode, refuse
 from schemas.vocabulary import MemoryState, Partition, Verification
+from workers.domain.displacement import Displaced
+from workers.domain.links import LinkRules
 from workers.domain.router import VOUCHED_FOR
 from workers.store.errors import Again
+from workers.store.link_room import lock_with_linked, make_room_again
 from workers.store.pool import Row
 from workers.store.queries import sql
 from workers.store.supersession import lock
@@ -16,15 +20,29 @@ VERIFY: Final = sql("verify")
 PROMOTE: Final = sql("promote")
 
 
-async def verify(tx: Transaction, memory_id: UUID, verification: Verification) -> Verification | None:
-    """Write a verification and return the one before; None when there is no such memory."""
-    row = (await lock(tx, memory_id)).get(memory_id)
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a verification changed. `displaced`: links that had to make room when a rejected memory came back."""
+
+    before: Verification
+    displaced: list[Displaced]
+
+
+async def verify(tx: Transaction, memory_id: UUID, verification: Verification, rules: LinkRules) -> Verdict | None:
+    """Write a verification; None when there is no such memory.
+
+    Raises EngramqError with `degree_limit` when the links of a memory that is rejected no more leave somebody above the
+    cap.
+    """
+    hides = verification is Verification.REJECTED
+    row = (await lock(tx, memory_id)).get(memory_id) if hides else await lock_with_linked(tx, memory_id)
     if row is None:
         return None
     before = Verification(row["verification"])
     if before is not verification:
         await tx.send(VERIFY, id=memory_id, verification=verification)
-    return before
+    back = before is Verification.REJECTED and not hides
+    return Verdict(before, await make_room_again(tx, memory_id, rules) if back else [])
 
 
 async def promote(tx: Transaction, memory_id: UUID | None, promoted_by: str) -> dict[str, Any] | None:

@@ -72,23 +72,25 @@ async def supersede(tx: Transaction, old_text: str, new_text: str, principal: Pr
 async def undo(tx: Transaction, old_id: UUID, new_id: UUID) -> None:
     """Let the old memory be seen again; both are locked already (the new one may have been erased)."""
     await tx.send(REVEAL, id=old_id)
-    await tx.send(POINT_TO_PREVIOUS, id=new_id)
+    await point_to_previous(tx, new_id)
     ends = {"old_id": old_id, "new_id": new_id, "relation": Relation.SUPERSEDES}
     await tx.send(UNLINK, **ends)
     await tx.send(RELINK, **ends)
 
 
-async def close_chain(tx: Transaction, gone: UUID, successor: UUID | None) -> None:
-    """Hide what an erased memory had replaced behind its successor.
+async def close_chain(tx: Transaction, going: UUID, successor: UUID) -> None:
+    """Hide what a memory that is to be erased had replaced behind its successor.
 
-    Without one it stays hidden, by an id that is nobody's: an erasure must not bring a stale memory back.
+    Without a successor it stays hidden, by an id that is nobody's: an erasure must not bring a stale memory back.
     """
-    if successor is None:
-        return
-    for row in await tx.rows(REPLACED_BY, id=gone):
+    for row in await tx.rows(REPLACED_BY, id=going):
         await tx.send(REHANG, id=row["id"], new_id=successor)
         await _link(tx, row["id"], successor)
-    await tx.send(POINT_TO_PREVIOUS, id=successor)
+
+
+async def point_to_previous(tx: Transaction, memory_id: UUID) -> None:
+    """Let a memory say that it supersedes the one that it replaced last, of those that are still there."""
+    await tx.send(POINT_TO_PREVIOUS, id=memory_id)
 
 
 async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:

@@ -11,7 +11,7 @@ where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.id = any
 order by n.id
 for no key update of n, m
 
--- name: erase_node
--- Remove a memory with everything that hangs on it: row, links, counters.
-delete from nodes where namespace = %(namespace)s and id = %(id)s
+-- name: erase_nodes
+-- Remove memories with everything that hangs on them: rows, links, counters.
+delete from nodes where namespace = %(namespace)s and id = any(%(ids)s)
 returning id

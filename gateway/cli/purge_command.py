@@ -1,0 +1,170 @@
+"""`engramq purge`: list, then erase for good, all memories of a principal, a source type, a thread or a time."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import click
+import msgspec
+
+from gateway.bus import Bus, Pending
+from schemas import limits
+from schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
+from schemas.envelope import Answer, Principal
+from schemas.faults import EngramqError, Fault, FaultCode, refuse
+from schemas.ids import parse_time
+from schemas.mailbox import Keys
+from schemas.settings import Settings, read_settings
+from schemas.vocabulary import ALL_SCOPES, CommandStatus, Partition
+
+FAILED: Final = 3
+ANSWER_TIMEOUT_S: Final = 20.0  # after which a purge is asked after instead
+ASK_AGAIN_S: Final = 1.0
+PROGRESS_S: Final = 5.0
+ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
+
+
+class Moment(click.ParamType[datetime]):
+    """A date or a time with a zone; a date ends the day where it is an end."""
+
+    name = "time"
+
+    def __init__(self, *, end_of_day: bool) -> None:
+        self._end_of_day = end_of_day
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            return parse_time(value, end_of_day=self._end_of_day)
+        except ValueError as problem:
+            self.fail(f"{problem}.", param, ctx)
+
+
+@click.command(
+    "purge",
+    help="List all memories for which everything given holds, and with --yes erase them for good: rows, links, "
+    "breadcrumbs, stored replies and what is still queued. At least one of the first six options is needed.",
+)
+@click.option("--created-by", metavar="P", help="The principal who stored them.")
+@click.option("--source-type", metavar="S", help="As it was given when they were stored.")
+@click.option("--thread", metavar="T", help="Their conversation or document.")
+@click.option("--partition", type=click.Choice([str(word) for word in Partition]))
+@click.option("--since", metavar="T", type=Moment(end_of_day=False), help="Stored from this date or time on.")
+@click.option("--until", metavar="T", type=Moment(end_of_day=True), help="Stored up to this date or time.")
+@click.option("--namespace", metavar="N", help="Default: ENGRAMQ_NAMESPACE.")
+@click.option("--reason", metavar="N", help="For the audit log.")
+@click.option("--yes", is_flag=True, help="Erase them. Without it they are only listed.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def purge_command(context: click.Context, /, namespace: str | None, yes: bool, as_json: bool, **given: Any) -> None:
+    settings = read_settings(os.environ)
+    namespace = namespace or settings.namespace
+    try:
+        command = _command({name: value for name, value in given.items() if value is not None})
+        found, done = anyio.run(partial(_purge, settings, namespace, command, yes=yes, tell=_teller(as_json)))
+    except EngramqError as refusal:
+        click.echo(f"engramq purge: {refusal.fault.error} {refusal.fault.recovery}", err=True)
+        context.exit(2 if refusal.fault.code is FaultCode.INVALID_PARAMETER else FAILED)
+    if as_json:
+        click.echo(msgspec.json.encode({"namespace": namespace, **msgspec.to_builtins(done or found)}))
+    elif done is not None:
+        click.echo(f"Erased {done.erased} memories of namespace {namespace!r}: `engramq audit --command` shows which,")
+        click.echo(f"command {done.command_id}")
+    else:
+        _list(found, namespace)
+
+
+def _command(given: dict[str, Any]) -> PurgeMemories:
+    """Return the command that lists; raises EngramqError naming what is wrong."""
+    try:
+        command = msgspec.convert(given, PurgeMemories)
+    except msgspec.ValidationError as problem:
+        raise refuse(FaultCode.INVALID_PARAMETER, f"{problem}.") from None
+    command.check()
+    return command
+
+
+def _list(found: Purged, namespace: str) -> None:
+    for memory_id in found.memory_ids:
+        click.echo(memory_id)
+    if found.matched > limits.PURGED_SHOWN:
+        click.echo(f"... and {found.matched - limits.PURGED_SHOWN} more")
+    click.echo(f"{found.matched} memories of namespace {namespace!r}. Nothing is erased: --yes does it.", err=True)
+
+
+def _teller(as_json: bool) -> Callable[[str], None]:
+    return lambda text: None if as_json else click.echo(text, err=True)
+
+
+async def _purge(
+    settings: Settings, namespace: str, listing: PurgeMemories, *, yes: bool, tell: Callable[[str], None]
+) -> tuple[Purged, Purged | None]:
+    """Return what was found, and what was done if it was to be."""
+    keys = Keys(settings.key_prefix)
+    principal = Principal(name=settings.principal, scopes=ALL_SCOPES)
+    async with Bus(
+        settings.redis_url, keys, mailbox_bound=settings.mailbox_bound, reply_timeout_s=settings.reply_timeout_s
+    ) as bus:
+        asker = _Asker(bus, namespace, principal, tell)
+        found = await asker.run(listing, of=None)
+        if not yes or not found.matched:
+            return found, None
+        return found, await asker.run(msgspec.structs.replace(listing, erase=True), of=found.matched)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Asks until there is an answer, telling now and then how far it is."""
+
+    bus: Bus
+    namespace: str
+    principal: Principal
+    tell: Callable[[str], None]
+
+    async def run(self, command: PurgeMemories, *, of: int | None) -> Purged:
+        """Return the reply, however long it takes; raises EngramqError. `of`: how many are to be erased."""
+        timeout_s = ANSWER_TIMEOUT_S if of is None else ASK_AGAIN_S
+        answer = await self.bus.ask(command, namespace=self.namespace, principal=self.principal, timeout_s=timeout_s)
+        if isinstance(answer, Pending):
+            return await self._until_ended(answer.command_id, command, of)
+        return _reply(answer)
+
+    async def _until_ended(self, command_id: str, command: PurgeMemories, of: int | None) -> Purged:
+        told_at = time.monotonic()
+        while True:
+            answer = await self.bus.ask(
+                GetCommand(command_id=command_id), namespace=self.namespace, principal=self.principal
+            )
+            report = answer.reply if isinstance(answer, Answer) else None
+            if isinstance(report, CommandReport) and report.status in ENDED:
+                return _reported(report)
+            if of is not None and time.monotonic() > told_at + PROGRESS_S:
+                told_at = time.monotonic()
+                await self._tell_progress(command, of)
+            await anyio.sleep(ASK_AGAIN_S)
+
+    async def _tell_progress(self, command: PurgeMemories, of: int) -> None:
+        listing = msgspec.structs.replace(command, erase=False)
+        answer = await self.bus.ask(listing, namespace=self.namespace, principal=self.principal)
+        if isinstance(answer, Answer) and isinstance(answer.reply, Purged):
+            self.tell(f"{max(0, of - answer.reply.matched)} of {of} erased")
+
+
+def _reply(answer: Answer) -> Purged:
+    if answer.fault is not None:
+        raise EngramqError(answer.fault)
+    assert isinstance(answer.reply, Purged)
+    return answer.reply
+
+
+def _reported(report: CommandReport) -> Purged:
+    body = report.reply
+    if report.status is CommandStatus.DONE and body is not None:
+        return msgspec.convert({**body, "type": "purged"}, Purged)
+    if report.status is CommandStatus.FAILED and body is not None:
+        raise EngramqError(msgspec.convert(body, Fault))
+    raise refuse(FaultCode.UNAVAILABLE, "Nothing is known of the purge.", recovery="Run the same command again.")
