@@ -14,7 +14,7 @@ from gateway.mcp.transport import mark_surrogates
 from gateway.run import Gateway
 from schemas import limits
 from schemas.mailbox import Keys
-from schemas.settings import SettingsError
+from schemas.settings import SettingsError, read_settings
 from tests.gateway.conftest import gateway_over
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
@@ -36,12 +36,23 @@ class Site:
 
     async def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
         """Send a request with just these headers (Host and Content-Length unless given) and return status and body."""
+        status, _, answer = await self.exchange(method, path, body, **headers)
+        return status, answer
+
+    async def exchange(
+        self, method: str, path: str, body: bytes = b"", **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Send a request as `ask` does and return status, headers by their names in lower case, and body."""
         named = {"host": f"127.0.0.1:{self.port}", "content-length": str(len(body)), **headers}
         lines = [f"{method} {path} HTTP/1.1", "connection: close"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in named.items() if value]
-        return await self.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        return await self.talk("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     async def raw(self, request: bytes) -> tuple[int, bytes]:
+        status, _, body = await self.talk(request)
+        return status, body
+
+    async def talk(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
         answer = b""
         with anyio.fail_after(20):
             async with await anyio.connect_tcp("127.0.0.1", self.port) as line:
@@ -52,11 +63,13 @@ class Site:
                 except anyio.BrokenResourceError:
                     assert answer
         head, _, body = answer.partition(b"\r\n\r\n")
-        return int(head.split(b" ", 2)[1]), body
+        first, *others = head.decode().split("\r\n")
+        named = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in others)}
+        return int(first.split(" ", 2)[1]), named, body
 
-    async def post(self, body: bytes, era: str) -> tuple[int, Any]:
-        """Post a message to /mcp as a client of that era would, and return status and JSON."""
-        headers = {"content_type": "application/json", "accept": "application/json, text/event-stream"}
+    async def post(self, body: bytes, era: str, **more: str) -> tuple[int, Any]:
+        """Post a message to /mcp as a client of that era would, with `more` headers; return status and JSON."""
+        headers = {"content_type": "application/json", "accept": "application/json, text/event-stream", **more}
         status, answer = await self.ask("POST", "/mcp", body, **headers, **self.routing(body, era))
         return status, json.loads(answer) if answer.startswith(b"{") else answer
 
@@ -180,9 +193,19 @@ async def test_pages_of_this_machine_are_served(site: Site, name: str) -> None:
 
 @pytest.mark.promise("SE-3")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-async def test_nothing_but_loopback_is_bound(host: str) -> None:
+async def test_nothing_but_loopback_is_bound_without_authentication(host: str) -> None:
     with pytest.raises(SettingsError, match=r"ENGRAMQ_HOST: .* is not a loopback address"):
         bind(host, 0)
+    with pytest.raises(SettingsError, match=r"ENGRAMQ_HOST: .* is not a loopback address"):
+        read_settings({"ENGRAMQ_HOST": host})
+
+
+@pytest.mark.promise("SE-3")
+async def test_a_public_address_is_bound_with_authentication() -> None:
+    assert read_settings({"ENGRAMQ_HOST": "0.0.0.0", "ENGRAMQ_AUTH": "token"}).host == "0.0.0.0"
+    with bind("0.0.0.0", 0, authenticated=True) as bound:
+        assert bound.getsockname()[0] == "0.0.0.0"
+    assert read_settings({}).host == "127.0.0.1"
 
 
 async def test_a_taken_port_is_named() -> None:

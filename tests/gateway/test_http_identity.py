@@ -1,0 +1,413 @@
+"""The door before every route of HTTP: who has no good token comes no further, whatever else goes wrong."""
+
+import itertools
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2  # the SDK's client library
+import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import ProtectedResourceMetadata
+from mcp.shared.exceptions import MCPError
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from gateway.http import http_server
+from gateway.identity import bearer, tokens
+from gateway.limits import FailureLimit
+from gateway.run import Gateway
+from schemas.commands import Authenticate, Identity
+from schemas.mailbox import Keys
+from schemas.settings import Settings, SettingsError, read_settings
+from schemas.tokens import TOKEN_PREFIX, token_digest
+from schemas.vocabulary import Scope
+from tests.gateway.conftest import gateway_over
+from tests.gateway.issuer import AUDIENCE, ISSUER, key_for, key_server, public_jwk, public_pem, signed
+from tests.gateway.test_http import ERAS, Site, message, site_of
+from tests.gateway.worker_side import SCRIPT, WorkerSide, worker_side
+
+pytestmark = pytest.mark.anyio
+
+OPEN = ["/healthz", "/readyz", "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"]
+GOOD, UNKNOWN = (TOKEN_PREFIX + letter * 43 for letter in "gu")
+
+ADDRESSES = itertools.count(1)
+
+
+def identities(command: Authenticate, _envelope: Any) -> Identity:
+    if command.token_sha256 != token_digest(GOOD):
+        return Identity(status="unknown")
+    return Identity(
+        status="success", namespace="tenant", principal="ada", scopes=(Scope.READ, Scope.WRITE), untrusted=True
+    )
+
+
+@asynccontextmanager
+async def guarded(redis_url: str, keys: Keys, **variables: str) -> AsyncIterator[tuple[Site, WorkerSide]]:
+    """Serve with tokens over scripted workers."""
+    chosen: dict[str, Any] = {"auth": "token", **variables}
+    async with (
+        worker_side(redis_url, keys) as workers,
+        gateway_over(redis_url, keys, **chosen) as gateway,
+        site_of(gateway) as site,
+    ):
+        workers.script[Authenticate] = identities
+        yield site, workers
+
+
+@pytest.fixture(scope="module")
+async def shared(redis_url: str) -> AsyncIterator[tuple[Site, WorkerSide]]:
+    async with guarded(redis_url, Keys("test-http-identity"), trusted_proxies="127.0.0.1") as made:
+        yield made
+
+
+@pytest.fixture
+def workers(shared: tuple[Site, WorkerSide]) -> WorkerSide:
+    shared[1].script = {**SCRIPT, Authenticate: identities}
+    shared[1].seen.clear()
+    return shared[1]
+
+
+@pytest.fixture
+def site(shared: tuple[Site, WorkerSide], workers: WorkerSide) -> Site:
+    return shared[0]
+
+
+@asynccontextmanager
+async def client_with(site: Site, token: str, mode: str = "auto") -> AsyncIterator[Client]:
+    async with (
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}) as http,
+        Client(streamable_http_client(site.url, http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+@pytest.mark.promise("SE-1")
+@pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
+async def test_the_token_alone_says_who_calls(site: Site, workers: WorkerSide, mode: str) -> None:
+    async with client_with(site, GOOD, mode) as client:
+        arguments = {"content": "x", "session": "principal=eve"}
+        result = await client.call_tool("store_memory", arguments, meta={"namespace": "n", "principal": "eve"})  # type: ignore[arg-type]  # what a liar sends
+        assert result.structured_content is not None
+        assert result.structured_content["status"] == "stored"
+        resource = await client.read_resource("engramq://memory/m")
+        assert resource.contents
+    asked = [envelope for envelope in workers.seen if not isinstance(envelope.command, Authenticate)]
+    assert {(envelope.namespace, envelope.principal.name) for envelope in asked} == {("tenant", "ada")}
+    assert all(envelope.principal.untrusted for envelope in asked)
+    assert {envelope.principal.scopes for envelope in asked} == {(Scope.READ, Scope.WRITE)}
+
+
+def routes_of(app: Any) -> Sequence[Route]:
+    """Return the routes of the application behind all that stands before it."""
+    while not isinstance(app, Starlette):
+        app = getattr(app, "app", None) or app._app
+    assert all(isinstance(route, Route) for route in app.routes), "every mounted thing needs an entry here"
+    return [route for route in app.routes if isinstance(route, Route)]
+
+
+@pytest.mark.promise("SE-1")
+async def test_every_route_but_the_allowed_ones_wants_a_token(redis_url: str, keys: Keys) -> None:
+    async with (
+        worker_side(redis_url, keys),
+        gateway_over(redis_url, keys, auth="token") as gateway,
+        site_of(gateway) as site,
+    ):
+        paths = {route.path for route in routes_of(gateway.web().config.app)}
+        assert paths == {"/mcp", *OPEN}
+        for path in sorted(paths):
+            for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
+                status, _ = await site.ask(method, path)
+                assert (status == 401) == (path not in OPEN), (method, path, status)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/nothing", "/mcp/", "//mcp", "/healthz/", "/healthz/../mcp", "/healthz%2f..%2fmcp", "/MCP"]
+)
+async def test_no_other_path_leads_past_the_door(site: Site, path: str) -> None:
+    assert (await site.ask("POST", path))[0] == 401
+
+
+@pytest.mark.promise("SE-1")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("presented", "error"),
+    [
+        ("", False),
+        ("Bearer " + UNKNOWN, True),
+        ("Bearer x", True),
+        ("Bearer " + GOOD + "x", True),
+        ("Bearer " + GOOD[:-1], True),
+        ("Bearer", True),
+        ("Bearer " + GOOD + " " + GOOD, True),
+        ("Basic " + GOOD, True),
+        (GOOD, True),
+        ("Bearer " + "a" * 60_000, True),
+        ("Bearer \xff", True),
+    ],
+)
+async def test_without_a_good_token_the_answer_is_401_and_says_where_tokens_come_from(
+    site: Site, workers: WorkerSide, era: str, presented: str, error: bool
+) -> None:
+    body = json.dumps(message(era)).encode()
+    named = {"content_type": "application/json", "authorization": presented, **site.routing(body, era)}
+    address = f"2001:db8:{next(ADDRESSES):x}::1"  # another one each time: failures are limited
+    status, headers, answer = await site.exchange("POST", "/mcp", body, x_forwarded_for=address, **named)
+    assert status == 401
+    challenge = headers["www-authenticate"]
+    assert challenge.startswith("Bearer ")
+    assert ('error="invalid_token"' in challenge) == error
+    found = re.search(r'resource_metadata="([^"]+)"', challenge)
+    assert found is not None
+    assert found[1] == f"http://127.0.0.1:{site.port}/.well-known/oauth-protected-resource/mcp"
+    assert json.loads(answer)["status"] == "error"
+    assert GOOD not in answer.decode() + str(headers)
+    assert all(isinstance(envelope.command, Authenticate) for envelope in workers.seen)
+
+
+async def test_two_tokens_are_none(site: Site) -> None:
+    request = (
+        f"POST /mcp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {GOOD}\r\nauthorization: Bearer {GOOD}\r\n"
+    )
+    assert (await site.raw(f"{request}connection: close\r\n\r\n".encode()))[0] == 401
+
+
+async def test_a_token_in_the_address_is_none(site: Site) -> None:
+    assert (await site.ask("POST", f"/mcp?access_token={GOOD}"))[0] == 401
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer  "])
+async def test_the_scheme_may_be_written_in_any_case(site: Site, era: str, scheme: str) -> None:
+    status, _ = await site.post(json.dumps(message(era)).encode(), era, authorization=f"{scheme} {GOOD}")
+    assert status == 200
+
+
+@pytest.mark.promise("SE-1")
+async def test_the_metadata_say_what_the_resource_is(site: Site) -> None:
+    for path in OPEN[2:]:
+        status, answer = await site.ask("GET", path, host="localhost:1")
+        described = json.loads(answer)
+        assert status == 200
+        assert described["resource"] == "http://localhost:1/mcp"
+        assert described["scopes_supported"] == ["read", "write", "verify", "admin"]
+        assert described["bearer_methods_supported"] == ["header"]
+        assert "authorization_servers" not in described  # our own tokens come from no server
+
+
+@pytest.mark.promise("SE-1")
+@pytest.mark.parametrize("era", ERAS)
+async def test_while_nobody_can_say_it_is_503(
+    site: Site, workers: WorkerSide, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "LOOKUP_S", 0.2)
+    workers.script[Authenticate] = lambda _c, _e: None
+    body = json.dumps(message(era)).encode()
+    status, headers, answer = await site.exchange("POST", "/mcp", body, authorization=f"Bearer {UNKNOWN}")
+    assert (status, headers["retry-after"]) == (503, "2")
+    assert "www-authenticate" not in headers
+    assert json.loads(answer)["status"] == "error"
+
+
+async def test_without_redis_it_is_503_and_never_open(keys: Keys) -> None:
+    async with gateway_over("unix:///nowhere/redis.sock", keys, auth="token") as gateway, site_of(gateway) as site:
+        assert (await site.ask("POST", "/mcp", authorization=f"Bearer {GOOD}"))[0] == 503
+        assert (await site.ask("POST", "/mcp"))[0] == 401
+        assert await site.alive()
+
+
+async def test_who_guesses_too_often_is_told_to_wait_and_harms_no_good_token(
+    redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with guarded(redis_url, keys) as (site, workers):
+        body = json.dumps(message(ERAS[1])).encode()
+        assert (await site.post(body, ERAS[1], authorization=f"Bearer {GOOD}"))[0] == 200
+        statuses = [(await site.ask("POST", "/mcp", authorization="Bearer x"))[0] for _ in range(40)]
+        assert statuses[:30] == [401] * 30
+        assert 429 in statuses[30:]
+        asked = len(workers.seen)
+        status, headers, _ = await site.exchange("POST", "/mcp", authorization=f"Bearer {UNKNOWN}")
+        assert (status, int(headers["retry-after"]) >= 1) == (429, True)
+        assert len(workers.seen) == asked  # no worker is bothered with it
+        assert (await site.post(body, ERAS[1], authorization=f"Bearer {GOOD}"))[0] == 200
+        assert (await site.ask("POST", "/mcp"))[0] == 401  # asking where tokens come from is no failure
+
+
+@pytest.mark.promise("SE-9")
+async def test_who_comes_with_a_token_is_limited_and_told_so_by_the_tool(redis_url: str, keys: Keys) -> None:
+    async with guarded(redis_url, keys, rate_limit="1") as (site, workers):
+        async with client_with(site, GOOD) as client:
+            results = [await client.call_tool("memory_stats", {}) for _ in range(4)]
+        refused = [result for result in results if result.is_error]
+        assert 1 <= len(refused) <= 2
+        body = refused[0].structured_content
+        assert body is not None
+        assert (body["status"], body["code"], body["retry_after_s"] > 0) == ("error", "rate_limited", True)
+        assert len([one for one in workers.seen if not isinstance(one.command, Authenticate)]) == 4 - len(refused)
+
+
+# Names and origins behind a proxy.
+
+
+@pytest.mark.promise("SE-2", "SE-3")
+async def test_behind_a_proxy_the_public_name_counts(redis_url: str, keys: Keys) -> None:
+    public = {"public_url": "https://Memory.example.org:443", "allowed_hosts": "engramq.internal, pod-7"}
+    async with guarded(redis_url, keys, host="0.0.0.0", **public) as (site, _):
+        for host in ("memory.example.org", "MEMORY.example.org:443", "engramq.internal:8765", "pod-7", "localhost"):
+            assert (await site.ask("GET", "/healthz", host=host))[0] == 200
+        for host in ("0.0.0.0", "example.org", "evil.memory.example.org", "engramq.internal.evil.example", "10.0.0.1"):
+            for path in ("/mcp", *OPEN):
+                assert (await site.ask("GET", path, host=host))[0] == 421
+        status, headers, _ = await site.exchange("POST", "/mcp", host="pod-7")
+        assert status == 401
+        metadata = "https://memory.example.org/.well-known/oauth-protected-resource/mcp"
+        assert f'resource_metadata="{metadata}"' in headers["www-authenticate"]
+        _, answer = await site.ask("GET", OPEN[2], host="pod-7")
+        assert json.loads(answer)["resource"] == "https://memory.example.org/mcp"
+
+
+@pytest.mark.promise("SE-2")
+async def test_only_listed_origins_may_call_and_read(redis_url: str, keys: Keys) -> None:
+    listed = {"public_url": "https://memory.example.org", "allowed_origins": "https://app.example.org:8443"}
+    async with guarded(redis_url, keys, **listed) as (site, _):
+        for origin in ("https://app.example.org:8443", "https://memory.example.org", "http://localhost:6274"):
+            assert (await site.ask("GET", "/healthz", origin=origin))[0] == 200
+        for origin in (
+            "https://app.example.org",
+            "http://app.example.org:8443",
+            "https://app.example.org:8443.evil.example",
+            "http://memory.example.org",
+            "https://memory.example.org:8443",
+            "null",
+        ):
+            for path in ("/mcp", *OPEN):
+                assert (await site.ask("GET", path, origin=origin))[0] == 403
+        asked: dict[str, Any] = {
+            "access_control_request_method": "POST",
+            "access_control_request_headers": "authorization",
+        }
+        status, headers, _ = await site.exchange("OPTIONS", "/mcp", origin="https://app.example.org:8443", **asked)
+        assert (status, headers["access-control-allow-origin"]) == (200, "https://app.example.org:8443")
+        status, headers, _ = await site.exchange("POST", "/mcp", origin="https://app.example.org:8443")
+        assert (status, headers["access-control-allow-origin"]) == (401, "https://app.example.org:8443")
+        for origin in ("https://memory.example.org", "http://localhost:6274"):  # may call, may not read
+            _, headers, _ = await site.exchange("OPTIONS", "/mcp", origin=origin, **asked)
+            assert "access-control-allow-origin" not in headers
+
+
+async def test_only_trusted_proxies_say_where_a_request_comes_from(
+    redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    class Noting(FailureLimit):
+        def note(self, address: str) -> None:
+            seen.append(address)
+
+    monkeypatch.setattr(bearer, "FailureLimit", Noting)
+    for proxies in ("", "10.0.0.0/8", "127.0.0.0/8"):
+        async with guarded(redis_url, Keys(keys.prefix + proxies[:2]), trusted_proxies=proxies) as (site, _):
+            forwarded: dict[str, Any] = {"x_forwarded_for": "203.0.113.9", "x_forwarded_proto": "https"}
+            _, headers, _ = await site.exchange("POST", "/mcp", authorization="Bearer x", **forwarded)
+            scheme = "https" if proxies.startswith("127") else "http"
+            assert f'resource_metadata="{scheme}://' in headers["www-authenticate"]
+    assert seen == ["127.0.0.1", "127.0.0.1", "203.0.113.9"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("public_url", "memory.example.org"),
+        ("public_url", "https://memory.example.org/path"),
+        ("public_url", "https://user@memory.example.org"),
+        ("public_url", "https://memory.example.org:99999"),
+        ("public_url", "https://memory.example.org:0"),
+        ("public_url", "https://"),
+        ("allowed_hosts", "https://memory.example.org"),
+        ("allowed_hosts", "memory.example.org:443"),
+        ("allowed_hosts", "*"),
+        ("allowed_origins", "*"),
+        ("allowed_origins", "https://app.example.org/x"),
+        ("trusted_proxies", "proxy.example.org"),
+        ("trusted_proxies", "10.0.0.1/8"),
+        ("jwt_algorithms", "none"),
+        ("jwt_algorithms", "RS256,HS256"),
+        ("jwt_algorithms", ","),
+        ("jwt_leeway_s", "301"),
+        ("jwt_key_file", "key.pem"),
+        ("jwt_jwks_url", "file:///etc/passwd"),
+        ("rate_limit", "-1"),
+        ("concurrency_limit", "1.5"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_by_name(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"ENGRAMQ_{variable.upper()}"):
+        read_settings({f"ENGRAMQ_{variable.upper()}": value})
+
+
+# JWTs over HTTP.
+
+PROVIDER = {"auth": "jwt", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+
+
+def test_jwt_takes_an_issuer_an_audience_and_one_source_of_keys() -> None:
+    def read(**variables: str) -> Settings:
+        return read_settings({f"ENGRAMQ_{name.upper()}": value for name, value in variables.items()})
+
+    for missing in ("jwt_issuer", "jwt_audience"):
+        with pytest.raises(SettingsError, match=f"ENGRAMQ_{missing.upper()}"):
+            read(**{**PROVIDER, missing: ""}, jwt_key_file="/k")
+    for keys_from in ({}, {"jwt_key_file": "/k", "jwt_jwks_url": "https://login.example.org/keys"}):
+        with pytest.raises(SettingsError, match="either ENGRAMQ_JWT_JWKS_URL or ENGRAMQ_JWT_KEY_FILE"):
+            read(**PROVIDER, **keys_from)
+    with pytest.raises(SettingsError, match="use https"):
+        read(**PROVIDER, jwt_jwks_url="http://login.example.org/keys")
+    assert read(**PROVIDER, jwt_jwks_url="http://127.0.0.1:1/keys").jwt_audience == (AUDIENCE,)
+
+
+@pytest.mark.promise("SE-1")
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_jwt_says_who_calls(redis_url: str, keys: Keys, tmp_path: Path, mode: str) -> None:
+    (tmp_path / "key.pem").write_bytes(public_pem(key_for("ES256")))
+    variables = {**PROVIDER, "jwt_key_file": str(tmp_path / "key.pem")}
+    async with guarded(redis_url, keys, **variables) as (site, workers):
+        async with client_with(site, signed("ES256"), mode) as client:
+            await client.call_tool("memory_stats", {})
+        assert (workers.seen[0].namespace, workers.seen[0].principal.name) == ("ns", "ada")
+        with pytest.raises((MCPError, ExceptionGroup)):
+            async with client_with(site, signed("ES256", name="theirs"), mode) as client:
+                await client.call_tool("memory_stats", {})
+        assert len(workers.seen) == 1
+        _, answer = await site.ask("GET", OPEN[3])
+        described = ProtectedResourceMetadata.model_validate_json(answer)
+        assert [str(server) for server in described.authorization_servers] == [ISSUER]
+
+
+async def test_a_jwt_whose_key_cannot_be_fetched_is_503(redis_url: str, keys: Keys) -> None:
+    async with key_server(public_jwk("RS256", "k1")) as server:
+        variables = {**PROVIDER, "jwt_jwks_url": server.url}
+        async with guarded(redis_url, keys, **variables) as (site, _):
+            server.answer = b"HTTP/1.1 500 Oh no\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            assert (await site.ask("POST", "/mcp", authorization=f"Bearer {signed()}"))[0] == 503
+            assert (await site.ask("POST", "/mcp", authorization="Bearer x.y.z"))[0] == 401
+
+
+def test_a_key_file_that_is_missing_is_named_at_start() -> None:
+    chosen = read_settings(
+        {f"ENGRAMQ_{name.upper()}": value for name, value in PROVIDER.items()} | {"ENGRAMQ_JWT_KEY_FILE": "/no/key.pem"}
+    )
+    gateway = Gateway(chosen, bus=None, service=None)  # type: ignore[arg-type]  # neither is reached
+    with pytest.raises(SettingsError, match="ENGRAMQ_JWT_KEY_FILE"):
+        gateway.web()
+
+
+def test_a_server_cannot_be_made_without_its_guard() -> None:
+    async def app(*_: Any) -> None:
+        raise AssertionError
+
+    assert type(http_server(app, read_settings({})).config.app).__name__ == "Guard"
