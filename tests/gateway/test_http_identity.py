@@ -24,7 +24,7 @@ from gateway.run import Gateway
 from schemas.commands import Authenticate, Identity
 from schemas.mailbox import Keys
 from schemas.settings import Settings, SettingsError, read_settings
-from schemas.tokens import TOKEN_PREFIX, token_digest
+from schemas.tokens import TOKEN_PREFIX, new_token, token_digest
 from schemas.vocabulary import Scope
 from tests.gateway.conftest import gateway_over
 from tests.gateway.issuer import AUDIENCE, ISSUER, key_for, key_server, public_jwk, public_pem, signed
@@ -208,7 +208,7 @@ async def test_while_nobody_can_say_it_is_503(
     monkeypatch.setattr(tokens, "LOOKUP_S", 0.2)
     workers.script[Authenticate] = lambda _c, _e: None
     body = json.dumps(message(era)).encode()
-    status, headers, answer = await site.exchange("POST", "/mcp", body, authorization=f"Bearer {UNKNOWN}")
+    status, headers, answer = await site.exchange("POST", "/mcp", body, authorization=f"Bearer {new_token()}")
     assert (status, headers["retry-after"]) == (503, "2")
     assert "www-authenticate" not in headers
     assert json.loads(answer)["status"] == "error"
@@ -231,7 +231,7 @@ async def test_who_guesses_too_often_is_told_to_wait_and_harms_no_good_token(
         assert statuses[:30] == [401] * 30
         assert 429 in statuses[30:]
         asked = len(workers.seen)
-        status, headers, _ = await site.exchange("POST", "/mcp", authorization=f"Bearer {UNKNOWN}")
+        status, headers, _ = await site.exchange("POST", "/mcp", authorization=f"Bearer {new_token()}")
         assert (status, int(headers["retry-after"]) >= 1) == (429, True)
         assert len(workers.seen) == asked  # no worker is bothered with it
         assert (await site.post(body, ERAS[1], authorization=f"Bearer {GOOD}"))[0] == 200
