@@ -9,7 +9,7 @@ import sys
 
 # Who provides a command; their `main(argv)` gets the command's name as argv[0] and returns the exit code.
 GATEWAY_COMMANDS = frozenset({"gateway", "import", "purge"})
-WORKER_COMMANDS = frozenset({"worker", "migrate", "audit"})
+WORKER_COMMANDS = frozenset({"worker", "migrate", "audit", "token"})
 
 
 def main() -> int:

@@ -34,6 +34,7 @@ _ELSEWHERE = {
     "import": "Load memories from a JSONL file.",
     "purge": "List, then erase for good, all memories of a principal, source type, thread or time.",
     "audit": "Show who did what.",
+    "token": "Make, list and revoke the bearer tokens of HTTP clients.",
 }
 
 

@@ -21,6 +21,7 @@ _NEEDS = {
     "worker": (settings.REDIS_URL, settings.DATABASE_URL),
     "migrate": (settings.DATABASE_URL,),
     "audit": (settings.DATABASE_URL,),
+    "token": (settings.DATABASE_URL,),
 }
 
 

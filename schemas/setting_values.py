@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from schemas.vocabulary import SYSTEM_NAMESPACE
+
 # Signatures by private keys only: with a shared secret whoever may check a token may make one, too.
 JWT_ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -65,6 +67,12 @@ def name(text: str) -> str:
     # Bytes of the environment that are no UTF-8 come as halves of surrogate pairs, which nothing could keep.
     if not text.strip() or len(text) > 255 or re.search("[\0\ud800-\udfff]", text):
         raise ValueError("must be a text of 1 to 255 characters in UTF-8")
+    return text
+
+
+def namespace(text: str) -> str:
+    if name(text) == SYSTEM_NAMESPACE:
+        raise ValueError("must be another one: it is engramq's own")
     return text
 
 

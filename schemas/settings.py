@@ -23,6 +23,7 @@ from schemas.setting_values import (
     key_prefix,
     log_level,
     name,
+    namespace,
     networks,
     number,
     one_of,
@@ -127,7 +128,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "key_prefix", "engramq", "Prefix of every Redis key; tells installations apart that share a Redis", key_prefix
     ),
-    Setting("namespace", DEFAULT_NAMESPACE, "Tenant of stdio clients and of the command line", name),
+    Setting("namespace", DEFAULT_NAMESPACE, "Tenant of stdio clients and of the command line", namespace),
     Setting("principal", DEFAULT_PRINCIPAL, "Who stdio clients and the command line are", name),
     Setting("auth", Auth.NONE, "How HTTP callers prove who they are: none (loopback only), token or jwt", one_of(Auth)),
     Setting("host", "127.0.0.1", "Address that HTTP is served on", name),

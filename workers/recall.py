@@ -29,7 +29,7 @@ from schemas.faults import invalid
 from schemas.ids import format_time, parse_uuid
 from schemas.records import Memory
 from schemas.vocabulary import CommandStatus, Partition, Ranking, Scope, WorkerKind
-from workers import graph_reads
+from workers import graph_reads, identities
 from workers.contract import Actor, Crumbs, Job, MailboxView, Outcome
 from workers.domain.question import Question
 from workers.domain.ranking import Ranked, by_relevance, by_similarity
@@ -259,5 +259,6 @@ def actor(reader: Reader) -> Actor:
             MemoryStats: reader.stats,
             Ping: reader.ping,
             **graph_reads.handlers(reader.store),
+            **identities.handlers(reader.store),
         },
     )

@@ -16,6 +16,7 @@ from schemas import limits
 from schemas.commands import NewMemory
 from schemas.faults import EngramqError, invalid
 from schemas.ids import uuid7
+from schemas.vocabulary import SYSTEM_NAMESPACE
 
 HELD_BATCHES: Final = 8
 LINE: Final = "line"  # the field of a rejection that concerns the line as a whole
@@ -83,6 +84,7 @@ def _read_row(number: int, line: bytes, namespace: str, one_namespace: bool) -> 
         raise invalid(LINE, "The line is no JSON object.")
     own = given.pop(NAMESPACE, namespace)
     _check_namespace(own)
+    _check_namespace(namespace)
     # Exports of other tools write null for what is not known.
     record = {name: value for name, value in given.items() if value is not None}
     for name in _ENVELOPE_FIELDS:
@@ -96,6 +98,8 @@ def _read_row(number: int, line: bytes, namespace: str, one_namespace: bool) -> 
 def _check_namespace(name: Any) -> None:
     if not isinstance(name, str) or not name.strip() or len(name) > limits.NAME_CHARS or text_problem(name) is not None:
         raise invalid(NAMESPACE, f"namespace must be a text of 1 to {limits.NAME_CHARS} characters that is not blank.")
+    if name == SYSTEM_NAMESPACE:
+        raise invalid(NAMESPACE, f"The namespace {name!r} is engramq's own.")
 
 
 def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iterator[Batch | Rejection]:

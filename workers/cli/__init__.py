@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
 
     Returns its exit code: 0 done, 1 the database or Redis is not fit, 2 it was called or set wrongly.
     """
-    command = {"worker": _worker, "migrate": _migrate, "audit": _audit}[argv[0]]
+    command = {"worker": _worker, "migrate": _migrate, "audit": _audit, "token": _token}[argv[0]]
     try:
         return command(argv[1:])
     except UsageEnd as end:
@@ -70,6 +70,13 @@ def _audit(arguments: list[str]) -> int:
     question = parse_audit(arguments)
     asyncio.run(show_audit(question, _database_settings()))
     return 0
+
+
+def _token(arguments: list[str]) -> int:
+    from workers.cli.token_command import parse_token, run_token  # noqa: PLC0415 - psycopg, see _migrate
+
+    request = parse_token(arguments)
+    return asyncio.run(run_token(request, _database_settings()))
 
 
 def _database_settings() -> Settings:
