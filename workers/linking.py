@@ -159,7 +159,10 @@ class NewcomerLinker:
 def _links(newcomer: UUID, others: Mapping[UUID, float]) -> list[AutomaticLink]:
     nearest = sorted(others.items(), key=lambda one: (-one[1], one[0]))[: limits.SIMILARITY_LINKS]
     return [
-        AutomaticLink(newcomer, other, Relation.SIMILAR, rounded(clamped(weight)), Origin.SIMILARITY)
+        # The newer of the two declares it, whichever of them is looked at.
+        AutomaticLink(
+            max(newcomer, other), min(newcomer, other), Relation.SIMILAR, rounded(clamped(weight)), Origin.SIMILARITY
+        )
         for other, weight in nearest
     ]
 

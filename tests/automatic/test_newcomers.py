@@ -1,0 +1,127 @@
+"""Links that the pipeline makes of new memories: with whom, of what weight, and never beyond the cap."""
+
+import asyncio
+
+import pytest
+
+from schemas import limits
+from tests.automatic.desk import Desk
+from tests.conftest import Database
+from tests.pipeline.stage import agent_of, stage_settings, staged, until
+
+pytestmark = pytest.mark.anyio
+
+WORDS = ["the", "harbour", "crane", "lifts", "steel", "boxes", "onto", "ships", "every", "morning", "before"]
+
+
+def text(*others: str) -> str:
+    """Return a text that shares most of its words with the others that this makes."""
+    return " ".join([*WORDS, *others])
+
+
+@pytest.mark.promise("CN-36")
+async def test_a_new_memory_is_linked_to_those_of_its_partition_that_are_near_enough(desk: Desk) -> None:
+    agent = desk.agent
+    near = await agent.store(text("dawn"))
+    far = await agent.store("bread rises in a warm kitchen")
+    apart = await agent.store(text("noon"), partition="untrusted")
+    body = await agent.call("store_memory", content=text("dusk"))
+    shown = {one["id"]: one["similarity"] for one in body["similar_memories"]}
+    await desk.linked(4)
+    links = desk.links()
+    assert list(links) == [frozenset((near["id"], body["stored"]["id"]))]
+    (link,) = links.values()
+    assert (link["relation"], link["origin"], link["reinforcement_count"]) == ("similar", "similarity", 0)
+    assert link["weight"] == pytest.approx(shown[near["id"]], abs=1e-6)
+    assert link["weight"] >= 0.6
+    assert str(link["declared_from"]) == body["stored"]["id"]
+    assert {far["id"], apart["id"]}.isdisjoint(desk.degrees())
+    found = await agent.call("get_memory", memory_id=near["id"])
+    assert [one["memory_id"] for one in found["links"]] == [body["stored"]["id"]]
+
+
+@pytest.mark.promise("CN-36")
+async def test_a_new_memory_gets_links_to_the_ten_nearest_at_most(database: Database, redis_url: str) -> None:
+    settings = stage_settings(database, redis_url, f"{database.name}-ten", degree_cap="50")
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        desk = Desk(agent, database)
+        for number in range(14):
+            await agent.store(text(f"w{number}"), idempotency_key=str(number))
+        await desk.linked(14)
+        last = await agent.store(text("w1"))
+        await desk.linked(15)
+        assert desk.degrees()[last["id"]] == limits.SIMILARITY_LINKS
+        (heaviest, *_) = sorted(desk.links().items(), key=lambda one: -one[1]["weight"])
+        assert last["id"] in heaviest[0]
+        assert heaviest[1]["weight"] == pytest.approx(1.0, abs=1e-3)
+
+
+async def test_twins_that_are_stored_in_the_same_moment_find_each_other(desk: Desk) -> None:
+    kept = await asyncio.gather(*(desk.agent.store(text()) for _ in range(6)))
+    await desk.linked(6)
+    assert set(desk.degrees()) == {one["id"] for one in kept}
+    assert len(desk.links()) == 15
+
+
+@pytest.mark.promise("CN-26")
+async def test_sixty_four_twins_stored_at_once_never_exceed_the_cap(database: Database, redis_url: str) -> None:
+    settings = stage_settings(database, redis_url, f"{database.name}-cap", degree_cap="4")
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        desk = Desk(agent, database)
+        await asyncio.gather(*(agent.store(text(f"w{number % 9}")) for number in range(64)))
+        await desk.linked(64)
+        degrees = desk.degrees()
+        assert max(degrees.values()) <= 4
+        assert len(degrees) >= 32
+
+
+async def test_what_was_pending_is_linked_once_it_is_active(desk: Desk) -> None:
+    one, other = await desk.agent.store(text("dawn")), await desk.agent.store(text("dusk"))
+    await desk.linked(2)
+    desk.rows("delete from edges")
+    desk.rows("update memories set state = 'pending', embedding = null, model_id = null, links_made_at = null")
+    body = await desk.agent.call("connect", source=one["id"], target=other["id"], relation="supports")
+    assert body["action"] == "deferred"
+    third = await desk.agent.store(text("noon"))
+    await desk.linked(1)
+    assert desk.links() == {}
+    desk.age()
+    await desk.linked(3)
+    links = desk.links()
+    assert len(links) == 3
+    assert links[frozenset((one["id"], other["id"]))]["relation"] == "supports", "what the agent asked for came first"
+    assert desk.degrees()[third["id"]] == 2
+
+
+async def test_deferred_links_that_wait_for_nothing_are_settled_by_the_sweep(desk: Desk) -> None:
+    one, other = await desk.agent.store(text("dawn")), await desk.agent.store("bread rises in a warm kitchen")
+    await desk.linked(2)
+    desk.rows("update memories set state = 'pending' where node_id = %s", other["id"])
+    body = await desk.agent.call("connect", source=one["id"], target=other["id"])
+    assert body["action"] == "deferred"
+    desk.rows("update memories set state = 'active' where node_id = %s", other["id"])
+    await until(lambda: desk.sees("select 1 from edges"))
+    report = await desk.agent.call("get_command", command_id=body["command_id"])
+    assert report["reply"]["resolved"]["state"] == "made"
+
+
+async def test_what_a_crash_took_away_or_an_import_left_is_made_by_the_sweep(desk: Desk) -> None:
+    one, other = await desk.agent.store(text("dawn")), await desk.agent.store(text("dusk"))
+    await desk.linked(2)
+    desk.rows("delete from edges")
+    desk.rows("update memories set links_made_at = null")
+    desk.age()
+    await desk.linked(2)
+    assert list(desk.links()) == [frozenset((one["id"], other["id"]))]
+
+
+async def test_a_memory_that_is_active_no_more_is_left_alone(desk: Desk) -> None:
+    await desk.agent.store(text("dawn"))
+    gone = await desk.agent.store(text("dusk"))
+    await desk.agent.call("forget_memory", memory_id=gone["id"])
+    desk.rows("delete from edges")
+    desk.rows("update memories set links_made_at = null")
+    desk.age()
+    await desk.linked(1)
+    assert desk.links() == {}
+    assert desk.rows("select 1 from memories where state = 'archived' and links_made_at is null") != []
