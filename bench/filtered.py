@@ -45,7 +45,7 @@ async def measure_one(
 
         async def nearest(tx: Transaction, embedding: Embedding = embedding, *, scan: bool = False) -> list[str]:
             found = by_similarity(await find_candidates(tx, sizes, NO_WORDS, embedding, filters, scan=scan))
-            return [one.candidate.id for one in found[:TOP]]
+            return [found.candidates.ids[row] for row in found.order[:TOP]]
 
         started = time.perf_counter()
         found = await store.read(namespace, nearest)

@@ -46,7 +46,7 @@ async def alone(database_url: str, model_id: int, questions: list[str]) -> tuple
             async def read(tx: Transaction) -> None:
                 question, filters = Question(questions[number]), Filters(partitions=(Partition.TRUSTED,))
                 found = await find_candidates(tx, sizes, question, embeddings[number], filters)
-                await read_memories(tx, [UUID(one.id) for one in found[:SHOWN]])
+                await read_memories(tx, [UUID(one) for one in found.ids[:SHOWN]])
 
             await store.read(NAMESPACE, read)
 

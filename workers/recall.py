@@ -1,9 +1,8 @@
 """The `recall` kind: every read."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -28,25 +27,18 @@ from schemas.envelope import Answer, Principal
 from schemas.faults import invalid
 from schemas.ids import format_time, parse_uuid
 from schemas.records import Memory
-from schemas.vocabulary import CommandStatus, Partition, Ranking, Scope, WorkerKind
+from schemas.vocabulary import CommandStatus, Partition, Scope, WorkerKind
 from workers import graph_reads, identities
 from workers.contract import Actor, Crumbs, Job, MailboxView, Outcome
-from workers.domain.question import Question
-from workers.domain.ranking import Ranked, by_relevance, by_similarity
-from workers.domain.selection import Twins, within_budget
+from workers.finding import each_once, find_memories
 from workers.store import recall
 from workers.store.ledger import find_entry
 from workers.store.memories import read_memories
-from workers.store.search import Filters, find_candidates
 from workers.store.store import Store
 from workers.store.transaction import Transaction
-from workers.store.vectors import Embedding, Sizes
+from workers.store.vectors import Sizes
 from workers.usage import Usage
 from workers.vectorizer import Vectorizer
-
-Value = TypeVar("Value")
-
-DIGITS: Final = 6  # of scores in replies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,25 +58,10 @@ class Reader:
         if command.sectors == ():
             return _found([], UNSET)
         embedding = await self.vectorizer.try_embed(command.query)
-        memories = await self.store.read(namespace, lambda tx: self._search(tx, command, embedding))
+        memories = await self.store.read(namespace, lambda tx: find_memories(tx, self.sizes, command, embedding))
         ids = [UUID(one.id) for one in memories]
         outcome = _found(memories, True if embedding is None else UNSET)
         return replace(outcome, after_reply=lambda _use: self.usage.note(namespace, ids)) if ids else outcome
-
-    async def _search(self, tx: Transaction, command: SearchMemories, embedding: Embedding | None) -> list[Memory]:
-        question = Question(command.query)
-        candidates = await find_candidates(tx, self.sizes, question, embedding, _filters(command))
-        if command.ranking is Ranking.SIMILARITY and embedding is not None:
-            ranked = by_similarity(candidates)
-        else:
-            ranked = by_relevance(question, candidates)
-        if command.min_similarity is not UNSET:
-            least = command.min_similarity
-            ranked = [
-                one for one in ranked if one.candidate.similarity is not None and one.candidate.similarity >= least
-            ]
-        memories = await _shown(tx, ranked, command)
-        return memories if command.max_chars is UNSET else within_budget(memories, command.max_chars)
 
     async def list_recent(self, job: Job) -> Outcome:
         """Carry out ListRecentMemories; a cursor is the position that the last page's next_cursor was."""
@@ -97,7 +74,7 @@ class Reader:
             job.envelope.namespace,
             lambda tx: recall.recent(
                 tx,
-                partitions=_each_once(command.partitions),
+                partitions=each_once(command.partitions),
                 sectors=None if command.sectors is UNSET else command.sectors,
                 include_superseded=command.include_superseded,
                 after=after,
@@ -176,43 +153,6 @@ def _found(memories: list[Memory], degraded: bool | UnsetType) -> Outcome:
     return Outcome(reply, crumbs=Crumbs(recalled=tuple(one.id for one in memories)))
 
 
-async def _shown(tx: Transaction, ranked: Sequence[Ranked], command: SearchMemories) -> list[Memory]:
-    """Read as many of the best as are wanted; more when some turn out to be twins, or to have gone."""
-    memories: list[Memory] = []
-    twins = Twins()
-    for start in range(0, len(ranked), command.limit):
-        chunk = ranked[start : start + command.limit]
-        rows = await read_memories(tx, [UUID(one.candidate.id) for one in chunk])
-        for one in chunk:
-            memory = rows.get(UUID(one.candidate.id))
-            if memory is None or (command.collapse_duplicates and twins.is_repeated(memory)):
-                continue
-            memories.append(_scored(memory, one, explain=command.explain))
-        if len(memories) >= command.limit:
-            break
-    return memories[: command.limit]
-
-
-def _scored(memory: Memory, ranked: Ranked, *, explain: bool) -> Memory:
-    similarity = ranked.candidate.similarity
-    memory.score = round(ranked.score, DIGITS)
-    memory.similarity = None if similarity is None else round(similarity, DIGITS)
-    if explain:
-        memory.explain = {name: None if part is None else round(part, DIGITS) for name, part in ranked.parts.items()}
-    return memory
-
-
-def _filters(command: SearchMemories) -> Filters:
-    return Filters(
-        partitions=_each_once(command.partitions),
-        sectors=_or_none(command.sectors),
-        thread=_or_none(command.thread),
-        since=_or_none(command.since),
-        until=_or_none(command.until),
-        include_superseded=command.include_superseded,
-    )
-
-
 def _place(cursor: str) -> recall.Place:
     """Return the place that a cursor stands for; the gateway has checked that we gave it out."""
     at, _, text = cursor.partition("|")
@@ -237,14 +177,6 @@ def _report(answer: Answer) -> CommandReport:
         return CommandReport(status=CommandStatus.FAILED, reply=body)
     assert answer.reply is not None
     return CommandReport(status=CommandStatus.DONE, reply=reply_body(answer.reply))
-
-
-def _each_once(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
-    return tuple(dict.fromkeys(partitions))
-
-
-def _or_none(value: Value | UnsetType) -> Value | None:
-    return None if value is UNSET else value
 
 
 def actor(reader: Reader) -> Actor:

@@ -95,7 +95,7 @@ async def test_both_ways_find_the_same_memories(filled: Store) -> None:
         found = await filled.read(
             "large", lambda tx, e=embedding, f=filters: find_candidates(tx, Sizes(), question, e, f)  # type: ignore[misc]
         )  # fmt: skip
-        assert len({one.id for one in found}) == len(found)
+        assert len(set(found.ids)) == len(found)
         rows = await filled.read(
             "large",
             lambda tx, e=embedding, f=filters: tx.rows(  # type: ignore[misc]
@@ -105,7 +105,7 @@ async def test_both_ways_find_the_same_memories(filled: Store) -> None:
                 e=e.half, p=list(f.partitions), t=f.thread,
             ),
         )  # fmt: skip
-        cosines = {one.id: one.similarity for one in found}
+        cosines = dict(zip(found.ids, found.similarity, strict=True))
         assert len(cosines.keys() & {str(row["node_id"]) for row in rows}) >= 9
         for row in rows:
             if str(row["node_id"]) in cosines:
@@ -120,7 +120,7 @@ async def test_common_words_are_not_looked_up_but_still_count(filled: Store) -> 
         """Return what the words count for each memory that has any."""
         question = Question(text)
         found = await filled.read("large", lambda tx: find_candidates(tx, Sizes(), question, embedding, trusted))
-        return {one.id: one.lexical for one in found if one.lexical}
+        return {one: score for one, score in zip(found.ids, found.lexical, strict=True) if score}
 
     assert len(await lexical("fact")) == CANDIDATES  # the rarest word there is
     ((only, weight),) = (await lexical("77")).items()

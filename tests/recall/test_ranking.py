@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from schemas.records import Memory
 from schemas.vocabulary import Partition
 from workers.domain.question import Question
-from workers.domain.ranking import Candidate, by_relevance, by_similarity
+from workers.domain.ranking import Candidates, Measure, Ranking, by_relevance, by_similarity
 from workers.domain.selection import Twins, within_budget
 
 QUESTIONS = [
@@ -23,7 +23,7 @@ speakers = st.sampled_from([None, "Ada", "Bob", "ada", "?", ""])
 moments = st.sampled_from([None, datetime(2023, 5, 1, tzinfo=UTC), datetime(2022, 1, 31, tzinfo=UTC)])
 candidate_fields = st.fixed_dictionaries(
     {
-        "partition": st.sampled_from(list(Partition)),
+        "trusted": st.booleans(),
         "lexical": st.none() | st.floats(0, 1e6),
         "similarity": st.none() | st.floats(-1, 1),
         "thread": st.sampled_from([None, "a", "b"]),
@@ -36,8 +36,24 @@ candidate_fields = st.fixed_dictionaries(
 )
 
 
-def made_of(several: list[dict[str, Any]]) -> list[Candidate]:
-    return [Candidate(id=f"{number:04}", **fields) for number, fields in enumerate(several)]
+EMPTY: dict[str, Any] = {
+    "trusted": True, "lexical": None, "similarity": None, "thread": None, "position": None, "speaker": None,
+    "occurred_at": None, "asks": False, "tells_time": False,
+}  # fmt: skip
+
+
+def made_of(several: list[dict[str, Any]]) -> Candidates:
+    rows = [EMPTY | {"ids": f"{number:04}"} | fields for number, fields in enumerate(several)]
+    return Candidates(*([row[name] for row in rows] for name in Candidates.__struct_fields__))
+
+
+def ranked(text: str, candidates: Candidates) -> Ranking:
+    return by_relevance(Measure.of(Question(text), candidates), candidates)
+
+
+def scores(ranking: Ranking) -> dict[str, float]:
+    """Return the score of each id, best first."""
+    return {ranking.candidates.ids[row]: float(ranking.scores[row]) for row in ranking.order}
 
 
 candidates_of = st.lists(candidate_fields, max_size=30).map(made_of)
@@ -45,26 +61,24 @@ questions = st.sampled_from(QUESTIONS) | st.text(max_size=60)
 
 
 @given(questions, candidates_of)
-def test_every_candidate_is_ranked_once_with_a_number_that_its_parts_make(
-    text: str, candidates: list[Candidate]
-) -> None:
-    ranked = by_relevance(Question(text), candidates)
-    assert sorted(one.candidate.id for one in ranked) == sorted(one.id for one in candidates)
-    for one in ranked:
-        assert math.isfinite(one.score)
-        assert math.fsum(part for part in one.parts.values() if part is not None) == pytest.approx(one.score, abs=1e-9)
-    assert [one.score for one in ranked] == sorted([one.score for one in ranked], reverse=True)
+def test_every_candidate_is_ranked_once_with_a_number_that_its_parts_make(text: str, candidates: Candidates) -> None:
+    found = ranked(text, candidates)
+    assert sorted(found.order) == list(range(len(candidates)))
+    for row in found.order:
+        assert math.isfinite(found.scores[row])
+        parts = [part for part in found.explained(row).values() if part is not None]
+        assert math.fsum(parts) == pytest.approx(found.scores[row], abs=1e-9)
+    assert list(scores(found).values()) == sorted(scores(found).values(), reverse=True)
 
 
 @given(questions, candidates_of, st.randoms(use_true_random=False))
 def test_the_order_in_which_candidates_come_means_nothing(
-    text: str, candidates: list[Candidate], shuffled: random.Random
+    text: str, candidates: Candidates, shuffled: random.Random
 ) -> None:
-    others = list(candidates)
-    shuffled.shuffle(others)
-    assert [(one.candidate.id, one.score) for one in by_relevance(Question(text), candidates)] == [
-        (one.candidate.id, one.score) for one in by_relevance(Question(text), others)
-    ]
+    rows = list(range(len(candidates)))
+    shuffled.shuffle(rows)
+    others = ranked(text, candidates.chosen(rows))
+    assert list(scores(others).items()) == list(scores(ranked(text, candidates)).items())
 
 
 bare = st.fixed_dictionaries({"lexical": st.none() | st.floats(0, 100), "similarity": st.floats(-1, 1)})
@@ -74,38 +88,36 @@ bare = st.fixed_dictionaries({"lexical": st.none() | st.floats(0, 100), "similar
 def test_without_thread_speaker_and_date_more_of_both_scores_is_never_ranked_lower(
     fields: list[dict[str, float]],
 ) -> None:
-    candidates = made_of([{"partition": "p", **one} for one in fields])
-    score = {one.candidate.id: one.score for one in by_relevance(Question("When did Ada move in 2023?"), candidates)}
-    for one in candidates:
-        for other in candidates:
-            if (one.lexical or 0) >= (other.lexical or 0) and (one.similarity or 0) >= (other.similarity or 0):
-                assert score[one.id] >= score[other.id] - 1e-9
+    candidates = made_of(fields)
+    score = ranked("When did Ada move in 2023?", candidates).scores
+    matches = [((words or 0), vector) for words, vector in zip(candidates.lexical, candidates.similarity, strict=True)]
+    for one, (words, vector) in enumerate(matches):
+        for other, (other_words, other_vector) in enumerate(matches):
+            if words >= other_words and (vector or 0) >= (other_vector or 0):
+                assert score[one] >= score[other] - 1e-9
 
 
 @given(candidates_of)
-def test_no_memory_of_one_partition_lifts_one_of_the_other(candidates: list[Candidate]) -> None:
+def test_no_memory_of_one_partition_lifts_one_of_the_other(candidates: Candidates) -> None:
     """Taking an untrusted memory's thread, speaker and place away changes no trusted memory's score."""
-    question = Question("When did Ada move?")
-    blank = [
-        one
-        if one.partition == Partition.TRUSTED
-        else Candidate(id=one.id, partition=one.partition, lexical=one.lexical, similarity=one.similarity)
-        for one in candidates
-    ]
-    trusted = [
-        {one.candidate.id: one.score for one in by_relevance(question, several) if one.candidate.partition == "trusted"}
-        for several in (candidates, blank)
-    ]
-    assert trusted[0] == pytest.approx(trusted[1])
+    blank = made_of(
+        [
+            {
+                name: getattr(candidates, name)[row]
+                for name in Candidates.__struct_fields__
+                if candidates.trusted[row] or name in {"ids", "trusted", "lexical", "similarity"}
+            }
+            for row in range(len(candidates))
+        ]
+    )
+    before, after = (ranked("When did Ada move?", several).scores for several in (candidates, blank))
+    trusted = [row for row in range(len(candidates)) if candidates.trusted[row]]
+    assert before[trusted] == pytest.approx(after[trusted])
 
 
 def test_plain_similarity_leaves_out_what_has_no_vector() -> None:
-    candidates = [
-        Candidate(id=f"{number:04}", partition="p", similarity=cosine)
-        for number, cosine in enumerate([0.2, None, 0.9, 0.2])
-    ]
-    ranked = by_similarity(candidates)
-    assert [(int(one.candidate.id), one.score) for one in ranked] == [(2, 0.9), (3, 0.2), (0, 0.2)]
+    found = by_similarity(made_of([{"similarity": cosine} for cosine in (0.2, None, 0.9, 0.2)]))
+    assert [(int(one), score) for one, score in scores(found).items()] == [(2, 0.9), (3, 0.2), (0, 0.2)]
 
 
 @pytest.mark.parametrize(

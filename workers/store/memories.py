@@ -108,8 +108,12 @@ async def external_id_taken(tx: Transaction, external_id: str) -> EngramqError:
 
 async def read_memories(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, Memory]:
     """Return the memories of this namespace with these ids, whatever their state."""
-    rows = await tx.rows(BY_ID, ids=list(ids))
-    return {row["id"]: memory_record(row) for row in rows}
+    return {row["id"]: memory_record(row) for row in await (await send_read(tx, ids)).rows()}
+
+
+async def send_read(tx: Transaction, ids: Sequence[UUID]) -> Sent:
+    """Ask for the rows of memories of this namespace, whatever their state; `memory_record` makes records of them."""
+    return await tx.send(BY_ID, ids=list(ids))
 
 
 async def pending_contents(tx: Transaction, ids: Sequence[UUID]) -> list[Row]:

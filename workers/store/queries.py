@@ -35,7 +35,8 @@ class _Library:
             lines = body.strip().splitlines()
             if not lines or not lines[0].startswith("-- "):
                 raise ValueError(f"{path.name}: {name} has no description")
-            text = "\n".join(line for line in lines if not line.lstrip().startswith("--")).rstrip(";\n")
+            # Without indents: the driver parses a text above 4,096 bytes again at every call.
+            text = "\n".join(line for line in map(str.lstrip, lines) if not line.startswith("--")).rstrip(";\n")
             (self.queries if kind == "name" else self.fragments)[name] = text
 
     def whole(self, text: str) -> str:

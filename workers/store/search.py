@@ -9,7 +9,7 @@ import msgspec
 
 from schemas.vocabulary import Partition, Sector
 from workers.domain.question import TIME_WORDS, Question
-from workers.domain.ranking import Candidate
+from workers.domain.ranking import Candidates
 from workers.store.queries import sized_sql, sql
 from workers.store.transaction import Transaction
 from workers.store.vectors import EXACT_ROWS, SET_EFFORT, Embedding, Sizes
@@ -25,7 +25,7 @@ POSTINGS: Final = 1_000
 WORDS: Final = 64  # of the question, the rarest
 HALF_LENGTH: Final = 200.0  # different words of a memory that halve what a match counts
 
-_candidates: Final = msgspec.json.Decoder(list[Candidate])
+_candidates: Final = msgspec.json.Decoder(Candidates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +65,15 @@ async def find_candidates(
     filters: Filters,
     *,
     scan: bool = False,
-) -> list[Candidate]:
+) -> Candidates:
     """Return at most CANDIDATES of each arm, in no order; by words alone when there is no embedding.
 
     `scan`: compare every vector, whatever it costs.
     """
     query, values = await choose_query(tx, sizes, question, embedding, filters, scan=scan)
     row = await tx.row(query, **values)
-    return [] if row is None else _candidates.decode(row["candidates"])
+    assert row is not None
+    return _candidates.decode(row["candidates"])
 
 
 async def choose_query(
@@ -88,6 +89,7 @@ async def choose_query(
     size = await sizes.of(tx, filters.partitions)
     values = filters.values | {
         "question": question.text,
+        "dates": question.names_a_date,
         "time_words": TIME_WORDS if question.asks_when else None,
         "size": max(size.own if size.own <= EXACT_ROWS else size.everybodys, 1),
         "postings": POSTINGS,

@@ -58,7 +58,8 @@ asked as materialized (
 
 -- fragment: candidate
 -- What ranking wants to know of a candidate. Contents that are kept compressed are not looked into.
-m.node_id as id, m.partition, m.thread, m.position, m.speaker, m.occurred_at,
+m.node_id as id, m.partition = 'trusted' as trusted, m.thread, m.position, m.speaker,
+case when %(dates)s then m.occurred_at end as occurred_at,
 coalesce(m.thread is not null and pg_column_size(m.content) < 2000 and right(rtrim(m.content), 1) = '?', false) as asks,
 coalesce(m.lexemes @@ (
     select string_agg(lexeme_query(%(namespace)s, word)::text, ' | ')::tsquery
@@ -78,12 +79,16 @@ select count(*) as memories from (select from memories m where {chosen} limit %(
 m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
 
 -- fragment: as_json
--- The candidates as one JSON text, each an array in the order of the fields of Candidate: 400 rows of ten columns cost
--- the driver five times as much. A zero vector, whose distance is no number, is similar to nothing.
-select coalesce(json_agg(json_build_array(
-    id, partition, lexical,
-    case when distance = 'NaN' then 0 when distance is not null then least(1, greatest(-1, 1 - distance)) end,
-    thread, position, speaker, occurred_at, asks, tells_time)), '[]')::text as candidates
+-- The candidates as one JSON text, an array for each field of Candidates: 400 rows of ten columns cost the driver ten
+-- times as much.
+select case when count(*) > 0 then json_build_array({columns})::text else '[]' end as candidates
+
+-- fragment: columns
+-- The fields of Candidates in their order. A zero vector, whose distance is no number, is similar to nothing.
+json_agg(id), json_agg(trusted), json_agg(lexical),
+json_agg(case when distance = 'NaN' then 0 when distance is not null then least(1, greatest(-1, 1 - distance)) end),
+json_agg(thread), json_agg(position), json_agg(speaker), case when %(dates)s then json_agg(occurred_at) end,
+json_agg(asks), json_agg(tells_time)
 
 -- name: search_text
 -- Candidates by full text alone.
@@ -126,7 +131,7 @@ with {full_text}, by_vector as materialized (
 -- The candidates of both arms, each with both scores; no distance for what has no such vector.
 {as_json}
 from (
-    select v.id, v.partition, v.thread, v.position, v.speaker, v.occurred_at, v.asks, v.tells_time, v.distance,
+    select v.id, v.trusted, v.thread, v.position, v.speaker, v.occurred_at, v.asks, v.tells_time, v.distance,
         coalesce(t.lexical, v.besides) as lexical
     from by_vector v
     left join by_text t on t.id = v.id
