@@ -1,0 +1,166 @@
+"""`engramq purge` and `engramq audit` as operators call them."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from gateway.cli import main as gateway_main
+from gateway.cli import purge_command
+from schemas.settings import Settings
+from tests.conftest import Database
+from tests.pipeline.stage import Agent, Stage, agent_of
+from workers.cli import main as workers_main
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Terminal:
+    """Runs commands in this process, as deploy/cli.py does."""
+
+    capture: pytest.CaptureFixture[str]
+
+    async def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        """Return exit code, what was printed, and what was complained about."""
+        main = workers_main if arguments[0] == "audit" else gateway_main
+        self.capture.readouterr()
+        code = await asyncio.to_thread(main, list(arguments))
+        shown = self.capture.readouterr()
+        return code, shown.out, shown.err
+
+    async def entries(self, *arguments: str) -> list[dict[str, Any]]:
+        code, out, _ = await self("audit", "--json", *arguments)
+        assert code == 0
+        return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture
+def terminal(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    for name in ("database_url", "redis_url", "key_prefix"):
+        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
+    return Terminal(capsys)
+
+
+async def test_purging_lists_first_and_erases_when_told_to(terminal: Terminal, agent: Agent, stage: Stage) -> None:
+    async with agent_of(await stage.gateway(), principal="crawler") as crawler:
+        ids = [(await crawler.store(f"Crawled page {number}"))["id"] for number in range(3)]
+    await agent.store("Our own page")
+    code, out, err = await terminal("purge", "--created-by", "crawler")
+    assert (code, out.split()) == (0, ids)
+    assert "3 memories" in err
+    assert "--yes" in err
+    assert len(await agent.recent()) == 4
+    code, out, _ = await terminal("purge", "--created-by", "crawler", "--yes", "--reason", "poisoned")
+    assert code == 0
+    assert "Erased 3" in out
+    assert await agent.recent() == ["Our own page"]
+    command_id = out.split()[-1]
+    entries = await terminal.entries("--command", command_id)
+    assert [entry["action"] for entry in entries] == ["erase"] * 3 + ["purge"]
+    assert {entry["reason"] for entry in entries} == {"poisoned"}
+    code, out, _ = await terminal("purge", "--created-by", "crawler", "--yes", "--json")
+    assert (code, json.loads(out)["matched"]) == (0, 0)
+
+
+async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
+    terminal: Terminal, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        await agent.store(f"Page {number}", thread="pages")
+    for name, value in (("ASK_AGAIN_S", 0.001), ("PROGRESS_S", 0.0), ("ANSWER_TIMEOUT_S", 0.001)):
+        monkeypatch.setattr(purge_command, name, value)
+    monkeypatch.setattr("workers.purge.ERASED_AT_ONCE", 1)
+    code, out, err = await terminal("purge", "--thread", "pages", "--yes")
+    assert code == 0
+    assert "Erased 20" in out
+    assert "of 20 erased" in err
+    assert await agent.recent() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "at least one filter"),
+        (("--yes",), "at least one filter"),
+        (("--since", "yesterday"), "2026-01-31"),
+        (("--partition", "trust"), "untrusted"),
+        (("--created-by", " "), "created_by"),
+        (("--everything",), "No such option"),
+    ],
+)
+async def test_a_purge_called_wrongly_says_so_and_does_nothing(
+    terminal: Terminal, arguments: tuple[str, ...], complaint: str
+) -> None:
+    code, out, err = await terminal("purge", *arguments)
+    assert (code, out) == (2, "")
+    assert complaint.lower() in err.lower()
+
+
+async def test_the_audit_log_is_shown_newest_last(terminal: Terminal, agent: Agent) -> None:
+    memory = await agent.store("A page", source_type="research")
+    nasty = "line\nbreak \x1b[31m \u202e end"
+    await agent.call("verify_memory", memory_id=memory["id"], verification="verified", reason=nasty)
+    await agent.call("memory_promote_to_trusted", record_id=memory["id"])
+    code, out, _ = await terminal("audit")
+    verified, promoted = out.splitlines()
+    assert code == 0
+    assert f'verify        {memory["id"]}  by "I/O"  verification unverified -> verified' in verified
+    assert "\\n" in verified
+    assert not {"\x1b", "\u202e"} & set(out)
+    assert "partition untrusted -> trusted" in promoted
+    for arguments, expected in (
+        (("--action", "promote"), ["promote"]),
+        (("--actor", "nobody"), []),
+        (("--target", memory["id"]), ["verify", "promote"]),
+        (("--limit", "1"), ["promote"]),
+        (("--since", "2999-01-01"), []),
+        (("--until", "2020-01-01"), []),
+        (("--namespace", "elsewhere"), []),
+    ):
+        assert [entry["action"] for entry in await terminal.entries(*arguments)] == expected, arguments
+    (entry,) = await terminal.entries("--action", "verify")
+    assert entry["reason"] == nasty
+    assert "A page" not in str(await terminal.entries())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--action", "explode"), "promote"),
+        (("--target", "nonsense"), "no id"),
+        (("--since", "yesterday"), "2026-01-31"),
+        (("--limit", "0"), "from 1"),
+    ],
+)
+async def test_a_question_that_is_none_is_refused(
+    terminal: Terminal, arguments: tuple[str, ...], complaint: str
+) -> None:
+    code, out, err = await terminal("audit", *arguments)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+@pytest.mark.promise("SE-10")
+async def test_what_is_in_the_audit_log_stays(terminal: Terminal, agent: Agent, database: Database) -> None:
+    memory = await agent.store("A page", source_type="research")
+    await agent.call("verify_memory", memory_id=memory["id"], verification="verified")
+    before = await terminal.entries()
+    async with await psycopg.AsyncConnection.connect(database.url, autocommit=True) as worker:
+        await worker.execute("select set_config('app.namespace', 'default_user', false)")
+        for statement in (
+            b"update audit_log set actor = 'nobody', reason = null",
+            b"delete from audit_log",
+            b"truncate audit_log",
+            b"alter table audit_log add column mine text",
+            b"drop table audit_log",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                await worker.execute(statement)
+    await agent.call("forget_memory", memory_id=memory["id"], erase=True)
+    after = await terminal.entries()
+    assert after[: len(before)] == before
+    assert after[-1]["action"] == "erase"

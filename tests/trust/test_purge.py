@@ -1,0 +1,226 @@
+"""Erasing all of a principal, a source type, a thread, a partition or a time."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from schemas.codec import encode
+from schemas.commands import Purged, PurgeMemories, Stored, StoreMemory, Superseded, SupersedeMemory
+from schemas.envelope import Principal
+from schemas.faults import FaultCode, refuse
+from schemas.mailbox import JOB_KEY, Keys, encode_job, job_id
+from schemas.vocabulary import ALL_SCOPES, Partition, Scope, WorkerKind
+from tests.jobs import HeldLease, job, repeated
+from tests.refusals import refused
+from tests.workers.conftest import World
+from workers import purge as purging
+from workers.contract import LeaseLost, OutcomeUnknown
+from workers.store import purge as purging_store
+from workers.store.transaction import Transaction
+
+pytestmark = pytest.mark.anyio
+
+CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
+WRITER = Principal(name="writer", scopes=(Scope.READ, Scope.WRITE, Scope.VERIFY))
+STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
+
+
+async def keep(world: World, *contents: str, **fields: Any) -> list[str]:
+    return [(await world.keep(content, **fields)).stored.id for content in contents]
+
+
+async def purge(world: World, **given: Any) -> Purged:
+    return await world.ask(Purged, PurgeMemories(**given))
+
+
+def left(world: World) -> set[str]:
+    return {row["content"] for row in world.rows("select content from memories")}
+
+
+async def test_each_filter_takes_what_it_names_and_nothing_else(world: World) -> None:
+    await keep(world, "mine", "mine too")
+    await keep(world, "of the crawler", principal=CRAWLER)
+    await keep(world, "researched", source_type="research")
+    await keep(world, "in a thread", thread="geese")
+    await keep(world, "elsewhere", namespace="elsewhere", thread="geese", principal=CRAWLER)
+    everything = {"mine", "mine too", "of the crawler", "researched", "in a thread", "elsewhere"}
+    past, future = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + timedelta(days=1)
+    here = everything - {"elsewhere"}
+    for given, expected in (
+        ({"created_by": "crawler"}, {"of the crawler"}),
+        ({"source_type": "research"}, {"researched"}),
+        ({"thread": "geese"}, {"in a thread"}),
+        ({"partition": Partition.UNTRUSTED}, {"researched"}),
+        ({"since": past, "until": future}, here),
+        ({"since": future}, set()),
+        ({"until": past}, set()),
+        ({"created_by": "crawler", "thread": "geese"}, set()),
+        ({"created_by": "nobody"}, set()),
+    ):
+        listed = await purge(world, **given)
+        assert (listed.matched, listed.erased, len(listed.memory_ids)) == (len(expected), 0, len(expected)), given
+    assert left(world) == everything
+    assert world.count("audit_log") == 0
+    done = await purge(world, erase=True, thread="geese", reason="wrong geese")
+    assert (done.matched, done.erased) == (1, 1)
+    assert left(world) == everything - {"in a thread"}
+    again = await purge(world, erase=True, thread="geese")
+    assert (again.matched, again.erased, again.memory_ids) == (0, 0, [])
+
+
+async def test_the_whole_purge_and_each_memory_of_it_are_audited_by_id_only(world: World) -> None:
+    ids = await keep(world, *(f"Zenzi the goose number {number}" for number in range(5)), thread="Zenzi's")
+    command = job(PurgeMemories(thread="Zenzi's", since=datetime(2020, 1, 1, tzinfo=UTC), erase=True, reason="r"))
+    reply = (await world.outcome(command)).reply
+    assert isinstance(reply, Purged)
+    assert reply.memory_ids == sorted(ids)
+    entries = world.rows(
+        "select action, target_id::text as id, old, new, reason, command_id::text as by from audit_log"
+    )
+    erased = [entry for entry in entries if entry["action"] == "erase"]
+    assert {entry["id"] for entry in erased} == set(ids)
+    assert {(entry["reason"], entry["by"], str(entry["old"])) for entry in erased} == {
+        ("r", command.envelope.id, "{'state': 'active'}")
+    }
+    (summary,) = [entry for entry in entries if entry["action"] == "purge"]
+    assert (summary["id"], summary["new"]["erased"], summary["reason"]) == (None, 5, "r")
+    filters = summary["new"]["filters"]
+    assert filters["since"] == "2020-01-01T00:00:00.000000Z"
+    assert set(filters) == {"since", "thread_sha256"}
+    tables = world.rows(
+        "select oid::regclass::text as name from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
+    )
+    for table in tables:
+        held = world.rows(f"select t::text as line from {table['name']} t")
+        assert not [row for row in held if "Zenzi" in row["line"]], table
+    again = await world.outcome(repeated(command, attempt=2))
+    assert again.reply == reply
+
+
+async def test_what_is_purged_leaves_the_queues_too(world: World, redis_url: str, key_prefix: str) -> None:
+    secrets = [f"The safe opens with code {number}" for number in range(3)]
+    await keep(world, *secrets, thread="safes")
+    keys = Keys(key_prefix)
+    async with Redis.from_url(redis_url) as redis:
+        for secret in [*secrets, "harmless"]:
+            waiting = job(StoreMemory(content=secret))
+            name = job_id(waiting.envelope.id, 1)
+            await redis.set(JOB_KEY + name, encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000))
+            await redis.zadd(keys.mailbox(WorkerKind.EMBEDDING), {name: time.time() * 1000})
+        await purge(world, thread="safes", erase=True)
+        names = await redis.zrange(keys.mailbox(WorkerKind.EMBEDDING), 0, -1)
+        jobs = b"".join([await redis.get(JOB_KEY.encode() + name) or b"" for name in names])
+    assert b"safe opens" not in jobs
+    assert b"harmless" in jobs
+
+
+@pytest.mark.parametrize(
+    ("gone", "hidden_by"),
+    [
+        ("b", {"a": "c", "c": "d"}),
+        ("bc", {"a": "d"}),
+        ("ac", {"b": "d"}),
+        ("abc", {}),
+        ("d", {"a": "b", "b": "c", "c": "?"}),
+        ("bd", {"a": "c", "c": "?"}),
+        ("cd", {"a": "b", "b": "?"}),
+        ("bcd", {"a": "?"}),
+    ],
+)
+@pytest.mark.parametrize("at_once", [1, 100])
+async def test_chains_close_over_what_is_purged(
+    world: World, monkeypatch: pytest.MonkeyPatch, gone: str, hidden_by: dict[str, str], at_once: int
+) -> None:
+    monkeypatch.setattr(purging, "ERASED_AT_ONCE", at_once)
+    ids = {name: (await keep(world, name, thread="t" if name in gone else "u"))[0] for name in "abcd"}
+    for old, new in ("ab", "bc", "cd"):
+        await world.ask(Superseded, SupersedeMemory(old_memory_id=ids[old], new_memory_id=ids[new]))
+    assert (await purge(world, thread="t", erase=True)).erased == len(gone)
+    names = {memory_id: name for name, memory_id in ids.items() if name not in gone}
+    rows = world.rows("select content, superseded_by::text as by, supersedes::text as last from memories")
+    found = {row["content"]: names.get(row["by"], "?") for row in rows if row["by"] is not None}
+    assert found == hidden_by
+    last = {row["content"]: names[row["last"]] for row in rows if row["last"] is not None}
+    assert last == {new: old for old, new in hidden_by.items() if new != "?"}
+
+
+async def test_a_purge_that_was_broken_off_is_finished_and_tells_the_whole(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "ERASED_AT_ONCE", 3)
+    ids = await keep(world, *(f"memory {number}" for number in range(10)), thread="t")
+    command = job(PurgeMemories(thread="t", erase=True), idempotency_key="k")
+    erase, calls = purging_store.erase, 0
+
+    async def losing(tx: Transaction, *arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        await erase(tx, *arguments)
+        if calls == 2:  # its transaction is not committed then
+            assert isinstance(command.lease, HeldLease)
+            command.lease.held = False
+
+    monkeypatch.setattr(purging_store, "erase", losing)
+    with pytest.raises(LeaseLost):
+        await world.outcome(command)
+    assert world.count("memories") == 7
+    outcome = await world.outcome(repeated(command, attempt=2))
+    assert isinstance(outcome.reply, Purged)
+    assert (outcome.reply.matched, outcome.reply.erased, outcome.reply.memory_ids) == (10, 10, sorted(ids))
+    actions = [row["action"] for row in world.rows("select action from audit_log order by id")]
+    assert actions == ["erase"] * 10 + ["purge"]
+
+
+async def test_what_is_partly_done_is_never_said_not_to_be_applied(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "ERASED_AT_ONCE", 2)
+    await keep(world, *(f"memory {number}" for number in range(5)), thread="t")
+    erase, calls = purging_store.erase, 0
+
+    async def refusing(tx: Transaction, *arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls in {1, 3}:
+            raise refuse(FaultCode.UNAVAILABLE, "The database's disk is full.")
+        await erase(tx, *arguments)
+
+    monkeypatch.setattr(purging_store, "erase", refusing)
+    command = job(PurgeMemories(thread="t", erase=True))
+    with refused(FaultCode.UNAVAILABLE):  # nothing is done yet
+        await world.outcome(command)
+    with pytest.raises(OutcomeUnknown):
+        await world.outcome(command)
+    assert world.count("memories") == 3
+    outcome = await world.outcome(repeated(command, attempt=2))
+    assert isinstance(outcome.reply, Purged)
+    assert outcome.reply.erased == 5
+
+
+async def test_a_purge_says_what_it_takes_and_needs_admin(world: World) -> None:
+    await keep(world, "stays")
+    with refused(FaultCode.INVALID_PARAMETER):
+        await purge(world, erase=True)
+    principals: Sequence[Principal] = (WRITER, STRANGER)
+    for principal in principals:
+        for erase in (False, True):
+            with refused(FaultCode.FORBIDDEN):
+                await world.outcome(job(PurgeMemories(created_by="I/O", erase=erase), principal=principal))
+    assert left(world) == {"stays"}
+    assert world.count("audit_log") == 0
+
+
+async def test_a_stored_reply_that_showed_a_purged_memory_shows_it_no_more(world: World) -> None:
+    await keep(world, "The office is in Graz", thread="t")
+    second = job(StoreMemory(content="The office is in Graz, too"), idempotency_key="k")
+    first = await world.outcome(second)
+    assert isinstance(first.reply, Stored)
+    assert len(first.reply.similar_memories) == 1
+    await purge(world, thread="t", erase=True)
+    again = await world.outcome(repeated(second, attempt=2))
+    assert isinstance(again.reply, Stored)
+    assert (again.reply.stored.content, again.reply.similar_memories) == ("The office is in Graz, too", [])
