@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -19,6 +19,8 @@ from schemas.vocabulary import (
     SectorSource,
     Verification,
 )
+
+USEFULNESS_DIGITS: Final = 9
 
 
 def memory_record(row: Mapping[str, Any]) -> Memory:
@@ -61,8 +63,8 @@ def similarity(distance: float) -> float:
 
 
 def usefulness(confidence: float, helped: float, hindered: float) -> float:
-    """Return the mean of a Beta posterior with the prior (.5 + confidence, 1.5 - confidence)."""
-    return (0.5 + confidence + helped) / (2.0 + helped + hindered)
+    """Return the mean of a Beta posterior with the prior (.5 + confidence, 1.5 - confidence), as replies show it."""
+    return round((0.5 + confidence + helped) / (2.0 + helped + hindered), USEFULNESS_DIGITS)
 
 
 def _time(moment: datetime | None) -> str | None:
