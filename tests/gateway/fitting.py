@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 
-from gateway.mcp.schema import input_schema
+from gateway.mcp.schema import input_schema, object_schema
 from gateway.mcp.tools import TOOLS
 from gateway.mcp.tools.tool import Tool
 
@@ -17,13 +17,22 @@ JSON = st.recursive(
 )
 
 
+REFERENCES = st.sampled_from(["@stored", "@recalled[0]", "@recalled[1]", "@recalled[2]"])
+
+
 def fitting(tool: Tool) -> st.SearchStrategy[dict[str, Any]]:
-    """Arguments that the tool's schema allows."""
-    return _objects(input_schema(tool))
+    """Arguments that the tool's schema allows; ids are often references."""
+    batches = {
+        name: st.lists(_objects(object_schema(items.taken), items.ids), max_size=5)
+        for name, items in tool.batches.items()
+    }
+    return _objects(input_schema(tool), tool.ids, batches)
 
 
-def _objects(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    values = {name: _values(one) for name, one in schema["properties"].items()}
+def _objects(
+    schema: dict[str, Any], ids: tuple[str, ...], known: dict[str, st.SearchStrategy[Any]] | None = None
+) -> st.SearchStrategy[dict[str, Any]]:
+    values = {name: _values(one, name in ids) for name, one in schema["properties"].items()} | (known or {})
     required = schema.get("required", [])
     return st.fixed_dictionaries(
         {name: values[name] for name in required},
@@ -31,12 +40,13 @@ def _objects(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def _values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    # The package's own strategy for objects does not run with the present Hypothesis.
-    if schema["type"] == "object":
-        return _objects(schema) if "properties" in schema else st.dictionaries(ANY_TEXT, JSON)
+def _values(schema: dict[str, Any], is_id: bool) -> st.SearchStrategy[Any]:
+    if schema["type"] == "object":  # the package's own strategy for objects does not run with the present Hypothesis
+        return st.dictionaries(ANY_TEXT, JSON)
     if schema["type"] == "array" and schema["items"]["type"] == "object":
-        return st.lists(_objects(schema["items"]), max_size=5)
+        return st.nothing()  # a batch, which says itself what its items are
+    if is_id:
+        return st.lists(REFERENCES, min_size=1) if schema["type"] == "array" else REFERENCES | from_schema(schema)
     return from_schema(schema)
 
 
