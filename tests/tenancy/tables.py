@@ -1,0 +1,112 @@
+"""Rows of one tenant in every table that has tenants, written as the owner of the database."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from schemas.ids import uuid7
+from schemas.tokens import new_token, token_digest
+
+SECRET = "the vault is behind the third pump"
+NAME = "Undine"  # of the tenant's named node
+HALF = "[" + ",".join(["0.05"] * 384) + "]"
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """Ids by what they are of."""
+
+    namespace: str
+    ids: dict[str, UUID]
+    token: str
+
+
+def tenant_tables(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return every table that has a namespace, partitions not counted."""
+    rows = connection.execute(
+        "select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'namespace' "
+        "where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition order by 1"
+    )
+    return [row[0] for row in rows.fetchall()]
+
+
+def snapshot(connection: psycopg.Connection[Any], namespace: str) -> dict[str, list[str]]:
+    """Return all rows of a tenant as text, by table."""
+    return {
+        table: [
+            row[0]
+            for row in connection.execute(
+                f"select t::text from {table} t where namespace = %s order by 1".encode(), [namespace]
+            ).fetchall()
+        ]
+        for table in tenant_tables(connection)
+    }
+
+
+def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
+    """Write at least one row of a tenant into every table."""
+    kinds = ("memory", "pending", "other", "untrusted", "node", "far", "edge", "link", "proposal", "command", "token")
+    ids = {kind: UUID(uuid7()) for kind in (*kinds, "deferred")}
+    token = new_token()
+    insert = _Insert(connection, namespace)
+    insert("namespaces")
+    model = connection.execute("select register_embedding_model('hash', '', 384)").fetchone()
+    assert model is not None
+    for kind in ("memory", "other", "pending", "untrusted"):
+        side = "untrusted" if kind == "untrusted" else "trusted"
+        insert("nodes", id=ids[kind], label="Memory", partition=side, external_id=f"{namespace}-{kind}")
+        vector = {} if kind == "pending" else {"embedding": HALF, "model_id": model[0]}
+        connection.execute(
+            "insert into memories (node_id, partition, namespace, content, confidence, source, verification, state, "
+            "lexemes, embedding, model_id, created_by, thread, created_at) values (%(id)s, %(side)s, %(namespace)s, "
+            "%(content)s, 1, 'extracted', %(verification)s, %(state)s, memory_lexemes(%(namespace)s, %(content)s, "
+            "null, null), %(embedding)s::halfvec, %(model_id)s, 'ada', 'talk', now() - interval '1 hour')",
+            {
+                "id": ids[kind], "side": side, "namespace": namespace, "content": f"{SECRET} of {namespace}, {kind}",
+                "verification": "verified" if kind == "untrusted" else "unverified",
+                "state": "active" if vector else "pending", "embedding": None, "model_id": None, **vector,
+            },
+        )  # fmt: skip
+        insert("memory_usage", node_id=ids[kind], access_count=3)
+    for kind, name in (("node", NAME), ("far", f"{NAME}'s sister")):
+        insert("nodes", id=ids[kind], label="Entity", name=name, partition="trusted")
+    insert(
+        "edges", id=ids["edge"], layer="knowledge", source_id=ids["node"], target_id=ids["far"], relation="KNOWS",
+        weight=0.5, origin="agent", properties='{"is_constitutive": true}', memory_sector="semantic",
+    )  # fmt: skip
+    low, high = sorted((ids["memory"], ids["other"]))
+    insert(
+        "edges", id=ids["link"], layer="association", source_id=low, target_id=high, relation="similar", weight=0.05,
+        origin="similarity", declared_from=low,
+    )  # fmt: skip
+    insert("lexeme_counts", partition="trusted", lexeme="xxxxpump", memories=99)
+    insert("link_tombstones", low_id=low, high_id=high)
+    insert("co_retrievals", low_id=low, high_id=high, instances=["default:1"])
+    insert(
+        "deferred_links", id=ids["deferred"], source_id=ids["memory"], target_id=ids["pending"],
+        request="{}", principal='{"name": "ada"}', command_id=ids["command"],
+    )  # fmt: skip
+    insert(
+        "proposals", id=ids["proposal"], action="delete", target_id=ids["edge"], covers=[ids["edge"]],
+        proposed_by="ada", expires_at="2100-01-01",
+    )  # fmt: skip
+    insert("approvals", proposal_id=ids["proposal"], principal="ada")
+    insert("audit_log", actor="ada", action="update", target_id=ids["memory"], command_id=ids["command"])
+    insert(
+        "ledger", command_id=ids["command"], principal="ada", command="store_memory", idempotency_key="again",
+        answer="{}", created_at="2020-01-01", memory_id=ids["memory"],
+    )  # fmt: skip
+    insert("tokens", id=ids["token"], principal="ada", scopes=["read"], sha256=token_digest(token), created_by="ada")
+    return Tenant(namespace, ids, token)
+
+
+class _Insert:
+    def __init__(self, connection: psycopg.Connection[Any], namespace: str) -> None:
+        self._connection, self._namespace = connection, namespace
+
+    def __call__(self, table: str, **columns: Any) -> None:
+        values = {"namespace": self._namespace, **columns}
+        names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
+        self._connection.execute(f"insert into {table} ({names}) values ({places})".encode(), values)

@@ -1,0 +1,187 @@
+"""Row-level security: the second lock. A transaction sees and writes one namespace whatever its queries forget."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.conftest import Database
+from tests.tenancy.statements import Statement, statements
+from tests.tenancy.tables import Tenant, furnish, snapshot, tenant_tables
+from workers.store.connections import worker_conninfo
+
+Connection = psycopg.Connection[Any]
+
+VICTIM, OTHER = "victim", "other"
+VIEWS = ("memories_in_namespace", "nodes_in_namespace")
+WHEREABOUTS = (OTHER, "", None)  # the namespace that was entered; None: none ever was
+LEAST = 30  # read queries that have to find something when they may
+
+
+@pytest.fixture
+def owner(database: Database) -> Iterator[Connection]:
+    with psycopg.connect(database.owner_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def worker(database: Database) -> Iterator[Connection]:
+    with psycopg.connect(worker_conninfo(database.url), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def victim(owner: Connection) -> Tenant:
+    furnish(owner, OTHER)
+    return furnish(owner, VICTIM)
+
+
+def enter(connection: Connection, namespace: str | None) -> None:
+    if namespace is not None:
+        connection.execute("select set_config('app.namespace', %s, true)", [namespace])
+
+
+def run(connection: Connection, within: str | None, statement: Statement, values: dict[str, Any]) -> list[Any]:
+    """Run a query in a transaction of its own, which is undone; return its rows."""
+    with connection.transaction(force_rollback=True):
+        enter(connection, within)
+        cursor = connection.execute(statement.text.encode(), values)
+        return cursor.fetchall() if cursor.description else []
+
+
+@pytest.mark.promise("SE-6")
+def test_every_table_with_a_namespace_is_guarded(owner: Connection) -> None:
+    """The policy is there and says the same of reading and of writing; a table that is forgotten is named."""
+    for table in tenant_tables(owner):
+        row = owner.execute(
+            "select c.relrowsecurity, p.polname, p.polcmd, pg_get_expr(p.polqual, c.oid), "
+            "pg_get_expr(p.polwithcheck, c.oid), p.polroles::regrole[]::text[] "
+            "from pg_class c left join pg_policy p on p.polrelid = c.oid where c.oid = %s::regclass",
+            [table],
+        ).fetchall()
+        assert len(row) == 1, table
+        guarded, name, command, using, check, roles = row[0]
+        assert (guarded, name, command, roles) == (True, "own_namespace", "*", ["engramq_worker"]), table
+        assert using == check == "(namespace = NULLIF(current_setting('app.namespace'::text, true), ''::text))", table
+
+
+@pytest.mark.promise("SE-6", "MT-14")
+@pytest.mark.parametrize("within", WHEREABOUTS)
+def test_a_query_without_any_condition_sees_one_namespace(
+    owner: Connection, worker: Connection, victim: Tenant, within: str | None
+) -> None:
+    for table in (*tenant_tables(owner), *VIEWS):
+        query = sql.SQL("select namespace from {}").format(sql.Identifier(table))
+        assert (VICTIM,) in owner.execute(query).fetchall() or table in VIEWS, f"furnish writes no {table}"
+        with worker.transaction():
+            enter(worker, within)
+            assert set(worker.execute(query).fetchall()) == ({(OTHER,)} if within else set()), table
+        with worker.transaction():
+            enter(worker, VICTIM)
+            assert set(worker.execute(query).fetchall()) == {(VICTIM,)}, table
+
+
+@pytest.mark.promise("SE-6", "MT-14")
+@pytest.mark.parametrize("within", WHEREABOUTS)
+def test_no_named_query_that_forgot_its_namespace_reaches_another(
+    owner: Connection, worker: Connection, victim: Tenant, within: str | None
+) -> None:
+    """Each query of the library, its namespace predicates gone, with the victim's name and ids as parameters."""
+    before = snapshot(owner, VICTIM)
+    for statement in statements(owner):
+        for values in statement.values(victim):
+            try:
+                with worker.transaction():
+                    enter(worker, within)
+                    cursor = worker.execute(statement.text.encode(), values)
+                    rows = cursor.fetchall() if cursor.description else []
+            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.IntegrityError):
+                assert not statement.reads_only, statement.name
+                continue
+            told = repr(rows)
+            assert f"of {VICTIM}" not in told, statement.name
+            assert f"{VICTIM}-" not in told, statement.name  # an external id
+            if statement.reads_only:
+                echoed = {repr(value) for value in values.values()}
+                shown = [str(one) for one in victim.ids.values() if str(one) in told and repr(one) not in echoed]
+                assert shown == [], statement.name
+    assert snapshot(owner, VICTIM) == before
+
+
+@pytest.mark.promise("SE-6")
+def test_the_same_queries_find_what_their_own_namespace_holds(
+    owner: Connection, worker: Connection, victim: Tenant
+) -> None:
+    """So that the test above shows something: most queries do find the victim's rows when they are let."""
+    finding = set()
+    for statement in statements(owner):
+        if statement.reads_only:
+            for values in statement.values(victim):
+                if any(any(row) for row in run(worker, VICTIM, statement, values)):
+                    finding.add(statement.name)
+    assert len(finding) >= LEAST, sorted(finding)
+
+
+@pytest.mark.promise("SE-6")
+@pytest.mark.parametrize("within", WHEREABOUTS)
+def test_nobody_writes_into_another_namespace(worker: Connection, victim: Tenant, within: str | None) -> None:
+    values = {
+        "audit_log": "(namespace, actor, action) values ('victim', 'a', 'x')",
+        "namespaces": "(namespace) values ('third')",
+        "ledger": "(command_id, namespace, principal, command) values (gen_random_uuid(), 'victim', 'a', 'ping')",
+        "nodes": "(id, namespace, label, partition) values (gen_random_uuid(), 'victim', 'Entity', 'trusted')",
+        "tokens": "(id, namespace, principal, scopes, sha256, created_by) "
+        "values (gen_random_uuid(), 'victim', 'a', '{admin}', repeat('0', 64), 'a')",
+    }
+    for table, row in values.items():
+        refused(worker, within, f"insert into {table} {row}")
+    if within:  # elsewhere nothing is seen that could be moved
+        refused(worker, within, "update nodes set namespace = 'victim'")
+        refused(worker, within, "update edges set namespace = 'victim'")
+
+
+def refused(connection: Connection, within: str | None, statement: str) -> None:
+    """Assert that the workers' role has no right to this."""
+
+    def attempt() -> None:
+        with connection.transaction():
+            enter(connection, within)
+            connection.execute(statement.encode())
+
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        attempt()
+
+
+@pytest.mark.promise("SE-6", "SE-8")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select 1 from memories_trusted",
+        "select 1 from memories_untrusted",
+        "update memories_trusted set content = ''",
+        "delete from memories_untrusted",
+        "select sha256 from tokens",
+        "update tokens set principal = 'x'",
+        "update tokens set scopes = '{admin}'",
+        "delete from tokens",
+        "insert into memories_in_namespace (node_id) values (gen_random_uuid())",
+        "update nodes_in_namespace set name = 'x'",
+    ],
+)
+def test_there_is_no_way_round(worker: Connection, victim: Tenant, query: str) -> None:
+    """Partitions have no rights of their own, digests cannot be read, and the views cannot be written."""
+    refused(worker, VICTIM, query)
+
+
+@pytest.mark.promise("SE-6")
+def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owner: Connection) -> None:
+    rows = owner.execute(
+        "select proname, proconfig, exists (select from aclexplode(coalesce(proacl, acldefault('f', proowner))) a "
+        "where a.grantee = 0) from pg_proc where prosecdef and pronamespace = 'public'::regnamespace order by 1"
+    ).fetchall()
+    assert [row[0] for row in rows] == ["every_namespace", "register_embedding_model", "token_owner"]
+    for name, settings, public in rows:
+        assert settings == ["search_path=public, pg_temp"], name
+        assert not public, name
