@@ -21,7 +21,7 @@ from workers.store.store import Store
 from workers.store.tokens import NewToken, Token
 
 DEFAULT_SCOPES: Final = (Scope.READ, Scope.WRITE)
-UNKNOWN: Final = 1
+UNKNOWN: Final = 1  # the exit code when there is no token of that id
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _SPAN: Final = re.compile(r"([1-9]\d{0,5})([hdw])")
 

@@ -1,0 +1,190 @@
+"""Bearer tokens: made on the command line, kept as digests, found by gateways in any namespace."""
+
+import json
+import logging
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from schemas.commands import Authenticate, Identity
+from schemas.ids import format_time
+from schemas.tokens import TOKEN_PREFIX, new_token, token_digest
+from schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
+from tests.conftest import Database
+from tests.jobs import job
+from workers.cli import BAD_USAGE, FAILED, main
+from workers.cli.arguments import UsageEnd
+from workers.cli.token_command import parse_expiry, parse_token
+from workers.identities import handlers
+from workers.store import tokens
+from workers.store.store import Store
+
+pytestmark = pytest.mark.anyio
+
+UNKNOWN_ID = "0199c1de-0000-7000-8000-000000000000"
+
+
+async def identity(store: Store, token: str) -> Identity:
+    command = Authenticate(token_sha256=token_digest(token))
+    reply = (await handlers(store)[Authenticate](job(command, namespace=SYSTEM_NAMESPACE))).reply
+    assert isinstance(reply, Identity)
+    return reply
+
+
+async def created(store: Store, namespace: str = "acme", **wanted: Any) -> tuple[str, tokens.Token]:
+    new = tokens.NewToken(**{"principal": "ada", "scopes": (Scope.READ, Scope.WRITE), **wanted})
+    return await tokens.create(store, namespace, new, "operator")
+
+
+@pytest.mark.promise("SE-8")
+async def test_a_token_says_whose_it_is_and_is_kept_as_a_digest_alone(store: Store, database: Database) -> None:
+    in_an_hour = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    secret, kept = await created(store, untrusted=True, expires_at=in_an_hour, label="research")
+    assert await identity(store, secret) == Identity(
+        status="success",
+        token_id=str(kept.id),
+        namespace="acme",
+        principal="ada",
+        scopes=(Scope.READ, Scope.WRITE),
+        untrusted=True,
+        expires_at=in_an_hour.timestamp(),
+    )
+    other, _ = await created(store, "globex", principal="bob", scopes=tuple(Scope))
+    assert (await identity(store, other)).namespace == "globex"
+    with psycopg.connect(database.owner_url) as connection:
+        everything = repr(connection.execute("select t::text from tokens t").fetchall())
+        everything += repr(connection.execute("select a::text from audit_log a").fetchall())
+    for token in (secret, other):
+        assert token not in everything
+        assert token.removeprefix(TOKEN_PREFIX) not in everything
+        assert token_digest(token) in everything
+
+
+@pytest.mark.promise("SE-8")
+async def test_unknown_revoked_and_expired_tokens_are_nobodys(store: Store) -> None:
+    nobody = Identity(status="unknown")
+    expired, _ = await created(store, expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    revoked, kept = await created(store)
+    assert (await identity(store, revoked)).status == "success"
+    assert await tokens.revoke(store, kept.id, "operator") is not None
+    for token in (expired, revoked, new_token(), "", TOKEN_PREFIX, "\ud800", "'; drop table tokens; --"):
+        assert await identity(store, token) == nobody
+
+
+async def test_revoking_finds_a_token_anywhere_once_and_is_audited(store: Store, database: Database) -> None:
+    await created(store, "acme")
+    _, kept = await created(store, "globex")
+    first = await tokens.revoke(store, kept.id, "eve")
+    assert first is not None
+    assert first[1]
+    assert await tokens.revoke(store, kept.id, "mal") == (first[0], False)
+    with psycopg.connect(database.owner_url) as connection:
+        rows = connection.execute(
+            "select namespace, actor, action, old->'principal', new->'principal' from audit_log "
+            "where target_id = %s order by id",
+            [kept.id],
+        ).fetchall()
+    assert rows == [
+        ("globex", "operator", "create_token", None, "ada"),
+        ("globex", "eve", "revoke_token", "ada", None),
+    ]
+    assert [token.revoked_at is None for token in await tokens.listed(store, "acme")] == [True]
+    assert [token.revoked_at is None for token in await tokens.listed(store, "globex")] == [False]
+    assert await tokens.listed(store, "initech") == []
+
+
+@pytest.fixture
+def environment(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("ENGRAMQ_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ENGRAMQ_DATABASE_URL", database.url)
+    monkeypatch.setenv("ENGRAMQ_NAMESPACE", "acme")
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.promise("SE-8")
+def test_the_command_line_shows_a_token_once(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert main(["token", "create", "--principal", "ada\nlovelace", "--expires", "90d", "--label", "desk"]) == 0
+    shown = capsys.readouterr()
+    token = shown.out.strip()
+    assert shown.out == f"{token}\n"
+    assert len(token) == len(TOKEN_PREFIX) + 43
+    assert "'ada\\nlovelace' in acme  read,write  expires " in shown.err
+
+    arguments = ["--namespace", "globex", "--principal", "bob", "--scopes", "verify,read", "--untrusted", "--json"]
+    assert main(["token", "create", *arguments]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["token"].startswith(TOKEN_PREFIX)
+    told = {name: made[name] for name in ("namespace", "principal", "scopes", "untrusted", "expires_at", "revoked_at")}
+    assert told == {
+        "namespace": "globex", "principal": "bob", "scopes": ["read", "verify"], "untrusted": True,
+        "expires_at": None, "revoked_at": None,
+    }  # fmt: skip
+
+    assert main(["token", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert len(listed.splitlines()) == 2
+    assert main(["token", "list", "--namespace", "globex", "--json"]) == 0
+    (row,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert row == {name: value for name, value in made.items() if name != "token"}
+    assert main(["token", "revoke", made["id"]]) == 0
+    assert "revoked" in capsys.readouterr().out
+    assert main(["token", "revoke", made["id"].upper()]) == 0
+    assert "it was before" in capsys.readouterr().out
+    assert main(["token", "list", "--namespace", "initech"]) == 0
+    assert "there are none" in capsys.readouterr().err
+    assert main(["token", "revoke", UNKNOWN_ID]) == FAILED
+    assert f"no token {UNKNOWN_ID}" in capsys.readouterr().err
+    for secret in (token, made["token"], token_digest(token), token_digest(made["token"])):
+        assert secret not in listed + caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["create"], "--principal"),
+        (["create", "--principal", " "], "1 to 255 characters"),
+        (["create", "--principal", SYSTEM_PRINCIPAL], "engramq's own"),
+        (["create", "--principal", "a", "--namespace", SYSTEM_NAMESPACE], "engramq's own"),
+        (["create", "--principal", "a", "--scopes", "read,fly"], "no scope 'fly'; there are read, write, verify"),
+        (["create", "--principal", "a", "--scopes", ""], "no scope ''"),
+        (["create", "--principal", "a", "--expires", "soon"], "90d"),
+        (["create", "--principal", "a", "--expires", "0d"], "90d"),
+        (["create", "--principal", "a", "--expires", "2020-01-01"], "has passed"),
+        (["create", "--principal", "a", "--expires", "999999w"], "too far away"),
+        (["create", "--principal", "a", "--label", "\0"], "--label"),
+        (["list", "--namespace", ""], "--namespace"),
+        (["revoke", "x"], "'x' is no id"),
+        (["lend"], "lend"),
+        ([], "create|list|revoke"),
+    ],
+)
+def test_what_cannot_be_done_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+    """Before anything is connected to."""
+    assert main(["token", *arguments]) == BAD_USAGE
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert shown.out == ""
+
+
+def test_an_expiry_is_a_time_from_now_or_the_end_of_a_day() -> None:
+    for text, hours in (("12h", 12), ("90d", 90 * 24), ("2w", 14 * 24)):
+        late = parse_expiry(text) - datetime.now(UTC) - timedelta(hours=hours)
+        assert abs(late) < timedelta(minutes=1)
+    assert format_time(parse_expiry("2999-12-31")) == "2999-12-31T23:59:59.999999Z"
+    assert parse_expiry("2999-12-31T00:00:00+01:00") == datetime(2999, 12, 30, 23, tzinfo=UTC)
+
+
+def test_scopes_come_in_their_order_each_once() -> None:
+    request = parse_token(["create", "--principal", "a", "--scopes", "write, read,write"])
+    assert request.new is not None
+    assert request.new.scopes == (Scope.READ, Scope.WRITE)
+    with pytest.raises(UsageEnd) as end:
+        parse_token(["--help"])
+    assert end.value.code == 0
