@@ -13,6 +13,7 @@ from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
 from workers import edges, embedding, imports, linking, links, promotion, recall, sectors, upkeep
 from workers.clock import SessionClock
+from workers.co_retrieval import CoRetrievals
 from workers.contract import Actor, MailboxView
 from workers.domain.links import LinkRules
 from workers.models.batching import BatchingEmbedder
@@ -101,6 +102,7 @@ def _recall(parts: Parts) -> Actor:
             vectorizer=parts.vectorizer,
             sizes=parts.sizes,
             usage=Usage(parts.store, stopping=parts.stopping),
+            co_retrievals=CoRetrievals(parts.store, parts.link_rules, stopping=parts.stopping),
             mailboxes=parts.mailboxes,
         )
     )

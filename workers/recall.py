@@ -1,5 +1,6 @@
 """The `recall` kind: every read."""
 
+import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -29,7 +30,8 @@ from schemas.ids import format_time, parse_uuid
 from schemas.records import Memory
 from schemas.vocabulary import CommandStatus, Partition, Scope, WorkerKind
 from workers import graph_reads, identities
-from workers.contract import Actor, Crumbs, Job, MailboxView, Outcome
+from workers.co_retrieval import CoRetrievals
+from workers.contract import Actor, Crumbs, Job, MailboxView, Outcome, SessionUse
 from workers.finding import each_once, find_memories
 from workers.store import recall
 from workers.store.ledger import find_entry
@@ -49,6 +51,7 @@ class Reader:
     vectorizer: Vectorizer
     sizes: Sizes
     usage: Usage
+    co_retrievals: CoRetrievals
     mailboxes: MailboxView
 
     async def search(self, job: Job) -> Outcome:
@@ -59,9 +62,17 @@ class Reader:
             return _found([], UNSET)
         embedding = await self.vectorizer.try_embed(command.query)
         memories = await self.store.read(namespace, lambda tx: find_memories(tx, self.sizes, command, embedding))
-        ids = [UUID(one.id) for one in memories]
         outcome = _found(memories, True if embedding is None else UNSET)
-        return replace(outcome, after_reply=lambda _use: self.usage.note(namespace, ids)) if ids else outcome
+        if not memories:
+            return outcome
+
+        async def note(use: SessionUse | None) -> None:
+            await asyncio.gather(
+                self.usage.note(namespace, [UUID(one.id) for one in memories]),
+                self.co_retrievals.note(memories, use, job.envelope.principal),
+            )
+
+        return replace(outcome, after_reply=note)
 
     async def list_recent(self, job: Job) -> Outcome:
         """Carry out ListRecentMemories; a cursor is the position that the last page's next_cursor was."""

@@ -7,7 +7,8 @@ import pytest
 
 from schemas.commands import ListRecentMemories, MemoryList, SearchMemories
 from schemas.records import Memory
-from tests.workers.conftest import World, world
+from tests.workers.conftest import LINK_RULES, World, world
+from workers.co_retrieval import CoRetrievals
 from workers.recall import Reader, actor
 from workers.store.vectors import Sizes
 from workers.usage import Usage
@@ -47,7 +48,16 @@ def scene(world: World) -> Scene:
     vectorizer: Vectorizer = embedding.__self__.vectorizer  # type: ignore[attr-defined]
     usage = Usage(world.store)
     world.serve(
-        actor(Reader(store=world.store, vectorizer=vectorizer, sizes=Sizes(), usage=usage, mailboxes=world.mailboxes))
+        actor(
+            Reader(
+                store=world.store,
+                vectorizer=vectorizer,
+                sizes=Sizes(),
+                usage=usage,
+                co_retrievals=CoRetrievals(world.store, LINK_RULES),
+                mailboxes=world.mailboxes,
+            )
+        )
     )
     return Scene(world)
 
