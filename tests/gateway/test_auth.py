@@ -47,6 +47,7 @@ READS = {
     "list_proposals",
     "begin_session",
     "get_breadcrumbs",
+    "guide",
     "get_command",
     "memory_stats",
 }
