@@ -40,6 +40,10 @@ class Weights:
 
 
 DEFAULT_WEIGHTS: Final = Weights()
+# The least that counts as a deviation of 1: a third to half of what is usual among 400 candidates. Without it two
+# memories that hardly differ would be as far apart as the best and the worst.
+LEXICAL_DEVIATION: Final = 0.5
+COSINE_DEVIATION: Final = 0.05
 PLACES: Final = 2**33  # more than a thread has, so that thread and place make one number
 
 
@@ -87,14 +91,17 @@ class Scale(NamedTuple):
     factor: float
 
     @classmethod
-    def of(cls, values: Column, weight: float) -> "Scale":
-        """Return the scale for these values, nan where there is none. Sums are exact, so their order is no matter."""
+    def of(cls, values: Column, weight: float, least_deviation: float) -> "Scale":
+        """Return the scale for these values, nan where there is none. Sums are exact, so their order is no matter.
+
+        Values that deviate by less than `least_deviation` are nearly alike, and stay so.
+        """
         known = values[~np.isnan(values)]
         if not len(known):
             return cls(0.0, 0.0)
         mean = math.fsum(known.tolist()) / len(known)
         deviation = math.sqrt(math.fsum(((known - mean) ** 2).tolist()) / len(known))
-        return cls(mean, weight / deviation if deviation > 1e-9 else 0.0)
+        return cls(mean, weight / max(deviation, least_deviation))
 
     def apply(self, values: Column) -> Column:
         return (values - self.mean) * self.factor
@@ -137,8 +144,8 @@ class Measure:
         return cls(
             question=question,
             weights=weights,
-            lexical=Scale.of(_lexical(candidates), weights.lexical),
-            similarity=Scale.of(_column(candidates.similarity), weights.similarity),
+            lexical=Scale.of(_lexical(candidates), weights.lexical, LEXICAL_DEVIATION),
+            similarity=Scale.of(_column(candidates.similarity), weights.similarity, COSINE_DEVIATION),
             named={side: found for side, one in speakers.items() if (found := question.only_speaker_of(one))},
         )
 

@@ -4,9 +4,9 @@
 select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)
 
 -- name: search_surroundings
--- What lies around the best candidates: the links of the first few of them, %(seeds)s, to memories that the search may
--- find; those memories, measured as candidates are; how useful all of them proved and for how long they lay idle. As
--- three JSON texts in the order of the fields of Reached, Candidates and Known.
+-- What lies around the best candidates: the links (but those of similarity) of the first few of them, %(seeds)s, to
+-- memories that the search may find; those memories, measured as candidates are; how useful all of them proved and for
+-- how long they lay idle. As three JSON texts in the order of the fields of Reached, Candidates and Known.
 with clock as materialized (
     select coalesce((select active_hours from namespaces where namespace = %(namespace)s), 0) as hours
 ), link as materialized (
@@ -25,7 +25,7 @@ with clock as materialized (
         where e.target_id = any(%(seeds)s::text::uuid[]) and e.namespace = %(namespace)s and e.layer = 'association'
     ) l
     join memories m on m.node_id = l.other
-    where l.relation <> 'supersedes' and {chosen} and m.state = 'active'
+    where l.relation <> 'supersedes' and l.origin <> 'similarity' and {chosen} and m.state = 'active'
 ), linked as (
     select distinct on (id) *, null::float8 as lexical from link
 ), known as (
