@@ -3,6 +3,7 @@
 import logging
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from schemas.commands import EmbedPending, Sweep, Swept
 from schemas.faults import EngramqError
 from schemas.vocabulary import Partition, WorkerKind
 from workers.contract import Actor, FollowUp, Job, Outcome, OutcomeUnknown, Periodic
-from workers.store import memories, upkeep
+from workers.store import co_retrieval, memories, upkeep, wear
 from workers.store.store import Store
 from workers.unfinished import Unfinished
 
@@ -25,6 +26,8 @@ BACK_OFF_FIRST_S: Final = 5.0
 BACK_OFF_MAX_S: Final = 120.0
 TRIM_EVERY_S: Final = 600.0
 COUNT_EVERY_S: Final = 300.0
+WEAR_EVERY_S: Final = 900.0
+WORN_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
 FIRST: Final = UUID(int=0)
 
 
@@ -47,6 +50,7 @@ class Caretaker:
     interval_s: float
     pending_s: float = PENDING_S
     _progress: dict[str, Progress] = field(default_factory=dict)
+    _worn: dict[str, float] = field(default_factory=dict)  # what the clock showed when links were last worn down
 
     async def sweep(self, job: Job) -> Outcome:
         """Carry out Sweep."""
@@ -114,10 +118,29 @@ class Caretaker:
         return len(await self.store.read(namespace, lambda tx: memories.pending_contents(tx, ids)))
 
     async def trim(self) -> None:
-        """Forget old commands."""
+        """Forget old commands, and pairs that nobody finds together any more."""
         for namespace in await self.store.namespaces():
             while await self.store.write(namespace, upkeep.trim_ledger) == upkeep.TRIMMED_AT_ONCE:
                 pass
+            while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
+                pass
+
+    async def wear_links(self) -> None:
+        """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
+        namespaces = await self.store.namespaces()
+        for gone in self._worn.keys() - set(namespaces):
+            del self._worn[gone]
+        for namespace in namespaces:
+            clock = await self.store.read(namespace, wear.clock)
+            if clock < self._worn.get(namespace, -WORN_ANEW_HOURS) + WORN_ANEW_HOURS:
+                continue
+            await self._wear(namespace)
+            self._worn[namespace] = clock
+
+    async def _wear(self, namespace: str) -> None:
+        worn = await self.store.write(namespace, lambda tx: wear.wear(tx, None))
+        while worn.after is not None:
+            worn = await self.store.write(namespace, partial(wear.wear, after=worn.after))
 
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces, for full text to tell common ones from rare ones."""
@@ -138,6 +161,7 @@ def actor(caretaker: Caretaker) -> Actor:
         schedule=(
             Periodic("sweep", caretaker.interval_s, caretaker.look_in_time),
             Periodic("trim", TRIM_EVERY_S, caretaker.trim),
+            Periodic("wear_links", WEAR_EVERY_S, caretaker.wear_links),
             Periodic("count_lexemes", COUNT_EVERY_S, caretaker.count_lexemes),
         ),
     )

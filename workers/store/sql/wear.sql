@@ -1,0 +1,43 @@
+-- name: wear_links
+-- Of the next links of a namespace, wear down those that no agent asserted and nobody used, by the active hours since
+-- their last use or wear; remove those that weigh next to nothing and were never counted. A link that somebody is
+-- changing is left for the next time. Tells how many were looked at, worn and removed, and where to go on.
+with now as (
+    select {clock} as hours
+), looked as materialized (
+    select e.id, e.source_id, e.target_id
+    from edges e
+    where e.namespace = %(namespace)s and e.layer = 'association'
+        and (e.source_id, e.target_id) > (%(after_source)s::uuid, %(after_target)s::uuid)
+    order by e.source_id, e.target_id
+    limit %(limit)s
+), due as materialized (
+    select
+        e.id, e.reinforcement_count,
+        e.weight * power(0.5, greatest(0, now.hours - greatest(e.last_active_hours, e.decayed_active_hours))
+            / %(half_life)s::float8) as weight
+    from edges e, now
+    where e.id in (select id from looked)
+        and e.origin = any(%(origins)s::text[]) and e.relation = any(%(relations)s::text[])
+        and (now.hours - greatest(e.last_active_hours, e.decayed_active_hours) >= %(step)s
+            or (e.weight < %(least)s and e.reinforcement_count = 0))
+    order by e.id
+    for update of e skip locked
+), gone as (
+    delete from edges e using due
+    where e.id = due.id and due.weight < %(least)s and due.reinforcement_count = 0
+    returning 1
+), worn as (
+    update edges e set weight = due.weight, decayed_active_hours = now.hours
+    from due, now
+    where e.id = due.id and not (due.weight < %(least)s and due.reinforcement_count = 0)
+    returning 1
+)
+select
+    (select count(*) from looked) as looked_at, (select count(*) from worn) as worn, (select count(*) from gone) as gone,
+    (select source_id from looked order by source_id desc, target_id desc limit 1) as after_source,
+    (select target_id from looked order by source_id desc, target_id desc limit 1) as after_target
+
+-- name: clock_of
+-- What a namespace's clock shows.
+select {clock} as hours
