@@ -13,9 +13,7 @@ WEAR: Final = sql("wear_links")
 CLOCK: Final = sql("clock_of")
 
 AUTOMATIC: Final = (Origin.SIMILARITY, Origin.CO_RETRIEVAL)
-STEP_HOURS: Final = (
-    10.0  # active hours that are worn off at once: less would write for nothing, half a percent and less
-)
+STEP_HOURS: Final = 10.0  # active hours that are worn off at once: fewer take less than a percent
 LEAST_WEIGHT: Final = 0.10  # below, a link that was never counted goes
 LOOKED_AT: Final = 1_000  # links of one transaction
 
