@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -20,10 +21,11 @@ from schemas.commands import (
 from schemas.envelope import Principal
 from schemas.faults import EngramqError, Fault, FaultCode
 from schemas.ids import uuid7
-from schemas.vocabulary import ALL_SCOPES, MemoryState, Partition, Scope, Verification
+from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, MemoryState, Partition, Scope, Verification
 from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import LINK_RULES, World
+from workers.store.promotion import promote as promote_in
 
 pytestmark = pytest.mark.anyio
 
@@ -305,3 +307,18 @@ async def test_only_who_may_verify_verifies_and_promotes(world: World, principal
     for one in (memory_id, uuid7()):
         await refusal(world, one, FaultCode.FORBIDDEN, principal=principal)
     assert standing(world) == before
+
+
+async def test_a_promotion_writes_one_version_of_the_row(world: World) -> None:
+    """Each version may cost an entry in the index of vectors, which takes milliseconds."""
+    ids = [await research(world, f"Fact {number}", verification=Verification.VERIFIED) for number in range(20)]
+    async with world.store.transaction(DEFAULT_NAMESPACE) as tx:
+        for memory_id in ids:
+            await promote_in(tx, UUID(memory_id), "reviewer")
+        await tx.rows(b"select pg_stat_force_next_flush()")
+    figures = {
+        row["relname"]: (row["n_tup_upd"], row["n_tup_del"])
+        for row in world.rows("select * from pg_stat_user_tables where relname like 'memories_%%trusted'")
+    }
+    assert figures == {"memories_untrusted": (0, 20), "memories_trusted": (0, 0)}
+    assert {row["partition"] for row in standing(world)} == {"trusted"}

@@ -5,14 +5,16 @@ where namespace = %(namespace)s and node_id = %(id)s
 returning verification
 
 -- name: promote
--- Move a memory to trusted: of its node's key, which the memory's row follows by its foreign key in this same
--- statement. Who and when is written where the row still stands, so that the move is its only new entry in the indexes.
-with stamped as (
-    update memories set promoted_at = now(), promoted_by = %(promoted_by)s, updated_at = now()
-    where namespace = %(namespace)s and node_id = %(id)s and partition = 'untrusted'
-    returning node_id
+-- Move a memory to trusted: its node's key and its row, in one statement. The foreign key would take the row along by
+-- itself, but writing down who and when would then be a second version of it, which may cost a second entry in the
+-- index of vectors. That both go the same way is checked by the key when the statement ends.
+with moved as (
+    update nodes set partition = 'trusted', updated_at = now()
+    where namespace = %(namespace)s and id = %(id)s and partition = 'untrusted'
+    returning id
 )
-update nodes n set partition = 'trusted', updated_at = now()
-from stamped
-where n.namespace = %(namespace)s and n.id = stamped.node_id and n.partition = 'untrusted'
-returning n.id
+update memories m set
+    partition = 'trusted', promoted_at = now(), promoted_by = %(promoted_by)s, updated_at = now()
+from moved
+where m.namespace = %(namespace)s and m.node_id = moved.id and m.partition = 'untrusted'
+returning m.node_id
