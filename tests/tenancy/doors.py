@@ -1,0 +1,148 @@
+"""What a stranger may try at every door: each tool and resource with something of another tenant's in its arguments."""
+
+from typing import Any
+
+# Kinds of things that belong to somebody; a probe's arguments name them where a value stands.
+MEMORY = "<memory>"
+EDGE = "<edge>"
+NODE = "<node>"
+PROPOSAL = "<proposal>"
+COMMAND = "<command>"
+CURSOR = "<cursor>"
+EXTERNAL_ID = "<external id>"
+CONTENT = "<content>"
+THREAD = "<thread>"
+NAME = "<name of a node>"
+ALIKE = "<name in another case>"
+SESSION = "<session>"
+KEY = "<idempotency key>"
+MINE = "<a memory of the stranger's own>"  # not foreign: what the other parameter needs
+
+BOTH = {"partitions": ["trusted", "untrusted"], "include_superseded": True}
+TRIPLE = {"source_name": NAME, "target_name": "Kühleborn", "relation": "KNOWS"}
+
+PROBES: dict[str, list[dict[str, Any]]] = {
+    "store_memory": [
+        {"content": "mine", "external_id": EXTERNAL_ID},
+        {"content": "mine", "thread": THREAD, "position": 1},
+        {"content": CONTENT},
+        {"content": "mine", "idempotency_key": KEY},
+    ],
+    "search_memories": [{"query": CONTENT}, {"query": CONTENT, "thread": THREAD, "explain": True, **BOTH}],
+    "list_recent_memories": [{"cursor": CURSOR}, {"cursor": CURSOR, "limit": 1, **BOTH}],
+    "get_memory": [{"memory_id": MEMORY}, {"memory_id": MEMORY, "include_untrusted": True}],
+    "supersede_memory": [
+        {"old_memory_id": MEMORY, "new_memory_id": MINE},
+        {"old_memory_id": MINE, "new_memory_id": MEMORY},
+        {"old_memory_id": MEMORY, "new_memory_id": MEMORY},
+    ],
+    "update_memory": [{"memory_id": MEMORY, "confidence": 0.1, "thread": THREAD}],
+    "forget_memory": [{"memory_id": MEMORY}, {"memory_id": MEMORY, "erase": True, "reason": "spite"}],
+    "restore_memory": [{"memory_id": MEMORY}],
+    "verify_memory": [{"memory_id": MEMORY, "verification": "rejected"}],
+    "memory_promote_to_trusted": [{"record_id": MEMORY}],
+    "connect": [
+        {"source": MINE, "target": MEMORY},
+        {"source": MEMORY, "target": MINE, "relation": "supports", "if_exists": "update"},
+        {"source": MEMORY, "target": MEMORY},
+    ],
+    "disconnect": [
+        {"source": MINE, "target": MEMORY},
+        {"source": MEMORY, "target": MINE, "guard_relation": "similar"},
+    ],
+    "connect_by_query": [
+        {"source_query": CONTENT, "target_query": CONTENT, "min_confidence": 0.0, "dry_run": True},
+        {"source_query": CONTENT, "target_query": "mine", "min_confidence": 0.0},
+    ],
+    "connects": [
+        {"edges": [{"source": MINE, "target": MEMORY}, {"source": MEMORY, "target": MINE}]},
+        {"edges": [{"source": MEMORY, "target": MINE}], "atomic": True},
+    ],
+    "record_outcome": [{"memory_ids": [MEMORY], "signal": 1.0}],
+    "graph_add_node": [{"name": NAME, "properties": {"mine": True}}],
+    "graph_add_edge": [TRIPLE, {"source_name": "Huldbrand", "target_name": NAME, "relation": "LOVES"}],
+    "graph_delete_edge": [{"edge_id": EDGE}],
+    "graph_delete_node": [{"node_id": NODE}, {"node_id": MEMORY}],
+    "get_node_by_name": [{"name": NAME}, {"name": ALIKE}],
+    "get_edge": [TRIPLE],
+    "graph_query_neighbors": [{"node_name": NAME, "depth": 3}],
+    "graph_find_path": [{"start_node": NAME, "end_node": "Kühleborn"}, {"start_node": "Kühleborn", "end_node": NAME}],
+    "reclassify_memory_sector": [
+        {**TRIPLE, "new_sector": "reflective"},
+        {**TRIPLE, "new_sector": "reflective", "edge_id": EDGE},
+        {"source_name": "a", "target_name": "b", "relation": "R", "new_sector": "reflective", "edge_id": EDGE},
+    ],
+    "propose_reclassification": [{"edge_id": EDGE, "new_sector": "reflective"}],
+    "decide_proposal": [
+        {"proposal_id": PROPOSAL, "decision": "approve"},
+        {"proposal_id": PROPOSAL, "decision": "reject"},
+    ],
+    "list_proposals": [{}],
+    "begin_session": [{"session": SESSION}],
+    "get_breadcrumbs": [{"session": SESSION}],
+    "guide": [{"topic": CONTENT}],
+    "get_command": [{"command_id": COMMAND}],
+    "memory_stats": [{}],
+}
+
+RESOURCES: dict[str, list[str]] = {
+    "engramq://memory/{id}": [f"engramq://memory/{MEMORY}"],
+    "engramq://guide": ["engramq://guide"],
+    "engramq://guide/{topic}": [f"engramq://guide/{THREAD}"],
+    "engramq://stats": ["engramq://stats"],
+}
+
+# Which parameters of any tool may name somebody's things, and as what; those of `Tool.ids` name memories.
+MAY_NAME: dict[str, tuple[str, ...]] = {
+    "edge_id": (EDGE,),
+    "node_id": (NODE,),
+    "proposal_id": (PROPOSAL,),
+    "command_id": (COMMAND,),
+    "cursor": (CURSOR,),
+    "external_id": (EXTERNAL_ID,),
+    "thread": (THREAD,),
+    "name": (NAME,),
+    "node_name": (NAME,),
+    "start_node": (NAME,),
+    "end_node": (NAME,),
+    "source_name": (NAME,),
+    "query": (CONTENT,),
+    "source_query": (CONTENT,),
+    "target_query": (CONTENT,),
+    "content": (CONTENT,),
+}
+# Texts of the caller's own, numbers and choices: nothing of another's can be named by them. `source` is a memory's
+# here; a link's is among the ids.
+NAMES_NOTHING = frozenset((
+    "start_label", "end_label",
+    "confidence", "source_type", "verification", "partition", "partitions", "sector", "sectors", "speaker",
+    "occurred_at", "position", "metadata", "limit", "since", "until", "ranking", "min_similarity",
+    "include_superseded", "explain", "max_chars", "collapse_duplicates", "include_untrusted", "reason", "erase",
+    "relation", "weight", "note", "if_exists", "guard_relation", "min_confidence", "dry_run", "atomic", "signal",
+    "label", "properties", "source_label", "target_label", "target_name", "depth", "direction", "max_depth",
+    "new_sector", "actor", "decision", "state", "topic", "source",
+))  # fmt: skip
+
+
+def filled(value: Any, given: dict[str, Any]) -> Any:
+    """Return arguments with what `given` has in the places of the kinds."""
+    if isinstance(value, dict):
+        return {name: filled(one, given) for name, one in value.items()}
+    if isinstance(value, list):
+        return [filled(one, given) for one in value]
+    if isinstance(value, str):
+        for kind, one in given.items():
+            value = value.replace(kind, one)
+    return value
+
+
+def kinds_in(value: Any) -> set[str]:
+    """Return the kinds that arguments name, but for the stranger's own."""
+    if isinstance(value, dict | list):
+        return {kind for one in (value.values() if isinstance(value, dict) else value) for kind in kinds_in(one)}
+    return {one for one in ALL_KINDS if isinstance(value, str) and one in value}
+
+
+ALL_KINDS = (
+    MEMORY, EDGE, NODE, PROPOSAL, COMMAND, CURSOR, EXTERNAL_ID, CONTENT, THREAD, NAME, ALIKE, SESSION, KEY,
+)  # fmt: skip
