@@ -18,7 +18,7 @@ async def fill(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
     spec = MiniLmEmbedder.spec
     async with await Store.open(stack.database_url) as store:
         model_id = await store.register_embedding_model(spec.name, spec.sha256, DIMENSIONS)
-        count = await load(stack.owner_url, model_id, corpus.memories())
+        count = await load(stack.owner_url, model_id, corpus.memories(), linked=True)
         for namespace in await store.namespaces():
             if await store.read(namespace, lambda tx: upkeep.is_worth_counting(tx, Partition.TRUSTED)):
                 await store.write(namespace, lambda tx: upkeep.count_lexemes(tx, Partition.TRUSTED))

@@ -47,8 +47,13 @@ class Loaded:
     position: int | None = None
 
 
-async def load(owner_url: str, model_id: int, memories: Iterable[Loaded], *, memory: str = "1GB") -> int:
-    """Load memories whose vectors that model made, in one transaction; return how many. Raises psycopg.Error."""
+async def load(
+    owner_url: str, model_id: int, memories: Iterable[Loaded], *, linked: bool = False, memory: str = "1GB"
+) -> int:
+    """Load memories whose vectors that model made, in one transaction; return how many. Raises psycopg.Error.
+
+    `linked`: the sweep is not to make their similarity links.
+    """
     connection = await psycopg.AsyncConnection.connect(owner_conninfo(owner_url), autocommit=True, row_factory=dict_row)
     async with connection:
         await connection.execute(ROOMY, {"memory": memory})
@@ -60,7 +65,8 @@ async def load(owner_url: str, model_id: int, memories: Iterable[Loaded], *, mem
             count = await _copy(connection, memories)
             for query in LOADS:
                 await connection.execute(query)
-            await connection.execute(LOAD_MEMORIES, {"model_id": model_id, "created_by": SYSTEM_PRINCIPAL})
+            values = {"model_id": model_id, "created_by": SYSTEM_PRINCIPAL, "linked": linked}
+            await connection.execute(LOAD_MEMORIES, values)
             for index in indexes:
                 await connection.execute(index["definition"].encode())
         await connection.execute(ANALYZE)

@@ -30,12 +30,13 @@ select id, namespace, 'Memory', partition, external_id from loaded
 -- Make the memories of what was taken in.
 insert into memories (
     node_id, partition, namespace, content, confidence, source, speaker, occurred_at, thread, position, sector,
-    sector_source, verification, state, lexemes, embedding, model_id, created_by
+    sector_source, verification, state, lexemes, embedding, model_id, links_made_at, created_by
 )
 select
     id, partition, namespace, content, 1.0, 'extracted', speaker, occurred_at, thread, position, sector,
     case when sector is not null then 'auto' end, 'unverified', 'active',
-    memory_lexemes(namespace, content, speaker, occurred_at), embedding, %(model_id)s, %(created_by)s
+    memory_lexemes(namespace, content, speaker, occurred_at), embedding, %(model_id)s,
+    case when %(linked)s then now() end, %(created_by)s
 from loaded
 
 -- name: roomy_session
