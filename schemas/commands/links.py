@@ -25,7 +25,7 @@ class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         Annotated[Name, Meta(description="similar (default), elaborates, supports, contradicts, or your own word")]
         | UnsetType
     ) = UNSET
-    weight: float | UnsetType = UNSET
+    weight: Annotated[float, Meta(description="0 to 1; default by relation")] | UnsetType = UNSET
     note: Note | UnsetType = UNSET
     if_exists: IfExists = IfExists.REINFORCE
 

@@ -1,0 +1,60 @@
+"""The schema of a tool's replies holds for every shape that a reply can have."""
+
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from gateway.mcp.schema import ErasedSince, PendingReply, output_schema
+from gateway.mcp.tools import TOOLS
+from gateway.mcp.tools.tool import Tool
+from gateway.service import fault_reply
+from schemas.codec import reply_body
+from schemas.commands import Reply
+from schemas.faults import RECOVERY, Fault, FaultCode
+from tests.gateway.replies import check_reply
+from tests.schemas.samples import sample
+
+SHAPES = [
+    pytest.param(tool, kind, id=f"{tool.name}-{kind.__name__}") for tool in TOOLS.values() for kind in tool.replies
+]
+
+
+def body_of(reply: msgspec.Struct) -> dict[str, Any]:
+    body = reply_body(reply) if isinstance(reply, Reply) else msgspec.to_builtins(reply)
+    travelled: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
+    return travelled
+
+
+@pytest.mark.parametrize(("tool", "kind"), SHAPES)
+def test_a_reply_fulfils_the_schema_with_every_field_and_with_the_least(tool: Tool, kind: type[msgspec.Struct]) -> None:
+    for full in (True, False):
+        check_reply(tool.name, body_of(sample(kind, full=full)), is_error=False)
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_every_refusal_fulfils_the_schema_of_every_tool(tool: Tool) -> None:
+    for code in FaultCode:
+        least = Fault(code=code, error="e", recovery=RECOVERY[code])
+        full = msgspec.structs.replace(least, field="f", memory_id="m", retry_after_s=1.5, command_id="c")
+        for fault in (least, full):
+            refused = fault_reply(fault)
+            check_reply(tool.name, refused.body, is_error=refused.is_error)
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_only_a_write_may_be_pending_or_erased(tool: Tool) -> None:
+    for reply in (PendingReply(command_id="c"), ErasedSince(id="m")):
+        if tool.write:
+            check_reply(tool.name, body_of(reply), is_error=False)
+        else:
+            assert type(reply).__name__ not in output_schema(tool)["$defs"]
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_no_reply_lacks_its_status_or_is_something_else(tool: Tool) -> None:
+    wrongs: list[Any] = [{}, {"status": "nonsense"}, {"status": "error"}, [], "success"]
+    for wrong in wrongs:
+        with pytest.raises((jsonschema.ValidationError, AssertionError)):
+            check_reply(tool.name, wrong, is_error=False)
