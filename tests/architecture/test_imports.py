@@ -16,6 +16,8 @@ OWNERS = [
     ("arq", ("workers.runtime",), "only one package overrides arq"),
     ("mcp", ("gateway.mcp",), "only one package touches the MCP SDK"),
     ("mcp_types", ("gateway.mcp",), "only one package touches the MCP SDK"),
+    ("jwt", ("gateway.identity",), "only one package says who a caller is"),
+    ("cryptography", ("gateway.identity",), "only one package says who a caller is"),
     ("onnxruntime", ("workers.models",), "only the embedders load models"),
     ("tokenizers", ("workers.models",), "only the embedders load models"),
 ]

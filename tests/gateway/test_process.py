@@ -55,9 +55,31 @@ def test_a_public_bind_is_refused_at_the_start() -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.promise("SE-1", "SE-3")
+def test_a_public_bind_with_tokens_is_served_to_who_has_one(redis_url: str, keys: Keys) -> None:
+    environment = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_KEY_PREFIX": keys.prefix}
+    with started({**environment, "ENGRAMQ_HOST": "0.0.0.0", "ENGRAMQ_AUTH": "token"}) as (_, log):
+        port = records_until(log, "Serving MCP over HTTP")[-1]["port"]
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+        refused = httpx.post(f"http://127.0.0.1:{port}/mcp", json={})
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"].startswith("Bearer ")
+
+
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
+        ({"ENGRAMQ_AUTH": "password"}, "ENGRAMQ_AUTH: 'password' cannot be used: must be one of none, token, jwt"),
+        ({"ENGRAMQ_AUTH": "jwt"}, "ENGRAMQ_JWT_ISSUER must be set"),
+        (
+            {
+                "ENGRAMQ_AUTH": "jwt",
+                "ENGRAMQ_JWT_ISSUER": "i",
+                "ENGRAMQ_JWT_AUDIENCE": "a",
+                "ENGRAMQ_JWT_KEY_FILE": "/no/key.pem",
+            },
+            "ENGRAMQ_JWT_KEY_FILE: /no/key.pem cannot be read",
+        ),
         ({"ENGRAMQ_TOOLS": "store_memory,nonsense"}, "ENGRAMQ_TOOLS: there is no tool 'nonsense'"),
         ({"ENGRAMQ_TOOLS": ","}, "ENGRAMQ_TOOLS: no tool is named"),
         ({"ENGRAMQ_PORT": "http"}, "ENGRAMQ_PORT"),

@@ -1,0 +1,112 @@
+"""What a Host and an Origin may be behind a proxy, whom it speaks for, and settings that would make no sense."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.identity import bearer
+from gateway.limits import FailureLimit
+from schemas.mailbox import Keys
+from schemas.settings import SettingsError, read_settings
+from tests.gateway.test_http_identity import OPEN, guarded
+
+pytestmark = pytest.mark.anyio
+
+# Names and origins behind a proxy.
+
+
+@pytest.mark.promise("SE-2", "SE-3")
+async def test_behind_a_proxy_the_public_name_counts(redis_url: str, keys: Keys) -> None:
+    public = {"public_url": "https://Memory.example.org:443", "allowed_hosts": "engramq.internal, pod-7"}
+    async with guarded(redis_url, keys, host="0.0.0.0", **public) as (site, _):
+        for host in ("memory.example.org", "MEMORY.example.org:443", "engramq.internal:8765", "pod-7", "localhost"):
+            assert (await site.ask("GET", "/healthz", host=host))[0] == 200
+        for host in ("0.0.0.0", "example.org", "evil.memory.example.org", "engramq.internal.evil.example", "10.0.0.1"):
+            for path in ("/mcp", *OPEN):
+                assert (await site.ask("GET", path, host=host))[0] == 421
+        status, headers, _ = await site.exchange("POST", "/mcp", host="pod-7")
+        assert status == 401
+        metadata = "https://memory.example.org/.well-known/oauth-protected-resource/mcp"
+        assert f'resource_metadata="{metadata}"' in headers["www-authenticate"]
+        _, answer = await site.ask("GET", OPEN[2], host="pod-7")
+        assert json.loads(answer)["resource"] == "https://memory.example.org/mcp"
+
+
+@pytest.mark.promise("SE-2")
+async def test_only_listed_origins_may_call_and_read(redis_url: str, keys: Keys) -> None:
+    listed = {"public_url": "https://memory.example.org", "allowed_origins": "https://app.example.org:8443"}
+    async with guarded(redis_url, keys, **listed) as (site, _):
+        for origin in ("https://app.example.org:8443", "https://memory.example.org", "http://localhost:6274"):
+            assert (await site.ask("GET", "/healthz", origin=origin))[0] == 200
+        for origin in (
+            "https://app.example.org",
+            "http://app.example.org:8443",
+            "https://app.example.org:8443.evil.example",
+            "http://memory.example.org",
+            "https://memory.example.org:8443",
+            "null",
+        ):
+            for path in ("/mcp", *OPEN):
+                assert (await site.ask("GET", path, origin=origin))[0] == 403
+        asked: dict[str, Any] = {
+            "access_control_request_method": "POST",
+            "access_control_request_headers": "authorization",
+        }
+        status, headers, _ = await site.exchange("OPTIONS", "/mcp", origin="https://app.example.org:8443", **asked)
+        assert (status, headers["access-control-allow-origin"]) == (200, "https://app.example.org:8443")
+        status, headers, _ = await site.exchange("POST", "/mcp", origin="https://app.example.org:8443")
+        assert (status, headers["access-control-allow-origin"]) == (401, "https://app.example.org:8443")
+        for origin in ("https://memory.example.org", "http://localhost:6274"):  # may call, may not read
+            _, headers, _ = await site.exchange("OPTIONS", "/mcp", origin=origin, **asked)
+            assert "access-control-allow-origin" not in headers
+
+
+async def test_only_trusted_proxies_say_where_a_request_comes_from(
+    redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    class Noting(FailureLimit):
+        def note(self, address: str) -> None:
+            seen.append(address)
+
+    monkeypatch.setattr(bearer, "FailureLimit", Noting)
+    for proxies in ("", "10.0.0.0/8", "127.0.0.0/8"):
+        async with guarded(redis_url, Keys(keys.prefix + proxies[:2]), trusted_proxies=proxies) as (site, _):
+            forwarded: dict[str, Any] = {"x_forwarded_for": "203.0.113.9", "x_forwarded_proto": "https"}
+            _, headers, _ = await site.exchange("POST", "/mcp", authorization="Bearer x", **forwarded)
+            scheme = "https" if proxies.startswith("127") else "http"
+            assert f'resource_metadata="{scheme}://' in headers["www-authenticate"]
+    assert seen == ["127.0.0.1", "127.0.0.1", "203.0.113.9"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("public_url", "memory.example.org"),
+        ("public_url", "https://memory.example.org/path"),
+        ("public_url", "https://user@memory.example.org"),
+        ("public_url", "https://memory.example.org:99999"),
+        ("public_url", "https://memory.example.org:0"),
+        ("public_url", "https://"),
+        ("allowed_hosts", "https://memory.example.org"),
+        ("allowed_hosts", "memory.example.org:443"),
+        ("allowed_hosts", "*"),
+        ("allowed_origins", "*"),
+        ("allowed_origins", "https://app.example.org/x"),
+        ("trusted_proxies", "proxy.example.org"),
+        ("trusted_proxies", "10.0.0.1/8"),
+        ("jwt_algorithms", "none"),
+        ("jwt_algorithms", "RS256,HS256"),
+        ("jwt_algorithms", ","),
+        ("jwt_leeway_s", "301"),
+        ("jwt_key_file", "key.pem"),
+        ("jwt_jwks_url", "file:///etc/passwd"),
+        ("rate_limit", "-1"),
+        ("concurrency_limit", "1.5"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_by_name(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"ENGRAMQ_{variable.upper()}"):
+        read_settings({f"ENGRAMQ_{variable.upper()}": value})
