@@ -33,7 +33,7 @@ from schemas.setting_values import (
     url,
     words,
 )
-from schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
+from schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Partition
 
 PREFIX: Final = "ENGRAMQ_"
 
@@ -161,7 +161,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("jwt_leeway_s", "30", "Seconds that the issuer's clock may differ from ours", number(0, 300)),
     Setting("jwt_namespace_claim", "namespace", "Claim that names the tenant; a JWT without it is refused", name),
     Setting("jwt_scope_claim", "scope", "Claim that has the scopes; `scp` where it is missing", name),
-    Setting("jwt_untrusted_claim", "untrusted", "Claim that is true for a principal not to be trusted", name),
+    Setting("jwt_untrusted_claim", Partition.UNTRUSTED, "Claim that is true for a principal not to be trusted", name),
     Setting(
         "rate_limit",
         "",
