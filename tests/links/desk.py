@@ -1,5 +1,6 @@
 """What tests of links work with: an agent, the rows behind it, and links that automatic writers would have made."""
 
+import asyncio
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -37,14 +38,14 @@ class Desk:
 
     async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """Return the refusal of a call, having seen that it has a recovery and wrote nothing."""
-        before = self.written()
+        before = await self.written()
         body = await self.agent.call(tool, **arguments)
         assert body["status"] == "error", body
         assert body["recovery"]
-        assert self.written() == before
+        assert await self.written() == before
         return body
 
-    def seed(self, one: str, other: str, relation: str = "similar", weight: float = 0.5, **columns: Any) -> UUID:
+    async def seed(self, one: str, other: str, relation: str = "similar", weight: float = 0.5, **columns: Any) -> UUID:
         """Write a link past everybody, of an automatic writer unless `origin` says otherwise; return its id."""
         low, high = pair_of(UUID(one), UUID(other))
         link_id = UUID(uuid7())
@@ -52,33 +53,37 @@ class Desk:
                   "target_id": high, "relation": relation, "weight": weight, "origin": "similarity",
                   "declared_from": UUID(one), **columns}  # fmt: skip
         names = ", ".join(values)
-        self.rows(f"insert into edges ({names}) values ({', '.join(['%s'] * len(values))})", *values.values())
+        await self.rows(f"insert into edges ({names}) values ({', '.join(['%s'] * len(values))})", *values.values())
         return link_id
 
-    def fill(self, memory_id: str, others: list[str], relation: str = "supports") -> None:
+    async def fill(self, memory_id: str, others: list[str], relation: str = "supports") -> None:
         """Link a memory with others as an agent would."""
         for other in others:
-            self.seed(memory_id, other, relation, origin="agent")
+            await self.seed(memory_id, other, relation, origin="agent")
 
-    def links(self, memory_id: str | None = None) -> list[dict[str, Any]]:
+    async def links(self, memory_id: str | None = None) -> list[dict[str, Any]]:
         """Return all links, or those of a memory, oldest first."""
-        return self.rows(
+        return await self.rows(
             "select * from edges where layer = 'association' and (%s::uuid is null or %s in (source_id, target_id)) "
             "order by created_at, id",
             memory_id,
             memory_id and UUID(memory_id),
         )
 
-    def link(self, one: str, other: str) -> dict[str, Any] | None:
+    async def link(self, one: str, other: str) -> dict[str, Any] | None:
         """Return the row of the link between two memories."""
         pair = pair_of(UUID(one), UUID(other))
-        found = [row for row in self.links() if (row["source_id"], row["target_id"]) == pair]
+        found = [row for row in await self.links() if (row["source_id"], row["target_id"]) == pair]
         assert len(found) < 2
         return found[0] if found else None
 
-    def degrees(self) -> dict[str, int]:
+    async def pairs(self, memory_id: str | None = None) -> set[tuple[str, str]]:
+        """Return the ends of all links, or of those of a memory, the older one of each first."""
+        return {(str(row["source_id"]), str(row["target_id"])) for row in await self.links(memory_id)}
+
+    async def degrees(self) -> dict[str, int]:
         """Return how many links count at each active memory."""
-        rows = self.rows("""
+        rows = await self.rows("""
             with active as (
                 select node_id as id from memories
                 where state = 'active' and superseded_by is null and verification <> 'rejected'
@@ -94,23 +99,28 @@ class Desk:
         """)
         return {str(row["id"]): row["links"] for row in rows}
 
-    def audited(self, action: str) -> list[dict[str, Any]]:
+    async def audited(self, action: str) -> list[dict[str, Any]]:
         """Return what the audit log holds of an action, oldest first."""
-        return self.rows("select * from audit_log where action = %s order by id", action)
+        return await self.rows("select * from audit_log where action = %s order by id", action)
 
-    def written(self) -> list[list[dict[str, Any]]]:
+    async def written(self) -> list[list[dict[str, Any]]]:
         """Return everything that a refusal must leave as it is."""
-        return [self.rows(f"select * from {table} order by 1, 2, 3") for table in _WRITTEN]
+        return [await self.rows(f"select * from {table} order by 1, 2, 3") for table in _WRITTEN]
 
-    def unembed(self, *ids: str) -> None:
+    async def unembed(self, *ids: str) -> None:
         """Let memories be as they are when the model was away at their store."""
-        self.rows(
+        await self.rows(
             "update memories set state = 'pending', embedding = null, model_id = null where node_id = any(%s)",
             [UUID(one) for one in ids],
         )
 
-    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+    async def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Ask the database as its owner."""
-        with psycopg.connect(self.database.owner_url, autocommit=True, row_factory=dict_row) as connection:
-            cursor = connection.execute(query.encode(), values)
-            return cursor.fetchall() if cursor.description else []
+
+        def ask() -> list[dict[str, Any]]:
+            with psycopg.connect(self.database.owner_url, autocommit=True, row_factory=dict_row) as connection:
+                cursor = connection.execute(query.encode(), values)
+                return cursor.fetchall() if cursor.description else []
+
+        # In a thread: workers in this loop may hold the locks that the query waits for.
+        return await asyncio.to_thread(ask)

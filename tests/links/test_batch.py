@@ -14,8 +14,8 @@ COUNTS = ("created", "reinforced", "updated", "skipped", "deferred")
 @pytest.mark.promise("CN-33")
 async def test_each_item_sees_those_before_it_and_bad_ones_are_errors_of_their_index(desk: Desk) -> None:
     one, other, third, pending = await desk.memories(4)
-    desk.seed(one, third)
-    desk.unembed(pending)
+    await desk.seed(one, third)
+    await desk.unembed(pending)
     edges = [
         {"source": one, "target": other, "relation": "supports"},
         {"source": other, "target": other},
@@ -41,26 +41,27 @@ async def test_each_item_sees_those_before_it_and_bad_ones_are_errors_of_their_i
     assert all(error["error"] and error["recovery"] for error in body["errors"])
     assert [body["results"][1][name] for name in ("source_id", "weight", "reinforcement_count")] == [other, 0.85, 1]
     assert body["summary"] == "Links: 1 created, 1 reinforced, 1 updated, 1 skipped, 1 deferred, 7 refused."
-    assert sorted((row["relation"], row["weight"]) for row in desk.links()) == [("mine", 0.65), ("supports", 0.85)]
-    assert len(desk.audited("connect")) == 3
+    weights = {row["relation"]: row["weight"] for row in await desk.links()}
+    assert weights == {"mine": 0.65, "supports": 0.85}
+    assert len(await desk.audited("connect")) == 3
 
 
 @pytest.mark.promise("CN-33")
 async def test_a_batch_keeps_the_cap_within_itself(desk: Desk) -> None:
     hub, *others = await desk.memories(3 + CAP)
-    desk.seed(hub, others[0])
+    await desk.seed(hub, others[0])
     edges = [{"source": hub, "target": other} for other in others[1:]]
     body = await desk.agent.call("connects", edges=edges)
     assert body["created"] == CAP
     assert body["results"][CAP - 1]["displaced_edge"]["other_id"] == others[0]
     assert [(error["index"], error["code"]) for error in body["errors"]] == [(CAP, "degree_limit")]
-    assert desk.degrees()[hub] == CAP
+    assert (await desk.degrees())[hub] == CAP
 
 
 @pytest.mark.promise("CN-33", "CN-16")
 async def test_all_or_nothing_is_refused_with_the_first_error(desk: Desk) -> None:
     one, other, pending = await desk.memories(3)
-    desk.unembed(pending)
+    await desk.unembed(pending)
     good = [{"source": one, "target": other}, {"source": one, "target": pending}]
     for bad, code in [
         ({"source": one, "target": "gone"}, "memory_not_active"),
@@ -69,10 +70,10 @@ async def test_all_or_nothing_is_refused_with_the_first_error(desk: Desk) -> Non
         later = {"source": one, "target": one}
         refused = await desk.refused("connects", edges=[*good, bad, later], atomic=True)
         assert (refused["code"], "edges[2]" in refused["error"]) == (code, True)
-    before = desk.written()
+    before = await desk.written()
     faulty = await desk.agent.call("connects", edges=[*good, {"source": one}], atomic=True)
     assert (faulty["status"], faulty["field"], "edges[2]" in faulty["error"]) == ("invalid_parameter", "target", True)
-    assert desk.written() == before
+    assert await desk.written() == before
     body = await desk.agent.call("connects", edges=good, atomic=True)
     assert (body["created"], body["deferred"], body["errors"]) == (1, 1, [])
 
@@ -85,6 +86,6 @@ async def test_an_empty_batch_does_nothing_and_a_full_one_everything(desk: Desk)
     edges = [{"source": ids[number % 3], "target": ids[(number + 1) % 3]} for number in range(200)]
     body = await desk.agent.call("connects", edges=edges)
     assert (body["created"], body["reinforced"]) == (3, 197)
-    assert sorted(row["reinforcement_count"] for row in desk.links()) == [65, 66, 66]
+    assert sorted(row["reinforcement_count"] for row in await desk.links()) == [65, 66, 66]
     too_many = await desk.agent.call("connects", edges=[*edges, edges[0]])
     assert (too_many["status"], too_many["field"]) == ("invalid_parameter", "edges")

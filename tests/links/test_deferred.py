@@ -1,6 +1,7 @@
 """Links that wait for a pending end: made once both ends are active, dropped when one is gone."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -8,8 +9,10 @@ import pytest
 
 from schemas import limits
 from schemas.vocabulary import DEFAULT_NAMESPACE
+from tests.conftest import Database
 from tests.links.conftest import CAP, RULES
 from tests.links.desk import Desk
+from tests.pipeline.stage import agent_of, stage_settings, staged, until
 from workers.store.deferred_links import deferred_due, settle_deferred
 from workers.store.store import Store
 
@@ -25,18 +28,29 @@ async def due(store: Store) -> set[str]:
     return {str(one) for one in found}
 
 
+@dataclass
 class Waking:
     """Memories that are pending until they are woken."""
 
-    def __init__(self, desk: Desk, ids: list[str]) -> None:
-        self.desk, self.ids = desk, ids
-        self._kept = desk.rows("select node_id, embedding::text as vector, model_id from memories")
-        desk.unembed(*ids)
+    desk: Desk
+    kept: list[dict[str, Any]]
 
-    def wake(self, *ids: str) -> None:
-        for row in self._kept:
+    @classmethod
+    async def of(cls, desk: Desk, *ids: str) -> "Waking":
+        """Let these memories be pending, once the follow-ups of their stores, which settle links too, have ended."""
+
+        async def quiet() -> bool:
+            return await desk.rows("select node_id from memories where links_made_at is null") == []
+
+        await until(quiet)
+        kept = await desk.rows("select node_id, embedding::text as vector, model_id from memories")
+        await desk.unembed(*ids)
+        return cls(desk, kept)
+
+    async def wake(self, *ids: str) -> None:
+        for row in self.kept:
             if str(row["node_id"]) in ids:
-                self.desk.rows(
+                await self.desk.rows(
                     "update memories set state = 'active', embedding = %s::halfvec, model_id = %s where node_id = %s",
                     row["vector"], row["model_id"], row["node_id"],
                 )  # fmt: skip
@@ -52,7 +66,7 @@ async def resolved(desk: Desk, command_id: str) -> dict[str, Any]:
 @pytest.mark.promise("CN-17")
 async def test_a_link_to_a_pending_memory_waits_and_is_made_when_it_is_active(desk: Desk, store: Store) -> None:
     one, pending = await desk.memories(2)
-    waking = Waking(desk, [pending])
+    waking = await Waking.of(desk, pending)
     body = await desk.connect(one, pending, relation="supports", weight=3, note="later")
     assert [body[name] for name in ("action", "relation", "weight", "note", "reinforcement_count")] == [
         "deferred", "supports", 1.0, "later", 0]  # fmt: skip
@@ -60,12 +74,12 @@ async def test_a_link_to_a_pending_memory_waits_and_is_made_when_it_is_active(de
     again = await desk.connect(pending, one)
     assert [again["action"], again["source_id"], again["relation"], again["weight"]] == [
         "deferred", pending, "similar", 0.65]  # fmt: skip
-    assert (desk.links(), await settle(store, one, pending), await due(store)) == ([], 0, set())
-    waking.wake(pending)
+    assert (await desk.links(), await settle(store, one, pending), await due(store)) == ([], 0, set())
+    await waking.wake(pending)
     assert await due(store) & {one, pending}
     assert await settle(store, pending) == 2
     assert (await due(store), await settle(store, pending)) == (set(), 0)
-    (row,) = desk.links()
+    (row,) = await desk.links()
     assert [row[name] for name in ("relation", "weight", "note", "origin", "reinforcement_count")] == [
         "supports", 1.0, "later", "agent", 1]  # fmt: skip
     assert str(row["declared_from"]) == one
@@ -75,7 +89,7 @@ async def test_a_link_to_a_pending_memory_waits_and_is_made_when_it_is_active(de
         ("made", "reinforced"),
     ]
     assert first["at"].endswith("Z")
-    audited = desk.audited("resolve_deferred")
+    audited = await desk.audited("resolve_deferred")
     assert [(row["new"]["action"], str(row["command_id"]), row["actor"]) for row in audited] == [
         ("created", body["command_id"], "I/O"), ("reinforced", again["command_id"], "I/O")]  # fmt: skip
 
@@ -84,8 +98,8 @@ async def test_a_link_to_a_pending_memory_waits_and_is_made_when_it_is_active(de
 async def test_each_waiting_link_is_a_connect_of_its_own(desk: Desk, store: Store) -> None:
     """One that is refused, or whose other end is gone, keeps no other from being made."""
     pending, one, other, archived, full, *more = await desk.memories(5 + CAP)
-    desk.fill(full, more)
-    waking = Waking(desk, [pending])
+    await desk.fill(full, more)
+    waking = await Waking.of(desk, pending)
     requests: list[dict[str, Any]] = [
         {"target": archived},
         {"target": one, "relation": "supports"},
@@ -101,7 +115,7 @@ async def test_each_waiting_link_is_a_connect_of_its_own(desk: Desk, store: Stor
     await desk.agent.call("forget_memory", memory_id=archived)
     assert await due(store) == {pending}
     assert await settle(store, archived) == 1
-    waking.wake(pending)
+    await waking.wake(pending)
     assert await settle(store, one, other, full) == 7
     told = [await resolved(desk, body["command_id"]) for body in bodies]
     assert [one["code"] or one["action"] for one in told] == [
@@ -109,16 +123,16 @@ async def test_each_waiting_link_is_a_connect_of_its_own(desk: Desk, store: Stor
         "created"]  # fmt: skip
     assert [one["state"] for one in told] == [
         "dropped", "made", "dropped", "dropped", "made", "made", "dropped", "made"]  # fmt: skip
-    assert (desk.link(pending, one) or {})["relation"] == "mine"
-    assert (desk.link(pending, other) or {})["note"] == "last"
-    assert len(desk.links(pending)) == 2
-    assert len(desk.audited("resolve_deferred")) == 8
+    assert (await desk.link(pending, one) or {})["relation"] == "mine"
+    assert (await desk.link(pending, other) or {})["note"] == "last"
+    assert len(await desk.links(pending)) == 2
+    assert len(await desk.audited("resolve_deferred")) == 8
 
 
 @pytest.mark.promise("CN-17", "CN-33")
 async def test_items_of_a_batch_are_told_in_their_place(desk: Desk, store: Store) -> None:
     one, other, first, second = await desk.memories(4)
-    waking = Waking(desk, [first, second])
+    waking = await Waking.of(desk, first, second)
     edges = [
         {"source": one, "target": one},
         {"source": one, "target": first},
@@ -127,7 +141,7 @@ async def test_items_of_a_batch_are_told_in_their_place(desk: Desk, store: Store
     ]
     body = await desk.agent.call("connects", edges=edges)
     assert (body["deferred"], body["created"]) == (2, 1)
-    waking.wake(first)
+    await waking.wake(first)
     assert await settle(store, first, second) == 1
     await desk.agent.call("forget_memory", memory_id=second, erase=True)
     assert await due(store) == {first}
@@ -135,13 +149,13 @@ async def test_items_of_a_batch_are_told_in_their_place(desk: Desk, store: Store
     reply = (await desk.agent.call("get_command", command_id=body["command_id"]))["reply"]
     told = {one["index"]: one.get("resolved") for one in reply["results"]}
     assert (told[1]["state"], told[2], told[3]["code"]) == ("made", None, "memory_not_active")
-    assert {(str(row["source_id"]), str(row["target_id"])) for row in desk.links()} == {(one, other), (one, first)}
+    assert await desk.pairs() == {(one, other), (one, first)}
 
 
 @pytest.mark.promise("CN-17", "CN-28")
 async def test_disconnect_removes_a_link_that_waits(desk: Desk, store: Store) -> None:
     one, pending = await desk.memories(2)
-    waking = Waking(desk, [pending])
+    waking = await Waking.of(desk, pending)
     body = await desk.connect(one, pending, relation="supports")
     ends = {"source": pending, "target": one}
     guarded = await desk.agent.call("disconnect", **ends, guard_relation="similar")
@@ -150,11 +164,11 @@ async def test_disconnect_removes_a_link_that_waits(desk: Desk, store: Store) ->
     assert [removed[name] for name in ("action", "removed_relation", "removed_weight")] == ["removed", "supports", 0.75]
     assert (await desk.agent.call("disconnect", **ends))["action"] == "not_found"
     assert (await resolved(desk, body["command_id"]))["state"] == "dropped"
-    (row,) = desk.audited("disconnect")
+    (row,) = await desk.audited("disconnect")
     assert (row["old"]["relation"], row["old"]["deferred"], row["reason"]) == ("supports", 1, "no")
-    waking.wake(pending)
+    await waking.wake(pending)
     assert await settle(store, pending) == 0
-    assert desk.links() == []
+    assert await desk.links() == []
 
 
 @pytest.mark.promise("CN-15", "CN-17", "TP-22")
@@ -162,7 +176,7 @@ async def test_what_could_never_be_linked_does_not_wait(desk: Desk) -> None:
     pending, archived = await desk.memories(2)
     (untrusted,) = await desk.memories(1, partition="untrusted")
     await desk.agent.call("forget_memory", memory_id=archived)
-    desk.unembed(pending)
+    await desk.unembed(pending)
     assert (await desk.refused("connect", source=pending, target=untrusted))["code"] == "untrusted_link"
     assert (await desk.refused("connect", source=pending, target=archived))["code"] == "memory_not_active"
 
@@ -170,7 +184,7 @@ async def test_what_could_never_be_linked_does_not_wait(desk: Desk) -> None:
 @pytest.mark.promise("CN-17")
 async def test_only_so_many_links_wait_for_one_memory(desk: Desk) -> None:
     one, pending = await desk.memories(2)
-    desk.unembed(pending)
+    await desk.unembed(pending)
     edges = [{"source": one, "target": pending}] * (limits.DEFERRED_LINKS + 1)
     body = await desk.agent.call("connects", edges=edges)
     assert body["deferred"] == limits.DEFERRED_LINKS
@@ -183,10 +197,30 @@ async def test_only_so_many_links_wait_for_one_memory(desk: Desk) -> None:
 @pytest.mark.promise("CN-17")
 async def test_those_who_settle_at_once_settle_each_link_once(desk: Desk, store: Store) -> None:
     *others, pending = await desk.memories(CAP + 1)
-    waking = Waking(desk, [pending])
+    waking = await Waking.of(desk, pending)
     for other in others:
         await desk.connect(pending, other)
-    waking.wake(pending)
+    await waking.wake(pending)
     settled = await asyncio.gather(*(settle(store, one) for one in (pending, *others, pending)))
     assert sum(settled) == CAP
-    assert [row["reinforcement_count"] for row in desk.links()] == [0] * CAP
+    assert [row["reinforcement_count"] for row in await desk.links()] == [0] * CAP
+
+
+@pytest.mark.promise("CN-17")
+async def test_the_pipeline_makes_a_link_that_waited_once_its_memory_is_embedded(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    settings = stage_settings(database, redis_url, key_prefix, link_threshold="1")
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        desk = Desk(agent, database)
+        one, pending = await desk.memories(2)
+        await desk.unembed(pending)
+        body = await desk.connect(pending, one, note="waits")
+        # The memory was stored long ago, so the sweep finds it.
+        await desk.rows("update memories set created_at = now() - interval '1 hour' where node_id = %s", UUID(pending))
+
+        async def told() -> bool:
+            return (await resolved(desk, body["command_id"])).get("state") == "made"
+
+        await until(told)
+        assert [(row["note"], row["origin"]) for row in await desk.links()] == [("waits", "agent")]

@@ -33,7 +33,7 @@ async def test_a_link_is_removed_whatever_the_order_of_its_ends(desk: Desk) -> N
     assert await disconnect(desk, one, uuid7()) == ["not_found", None, None]
     assert await disconnect(desk, one, "no id") == ["not_found", None, None]
     assert await disconnect(desk, one, one) == ["not_found", None, None]
-    assert len(desk.links()) == 1
+    assert len(await desk.links()) == 1
     await desk.agent.call("forget_memory", memory_id=third)
     assert await disconnect(desk, one, third) == ["removed", "similar", 0.65]
 
@@ -42,11 +42,11 @@ async def test_a_link_is_removed_whatever_the_order_of_its_ends(desk: Desk) -> N
 async def test_a_guard_keeps_a_link_of_another_relation(desk: Desk) -> None:
     one, other, third = await desk.memories(3)
     await desk.connect(one, other, relation="supports")
-    before = desk.written()
+    before = await desk.written()
     body = await desk.agent.call("disconnect", source=one, target=other, guard_relation="similar")
     assert [body[name] for name in ("action", "removed_relation", "removed_weight")] == ["guarded", None, None]
     assert "'supports'" in body["summary"]
-    assert desk.written() == before
+    assert await desk.written() == before
     assert await disconnect(desk, one, other, guard_relation="supports") == ["removed", "supports", 0.75]
     await desk.agent.call("supersede_memory", old_memory_id=third, new_memory_id=one)
     body = await desk.agent.call("disconnect", source=one, target=third)
@@ -58,7 +58,7 @@ async def test_the_reason_is_audited_with_what_was_there(desk: Desk) -> None:
     one, other = await desk.memories(2)
     await desk.connect(other, one, note="why")
     body = await desk.agent.call("disconnect", source=one, target=other, reason="They only share a word.")
-    (row,) = desk.audited("disconnect")
+    (row,) = await desk.audited("disconnect")
     assert (row["reason"], row["actor"], str(row["command_id"])) == (
         "They only share a word.", "I/O", body["command_id"])  # fmt: skip
     assert row["old"] == {

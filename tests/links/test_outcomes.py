@@ -33,34 +33,34 @@ async def test_usefulness_is_the_mean_of_a_beta_posterior(desk: Desk) -> None:
     assert body["updated"][0]["usefulness"] == pytest.approx(3.5 / 7)
     memory = (await desk.agent.call("get_memory", memory_id=one))["memory"]
     assert memory["usefulness"] == body["updated"][0]["usefulness"]
-    assert desk.links() == []
+    assert await desk.links() == []
 
 
 @pytest.mark.promise("CN-34", "CN-46")
 async def test_those_that_helped_together_are_linked_or_their_link_grows(desk: Desk) -> None:
     one, other, third = await desk.memories(3)
-    desk.seed(one, third, "similar", weight=0.95)
-    desk.rows("update namespaces set active_hours = 7")
+    await desk.seed(one, third, "similar", weight=0.95)
+    await desk.rows("update namespaces set active_hours = 7")
     assert edges_of(await outcome(desk, [one, other, third], 0.9)) == (2, 1, 0)
-    made, grown = desk.link(one, other) or {}, desk.link(one, third) or {}
+    made, grown = await desk.link(one, other) or {}, await desk.link(one, third) or {}
     assert [made[name] for name in ("relation", "weight", "origin", "reinforcement_count")] == [
         "outcome", 0.72, "outcome", 0]  # fmt: skip
     assert [grown[name] for name in ("relation", "weight", "origin", "reinforcement_count")] == [
         "similar", 1.0, "similarity", 1]  # fmt: skip
-    assert [made["last_active_hours"], grown["last_active_hours"]] == [7, 7]
+    assert [made["last_active_hours"], grown["last_active_hours"]] == pytest.approx([7, 7], abs=0.1)
     assert edges_of(await outcome(desk, [other, one], 0.6)) == (0, 1, 0)
-    assert (desk.link(one, other) or {})["weight"] == 0.78
-    assert len(desk.links()) == 3
+    assert (await desk.link(one, other) or {})["weight"] == 0.78
+    assert len(await desk.links()) == 3
 
 
 @pytest.mark.promise("CN-34")
-@pytest.mark.parametrize("signal", [0, 0.5])
-async def test_nothing_is_linked_by_what_did_not_help(desk: Desk, signal: float) -> None:
+async def test_nothing_is_linked_by_what_did_not_help(desk: Desk) -> None:
     one, other = await desk.memories(2)
-    desk.seed(one, other, weight=0.3)
-    assert edges_of(await outcome(desk, [one, other], signal)) == (0, 0, 0)
+    await desk.seed(one, other, weight=0.3)
+    for signal in (0, 0.5):
+        assert edges_of(await outcome(desk, [one, other], signal)) == (0, 0, 0)
     assert edges_of(await outcome(desk, [one], 1)) == (0, 0, 0)
-    assert [row["weight"] for row in desk.links()] == [0.3]
+    assert [row["weight"] for row in await desk.links()] == [0.3]
 
 
 @pytest.mark.promise("CN-34", "CN-46")
@@ -70,9 +70,9 @@ async def test_pairs_are_taken_in_order_and_left_out_where_there_is_no_room(desk
     # (0,1) (0,2) (0,3), then 0 is full; (1,2) (1,3), then 1 is full; (2,3), and (4,5) alone has room left.
     assert edges_of(body) == (7, 0, 8)
     number = {memory_id: place for place, memory_id in enumerate(ids)}
-    pairs = {(number[str(row["source_id"])], number[str(row["target_id"])]) for row in desk.links()}
+    pairs = {(number[one], number[other]) for one, other in await desk.pairs()}
     assert pairs == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (4, 5)}
-    assert max(desk.degrees().values()) == CAP
+    assert max((await desk.degrees()).values()) == CAP
 
 
 @pytest.mark.promise("CN-34")
@@ -80,8 +80,8 @@ async def test_what_cannot_be_counted_is_skipped_with_the_reason(desk: Desk) -> 
     one, archived, old, new, rejected, pending = await desk.memories(6)
     await desk.agent.call("forget_memory", memory_id=archived)
     await desk.agent.call("supersede_memory", old_memory_id=old, new_memory_id=new)
-    desk.rows("update memories set verification = 'rejected' where node_id = %s", rejected)
-    desk.unembed(pending)
+    await desk.rows("update memories set verification = 'rejected' where node_id = %s", rejected)
+    await desk.unembed(pending)
     unknown = uuid7()
     body = await outcome(desk, [archived, one, "no id", old, unknown, rejected, pending], 1, note="The build passed.")
     assert body["skipped"] == [
@@ -93,7 +93,7 @@ async def test_what_cannot_be_counted_is_skipped_with_the_reason(desk: Desk) -> 
     ]
     assert [used["memory_id"] for used in body["updated"]] == [one, pending]
     assert edges_of(body) == (0, 0, 0)
-    assert [(str(row["target_id"]), row["reason"], row["new"]["signal"]) for row in desk.audited("outcome")] == [
+    assert [(str(row["target_id"]), row["reason"], row["new"]["signal"]) for row in await desk.audited("outcome")] == [
         (one, "The build passed.", 1.0), (pending, "The build passed.", 1.0)]  # fmt: skip
 
 
@@ -102,9 +102,9 @@ async def test_no_outcome_links_the_partitions(desk: Desk) -> None:
     (one,) = await desk.memories(1)
     (doubtful,) = await desk.memories(1, partition="untrusted")
     assert edges_of(await outcome(desk, [one, doubtful], 1)) == (0, 0, 1)
-    desk.seed(one, doubtful, weight=0.5, origin="agent")  # as a promotion leaves it
+    await desk.seed(one, doubtful, weight=0.5, origin="agent")  # as a promotion leaves it
     assert edges_of(await outcome(desk, [one, doubtful], 1)) == (0, 0, 1)
-    assert [row["weight"] for row in desk.links()] == [0.5]
+    assert [row["weight"] for row in await desk.links()] == [0.5]
 
 
 @pytest.mark.promise("CN-34")
@@ -113,5 +113,5 @@ async def test_outcomes_that_race_all_count(desk: Desk) -> None:
     await asyncio.gather(*(outcome(desk, [one, other] if n % 2 else [other, one], 1) for n in range(12)))
     body = await outcome(desk, [one], 0)
     assert body["updated"][0]["usefulness"] == pytest.approx((1.5 + 12) / (2 + 13))
-    (row,) = desk.links()
+    (row,) = await desk.links()
     assert (row["reinforcement_count"], row["weight"]) == (11, 1.0)

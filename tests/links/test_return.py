@@ -11,14 +11,14 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.promise("CN-26", "MT-12")
 async def test_a_restored_memory_gives_up_its_own_automatic_links_first(desk: Desk) -> None:
     back, hub, *others = await desk.memories(2 + CAP)
-    desk.seed(back, hub, weight=0.95)
+    await desk.seed(back, hub, weight=0.95)
     await desk.agent.call("forget_memory", memory_id=back)
     for other in others:
-        desk.seed(hub, other, weight=0.2)
+        await desk.seed(hub, other, weight=0.2)
     body = await desk.agent.call("restore_memory", memory_id=back, reason="wrongly archived")
     assert body["status"] == "restored"
-    assert (desk.links(back), desk.degrees()[hub]) == ([], CAP)
-    (row,) = desk.audited("restore")
+    assert (await desk.links(back), (await desk.degrees())[hub]) == ([], CAP)
+    (row,) = await desk.audited("restore")
     assert [gone["other_id"] for gone in row["new"]["displaced"]] == [back]
     assert row["old"] == {"state": "archived"}
 
@@ -29,11 +29,11 @@ async def test_what_an_agent_asserted_of_it_stays_and_the_weakest_of_the_others_
     await desk.connect(back, hub)
     await desk.agent.call("forget_memory", memory_id=back)
     for number, other in enumerate(others):
-        desk.seed(hub, other, weight=0.2 + number / 10)
+        await desk.seed(hub, other, weight=0.2 + number / 10)
     await desk.agent.call("restore_memory", memory_id=back)
-    assert desk.link(hub, others[0]) is None
-    assert desk.link(hub, back) is not None
-    assert desk.degrees()[hub] == CAP
+    assert await desk.link(hub, others[0]) is None
+    assert await desk.link(hub, back) is not None
+    assert (await desk.degrees())[hub] == CAP
 
 
 @pytest.mark.promise("CN-16", "CN-21", "CN-26")
@@ -41,31 +41,31 @@ async def test_it_stays_away_when_only_protected_links_are_left(desk: Desk) -> N
     back, hub, new, *others = await desk.memories(3 + CAP)
     await desk.connect(back, hub)
     await desk.agent.call("supersede_memory", old_memory_id=back, new_memory_id=new)
-    desk.fill(hub, others)
+    await desk.fill(hub, others)
     refused = await desk.refused("restore_memory", memory_id=back)
     assert (refused["code"], refused["memory_id"]) == ("degree_limit", hub)
     assert (await desk.agent.call("get_memory", memory_id=back))["memory"]["superseded_by"] == new
     await desk.agent.call("disconnect", source=hub, target=others[0])
     assert (await desk.agent.call("restore_memory", memory_id=back))["memory"]["superseded_by"] is None
-    assert desk.degrees()[hub] == CAP
+    assert (await desk.degrees())[hub] == CAP
 
 
 @pytest.mark.promise("CN-26")
 async def test_the_link_that_a_supersession_took_the_place_of_counts_again(desk: Desk) -> None:
     old, new, *others = await desk.memories(2 + CAP)
-    desk.seed(old, new, weight=0.9)
+    await desk.seed(old, new, weight=0.9)
     await desk.agent.call("supersede_memory", old_memory_id=old, new_memory_id=new)
     for other in others:
-        desk.seed(new, other, weight=0.3)
+        await desk.seed(new, other, weight=0.3)
     await desk.agent.call("restore_memory", memory_id=old)
-    assert (desk.link(old, new), desk.degrees()[new]) == (None, CAP)
+    assert (await desk.link(old, new), (await desk.degrees())[new]) == (None, CAP)
 
 
 @pytest.mark.promise("CN-22", "CN-26")
 async def test_who_was_above_a_lowered_cap_gets_no_more_and_loses_no_more(desk: Desk) -> None:
     back, hub, *others = await desk.memories(2 + CAP + 2)
-    desk.seed(back, hub, weight=0.9)
+    await desk.seed(back, hub, weight=0.9)
     await desk.agent.call("forget_memory", memory_id=back)
-    desk.fill(hub, others)
+    await desk.fill(hub, others)
     assert (await desk.agent.call("restore_memory", memory_id=back))["status"] == "restored"
-    assert (desk.links(back), desk.degrees()[hub]) == ([], CAP + 2)
+    assert (await desk.links(back), (await desk.degrees())[hub]) == ([], CAP + 2)

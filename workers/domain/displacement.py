@@ -38,7 +38,7 @@ def displacement(
     """
     going: dict[UUID, Displaced] = {}
     for end, held in links.items():
-        left = [link for link in held if link.id not in going]
+        left = [link for link in held if link.id not in going] if going else held
         excess = len(left) - keep[end]
         if excess <= 0:
             continue

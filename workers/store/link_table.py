@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Self
 from uuid import UUID
 
-from schemas.vocabulary import MemoryState, Origin, Partition, Relation, Standing, Verification
+from schemas.vocabulary import MemoryState, Origin, Partition, Standing, Verification
 from workers.domain.links import Link, Pair
 from workers.store.pool import Row
 from workers.store.queries import sql
@@ -44,7 +44,7 @@ class LinkTable:
         self._memories = memories
         self._stored: dict[Pair, Link] = {}
         self._links: dict[Pair, Link] = {}
-        self._counting: dict[UUID, set[Pair]] = {memory_id: set() for memory_id in memories}
+        self._counting: dict[UUID, dict[Pair, Link]] = {memory_id: {} for memory_id in memories}
         self._buried: set[Pair] = set()
         self._used: set[Pair] = set()
 
@@ -89,7 +89,7 @@ class LinkTable:
 
     def counting(self, memory_id: UUID) -> list[Link]:
         """Return the links that count against the cap of one of these memories."""
-        return [self._links[pair] for pair in self._counting.get(memory_id, ())]
+        return list(self._counting[memory_id].values()) if memory_id in self._counting else []
 
     def neighbors(self, memory_id: UUID) -> set[UUID]:
         """Return the other ends of the links that count at a memory."""
@@ -102,16 +102,16 @@ class LinkTable:
     def put(self, link: Link) -> None:
         """Make a link between two active ones of these memories, or use the one that is there, changed or not."""
         self._used.add(link.pair)
-        if link.pair not in self._links and link.relation != Relation.SUPERSEDES:
-            for end in link.pair:
-                self._counting[end].add(link.pair)
         self._links[link.pair] = link
+        for end in link.pair:
+            self._counting[end][link.pair] = link
 
     def remove(self, link: Link) -> None:
         """Remove a link."""
         self._links.pop(link.pair, None)
         for end in link.pair:
-            self._counting.get(end, set()).discard(link.pair)
+            if end in self._counting:
+                self._counting[end].pop(link.pair, None)
 
     async def save(self) -> None:
         """Write what has changed since the table was opened."""
@@ -138,18 +138,20 @@ class LinkTable:
 
     def _read(self, row: Row) -> None:
         pair = row["source_id"], row["target_id"]
-        self._stored[pair] = self._links[pair] = Link(
-            id=row["id"],
-            pair=pair,
-            declared_from=row["declared_from"],
-            relation=row["relation"],
-            weight=row["weight"],
-            origin=Origin(row["origin"]),
-            note=row["note"],
-            reinforcement_count=row["reinforcement_count"],
-        )
+        link = self._links.get(pair)
+        if link is None:
+            link = self._stored[pair] = self._links[pair] = Link(
+                id=row["id"],
+                pair=pair,
+                declared_from=row["declared_from"],
+                relation=row["relation"],
+                weight=row["weight"],
+                origin=Origin(row["origin"]),
+                note=row["note"],
+                reinforcement_count=row["reinforcement_count"],
+            )
         if row["counts"] and row["end_id"] in self._counting:
-            self._counting[row["end_id"]].add(pair)
+            self._counting[row["end_id"]][pair] = link
 
 
 def columns_of(pairs: Collection[Pair]) -> dict[str, list[UUID]]:
