@@ -164,7 +164,7 @@ async def test_no_link_crosses_the_partitions(desk: Desk) -> None:
     assert (await desk.connect(untrusted, another))["action"] == "created"
 
 
-@pytest.mark.promise("TP-23", "CN-16")
+@pytest.mark.promise("CN-16", "SE-12", "TP-23")
 async def test_an_untrusted_principal_links_untrusted_memories_only(stage: Stage, desk: Desk) -> None:
     trusted, other = await desk.memories(2)
     one, another = await desk.memories(2, partition="untrusted")
@@ -182,7 +182,7 @@ async def test_an_untrusted_principal_links_untrusted_memories_only(stage: Stage
         assert (await agent.call("disconnect", source=one, target=another))["action"] == "removed"
 
 
-@pytest.mark.promise("CN-6", "SE-10")
+@pytest.mark.promise("CN-6")
 async def test_what_agents_assert_is_audited_with_the_values_before_and_after(desk: Desk) -> None:
     one, other = await desk.memories(2)
     made = await desk.connect(one, other, note="first")

@@ -53,7 +53,7 @@ async def test_a_guard_keeps_a_link_of_another_relation(desk: Desk) -> None:
     assert (body["action"], "restore_memory" in body["summary"]) == ("guarded", True)
 
 
-@pytest.mark.promise("CN-30", "SE-10")
+@pytest.mark.promise("CN-30")
 async def test_the_reason_is_audited_with_what_was_there(desk: Desk) -> None:
     one, other = await desk.memories(2)
     await desk.connect(other, one, note="why")

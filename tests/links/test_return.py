@@ -8,7 +8,7 @@ from tests.links.desk import Desk
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.promise("CN-26", "MT-12")
+@pytest.mark.promise("CN-26", "MT-19")
 async def test_a_restored_memory_gives_up_its_own_automatic_links_first(desk: Desk) -> None:
     back, hub, *others = await desk.memories(2 + CAP)
     await desk.seed(back, hub, weight=0.95)
