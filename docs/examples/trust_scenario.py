@@ -6,6 +6,7 @@
 Exit code 0: every step did what it says. It stores one memory, which it erases at the end.
 """
 
+import os
 import shutil
 import sys
 import uuid
@@ -86,7 +87,8 @@ def server_from(arguments: list[str]) -> str | StdioServerParameters:
     if arguments:
         return arguments[0]
     command = shutil.which("engramq") or str(Path(sys.executable).with_name("engramq"))
-    return StdioServerParameters(command=command, args=["stdio"])
+    # A client hands on little of its environment unless it is told to, and ENGRAMQ_HOME may be in it.
+    return StdioServerParameters(command=command, args=["stdio"], env=dict(os.environ))
 
 
 async def main(arguments: list[str]) -> int:

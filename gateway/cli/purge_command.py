@@ -1,6 +1,7 @@
 """`engramq purge`: list, then erase for good, all memories of a principal, a source type, a thread or a time."""
 
 import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import msgspec
 
 from gateway.bus import Bus, Pending
 from schemas import limits
+from schemas.codec import reply_body
 from schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
 from schemas.envelope import Answer, Principal
 from schemas.faults import EngramqError, Fault, FaultCode, refuse
@@ -70,10 +72,10 @@ def purge_command(context: click.Context, /, namespace: str | None, yes: bool, a
         click.echo(f"engramq purge: {refusal.fault.error} {refusal.fault.recovery}", err=True)
         context.exit(2 if refusal.fault.code is FaultCode.INVALID_PARAMETER else FAILED)
     if as_json:
-        click.echo(msgspec.json.encode({"namespace": namespace, **msgspec.to_builtins(done or found)}))
+        click.echo(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}))
     elif done is not None:
-        click.echo(f"Erased {done.erased} memories of namespace {namespace!r}: `engramq audit --command` shows which,")
-        click.echo(f"command {done.command_id}")
+        click.echo(f"Erased {done.erased} memories of namespace {namespace!r}. What was erased, by ids:")
+        click.echo(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
     else:
         _list(found, namespace)
 
