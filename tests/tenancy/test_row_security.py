@@ -1,5 +1,6 @@
 """Row-level security: the second lock. A transaction sees and writes one namespace whatever its queries forget."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 from psycopg import sql
 
 from tests.conftest import Database
-from tests.tenancy.statements import Statement, statements
+from tests.tenancy.statements import PREDICATE, Statement, statements
 from tests.tenancy.tables import Tenant, furnish, snapshot, tenant_tables
+from workers.store import queries
 from workers.store.connections import worker_conninfo
+from workers.store.queries import sized_sql
 
 Connection = psycopg.Connection[Any]
 
@@ -185,3 +188,16 @@ def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owne
     for name, settings, public in rows:
         assert settings == ["search_path=public, pg_temp"], name
         assert not public, name
+
+
+@pytest.mark.promise("MT-14")
+def test_every_query_about_tenants_names_its_namespace(owner: Connection) -> None:
+    """The first lock: policies come second. Only what asks across tenants, through a function, names none."""
+    guarded = re.compile(rf"\b(from|join|into|update)\s+({'|'.join((*tenant_tables(owner), *VIEWS))})\b")
+    without = []
+    for name in queries.names():
+        text = sized_sql(name, 384).decode()
+        named = PREDICATE.search(text) or ("insert into" in text and "%(namespace)s" in text)
+        if guarded.search(text) and not named:
+            without.append(name)
+    assert without == ["load_memories", "load_namespaces", "load_nodes"]  # the owner's, of rows that name their own
