@@ -3,6 +3,7 @@
 from typing import Final
 
 from gateway.mcp.guide.entry import Entry, Step
+from schemas.vocabulary import Sector
 
 _FACT: Final = {"source_name": "Ada", "target_name": "Royal Society", "relation": "DISCUSSED"}
 _VALUE: Final = Step(
@@ -16,7 +17,7 @@ _VALUE: Final = Step(
 )
 _PROPOSE: Final = Step(
     tool="propose_reclassification",
-    arguments={"edge_id": "<edge_id>", "new_sector": "reflective", "reason": "a conclusion about herself"},
+    arguments={"edge_id": "<edge_id>", "new_sector": Sector.REFLECTIVE.value, "reason": "a conclusion about herself"},
 )
 
 ENTRIES: Final = {
@@ -29,7 +30,7 @@ ENTRIES: Final = {
         "consent_required: each says what to do, and nothing has changed.",
         next="ambiguous: again with edge_id. consent_required: propose_reclassification.",
         before=(Step(tool="graph_add_edge", arguments=_FACT),),
-        example=Step(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": "episodic"}),
+        example=Step(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": Sector.EPISODIC.value}),
     ),
     "propose_reclassification": Entry(
         what="Asks for consent to another sector of a constitutive edge; counts as your approval, lasts 48 hours.",
