@@ -4,6 +4,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +37,7 @@ class Module:
         return self.source.count("\n")
 
 
+@cache
 def modules(*packages: str) -> list[Module]:
     found = []
     for package in packages or PACKAGES:
@@ -46,7 +48,12 @@ def modules(*packages: str) -> list[Module]:
     return found
 
 
-def imports(module: Module) -> Iterator[Import]:
+@cache
+def imports(module: Module) -> tuple[Import, ...]:
+    return tuple(_imports(module))
+
+
+def _imports(module: Module) -> Iterator[Import]:
     lines = module.source.splitlines()
     in_function = {
         id(inner)
