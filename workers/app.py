@@ -11,9 +11,10 @@ from typing import Final
 from schemas.mailbox import Keys
 from schemas.settings import Settings, SettingsError
 from schemas.vocabulary import WorkerKind
-from workers import edges, embedding, imports, linking, links, promotion, recall, sectors, upkeep
+from workers import edges, embedding, imports, linking, links, promotion, query_links, recall, sectors, upkeep
 from workers.clock import SessionClock
 from workers.co_retrieval import CoRetrievals
+from workers.confidence import Confidence
 from workers.contract import Actor, MailboxView
 from workers.domain.links import LinkRules
 from workers.models.batching import BatchingEmbedder
@@ -86,7 +87,20 @@ def _edges(parts: Parts) -> Actor:
         threshold=parts.settings.link_threshold,
         stopping=parts.stopping,
     )
-    return edges.actor(edges.Weaver(ledger=parts.ledger), links.handlers(linker), linking.handlers(newcomers))
+    by_query = query_links.QueryLinker(
+        store=parts.store,
+        ledger=parts.ledger,
+        vectorizer=parts.vectorizer,
+        sizes=parts.sizes,
+        confidence=Confidence(parts.vectorizer),
+        rules=parts.link_rules,
+    )
+    return edges.actor(
+        edges.Weaver(ledger=parts.ledger),
+        links.handlers(linker),
+        linking.handlers(newcomers),
+        query_links.handlers(by_query),
+    )
 
 
 def _promotion(parts: Parts) -> Actor:

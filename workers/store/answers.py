@@ -1,4 +1,7 @@
-"""Answers as the ledger keeps them: without what memories contain, so that an erased memory leaves nothing there."""
+"""Answers as the ledger keeps them: without what memories contain, so that an erased memory leaves nothing there.
+
+Queries are not kept either, since they may say the same; who repeats a command has them, get_command shows "".
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -6,7 +9,17 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.commands import AnyReply, Forgotten, MemoryChanged, Promoted, Reply, Stored, Superseded, WriteReply
+from schemas.commands import (
+    AnyReply,
+    Forgotten,
+    MemoryChanged,
+    Promoted,
+    QueryConnected,
+    Reply,
+    Stored,
+    Superseded,
+    WriteReply,
+)
 from schemas.envelope import Answer
 from schemas.ids import parse_uuid
 from schemas.records import Memory
@@ -47,7 +60,11 @@ def subject(reply: Reply) -> UUID | None:
 
 def encode_answer(answer: Answer) -> str:
     """Return what the ledger keeps of an answer."""
-    reply = None if answer.reply is None else _with_memories(answer.reply, _bare)
+    reply = answer.reply
+    if isinstance(reply, QueryConnected):
+        reply = _with_contents(reply, lambda _: "", source_query="", target_query="")
+    elif reply is not None:
+        reply = _with_memories(reply, _bare)
     return _encoder.encode(msgspec.structs.replace(answer, reply=reply)).decode()
 
 
@@ -72,6 +89,10 @@ async def filled(tx: Transaction, answer: Answer) -> Answer:
             command_id = answer.reply.command_id if isinstance(answer.reply, WriteReply) else answer.id
             erased = Forgotten(status="erased", id=memory_id, command_id=command_id)
             return msgspec.structs.replace(answer, reply=erased)
+
+    if isinstance(answer.reply, QueryConnected):
+        reply = _with_contents(answer.reply, lambda memory_id: rows[memory_id]["content"])
+        return msgspec.structs.replace(answer, reply=reply)
 
     def fill(memory: Memory) -> Memory | None:
         row = rows.get(memory.id)
@@ -100,8 +121,21 @@ def _ids(reply: Reply, *, about_only: bool = False) -> list[str]:
             return [memory_id]
         case Forgotten(id=memory_id) if parse_uuid(memory_id):
             return [memory_id]
+        case QueryConnected(source_id=source, target_id=target):
+            return [one for one in (source, target) if one is not None]
         case _:
             return []
+
+
+def _with_contents(reply: QueryConnected, content_of: Callable[[str], str], **changes: Any) -> QueryConnected:
+    """Return the reply with other contents for the memories that it names."""
+    source, target = reply.source_id, reply.target_id
+    return msgspec.structs.replace(
+        reply,
+        source_content=None if source is None else content_of(source),
+        target_content=None if target is None else content_of(target),
+        **changes,
+    )
 
 
 def _with_memories(reply: AnyReply, change: Change) -> AnyReply:

@@ -1,0 +1,102 @@
+"""From the cosine of a best match to the chance that it is the memory that was meant. Pure.
+
+A logistic curve with two constants, fitted (as Platt did) to queries whose right memory is known. Each query counts
+twice: among all memories, and among all but the right one, where whatever it finds is wrong.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix: TypeAlias = NDArray[np.floating]
+Mask: TypeAlias = NDArray[np.bool_]
+
+ROUNDS: Final = 100
+CLOSE: Final = 1e-9
+BINS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The curve: the chance is one half at cosine -offset / slope. The slope is never negative."""
+
+    slope: float
+    offset: float
+
+    def confidence(self, cosine: float) -> float:
+        """Return the chance, from 0 to 1, that the best match is the right one."""
+        return 1.0 / (1.0 + math.exp(-(self.slope * cosine + self.offset)))
+
+
+class Samples(NamedTuple):
+    """Best matches: the cosine of each, whether it was the right one, and the number of the memory that was meant."""
+
+    cosines: Matrix
+    right: Mask
+    meant: NDArray[np.intp]
+
+    def of(self, chosen: Mask) -> "Samples":
+        """Return those that are chosen."""
+        return Samples(self.cosines[chosen], self.right[chosen], self.meant[chosen])
+
+
+def best_matches(memories: Matrix, queries: Matrix, meant: NDArray[np.intp]) -> Samples:
+    """Look each query up with and without its right memory. Unit vectors [n, d] and [q, d]; `meant` [q] are rows."""
+    cosines = (queries @ memories.T).astype(np.float64)
+    every = np.arange(len(queries))
+    own = cosines[every, meant]
+    cosines[every, meant] = -np.inf
+    others = cosines.max(axis=1)
+    return Samples(
+        np.concatenate([np.maximum(own, others), others]),
+        np.concatenate([own > others, np.zeros(len(queries), dtype=bool)]),
+        np.concatenate([meant, meant]),
+    )
+
+
+def fitted(samples: Samples) -> Calibration:
+    """Return the curve under which the samples are likeliest; a flat one when a higher cosine is no better sign."""
+    right, count = int(samples.right.sum()), len(samples.right)
+    # Not quite 1 and 0: a model that makes no mistake here would be sure of everything.
+    targets = np.where(samples.right, (right + 1) / (right + 2), 1 / (count - right + 2))
+    rows = np.column_stack([samples.cosines, np.ones(count)])
+    weights = np.zeros(2)
+    for _ in range(ROUNDS):
+        chances = 1 / (1 + np.exp(-np.clip(rows @ weights, -30, 30)))
+        spread = rows.T @ (rows * (chances * (1 - chances))[:, None]) + CLOSE * np.eye(2)
+        step = np.linalg.solve(spread, rows.T @ (targets - chances))
+        weights += step
+        if np.abs(step).max() < CLOSE:
+            break
+    if not (np.isfinite(weights).all() and weights[0] > 0):
+        mean = float(targets.mean())
+        return Calibration(0.0, math.log(mean / (1 - mean)))
+    return Calibration(float(weights[0]), float(weights[1]))
+
+
+def cross_validated(samples: Samples, folds: int) -> NDArray[np.float64]:
+    """Return a confidence for each sample from a curve that has not seen the memory which was meant."""
+    confidence = np.zeros(len(samples.right))
+    for fold in range(folds):
+        held = samples.meant % folds == fold
+        curve = fitted(samples.of(~held))
+        confidence[held] = [curve.confidence(one) for one in samples.cosines[held].tolist()]
+    return confidence
+
+
+def reliability(confidence: NDArray[np.float64], right: Mask) -> list[tuple[float, float, int]]:
+    """Return (mean confidence, share that is right, count) by tenths of confidence; empty tenths are left out."""
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return [
+        (float(confidence[bins == one].mean()), float(right[bins == one].mean()), int((bins == one).sum()))
+        for one in np.unique(bins)
+    ]
+
+
+def expected_error(confidence: NDArray[np.float64], right: Mask) -> float:
+    """Return the mean gap between confidence and share that is right."""
+    gaps = [count * abs(mean - share) for mean, share, count in reliability(confidence, right)]
+    return sum(gaps) / len(confidence)
