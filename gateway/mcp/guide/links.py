@@ -49,7 +49,8 @@ ENTRIES: Final = {
         what="Links the memory that best matches one query to the one that best matches another.",
         when="You know both memories by what they say and have neither id at hand.",
         when_not="You have just stored or recalled them: connect with @stored and @recalled[N] is exact and cheaper.",
-        cost="Two embeddings and two vector searches, about 30 ms, and what connect costs. dry_run writes nothing.",
+        cost="Two embeddings and two vector searches, about 30 ms, and what connect costs. dry_run writes nothing. "
+        "With a custom embedder the first call also calibrates it, for seconds.",
         returns="action (insufficient_confidence, same_memory, dry_run_preview, refused, connected), what was found "
         "for both with the chance that it is the one meant, and connect_result.",
         next="insufficient_confidence: read the contents found; ask more exactly, or connect by id. Preview is right: "

@@ -46,7 +46,8 @@ ENTRIES: Final = {
         "with the idempotency_key that it had.",
         cost="One read, a few milliseconds. Only the same principal, or admin, sees it.",
         returns="status and reply, the answer that you would have got; null until it has ended.",
-        next="pending or running: ask again in a second. failed or unknown: nothing was applied; call again.",
+        next="pending or running: ask again in a second. failed: reply says why, and nothing was applied. unknown: no "
+        "such command of yours, or one of more than a week ago.",
         before=(_STORE,),
         example=Step(tool="get_command", arguments={"command_id": "<command_id>"}),
     ),
