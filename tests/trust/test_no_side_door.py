@@ -55,9 +55,10 @@ class Scene:
         return {
             "store_memory": [{"content": text, "thread": "twins"} for text in near[::8]],
             "search_memories": [
-                *({"query": text, "limit": 50} for text in near),
+                *({"query": text} for text in near),  # what is most like it would come first
+                *({"query": text, "limit": 50} for text in near[::10]),
                 *({"query": text, "ranking": "similarity", "limit": 50} for text in near[::10]),
-                *({"query": text, "include_superseded": True, "explain": True, "limit": 50} for text in near[::20]),
+                *({"query": text, "include_superseded": True, "explain": True} for text in near[::20]),
                 *({"query": text, "collapse_duplicates": True} for text in near[::20]),
             ],
             "list_recent_memories": [{"limit": 100}, {"limit": 100, "include_superseded": True}],
@@ -128,13 +129,14 @@ def link(database: Database, pairs: Sequence[tuple[str, str]]) -> None:
 
 
 @pytest.fixture
-async def scene(settings: Settings, database: Database) -> AsyncIterator[Scene]:
+async def scene(settings: Settings, database: Database, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+    """All texts are there, or as many as the test is parametrized with."""
     async with (
         staged(settings) as stage,
         agent_of(await stage.gateway(), principal="crawler") as crawler,
         agent_of(await stage.gateway()) as agent,
     ):
-        texts = poison()
+        texts = poison()[: getattr(request, "param", COUNT)]
         stored = await together([crawler.call("store_memory", content=text, source_type="research") for text in texts])
         assert {one["stored"]["partition"] for one in stored} == {Partition.UNTRUSTED}
         untrusted = [one["stored"]["id"] for one in stored]
@@ -193,6 +195,7 @@ async def test_no_door_shows_untrusted_content_unasked(scene: Scene) -> None:
 
 
 @pytest.mark.promise("TP-21")
+@pytest.mark.parametrize("scene", [40], indirect=True)
 async def test_no_resource_or_prompt_shows_untrusted_content(scene: Scene) -> None:
     client = scene.agent.client
     listed = [str(one.uri) for one in (await client.list_resources()).resources]
@@ -219,8 +222,9 @@ async def test_no_resource_or_prompt_shows_untrusted_content(scene: Scene) -> No
 
 
 @pytest.mark.promise("TP-21")
+@pytest.mark.parametrize("scene", [40], indirect=True)
 async def test_untrusted_content_is_there_for_who_asks_and_always_bears_its_warning(scene: Scene) -> None:
-    for text, memory_id in list(zip(scene.texts, scene.untrusted, strict=True))[::20]:
+    for text, memory_id in list(zip(scene.texts, scene.untrusted, strict=True))[::5]:
         hits = await scene.agent.search(bare(text), partitions=["untrusted"], ranking="similarity", limit=3)
         assert text in [hit["content"] for hit in hits]
         assert {(hit["untrusted"], hit["warning"]) for hit in hits} == {(True, UNTRUSTED_WARNING)}
@@ -229,6 +233,7 @@ async def test_untrusted_content_is_there_for_who_asks_and_always_bears_its_warn
 
 
 @pytest.mark.promise("TP-21", "TP-16")
+@pytest.mark.parametrize("scene", [40], indirect=True)
 async def test_links_that_a_promotion_made_mixed_stay_and_are_not_followed(scene: Scene) -> None:
     moved, linked = scene.untrusted[20], scene.untrusted[21]
     await scene.agent.call("verify_memory", memory_id=moved, verification="approved")

@@ -1,0 +1,49 @@
+"""The page on partitions says what the program does."""
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec import UNSET
+
+from schemas.commands import NewMemory
+from schemas.envelope import Principal
+from schemas.vocabulary import ALL_SCOPES, UNTRUSTED_WARNING, SourceType, Verification
+from workers.domain.router import TRUSTED_WHEN_VOUCHED_FOR, route
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "partitions.md").read_text(encoding="utf-8")
+OWNER = Principal(name="owner", scopes=ALL_SCOPES)
+
+
+def table() -> list[tuple[str, set[str], str]]:
+    """Return the rows of the router's table: source types, verifications, partition."""
+    section = PAGE.partition("## The router")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    return [(types, set(re.findall(r"`(\w+)`", words)), goes_to) for types, words, goes_to in rows[2:]]
+
+
+@pytest.mark.promise("TP-26")
+def test_the_page_has_model_router_promotion_and_warning() -> None:
+    for heading in ("Model", "The router", "Promotion", "The warning"):
+        assert f"\n## {heading}\n" in PAGE
+    assert UNTRUSTED_WARNING in PAGE
+    for word in ("memory_promote_to_trusted", "verify_memory", "record_not_verified", "already_trusted"):
+        assert word in PAGE
+
+
+@pytest.mark.promise("TP-26")
+@pytest.mark.parametrize("verification", Verification)
+def test_the_table_of_the_page_is_what_the_router_does(verification: Verification) -> None:
+    own, research, vouched, unvouched, others, untrusted = table()
+    assert set(re.findall(r"`(\w+)`", vouched[0])) == TRUSTED_WHEN_VOUCHED_FOR
+    assert (vouched[1] | unvouched[1], vouched[1] & unvouched[1]) == (set(Verification), set())
+    for source_type, row in (
+        (UNSET, own),
+        (SourceType.RESEARCH, research),
+        *((one, vouched if verification in vouched[1] else unvouched) for one in TRUSTED_WHEN_VOUCHED_FOR),
+        ("rumour", others),
+    ):
+        memory = NewMemory(content="x", source_type=source_type, verification=verification)
+        assert route(memory, OWNER) == row[2]
+        stranger = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
+        assert route(memory, stranger) == untrusted[2]
