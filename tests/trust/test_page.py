@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from schemas.commands import NewMemory
 from schemas.envelope import Principal
@@ -37,12 +37,13 @@ def test_the_table_of_the_page_is_what_the_router_does(verification: Verificatio
     own, research, vouched, unvouched, others, untrusted = table()
     assert set(re.findall(r"`(\w+)`", vouched[0])) == TRUSTED_WHEN_VOUCHED_FOR
     assert (vouched[1] | unvouched[1], vouched[1] & unvouched[1]) == (set(Verification), set())
-    for source_type, row in (
-        (UNSET, own),
-        (SourceType.RESEARCH, research),
-        *((one, vouched if verification in vouched[1] else unvouched) for one in TRUSTED_WHEN_VOUCHED_FOR),
-        ("rumour", others),
-    ):
+    rows: dict[str | UnsetType, tuple[str, set[str], str]] = {
+        UNSET: own,
+        SourceType.RESEARCH: research,
+        **{one: vouched if verification in vouched[1] else unvouched for one in TRUSTED_WHEN_VOUCHED_FOR},
+        "rumour": others,
+    }
+    for source_type, row in rows.items():
         memory = NewMemory(content="x", source_type=source_type, verification=verification)
         assert route(memory, OWNER) == row[2]
         stranger = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
