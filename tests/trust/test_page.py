@@ -40,7 +40,7 @@ def test_the_table_of_the_page_is_what_the_router_does(verification: Verificatio
     rows: dict[str | UnsetType, tuple[str, set[str], str]] = {
         UNSET: own,
         SourceType.RESEARCH: research,
-        **{one: vouched if verification in vouched[1] else unvouched for one in TRUSTED_WHEN_VOUCHED_FOR},
+        **dict.fromkeys(TRUSTED_WHEN_VOUCHED_FOR, vouched if verification in vouched[1] else unvouched),
         "rumour": others,
     }
     for source_type, row in rows.items():
