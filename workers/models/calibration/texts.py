@@ -44,6 +44,11 @@ def bystanders() -> list[str]:
     return [one.text for one in corpus.own_texts() if one.lang == ENGLISH]
 
 
+def unused_bystanders() -> list[str]:
+    """Return those of them that no model is calibrated by."""
+    return bystanders()[MEMORIES - len(read_pairs(PAIRS)) :]
+
+
 def calibration_texts() -> Texts:
     """Return what a model is calibrated by."""
     pairs = read_pairs(PAIRS)

@@ -1,0 +1,97 @@
+"""Looking memories up by query (connect_by_query) among 1,000: how often the right one, and how sure.
+
+    python -m bench.lookup [--memories 1000]
+
+Memories and queries are our own and took no part in calibrating the model (workers/models/calibration). A paraphrase
+says all of a memory again; a hint asks for it in few and often quite other words. First the queries are asked while
+their memories are not there, so that whatever is found is wrong, then among all. Through the MCP gateway, two queries a
+call, as dry runs. Prints JSON lines: the share that found the right memory, and what min_confidence .70 accepts.
+"""
+
+import argparse
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.common import McpClient, emit, percentile, private_stack
+from bench.retrieval import bring_in
+from workers.models.calibration.texts import read_pairs, unused_bystanders
+
+BENCH: Final = "lookup"
+NAMESPACE: Final = "bench"
+PAIRS: Final = Path(__file__).with_name("lookup_pairs.jsonl")
+ACCEPTED: Final = 0.70  # the default of connect_by_query
+ENDS: Final = ("source", "target")
+
+
+class Asked(NamedTuple):
+    """A query, what it is, and the memory that it means."""
+
+    query: str
+    kind: str
+    memory: str
+
+
+class Found(NamedTuple):
+    """What a query found, and with which confidence."""
+
+    content: str
+    confidence: float
+
+
+async def look_up(port: int, queries: Sequence[str]) -> tuple[list[Found], list[float]]:
+    """Return what each query found, and the milliseconds of each call."""
+    found, taken = [], []
+    async with McpClient.connect(port) as client:
+        for start in range(0, len(queries), len(ENDS)):
+            pair = [*queries[start : start + len(ENDS)], queries[start]]
+            asked = {f"{end}_query": query for end, query in zip(ENDS, pair, strict=False)}
+            started = time.perf_counter()
+            body = await client.call("connect_by_query", **asked, min_confidence=0, dry_run=True)
+            taken.append((time.perf_counter() - started) * 1000)
+            found += [Found(body[f"{end}_content"], body[f"{end}_confidence"]) for end in ENDS]
+    return found[: len(queries)], taken
+
+
+def show(kind: str, memories: int, asked: Sequence[Asked], absent: Sequence[Found], found: Sequence[Found]) -> None:
+    """Print the figures of the queries of one kind."""
+    rows = [row for row, one in enumerate(asked) if one.kind == kind]
+    right = [found[row] for row in rows if found[row].content == asked[row].memory]
+    emit(
+        BENCH,
+        kind,
+        memories=memories,
+        queries=len(rows),
+        right=len(right) / len(rows),
+        accepted_of_right=sum(one.confidence >= ACCEPTED for one in right) / max(1, len(right)),
+        refused_of_absent=sum(absent[row].confidence < ACCEPTED for row in rows) / len(rows),
+        wrong_of_accepted=sum(one.confidence >= ACCEPTED and one not in right for one in (found[row] for row in rows))
+        / max(1, sum(found[row].confidence >= ACCEPTED for row in rows)),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memories", type=int, default=1_000)
+    chosen = parser.parse_args()
+    pairs = read_pairs(PAIRS)
+    others = unused_bystanders()[: chosen.memories - len(pairs)]
+    asked = [Asked(one.paraphrase or one.hint, "paraphrase", one.memory) for one in pairs]
+    asked += [Asked(one.hint, "hint", one.memory) for one in pairs]
+    queries = [one.query for one in asked]
+    with private_stack() as stack:
+        stack.start_workers()
+        port = stack.start_gateway(NAMESPACE)
+        bring_in([{"namespace": NAMESPACE, "content": one} for one in others], stack.variables)
+        absent, _ = asyncio.run(look_up(port, queries))
+        bring_in([{"namespace": NAMESPACE, "content": one.memory} for one in pairs], stack.variables)
+        found, taken = asyncio.run(look_up(port, queries))
+    for kind in ("paraphrase", "hint"):
+        show(kind, len(others) + len(pairs), asked, absent, found)
+    emit(BENCH, "call", calls=len(taken), p50_ms=percentile(taken, 0.5), p95_ms=percentile(taken, 0.95))
+
+
+if __name__ == "__main__":
+    main()

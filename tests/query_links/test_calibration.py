@@ -1,0 +1,98 @@
+"""From cosines to chances: monotone, within bounds, honest on what the curve was not fitted to."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.domain.calibration import Calibration, Samples, best_matches, cross_validated, expected_error, fitted
+from workers.models.calibration.curve import calibration_of, sampled
+from workers.models.calibration.shipped import SHIPPED
+from workers.models.calibration.texts import MEMORIES, PAIRS, calibration_texts, read_pairs
+from workers.models.hashing import HashEmbedder
+from workers.models.interface import EmbedderSpec, Vectors
+from workers.models.minilm import MiniLmEmbedder
+
+FEW = 32
+cosines = st.floats(-1, 1)
+
+
+def samples_of(several: list[tuple[float, bool]]) -> Samples:
+    return Samples(
+        np.array([cosine for cosine, _ in several]),
+        np.array([right for _, right in several]),
+        np.arange(len(several)),
+    )
+
+
+@given(st.lists(st.tuples(cosines, st.booleans()), min_size=2, max_size=40), cosines, cosines)
+def test_whatever_the_samples_a_confidence_is_a_chance_and_grows_with_the_cosine(
+    several: list[tuple[float, bool]], one: float, other: float
+) -> None:
+    curve = fitted(samples_of(several))
+    low, high = sorted((one, other))
+    assert 0 <= curve.confidence(low) <= curve.confidence(high) <= 1
+
+
+def test_a_curve_is_found_again_from_what_it_gives() -> None:
+    true = Calibration(12.0, -6.0)
+    random = np.random.default_rng(1)
+    several = [(float(one), bool(random.random() < true.confidence(one))) for one in random.uniform(-0.2, 1, 20_000)]
+    curve = fitted(samples_of(several))
+    assert curve.slope == pytest.approx(12.0, rel=0.05)
+    assert curve.confidence(0.5) == pytest.approx(0.5, abs=0.02)
+    confidence = cross_validated(samples_of(several), 5)
+    assert expected_error(confidence, samples_of(several).right) < 0.02
+
+
+def test_a_model_that_makes_no_mistake_is_not_sure_of_everything() -> None:
+    curve = fitted(samples_of([(0.9, True)] * 50 + [(0.2, False)] * 50))
+    assert curve.confidence(0.9) == pytest.approx(51 / 52, abs=1e-3)
+    assert curve.confidence(0.2) == pytest.approx(1 / 52, abs=1e-3)
+
+
+def test_queries_are_looked_up_with_and_without_the_memory_that_is_meant() -> None:
+    memories = np.eye(3)
+    queries = np.array([[0.8, 0.6, 0.0], [0.8, 0.6, 0.0]])
+    samples = best_matches(memories, queries, np.array([0, 1]))
+    assert samples.cosines.tolist() == pytest.approx([0.8, 0.8, 0.6, 0.8])
+    assert samples.right.tolist() == [True, False, False, False]
+    assert samples.meant.tolist() == [0, 1, 0, 1]
+
+
+def test_the_texts_name_memories_that_are_there_each_once() -> None:
+    texts = calibration_texts()
+    assert len(texts.memories) == len(set(texts.memories)) == MEMORIES
+    assert len(texts.queries) == len(set(texts.queries)) == len(texts.meant)
+    assert not set(texts.queries) & set(texts.memories)
+
+
+async def nobody(_texts: object) -> Vectors:
+    raise AssertionError("a shipped curve needs no vectors")
+
+
+@pytest.mark.anyio
+async def test_the_shipped_curve_tells_what_the_bundled_model_found_from_what_is_merely_near() -> None:
+    """On a twelfth of the texts, for the sake of time; `measure` prints how it does on all of them."""
+    model = MiniLmEmbedder()
+    curve = await calibration_of(model.spec, nobody)
+    assert curve is SHIPPED[model.spec.sha256]
+    pairs = [one for one in read_pairs(PAIRS) if one.paraphrase is not None][:FEW]
+    memories = await model.embed([one.memory for one in pairs])
+    queries = await model.embed([one.paraphrase or "" for one in pairs])
+    await model.aclose()
+    samples = best_matches(memories, queries, np.arange(len(pairs)))
+    confidence = np.array([curve.confidence(one) for one in samples.cosines.tolist()])
+    assert np.mean(confidence[samples.right] >= 0.7) > 0.9
+    assert np.mean(confidence[~samples.right] < 0.7) > 0.9
+
+
+@pytest.mark.anyio
+async def test_any_other_model_gets_a_curve_of_its_own() -> None:
+    model = HashEmbedder()
+    curve = await calibration_of(EmbedderSpec(name="another", dimensions=384, max_tokens=99), model.embed)
+    assert curve != SHIPPED[MiniLmEmbedder.spec.sha256]
+    samples = await sampled(model.embed)
+    confidence = cross_validated(samples, 5)
+    assert expected_error(confidence, samples.right) < 0.1
+    assert np.mean(confidence[~samples.right] < 0.7) > 0.95
