@@ -71,3 +71,12 @@ async def test_a_setting_that_the_server_does_not_take_is_noticed(
     monkeypatch.setattr("workers.store.store.worker_conninfo", lambda url: conninfo)
     with pytest.raises(NotReady, match=r"hnsw\.iterative_scan"):
         await Store.open(database.url)
+
+
+@pytest.mark.promise("SE-6")
+async def test_a_store_does_not_open_where_row_level_security_does_not_hold(database: Database) -> None:
+    with psycopg.connect(database.owner_url, autocommit=True) as connection:
+        connection.execute("alter table edges disable row level security")
+        connection.execute("alter table tokens disable row level security")
+    with pytest.raises(NotReady, match=r"Row-level security does not hold the role engramq_worker on: edges, tokens\."):
+        await Store.open(database.url)
