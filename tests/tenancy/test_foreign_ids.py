@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp_types import TextResourceContents
 
 from gateway.auth import local_caller
 from gateway.mcp.tools import TOOLS
@@ -233,12 +234,13 @@ async def test_every_resource_answers_likewise(stage: Stage) -> None:
         listed |= {one.uri_template for one in (await us.client.list_resource_templates()).resource_templates}
         assert listed == RESOURCES.keys(), "a new resource needs a probe in tests/tenancy/doors.py"
 
-        async def read(uri: str) -> str:
+        async def read(uri: str) -> Any:
             try:
                 (content,) = (await us.client.read_resource(uri)).contents
             except MCPError as refused:
                 return f"{type(refused).__name__}: {refused}"
-            return str(getattr(content, "text", ""))
+            assert isinstance(content, TextResourceContents)
+            return json.loads(content.text)
 
         for addresses in RESOURCES.values():
             for address in addresses:
@@ -247,8 +249,8 @@ async def test_every_resource_answers_likewise(stage: Stage) -> None:
                 expected = normal(await read(doors.filled(address, nobody)), {kind: nobody[kind] for kind in kinds})
                 for given in theirs.variants(kinds):
                     uri = doors.filled(address, given)
-                    text = await read(uri)
-                    comparison.reveals_nothing(text, uri)
-                    assert normal(text, {kind: given[kind] for kind in kinds}) == expected, address
+                    told = await read(uri)
+                    comparison.reveals_nothing(told, uri)
+                    assert normal(told, {kind: given[kind] for kind in kinds}) == expected, address
         assert comparison.found == []
-        assert mine in (await read(f"engramq://memory/{mine}"))
+        assert (await read(f"engramq://memory/{mine}"))["memory"]["id"] == mine
