@@ -1,21 +1,32 @@
-"""search_memories over MCP HTTP, beside embedding alone and the SQL alone in the same run.
+"""search_memories over MCP HTTP, beside embedding alone and the SQL alone in the same run; and what lifts cost.
 
     python -m bench.search [--memories 10000,100000] [--callers 1,8,64,256] [--runs 5] [--seconds 2]
 
 The memories are made up (vectors and words), the questions are embedded for real. Prints JSON lines: medians over the
-runs. `ratio` is the p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2.
+runs. `ratio` is the p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2. `lifts` compares
+searches in one process, each question with and without links, usefulness and idle time; every memory has some links.
 """
 
 import asyncio
 import itertools
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
 from uuid import UUID
 
-from bench.common import McpClient, private_stack, timed
+import psycopg
+
+from bench.common import McpClient, emit, private_stack, timed
 from bench.filled import filled
 from bench.over_mcp import Load, beside_parts, parse_options
 from bench.synthetic import Corpus
+from schemas.commands import SearchMemories
 from schemas.vocabulary import Partition
 from workers.domain.question import Question
+from workers.domain.ranking import Measure, by_relevance
+from workers.finding import find_memories
 from workers.models.minilm import MiniLmEmbedder
 from workers.store.memories import read_memories
 from workers.store.search import Filters, find_candidates
@@ -25,7 +36,16 @@ from workers.store.vectors import Embedding, Sizes
 
 BENCH = "search"
 NAMESPACE = "bench"
+LINKS = 4  # that agents have asserted for each memory, about; the other end is one of the next few
+REACH = 20
 SHOWN = 5
+LINK = b"""
+insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin)
+select gen_random_uuid(), namespace, 'association', least(a.id, b.id), greatest(a.id, b.id), 'supports', 0.75, 'agent'
+from (select id, namespace, row_number() over (order by id) as place from nodes where namespace = %(namespace)s) a
+join (select id, row_number() over (order by id) as place from nodes where namespace = %(namespace)s) b
+    on b.place between a.place + 1 and a.place + %(reach)s and random() < %(links)s::float8 / %(reach)s
+"""
 ALONE = 60  # calls of each part by itself, the first third not counted
 
 
@@ -54,6 +74,44 @@ async def alone(database_url: str, model_id: int, questions: list[str]) -> tuple
     return embedding_ms[len(questions) // 3 :], sql_ms[len(questions) // 3 :]
 
 
+def link(owner_url: str) -> int:
+    """Assert links between the memories that are there; return how many."""
+    with psycopg.connect(owner_url) as connection, connection.cursor() as cursor:
+        cursor.execute(LINK, {"links": LINKS / 2, "reach": REACH, "namespace": NAMESPACE})
+        count = cursor.rowcount
+        cursor.execute(b"analyze edges")
+    return count
+
+
+async def lifts(database_url: str, model_id: int, questions: list[str]) -> dict[str, Any]:
+    """Return the median milliseconds of a search without its embedding, with lifts and without."""
+    model, sizes = MiniLmEmbedder(), Sizes()
+    commands = [SearchMemories(query=one, limit=SHOWN) for one in questions]
+    vectors = await model.embed(questions)
+    await model.aclose()
+    embeddings = [Embedding.of(model_id, one) for one in vectors]
+    taken: dict[str, list[float]] = {"with": [], "without": []}
+    async with await Store.open(database_url) as store:
+
+        async def ranked(tx: Transaction, number: int) -> None:
+            question, filters = Question(questions[number]), Filters(partitions=(Partition.TRUSTED,))
+            found = await find_candidates(tx, sizes, question, embeddings[number], filters)
+            order = by_relevance(Measure.of(question, found), found).order
+            await read_memories(tx, [UUID(found.ids[row]) for row in order[:SHOWN]])
+
+        async def both(number: int) -> None:
+            lifted = partial(find_memories, sizes=sizes, command=commands[number], embedding=embeddings[number])
+            works: dict[str, Callable[[Transaction], Awaitable[object]]]
+            works = {"with": lifted, "without": partial(ranked, number=number)}
+            for name, work in works.items():
+                started = time.perf_counter()
+                await store.read(NAMESPACE, work)
+                taken[name].append((time.perf_counter() - started) * 1000)
+
+        await timed(both, len(questions))
+    return {f"{name}_p50_ms": statistics.median(times[len(times) // 3 :]) for name, times in taken.items()}
+
+
 def measure(memories: int, load: Load) -> None:
     corpus = Corpus(memories)
     questions = (f"{corpus.query()[0]} {number}" for number in itertools.count())
@@ -72,6 +130,9 @@ def measure(memories: int, load: Load) -> None:
             )
             return {"embedding": embedding_ms, "sql": sql_ms}
 
+        linked = link(stack.owner_url)
+        lifting = asyncio.run(lifts(stack.database_url, model_id, [next(questions) for _ in range(ALONE)]))
+        emit(BENCH, "lifts", synthetic=True, memories=memories, links=linked, **lifting)
         beside_parts(BENCH, memories, load, port, search, parts)
 
 
