@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -165,16 +165,8 @@ def _validity(token: Token) -> str:
 
 
 def _told(token: Token) -> dict[str, Any]:
-    moments = {"created_at": token.created_at, "expires_at": token.expires_at, "revoked_at": token.revoked_at}
     return {
-        "id": str(token.id),
-        "namespace": token.namespace,
-        "principal": token.principal,
-        "scopes": [str(scope) for scope in token.scopes],
-        "untrusted": token.untrusted,
-        "label": token.label,
-        "created_by": token.created_by,
-        **{field: None if moment is None else format_time(moment) for field, moment in moments.items()},
+        field: format_time(value) if isinstance(value, datetime) else value for field, value in asdict(token).items()
     }
 
 

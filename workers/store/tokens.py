@@ -1,9 +1,9 @@
 """Bearer tokens: made, listed and revoked in their namespace, and found in any of them by the digest of a caller's."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -49,6 +49,9 @@ class NewToken:
     untrusted: bool = False
     label: str | None = None
     expires_at: datetime | None = None
+
+
+_AUDITED: Final = tuple(field.name for field in fields(NewToken) if field.name != "label")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +120,11 @@ async def owner_of(store: Store, digest: str) -> Owner | None:
     row = await store.read(SYSTEM_NAMESPACE, lambda tx: tx.row(OWNER, sha256=digest))
     if row is None:
         return None
-    return Owner(
-        row["id"], row["namespace"], row["principal"], _scopes(row["scopes"]), row["untrusted"], row["expires_at"]
-    )
+    return Owner(**{**row, "scopes": _scopes(row["scopes"])})
 
 
 async def _audit(tx: Transaction, actor: str, action: AuditAction, row: Row) -> None:
-    expires_at: datetime | None = row["expires_at"]
-    told: dict[str, Any] = {
-        "principal": row["principal"],
-        "scopes": row["scopes"],
-        "untrusted": row["untrusted"],
-        "expires_at": None if expires_at is None else format_time(expires_at),
-    }
+    told = {field: format_time(row[field]) if isinstance(row[field], datetime) else row[field] for field in _AUDITED}
     created = action is AuditAction.CREATE_TOKEN
     await tx.send(
         AUDIT,

@@ -35,5 +35,5 @@ where namespace = %(namespace)s and id = %(id)s
 
 -- name: token_owner
 -- Whose a token is, in whatever namespace; no row for one that is unknown, revoked or expired.
-select id, namespace, principal, scopes, untrusted, expires_at
+select id as token_id, namespace, principal, scopes, untrusted, expires_at
 from token_owner(%(sha256)s)
