@@ -5,7 +5,8 @@
 
 `connect` links two of so many made-up memories at random, `connect_one_pair` always the same two. Then `--stores`
 near-identical sentences are stored into a fresh database, and, with --texts, as many of the contents in that file; when
-the similarity links of all have been made, `degrees` tells how many links the memories have. Prints JSON lines.
+the similarity links of all have been made, `degrees` tells how many links the memories have. `--stores 0` leaves that
+out. Prints JSON lines.
 """
 
 import argparse
@@ -149,6 +150,8 @@ def main() -> None:
     parser.add_argument("--texts", type=Path)
     chosen = parser.parse_args()
     measure_connect(chosen)
+    if not chosen.stores:
+        return
     measure_stores(itertools.islice(near_identical(), chosen.stores), "near_identical", chosen.storers)
     if chosen.texts:
         with chosen.texts.open(encoding="utf-8") as lines:
