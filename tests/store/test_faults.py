@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -20,6 +20,7 @@ from tests.conftest import Database
 from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
 from workers.contract import LeaseLost, OutcomeUnknown
+from workers.store.connections import SESSION
 from workers.store.errors import Again
 from workers.store.ledger import Ledger
 from workers.store.migrate import migrate
@@ -42,6 +43,13 @@ def ask(database: Database, statement: str) -> list[tuple[object, ...]]:
 
 def notes(database: Database) -> object:
     return ask(database, "select count(*) from audit_log")[0][0]
+
+
+async def until_async(condition: Callable[[], bool]) -> None:
+    """Return when the condition, asked in a thread, holds; fails after 10 s."""
+    async with asyncio.timeout(10):
+        while not await asyncio.to_thread(condition):
+            await asyncio.sleep(0.05)
 
 
 async def note(tx: Transaction) -> Forgotten:
@@ -115,6 +123,26 @@ async def test_a_worker_that_was_paused_in_its_transaction_leaves_nothing(store:
     assert notes(database) == 0
     assert tries == 1
     await Ledger(store).run(repeated(paused), note)
+    assert notes(database) == 1
+
+
+async def test_the_server_ends_the_transaction_of_a_worker_that_stays_away(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SESSION, "transaction_timeout", "300ms")
+    others = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    tries = 0
+
+    async def effect(tx: Transaction) -> int:
+        nonlocal tries
+        tries += 1
+        await tx.row(NOTE)
+        if tries == 1:  # in mid-pipeline: a session that waits for its next query is not idle
+            await until_async(lambda: ask(database, others)[0][0] == 0)
+        return tries
+
+    async with await Store.open(database.url) as store:
+        assert await store.write(DEFAULT_NAMESPACE, effect) == 2
     assert notes(database) == 1
 
 

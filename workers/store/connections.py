@@ -7,8 +7,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 WORKER_ROLE: Final = "engramq_worker"
 CONNECT_S: Final = 3
-IDLE_IN_TRANSACTION_MS: Final = 2_500  # half of a lease: a paused worker loses its session before its lease
+IDLE_IN_TRANSACTION_MS: Final = 2_500  # half of a lease
 STATEMENT_MS: Final = 30_000
+# A session in the middle of a pipeline does not count as idle, however long its worker is paused: this ends it, and
+# frees its locks. Longer than any transaction takes (1,000 imported rows on a busy host: about 10 s).
+TRANSACTION_MS: Final = 30_000
 LOCK_MS: Final = 5_000
 
 # The driver's libpq sends these when a session begins; `check` in store.py reads them back, since PostgreSQL takes any
@@ -21,6 +24,7 @@ SESSION: Final = {
     "hnsw.ef_search": "100",
     "hnsw.max_scan_tuples": "20000",
     "statement_timeout": f"{STATEMENT_MS}ms",
+    "transaction_timeout": f"{TRANSACTION_MS}ms",
     "lock_timeout": f"{LOCK_MS}ms",
     "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}ms",
 }

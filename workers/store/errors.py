@@ -34,6 +34,7 @@ _MEANINGS: Final = {
     "57014": Meaning.EXHAUSTED,  # statement_timeout: another try would take as long
     "57": Meaning.GONE,  # shutting down, crashed, starting up
     "25P03": Meaning.GONE,  # idle_in_transaction_session_timeout: this process was paused
+    "25P04": Meaning.GONE,  # transaction_timeout: likewise
     "57P05": Meaning.GONE,  # idle_session_timeout
     "08": Meaning.GONE,
 }
