@@ -40,7 +40,8 @@ log = logging.getLogger(__name__)
 
 BATCH: Final = 100  # newcomers of one command, and that are linked in one go
 SEARCHES_AT_ONCE: Final = 20  # of one transaction: some milliseconds each
-GATHER_S: Final = 0.2  # how long newcomers are gathered: together they cost less
+LINKED_AT_ONCE: Final = 25  # newcomers whose neighbours are locked by one transaction
+GATHER_S: Final = 1.0  # how long newcomers are gathered: each transaction costs as much as many links
 NOTED_MAX: Final = 5_000  # newcomers that wait in a process; beyond, they are left to the sweep
 
 
@@ -78,8 +79,10 @@ class NewcomerLinker:
         several = self._noted.setdefault(job.envelope.namespace, {})
         for one in taken:
             memory_id = parse_uuid(one.memory_id)
-            if memory_id is not None:
-                several[memory_id] = several.get(memory_id) or (None if one.near is UNSET else one.near)
+            if memory_id is not None and one.near is not UNSET:
+                several[memory_id] = one.near
+            elif memory_id is not None:
+                several.setdefault(memory_id, None)
 
         async def link(_use: SessionUse | None) -> None:
             await self._gathering.soon()
@@ -95,52 +98,42 @@ class NewcomerLinker:
                 await self._link(namespace, {one: noted[one] for one in ids[start : start + BATCH]})
 
     async def _link(self, namespace: str, noted: Mapping[UUID, tuple[Near, ...] | None]) -> None:
-        ids = list(noted)
-
-        async def look(tx: Transaction) -> tuple[bool, list[Unlinked]]:
-            return await links_wait_at(tx, ids), await unlinked(tx, ids)
-
-        waiting, found = await self.store.read(namespace, look)
+        waiting, found, near = await self.store.read(namespace, lambda tx: self._look(tx, noted))
         if waiting:
             # First, so that what an agent asked for gets its place.
-            await self.store.write(namespace, lambda tx: settle_deferred(tx, ids, rules=self.rules))
-        wanted = await self._wanted(namespace, found, noted)
+            await self.store.write(namespace, lambda tx: settle_deferred(tx, list(noted), rules=self.rules))
+        near += await self._search(namespace, [one for one in found if noted[one.id] is None])
+        wanted: dict[UUID, dict[UUID, float]] = {
+            one.id: {UUID(known.memory_id): known.similarity for known in noted[one.id] or ()} for one in found
+        }
+        for pair in near:
+            wanted[pair.id][pair.other_id] = pair.similarity
+        links = [_links(one, others) for one, others in wanted.items()]
+        for start in range(0, len(links), LINKED_AT_ONCE):
+            await self._write(
+                namespace, [link for several in links[start : start + LINKED_AT_ONCE] for link in several]
+            )
         for _, turn in groupby(sorted(found, key=_turn), key=_turn):
-            newcomers = [one.id for one in turn]
-            await self._write(namespace, newcomers, [link for one in newcomers for link in wanted[one]])
+            await self._note_made(namespace, [one.id for one in turn])
 
-    async def _wanted(
-        self, namespace: str, found: Sequence[Unlinked], noted: Mapping[UUID, tuple[Near, ...] | None]
-    ) -> dict[UUID, list[AutomaticLink]]:
-        """Return for each newcomer the links to its nearest neighbours, at most SIMILARITY_LINKS."""
-        near: dict[UUID, dict[UUID, float]] = {one.id: {} for one in found}
-        seen = [one for one in found if noted[one.id] is not None]
-        for one in seen:
-            for known in noted[one.id] or ():
-                near[one.id][UUID(known.memory_id)] = known.similarity
-        for pair in [*await self._together(namespace, seen), *await self._search(namespace, found, noted)]:
-            near[pair.id][pair.other_id] = pair.similarity
-        return {one: _links(one, others) for one, others in near.items()}
+    async def _look(
+        self, tx: Transaction, noted: Mapping[UUID, tuple[Near, ...] | None]
+    ) -> tuple[bool, list[Unlinked], list[Nearby]]:
+        """Return whether links wait, who lacks its links, and who was stored together with them.
 
-    async def _together(self, namespace: str, seen: Sequence[Unlinked]) -> list[Nearby]:
-        """Compare those whose stores have searched with what was stored in the same moment."""
-        found: list[Nearby] = []
-        for _, group in groupby(sorted(seen, key=_model), key=_model):
-
-            async def compare(tx: Transaction, newcomers: Sequence[Unlinked] = tuple(group)) -> list[Nearby]:
-                return await stored_together(tx, newcomers, least=self.threshold)
-
-            found += await self.store.read(namespace, compare)
-        return found
-
-    async def _search(
-        self, namespace: str, found: Sequence[Unlinked], noted: Mapping[UUID, tuple[Near, ...] | None]
-    ) -> list[Nearby]:
-        """Search for the neighbours of those whose stores have not."""
-        unseen = [one for one in found if noted[one.id] is None]
+        Those whose stores have not searched will see everybody in their search.
+        """
+        waiting, found = await links_wait_at(tx, list(noted)), await unlinked(tx, list(noted))
+        seen = sorted((one for one in found if noted[one.id] is not None), key=_model)
         near: list[Nearby] = []
-        for start in range(0, len(unseen), SEARCHES_AT_ONCE):
-            part = unseen[start : start + SEARCHES_AT_ONCE]
+        for _, group in groupby(seen, key=_model):
+            near += await stored_together(tx, list(group), least=self.threshold)
+        return waiting, found, near
+
+    async def _search(self, namespace: str, newcomers: Sequence[Unlinked]) -> list[Nearby]:
+        near: list[Nearby] = []
+        for start in range(0, len(newcomers), SEARCHES_AT_ONCE):
+            part = newcomers[start : start + SEARCHES_AT_ONCE]
 
             async def search(tx: Transaction, part: Sequence[Unlinked] = part) -> list[Nearby]:
                 return [pair for one in part for pair in await neighbors(tx, self.sizes, one, least=self.threshold)]
@@ -148,12 +141,12 @@ class NewcomerLinker:
             near += await self.store.read(namespace, search)
         return near
 
-    async def _write(self, namespace: str, newcomers: Sequence[UUID], links: Sequence[AutomaticLink]) -> None:
-        async def effect(tx: Transaction) -> None:
-            await write_automatic(tx, links, rules=self.rules)
-            await note_made(tx, newcomers)
+    async def _write(self, namespace: str, links: Sequence[AutomaticLink]) -> None:
+        if links:
+            await self.store.write(namespace, lambda tx: write_automatic(tx, links, rules=self.rules))
 
-        await self.store.write(namespace, effect)
+    async def _note_made(self, namespace: str, ids: Sequence[UUID]) -> None:
+        await self.store.write(namespace, lambda tx: note_made(tx, ids))
 
 
 def _links(newcomer: UUID, others: Mapping[UUID, float]) -> list[AutomaticLink]:
