@@ -12,7 +12,7 @@ from schemas import limits
 from schemas.commands import EmbedPending, Near, Newcomer, PendingEmbedded, Stored, StoreMemory
 from schemas.ids import parse_uuid
 from schemas.records import Memory
-from schemas.vocabulary import MemoryState, WorkerKind
+from schemas.vocabulary import MemoryState, Partition, WorkerKind
 from workers.contract import Actor, Crumbs, Job, Outcome
 from workers.domain.router import route
 from workers.linking import linking
@@ -80,7 +80,7 @@ class Embedder:
         # A replay too: the first time may have died before it could send them.
         active = stored.state == MemoryState.ACTIVE
         lacking = [stored.id] if active and stored.sector_source is None else []
-        newcomers = [self._newcomer(stored.id, seen)] if active else []
+        newcomers = [self._newcomer(stored, seen)] if active else []
         return Outcome(
             recorded.reply,
             crumbs=Crumbs(stored=stored.id),
@@ -88,23 +88,23 @@ class Embedder:
             replayed=recorded.replayed,
         )
 
-    def _newcomer(self, memory_id: str, seen: Neighborhood) -> Newcomer:
-        if seen.memory_id != memory_id:  # it was stored before
-            return Newcomer(memory_id=memory_id)
+    def _newcomer(self, stored: Memory, seen: Neighborhood) -> Newcomer:
+        if seen.memory_id != stored.id or stored.partition is not Partition.TRUSTED:
+            return Newcomer(memory_id=stored.id)  # stored before, or its neighbours were not looked for
         near = [Near(str(row["id"]), value) for row, value in seen.within(self.link_threshold)]
-        return Newcomer(memory_id=memory_id, near=tuple(near))
+        return Newcomer(memory_id=stored.id, near=tuple(near))
 
     async def _write(self, tx: Transaction, draft: Draft, seen: Neighborhood) -> Stored:
         embedding = draft.embedding
         looking = None
         if embedding is not None:
-            # Before the insert, which the search would find. A trusted memory is shown trusted ones only.
+            # Before the insert, which the search would find. Trusted memories only: nobody has asked for others.
             farthest = 1.0 - min(self.similar_threshold, self.link_threshold)
             looking = await send_nearest(
                 tx,
                 self.sizes,
                 embedding,
-                (draft.partition,),
+                (Partition.TRUSTED,),
                 k=max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS),
                 farthest=farthest,
                 effort=SIMILAR_EFFORT,

@@ -147,14 +147,14 @@ async def test_the_vector_index_shows_the_same_similar_memories_as_an_exact_scan
 
 
 @pytest.mark.promise("TP-4", "TP-21")
-async def test_an_untrusted_store_is_shown_untrusted_ones_only(world: World) -> None:
-    await world.keep("Bees dance to show the way")
+async def test_an_untrusted_store_is_shown_trusted_ones_only(world: World) -> None:
+    trusted = await world.keep("Bees dance to show the way")
     first = await world.keep("Bees dance to show the way", source_type="research")
     second = await world.keep("Bees dance to show the way", source_type="research")
     assert first.stored.partition is Partition.UNTRUSTED
     assert first.stored.untrusted is True
     assert first.stored.warning
-    assert [memory.id for memory in second.similar_memories] == [first.stored.id]
+    assert [memory.id for memory in second.similar_memories] == [trusted.stored.id]
     assert len((await world.keep("Bees dance to show the way")).similar_memories) == 1
 
 
