@@ -73,13 +73,15 @@ def _authorize_untrusted(command: Command) -> None:
     connect_by_query finds trusted memories only, and what helped (record_outcome) moves ranks: both are refused here.
     """
     match command:
+        case StoreMemory(verification=verification) if verification is not Verification.UNVERIFIED:
+            raise _forbidden("An untrusted principal may not vouch for memories.")
         case StoreMemory(partition=Partition.TRUSTED):
             raise refuse(FaultCode.UNTRUSTED_SOURCE, "An untrusted principal cannot store into trusted.")
         case StoreMemory() | SupersedeMemory() | Connect() | Connects() | Disconnect():
             return
         case _:
-            raise _forbidden("An untrusted principal may only read, store, link and supersede.", "Ask a trusted one.")
+            raise _forbidden("An untrusted principal may only read, store, link and supersede.")
 
 
-def _forbidden(error: str, recovery: str | None = None) -> EngramqError:
-    return refuse(FaultCode.FORBIDDEN, error, recovery=recovery)
+def _forbidden(error: str) -> EngramqError:
+    return refuse(FaultCode.FORBIDDEN, error)

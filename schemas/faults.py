@@ -48,7 +48,7 @@ RECOVERY: Final[dict[FaultCode, str]] = {
     FaultCode.SUPERSEDE_CYCLE: "The new memory is already replaced by the old one; restore one of them first.",
     FaultCode.EXTERNAL_ID_TAKEN: "Use the memory named, supersede it, or give another external_id.",
     FaultCode.IDEMPOTENCY_CONFLICT: "Use a fresh idempotency_key for a different request.",
-    FaultCode.FORBIDDEN: "Ask for a token with the scope named.",
+    FaultCode.FORBIDDEN: "Ask for a token with the scope named, or where you are untrusted, a trusted principal.",
     FaultCode.RATE_LIMITED: "Wait retry_after_s seconds, then call again.",
     FaultCode.OVERLOADED: "Nothing was applied. Wait retry_after_s seconds, then call again.",
     FaultCode.UNAVAILABLE: "Nothing was applied. Call again in a few seconds; if it lasts, run `engramq status`.",

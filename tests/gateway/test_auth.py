@@ -103,8 +103,7 @@ async def test_to_vouch_for_a_memory_takes_the_scope_verify(service: Service, wo
 @pytest.mark.promise("TP-23")
 async def test_an_untrusted_principal_stores_into_untrusted_only(service: Service, workers: WorkerSide) -> None:
     untrusted = Principal(name="p", scopes=ALL_SCOPES, untrusted=True)
-    router_says_trusted = {"source_type": "lesson_learned", "verification": "verified"}
-    for given in ({}, {"partition": "untrusted"}, router_says_trusted):
+    for given in ({}, {"partition": "untrusted"}, {"source_type": "lesson_learned"}):
         await call(service, untrusted, "store_memory", content="x", **given)
         command = workers.seen[-1].command
         assert isinstance(command, StoreMemory)
@@ -112,6 +111,17 @@ async def test_an_untrusted_principal_stores_into_untrusted_only(service: Servic
     refused = await call(service, untrusted, "store_memory", content="x", partition="trusted")
     assert refused["code"] == "untrusted_source"
     assert len(workers.seen) == 3
+
+
+@pytest.mark.promise("TP-23", "TP-28", "SE-12")
+async def test_an_untrusted_principal_vouches_for_nothing_whatever_its_scopes(
+    service: Service, workers: WorkerSide
+) -> None:
+    untrusted = Principal(name="p", scopes=ALL_SCOPES, untrusted=True)
+    for verification in ("verified", "approved", "rejected"):
+        body = await call(service, untrusted, "store_memory", content="x", verification=verification)
+        assert (body["code"], "vouch" in body["error"]) == ("forbidden", True)
+    assert workers.seen == []
 
 
 async def test_bad_input_is_named_even_to_those_who_may_not(service: Service, workers: WorkerSide) -> None:

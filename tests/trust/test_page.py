@@ -8,7 +8,9 @@ from msgspec import UNSET, UnsetType
 
 from schemas.commands import NewMemory
 from schemas.envelope import Principal
+from schemas.faults import FaultCode
 from schemas.vocabulary import ALL_SCOPES, UNTRUSTED_WARNING, SourceType, Verification
+from tests.refusals import refused
 from workers.domain.router import TRUSTED_WHEN_VOUCHED_FOR, route
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "partitions.md").read_text(encoding="utf-8")
@@ -47,4 +49,8 @@ def test_the_table_of_the_page_is_what_the_router_does(verification: Verificatio
         memory = NewMemory(content="x", source_type=source_type, verification=verification)
         assert route(memory, OWNER) == row[2]
         stranger = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
-        assert route(memory, stranger) == untrusted[2]
+        if verification is Verification.UNVERIFIED:
+            assert route(memory, stranger) == untrusted[2]
+        else:
+            with refused(FaultCode.FORBIDDEN):
+                route(memory, stranger)

@@ -65,9 +65,11 @@ async def test_an_untrusted_principal_reaches_untrusted_memories_only(stage: Sta
     )
     async with Client(server) as client:
         crawler = Agent(client)
-        mine = [await crawler.store(f"Crawled {number}", verification="approved") for number in range(2)]
-        mine += [await crawler.store("Crawled decision", source_type="lesson_learned", verification="verified")]
+        mine = [await crawler.store(f"Crawled {number}") for number in range(2)]
+        mine += [await crawler.store("Crawled decision", source_type="lesson_learned")]
         assert {memory["partition"] for memory in mine} == {"untrusted"}
+        vouched = await crawler.call("store_memory", content="x", verification="approved")
+        assert vouched["code"] == "forbidden"  # else whoever promotes would find it reviewed
         assert (await crawler.call("store_memory", content="x", partition="trusted"))["code"] == "untrusted_source"
         own, other = mine[0]["id"], ours[0]["id"]
         for tool, arguments, code in (

@@ -77,10 +77,11 @@ def test_an_untrusted_principal_never_gets_into_trusted(
     source_type: str, verification: Verification, partition: Partition
 ) -> None:
     memory = NewMemory(content="x", source_type=source_type, verification=verification, partition=partition)
-    if partition is not TRUSTED:
+    if verification is Verification.UNVERIFIED and partition is not TRUSTED:
         assert route(memory, STRANGER) is UNTRUSTED
         return
-    with refused(FaultCode.UNTRUSTED_SOURCE):
+    vouching = verification is not Verification.UNVERIFIED
+    with refused(FaultCode.FORBIDDEN if vouching else FaultCode.UNTRUSTED_SOURCE):
         route(memory, STRANGER)
 
 

@@ -20,10 +20,13 @@ def route(memory: NewMemory, principal: Principal) -> Partition:
     """Return the partition for a new memory.
 
     Raises EngramqError: `untrusted_source` when `trusted` is asked for against the rules, `forbidden` when a
-    verification is claimed without the scope for it.
+    verification is claimed without the scope for it, or by an untrusted principal: promotion would believe it.
     """
-    if memory.verification is not Verification.UNVERIFIED and Scope.VERIFY not in principal.scopes:
-        raise refuse(FaultCode.FORBIDDEN, f"A verification needs the scope {Scope.VERIFY.value!r}.")
+    if memory.verification is not Verification.UNVERIFIED:
+        if principal.untrusted:
+            raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not vouch for memories.")
+        if Scope.VERIFY not in principal.scopes:
+            raise refuse(FaultCode.FORBIDDEN, f"A verification needs the scope {Scope.VERIFY.value!r}.")
     chosen = Partition.UNTRUSTED if principal.untrusted else _by_source(memory)
     if memory.partition is UNSET or memory.partition is chosen:
         return chosen
