@@ -1,5 +1,6 @@
 """What an agent's connect does to a link, and what it refuses."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -190,7 +191,7 @@ async def test_what_agents_assert_is_audited_with_the_values_before_and_after(de
     created, updated = await desk.audited("connect")
     assert created["old"] == {}
     assert created["new"] == {"action": "created", "source_id": one, "target_id": other, "relation": "similar",
-                              "weight": 0.65, "origin": "agent", "note": "first",
+                              "weight": 0.65, "origin": "agent", "note_sha256": sha256(b"first").hexdigest(),
                               "reinforcement_count": 0}  # fmt: skip
     assert (str(created["command_id"]), str(updated["command_id"])) == (made["command_id"], again["command_id"])
     assert (updated["old"]["relation"], updated["old"]["weight"]) == ("similar", 0.65)

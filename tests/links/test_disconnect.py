@@ -1,5 +1,6 @@
 """Taking links away: what goes, what is guarded, and who may make it again."""
 
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -67,7 +68,7 @@ async def test_the_reason_is_audited_with_what_was_there(desk: Desk) -> None:
         "relation": "similar",
         "weight": 0.65,
         "origin": "agent",
-        "note": "why",
+        "note_sha256": sha256(b"why").hexdigest(),
         "reinforcement_count": 0,
         "declared_from": other,
     }

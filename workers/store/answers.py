@@ -11,6 +11,7 @@ import msgspec
 
 from schemas.commands import (
     AnyReply,
+    Command,
     Forgotten,
     MemoryChanged,
     Promoted,
@@ -24,6 +25,7 @@ from schemas.envelope import Answer
 from schemas.ids import parse_uuid
 from schemas.records import Memory
 from workers.store import json_values
+from workers.store.link_notes import with_notes, without_notes
 from workers.store.queries import sql
 from workers.store.transaction import Transaction
 
@@ -60,7 +62,7 @@ def subject(reply: Reply) -> UUID | None:
 
 def encode_answer(answer: Answer) -> str:
     """Return what the ledger keeps of an answer."""
-    reply = answer.reply
+    reply = None if answer.reply is None else without_notes(answer.reply)
     if isinstance(reply, QueryConnected):
         reply = _with_contents(reply, lambda _: "", source_query="", target_query="")
     elif reply is not None:
@@ -73,25 +75,26 @@ def decode_answer(text: str) -> Answer:
     return msgspec.convert(json_values.loads(text), Answer)
 
 
-async def filled(tx: Transaction, answer: Answer) -> Answer:
-    """Return an answer with the contents of its memories read again.
+async def filled(tx: Transaction, answer: Answer, asked: Command | None = None) -> Answer:
+    """Return an answer with the contents of its memories read again; `asked` is the request, when it is repeated.
 
     Similar memories that are gone are left out; when the memory that it is about was erased, the answer says so.
     """
     if answer.reply is None:
         return answer
-    wanted = _ids(answer.reply)
+    reply = await with_notes(tx, answer.reply, answer.id, asked)
+    wanted = _ids(reply)
     if not wanted:
-        return answer
+        return msgspec.structs.replace(answer, reply=reply)
     rows = {str(row["id"]): row for row in await tx.rows(CONTENTS, ids=[UUID(one) for one in wanted])}
-    for memory_id in _ids(answer.reply, about_only=True):
-        if memory_id not in rows and not _says_not_found(answer.reply):
-            command_id = answer.reply.command_id if isinstance(answer.reply, WriteReply) else answer.id
+    for memory_id in _ids(reply, about_only=True):
+        if memory_id not in rows and not _says_not_found(reply):
+            command_id = reply.command_id if isinstance(reply, WriteReply) else answer.id
             erased = Forgotten(status="erased", id=memory_id, command_id=command_id)
             return msgspec.structs.replace(answer, reply=erased)
 
-    if isinstance(answer.reply, QueryConnected):
-        reply = _with_contents(answer.reply, lambda memory_id: rows[memory_id]["content"])
+    if isinstance(reply, QueryConnected):
+        reply = _with_contents(reply, lambda memory_id: rows[memory_id]["content"])
         return msgspec.structs.replace(answer, reply=reply)
 
     def fill(memory: Memory) -> Memory | None:
@@ -100,7 +103,7 @@ async def filled(tx: Transaction, answer: Answer) -> Answer:
             return None
         return msgspec.structs.replace(memory, **{name: row[name] for name in _BARE})
 
-    return msgspec.structs.replace(answer, reply=_with_memories(answer.reply, fill))
+    return msgspec.structs.replace(answer, reply=_with_memories(reply, fill))
 
 
 def _bare(memory: Memory) -> Memory:

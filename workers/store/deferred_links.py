@@ -111,7 +111,8 @@ def _envelope(namespace: str, row: Row) -> Envelope:
 
 async def _audit_dropped(tx: Transaction, envelope: Envelope, row: Row, resolved: Resolved) -> None:
     new = {"state": resolved.state, "code": resolved.code, "error": resolved.error}
-    old = {"source_id": str(row["source_id"]), "target_id": str(row["target_id"]), **row["request"]}
+    said = {name: value for name, value in row["request"].items() if name != "note"}
+    old = {"source_id": str(row["source_id"]), "target_id": str(row["target_id"]), **said}
     await audit.record(tx, envelope, AuditAction.RESOLVE_DEFERRED, row["source_id"], old=old, new=new)
 
 

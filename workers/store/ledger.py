@@ -103,7 +103,10 @@ class Ledger:
     async def _find(self, envelope: Envelope) -> tuple[Row, Answer] | None:
         async def find(tx: Transaction) -> tuple[Row, Answer] | None:
             row = await tx.row(FIND, **_identity(envelope))
-            return None if row is None else (row, await filled(tx, decode_answer(row["answer"])))
+            if row is None:
+                return None
+            asked = envelope.command if row["fingerprint"] == envelope.fingerprint else None
+            return row, await filled(tx, decode_answer(row["answer"]), asked)
 
         return await self._store.read(envelope.namespace, find)
 

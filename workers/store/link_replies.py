@@ -1,5 +1,6 @@
 """What an agent's request did to a link, as it is answered and audited."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -90,5 +91,6 @@ async def audit_asserted(tx: Transaction, envelope: Envelope, action: AuditActio
 
 
 def told(link: Link) -> dict[str, Any]:
-    """Return a link as the audit log tells it."""
-    return {name: getattr(link, name) for name in ("relation", "weight", "origin", "note", "reinforcement_count")}
+    """Return a link as the audit log tells it: of a note, which may say what a memory says, only a digest."""
+    told = {name: getattr(link, name) for name in ("relation", "weight", "origin", "reinforcement_count")}
+    return told if link.note is None else {**told, "note_sha256": hashlib.sha256(link.note.encode()).hexdigest()}

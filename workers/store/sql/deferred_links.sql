@@ -64,3 +64,8 @@ where d.namespace = %(namespace)s
     and (s.node_id is null or t.node_id is null or (s.state = 'active' and t.state = 'active'))
 order by d.created_at
 limit %(limit)s
+
+-- name: forget_waiting_notes
+-- Leave out what was noted of links that wait for these memories, which are to be erased.
+update deferred_links d set request = d.request - 'note'
+where d.namespace = %(namespace)s and (d.source_id = any(%(ids)s) or d.target_id = any(%(ids)s))
