@@ -21,6 +21,7 @@ AUTH = "ENGRAMQ_AUTH"
 EMBEDDER = "ENGRAMQ_EMBEDDER"
 LINGER_S = "ENGRAMQ_LINGER_S"
 
+DEFAULT_AUTH = "none"
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 DEFAULT_LINGER_S = 5.0
@@ -43,6 +44,9 @@ FOR_HTTP = (
         )
     }
 )
+# Who may come in over HTTP, and as whom: whoever asks for something else than what runs must not believe to have it.
+OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS}
+_DEFAULTS = {AUTH: DEFAULT_AUTH, HOST: DEFAULT_HOST, NAMESPACE: DEFAULT_NAMESPACE, PRINCIPAL: DEFAULT_PRINCIPAL}
 # Neither personal nor a reason to call two stacks different.
 _INDIFFERENT = frozenset({HOME, LINGER_S, "ENGRAMQ_LOG_LEVEL"})
 # With another value of these one would read and write other data, or vectors that cannot be compared: refused.
@@ -58,8 +62,17 @@ def of_stack(environment: dict[str, str]) -> dict[str, str]:
 
 
 def for_http(environment: dict[str, str]) -> dict[str, str]:
-    """The variables that `engramq up` hands to the HTTP gateway."""
-    return {name: value for name, value in environment.items() if value and name in FOR_HTTP}
+    """The variables that `engramq up` hands to the HTTP gateway; one that says the default says nothing."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if value and name in FOR_HTTP and value != _DEFAULTS.get(name)
+    }
+
+
+def told(names: list[str], values: dict[str, str]) -> str:
+    """`NAME=value` for each of these variables, as it is meant where it is not set."""
+    return ", ".join(f"{name}={values.get(name, _DEFAULTS.get(name, ''))}" for name in names)
 
 
 def differing(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:

@@ -121,6 +121,7 @@ class Control:
             if kind == "up" and stack.http is not None:
                 wanted = _strings(request.get("http"))
                 url = await supervisor.start_http(wanted)
+                _refuse_another_door(supervisor.http_settings, wanted)
                 differing += settings.differing(supervisor.http_settings, wanted)
                 needs = (*needs, HTTP)
             await _unless_gone(reader, supervisor.wait_ready(needs))
@@ -169,6 +170,18 @@ def _refuse_decisive(differing: list[str]) -> None:
             "other_settings",
             f"The running stack of this home was started with another {', '.join(decisive)}.",
             "Stop it (engramq down), or use another ENGRAMQ_HOME.",
+        )
+
+
+def _refuse_another_door(there: dict[str, str], wanted: dict[str, str]) -> None:
+    names = [name for name in settings.differing(there, wanted) if name in settings.OF_THE_DOOR]
+    if names:
+        raise DeployError(
+            "other_settings",
+            f"This home serves HTTP already, with {settings.told(names, there)}; asked for was "
+            f"{settings.told(names, wanted)}.",
+            "End that engramq up (or everything: engramq down) and start this one again, "
+            f"or use another {settings.HOME} and {settings.PORT}.",
         )
 
 

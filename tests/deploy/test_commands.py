@@ -131,6 +131,19 @@ def test_up_names_a_bad_setting_and_a_taken_port(
     await_true(lambda: is_stopped(Home(home.path / "other")))
 
 
+@pytest.mark.promise("SE-3")
+def test_up_that_wants_tokens_does_not_join_a_server_that_wants_none(
+    home: Home, foreground: Callable[[], Up], environment: dict[str, str]
+) -> None:
+    up = foreground()
+    other = engramq(environment | {"ENGRAMQ_AUTH": "token"}, "up")
+    assert (other.returncode, "is running" in other.stdout) == (1, False)
+    assert "ENGRAMQ_AUTH=token" in other.stderr
+    assert "ENGRAMQ_AUTH=none" in other.stderr
+    assert "engramq down" in other.stderr
+    assert up.process.poll() is None
+
+
 def test_status_tells_what_runs_and_by_its_exit_code_whether_anything_does(
     home: Home, environment: dict[str, str]
 ) -> None:

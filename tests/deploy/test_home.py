@@ -63,6 +63,7 @@ def test_defaults_and_names_are_those_of_the_one_table() -> None:
     assert vocabulary.DEFAULT_NAMESPACE == settings.DEFAULT_NAMESPACE == table[settings.NAMESPACE]
     assert vocabulary.DEFAULT_PRINCIPAL == settings.DEFAULT_PRINCIPAL == table[settings.PRINCIPAL]
     assert table[settings.HOST] == settings.DEFAULT_HOST
+    assert table[settings.AUTH] == settings.DEFAULT_AUTH
     assert table[settings.PORT] == str(settings.DEFAULT_PORT)
     assert float(table[settings.LINGER_S]) == settings.DEFAULT_LINGER_S
     assert table.keys() >= settings.FOR_HTTP | settings.DECISIVE

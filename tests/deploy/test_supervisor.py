@@ -195,6 +195,33 @@ def test_http_runs_only_while_somebody_holds_it_up(home: Home, hold: Hold) -> No
         socket.create_connection(("127.0.0.1", port), timeout=BOUND_S)
 
 
+@pytest.mark.promise("SE-3")
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("ENGRAMQ_AUTH", "token"),
+        ("ENGRAMQ_JWT_AUDIENCE", "https://memory.example.org/mcp"),
+        ("ENGRAMQ_ALLOWED_ORIGINS", "https://app.example.org"),
+        ("ENGRAMQ_NAMESPACE", "acme"),
+        ("ENGRAMQ_HOST", "::1"),
+    ],
+)
+def test_who_asks_for_another_door_than_the_one_that_is_open_is_refused(
+    home: Home, hold: Hold, name: str, asked: str
+) -> None:
+    first = hold("up")
+    with pytest.raises(DeployError, match=f"{name}={asked}") as refusal:
+        hold("up", **{name: asked})
+    assert "engramq down" in refusal.value.recovery
+    assert [lease["kind"] for lease in status_of(home)["leases"]] == ["up"]
+    assert status_of(home)["http"] == first.addresses["http"]
+
+    # Whoever asks for no HTTP, or for the same in other words, is welcome.
+    assert hold("stdio", **{name: asked}).differing == []
+    defaults = {"ENGRAMQ_AUTH": "none", "ENGRAMQ_HOST": "127.0.0.1", "ENGRAMQ_NAMESPACE": "default_user"}
+    assert hold("up", ENGRAMQ_TOOLS="core", **defaults).differing == ["ENGRAMQ_TOOLS"]
+
+
 def test_a_taken_port_is_named_and_the_others_go_on(home: Home, hold: Hold) -> None:
     keeper = hold("stdio")
     with socket.create_server(("127.0.0.1", 0)) as taken:
