@@ -33,16 +33,14 @@ KEPT = (
     | _numbers("QP", "1-2 6-11 14-15")
     | _numbers("IM", "1")
     | _numbers("OP", "1-3 5")
-    | _numbers("CN", "39-44")
-    | _numbers("TP", "1-11")
+    | _numbers("CN", "1-46")
+    | _numbers("TP", "1-28")
     | _numbers("RS", "1-24")
     | _numbers("GE", "1-23")
-    | _numbers("SE", "2-5 7 10")
+    | _numbers("SE", "1-13")
 )
 
 LATER: dict[str, set[str]] = {
-    "links and outcome": _numbers("CN", "1-38 45-46"),
-    "trust and tenants": _numbers("TP", "12-28") | _numbers("SE", "1 6 8-9 11-13"),
     "faults, bulk, operators' tools": _numbers("QP", "3-5 12-13") | _numbers("IM", "2-7") | _numbers("OP", "4 6-9"),
 }
 
