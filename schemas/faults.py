@@ -39,7 +39,7 @@ RECOVERY: Final[dict[FaultCode, str]] = {
     FaultCode.MEMORY_NOT_ACTIVE: "Look the memory up with get_memory; restore it or use the one that replaced it.",
     FaultCode.DEGREE_LIMIT: "Disconnect one of its links, or raise ENGRAMQ_DEGREE_CAP.",
     FaultCode.EDGE_EXISTS: 'Use if_exists="reinforce" or "update" to change the standing link.',
-    FaultCode.RELATION_CONFLICT: 'Use if_exists="update" to change the relation of a link that an agent asserted.',
+    FaultCode.RELATION_CONFLICT: 'Use if_exists="update" to change the relation of a link that is protected.',
     FaultCode.UNTRUSTED_LINK: "Link memories of one partition; promote the untrusted one first.",
     FaultCode.RECORD_NOT_VERIFIED: "Have it verified with verify_memory, then promote it.",
     FaultCode.UNTRUSTED_SOURCE: 'Leave partition out or give "untrusted"; promotion is the way to trusted.',

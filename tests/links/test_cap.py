@@ -117,6 +117,15 @@ async def test_a_lower_cap_is_kept_by_whatever_is_made_next(desk: Desk) -> None:
     assert (await desk.degrees())[hub] == CAP
 
 
+@pytest.mark.promise("CN-16", "CN-21")
+async def test_where_too_few_may_go_the_refusal_does_not_say_that_none_may(desk: Desk) -> None:
+    hub, new, light, *others = await desk.memories(3 + CAP)
+    await desk.fill(hub, others)
+    await desk.seed(hub, light, weight=0.1)
+    refused = await desk.refused("connect", source=hub, target=new)
+    assert refused["error"] == f"Memory {hub} is at the cap of {CAP} links, and too few of them may be displaced."
+
+
 @pytest.mark.promise("CN-26")
 async def test_an_automatic_writer_takes_the_place_of_lighter_automatic_links_only(desk: Desk, store: Store) -> None:
     hub, agents, light, heavy, *new = await desk.memories(8)

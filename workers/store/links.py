@@ -267,7 +267,7 @@ def not_active(memory_id: str, standing: Standing) -> EngramqError:
 
 def over_cap(memory_id: UUID, cap: int) -> EngramqError:
     """Return the refusal of a memory whose links may not make room."""
-    error = f"Memory {memory_id} has {cap} links (the cap), of which none may be displaced."
+    error = f"Memory {memory_id} is at the cap of {cap} links, and too few of them may be displaced."
     return refuse(FaultCode.DEGREE_LIMIT, error, memory_id=str(memory_id))
 
 

@@ -26,18 +26,19 @@ ENTRIES: Final = {
         returns="action (created, reinforced, updated, skipped, deferred), the link as stored, and what it displaced. "
         "deferred: an end is still being embedded; get_command tells what became of it.",
         next="relation_conflict: if_exists update changes the relation. degree_limit: disconnect one of the links that "
-        "get_memory shows.",
+        "get_memory shows of the memory named.",
         before=_BEFORE,
         example=_CONNECT,
     ),
     "disconnect": Entry(
-        what="Removes the link between two memories, in either order. Automatic writers do not make it again.",
+        what="Removes the link between two memories, in either order, also one that is deferred. Automatic writers do "
+        "not make an automatic one again.",
         when="A link misleads: search results come via it and do not belong.",
         when_not="The memory itself is wrong: supersede_memory or forget_memory. You want another relation: connect "
         "with if_exists update.",
         cost="One audited transaction, about 10 ms.",
-        returns="action removed (with the relation and weight that it had), not_found, or guarded: guard_relation "
-        "was another.",
+        returns="action removed (with the relation and weight that it had), not_found, or guarded: it has "
+        "another relation than guard_relation, or is a supersession, which restore_memory undoes.",
         next="Nothing; the next search does not follow it. connect makes it again.",
         before=(*_BEFORE, _CONNECT),
         example=Step(

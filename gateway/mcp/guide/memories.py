@@ -48,7 +48,7 @@ ENTRIES: Final = {
         example=Step(tool="list_recent_memories", arguments={"limit": 20}),
     ),
     "get_memory": Entry(
-        what="Reads one memory and all its links by id, whatever its state.",
+        what="Reads one memory by id, whatever its state, and its links to memories that are not hidden.",
         when="You want to see why a memory is hidden (superseded_by, state, verification), follow its links, or check "
         "what you have just written.",
         when_not="You do not have an id. Untrusted memories answer not_found unless include_untrusted is true.",
@@ -95,7 +95,8 @@ ENTRIES: Final = {
         when_not="It was erased: it is gone. It is rejected: verify_memory decides that.",
         cost="One transaction, about 10 ms.",
         returns="restored with the memory, or not_found.",
-        next="If the newer one was wrong: forget_memory.",
+        next="If the newer one was wrong: forget_memory. degree_limit: its links count again, and the memory named has "
+        "no room; disconnect one of that one's links first.",
         before=(_STORE_TEA, Step(tool="forget_memory", arguments={"memory_id": "@stored"})),
         example=Step(tool="restore_memory", arguments={"memory_id": "@stored", "reason": "it was right after all"}),
     ),

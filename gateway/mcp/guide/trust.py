@@ -20,7 +20,8 @@ ENTRIES: Final = {
         when_not="You only believe it. Being vouched for does not move it: promotion does.",
         cost="One audited transaction, about 10 ms. Needs the verify scope.",
         returns="old and new verification, or not_found.",
-        next="It was untrusted and others should find it: memory_promote_to_trusted.",
+        next="It was untrusted and others should find it: memory_promote_to_trusted. degree_limit, when it was "
+        "rejected: its links count again, and the memory named has no room; disconnect one of that one's links first.",
         before=(_STORE,),
         example=_VERIFY,
     ),

@@ -33,7 +33,7 @@ TOOLS: Final = (
     Tool(
         name="disconnect",
         title="Disconnect two memories",
-        summary="Remove the link between two memories; automatic writers do not make it again.",
+        summary="Remove the link between two memories. An automatic one is not made again by automatic writers.",
         example='disconnect(source="@recalled[0]", target="@recalled[1]", guard_relation="similar")',
         parameters=Disconnect,
         replies=(Disconnected,),
