@@ -13,12 +13,14 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 from mcp.shared.message import SessionMessage
 from pydantic_core import PydanticSerializationError
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope
 from starlette.types import Send as SendMessage
 
 from gateway.auth import CALLER, Caller
 from gateway.framing import Line
+from gateway.identity.metadata import MCP_PATH
 from gateway.mcp.server import Context, McpServer
 from schemas import limits
 
@@ -150,20 +152,38 @@ def http_caller(ctx: Context) -> Caller:
 
 
 def http_app(server: McpServer, routes: Sequence[Route]) -> ASGIApp:
-    """Return the application that serves MCP at /mcp and `routes` beside it; it must be run with its lifespan.
+    """Return the application that serves MCP at MCP_PATH and `routes` beside it; it must be run with its lifespan.
 
     Every request stands alone in both eras, so that any replica can answer it. Replies are plain JSON, which costs half
     of an event stream. Host and Origin are checked by the caller, for every route alike.
     """
     app = server.streamable_http_app(
-        streamable_http_path="/mcp",
+        streamable_http_path=MCP_PATH,
         json_response=True,
         stateless_http=True,
         max_request_body_size=limits.BODY_BYTES,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         custom_starlette_routes=list(routes),
     )
-    return RequestBodyLimitMiddleware(_SurrogateMarker(app), limits.BODY_BYTES)
+    return RequestBodyLimitMiddleware(_NoStream(_SurrogateMarker(app)), limits.BODY_BYTES)
+
+
+class _NoStream:
+    """Answers 405 to a GET of MCP's path, as the specification has it where a server offers no stream of its own.
+
+    The SDK would open one that stays open without a word until the client leaves, revoked token or not; a few hundred
+    of them by one caller would take everybody's connections.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
+        app = self._app
+        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == MCP_PATH:
+            refusal = _refusal(types.INVALID_REQUEST, "Method Not Allowed: there is no stream to listen to", None)
+            app = Response(_dump(refusal), 405, {"allow": "POST"}, "application/json")
+        await app(scope, receive, send)
 
 
 class _SurrogateMarker:

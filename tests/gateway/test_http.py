@@ -143,6 +143,13 @@ async def test_the_sdk_client_is_served_in_both_eras(site: Site, mode: str) -> N
             check_reply(tool, result.structured_content, is_error=result.is_error)
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_nobody_keeps_a_connection_by_listening(site: Site, era: str) -> None:
+    asked = site.exchange("GET", "/mcp", accept="text/event-stream", mcp_protocol_version=era)
+    status, named, answer = await asked
+    assert (status, named["allow"], json.loads(answer)["error"]["code"]) == (405, "POST", -32600)
+
+
 async def test_callers_without_authentication_are_who_the_settings_say(site: Site, workers: WorkerSide) -> None:
     async with Client(site.url) as client:
         await client.call_tool("memory_stats", {})
