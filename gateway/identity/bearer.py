@@ -76,7 +76,7 @@ class Bearer:
 
     async def _caller_of(self, request: HTTPConnection) -> Caller | JSONResponse:
         presented = request.headers.getlist("authorization")
-        if not presented:
+        if not any(one.partition(" ")[0].lower() == "bearer" for one in presented):
             return self._unauthorized(request, "A bearer token is needed.")
         address = request.client.host if request.client is not None else ""
         found = _BEARER.fullmatch(presented[0]) if len(presented) == 1 else None
