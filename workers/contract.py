@@ -87,11 +87,11 @@ class MailboxView(Protocol):
     async def depths(self) -> Mapping[WorkerKind, tuple[int, int]]:
         """Return (commands waiting or running, dead letters) by mailbox."""
 
-    async def find(self, command_id: str, namespace: str, principal: str) -> Answer | bool | None:
-        """Look for a command that the ledger does not know.
+    async def find(self, command_id: str, namespace: str, principal: str | None) -> Answer | bool | None:
+        """Look for a command that the ledger does not know, of this principal or (None) of any in the namespace.
 
         True: it is being carried out. False: it waits in a mailbox. An Answer: it went to the dead letters, with the
-        fault its caller got. None: nothing is known, or it belongs to another principal.
+        fault its caller got. None: nothing is known, or it belongs to somebody else.
         """
 
     async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:

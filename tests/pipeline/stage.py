@@ -123,11 +123,11 @@ def stage_settings(database: Database, redis_url: str, key_prefix: str, **change
 
 
 @asynccontextmanager
-async def running_workers(settings: Settings) -> AsyncIterator[None]:
-    """Run workers of every kind for as long as the block lasts."""
+async def running_workers(settings: Settings, *kinds: WorkerKind) -> AsyncIterator[None]:
+    """Run workers of these kinds, or of every kind, for as long as the block lasts."""
     stop, ready = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(tuple(WorkerKind), settings, stop=stop, ready=ready, handle_signals=False))
+        group.create_task(run(kinds or tuple(WorkerKind), settings, stop=stop, ready=ready, handle_signals=False))
         try:
             await asyncio.wait_for(ready.wait(), READY_S)
             yield

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.service import Service
 from schemas.settings import Settings
-from schemas.vocabulary import Scope
+from schemas.vocabulary import Scope, WorkerKind
 from tests.conftest import Database
 from tests.pipeline.stage import Stage, agent_of, running_workers, stage_settings, staged, until
 
@@ -123,6 +123,24 @@ async def test_a_write_that_no_worker_takes_is_pending_and_done_when_one_comes(
                 asked = {"command_id": pending["command_id"]}
                 assert (await other.call("get_command", **asked))["status"] == "unknown"
                 assert (await admin.call("get_command", **asked))["status"] == "done"
+
+
+@pytest.mark.promise("SE-13")
+async def test_an_admin_may_ask_about_anybodys_command_while_it_waits_too(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    impatient = stage_settings(database, redis_url, key_prefix, reply_timeout_s="2")
+    async with running_workers(impatient, WorkerKind.RECALL), staged(impatient, workers=False) as stage:
+        service = await stage.gateway()
+        async with (
+            agent_of(service, principal="writer", scopes=(Scope.READ, Scope.WRITE)) as writer,
+            agent_of(service, principal="somebody else", scopes=(Scope.READ, Scope.WRITE, Scope.VERIFY)) as other,
+            agent_of(service, principal="an admin") as admin,
+            agent_of(service, namespace="another tenant", principal="writer") as stranger,
+        ):
+            asked = {"command_id": (await writer.call("store_memory", content="Unserved"))["command_id"]}
+            told = [(await one.call("get_command", **asked))["status"] for one in (writer, admin, other, stranger)]
+    assert told == ["pending", "pending", "unknown", "unknown"]
 
 
 @pytest.mark.promise("QP-8", "QP-9")

@@ -98,7 +98,9 @@ async def test_a_pending_write_is_found_waiting_then_running_then_nowhere(stage:
     await began.wait()
     assert await view.find(pending.command_id, NAMESPACE, "ada") is True
     assert await view.find(pending.command_id, NAMESPACE, "eve") is None
+    assert await view.find(pending.command_id, NAMESPACE, None) is True
     assert await view.find(pending.command_id, "other", "ada") is None
+    assert await view.find(pending.command_id, "other", None) is None
     go.set()
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
     assert await view.find(pending.command_id, NAMESPACE, "ada") is None
@@ -127,6 +129,8 @@ async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage
     assert isinstance(answer, Answer)
     assert await view.find(answer.id, NAMESPACE, "ada") == answer
     assert await view.find(answer.id, NAMESPACE, "eve") is None
+    assert await view.find(answer.id, NAMESPACE, None) == answer
+    assert await view.find(answer.id, "other", None) is None
 
 
 @pytest.mark.promise("MT-19")

@@ -63,7 +63,7 @@ class Mailboxes:
         rows = zip(WorkerKind, zip(found, found, found, strict=True), strict=True)
         return {kind: (int(depth or 0) if jobs else 0, dead) for kind, (jobs, depth, dead) in rows}
 
-    async def find(self, command_id: str, namespace: str, principal: str) -> Answer | bool | None:
+    async def find(self, command_id: str, namespace: str, principal: str | None) -> Answer | bool | None:
         """Look for a command that the ledger does not know; see MailboxView."""
         async with self._reached():
             async with self._redis.pipeline(transaction=False) as batch:
@@ -75,12 +75,12 @@ class Mailboxes:
                 letter = decode_letter(data) if data is not None else None
                 envelope = letter.envelope() if letter is not None else None
                 if letter is not None and envelope is not None:
-                    mine = (envelope.namespace, envelope.principal.name) == (namespace, principal)
-                    return Answer(id=command_id, fault=letter.fault) if mine else None
+                    theirs = (envelope.namespace, envelope.principal.name)
+                    return Answer(id=command_id, fault=letter.fault) if _told(theirs, namespace, principal) else None
             if note_data is None:
                 return None
             note = decode_note(note_data)
-            if (note.namespace, note.principal) != (namespace, principal):
+            if not _told((note.namespace, note.principal), namespace, principal):
                 return None
             # A command that is tried again is a job of its own.
             jobs = {note.job_id, job_id(command_id, 1)}
@@ -186,6 +186,11 @@ class Mailboxes:
             yield
         except (RedisError, OSError) as problem:
             raise OutcomeUnknown("Redis is away") from problem
+
+
+def _told(owner: tuple[str, str], namespace: str, principal: str | None) -> bool:
+    """Say whether who asks may hear of a command of this owner (namespace and principal)."""
+    return owner[0] == namespace and principal in (None, owner[1])
 
 
 class _Erased:
