@@ -148,12 +148,16 @@ def _sorted(batch: Batch, known: dict[str, Standing]) -> Sorted:
 
 
 async def _repeated(tx: Transaction, batch: Batch, index: int, found: Standing) -> Receipt:
-    memory_id = str(found.id)
+    memory_id, draft = str(found.id), batch.drafts[index]
+    if draft.partition is Partition.TRUSTED and found.partition is Partition.UNTRUSTED:
+        # Said aloud: whoever takes external ids first must not keep what is trusted out in silence.
+        error = f"It belongs to the untrusted memory {memory_id}: promote or erase that one."
+        return _rejected(index, "external_id", error)
     if batch.on_duplicate is OnDuplicate.SKIP:
         return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id)
-    if batch.envelope.principal.untrusted and found.partition is Partition.TRUSTED:
-        return _rejected(index, "external_id", f"It belongs to the trusted memory {memory_id}.")
-    draft = batch.drafts[index]
+    if draft.partition is Partition.UNTRUSTED and found.partition is Partition.TRUSTED:
+        error = f"It belongs to the trusted memory {memory_id}, and what this row says is untrusted."
+        return _rejected(index, "external_id", error)
     if not await imports.replace(tx, found, draft):
         return _rejected(index, "metadata", "Merged with what is there it would be too large.")
     changed = sorted(name for name in NewMemory.__struct_fields__ if getattr(draft.memory, name) is not UNSET)

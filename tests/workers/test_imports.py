@@ -85,7 +85,6 @@ async def test_update_says_again_what_a_memory_is_but_for_what_others_decided(wo
         sector=Sector.SEMANTIC,
         metadata={"b": 2},
         confidence=0.5,
-        source_type="research",
         verification=Verification.APPROVED,
     )
     reply = await bring_in(
@@ -119,6 +118,36 @@ async def test_an_untrusted_principal_does_not_update_a_trusted_row(world: World
         ("vouched for", "trusted"),
         ("web again", "untrusted"),
     }
+
+
+@pytest.mark.promise("TP-8", "TP-21")
+async def test_no_row_gets_past_the_router_by_repeating_a_trusted_external_id(world: World) -> None:
+    await world.keep("vouched for", external_id="e1")
+    rows = (
+        row("poison", external_id="e1", source_type="research"),
+        row("plain", external_id="e1", partition=Partition.UNTRUSTED),
+    )
+    reply = await bring_in(world, *rows, on_duplicate=OnDuplicate.UPDATE)
+    assert [(receipt.status, receipt.field) for receipt in reply.receipts] == [(REJECTED, "external_id")] * 2
+    both = row("new", external_id="e2"), row("poison", external_id="e2", source_type="research")
+    assert statuses(await bring_in(world, *both, on_duplicate=OnDuplicate.UPDATE)) == [STORED, REJECTED]
+    assert statuses(await bring_in(world, *rows)) == [SKIPPED, SKIPPED]
+    assert {one["content"] for one in world.rows("select * from memories")} == {"vouched for", "new"}
+
+
+@pytest.mark.promise("TP-21")
+@pytest.mark.parametrize("on_duplicate", OnDuplicate)
+async def test_who_takes_external_ids_first_keeps_nothing_trusted_out_in_silence(
+    world: World, on_duplicate: OnDuplicate
+) -> None:
+    await bring_in(world, row("squatted", external_id="invoice-42"), principal=STRANGER)
+    reply = await bring_in(world, row("the invoice", external_id="invoice-42"), on_duplicate=on_duplicate)
+    (receipt,) = reply.receipts
+    assert (receipt.status, receipt.field) == (REJECTED, "external_id")
+    assert "untrusted memory" in str(receipt.error)
+    again = row("squatted", external_id="invoice-42", source_type="research")
+    assert statuses(await bring_in(world, again)) == [SKIPPED]
+    assert [one["content"] for one in world.rows("select * from memories")] == ["squatted"]
 
 
 @pytest.mark.promise("TP-28")
