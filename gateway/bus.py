@@ -19,7 +19,7 @@ from gateway.outbox import Outbox, Parcel, Waiting
 from schemas.codec import DecodeError, decode_answer, encode, fingerprint
 from schemas.commands import Command
 from schemas.envelope import Answer, Envelope, Principal
-from schemas.faults import EngramqError, FaultCode, refuse
+from schemas.faults import EngramqError, Fault, FaultCode, refuse
 from schemas.ids import uuid7
 from schemas.mailbox import (
     NOTE_TTL_S,
@@ -109,12 +109,13 @@ class Bus:
         timeout_s: float | None = None,
         digest: str | None = None,
         in_session: bool = False,
+        refusal: Fault | None = None,
     ) -> Answer | Pending:
         """Send a command and wait for its answer; a refusal by the worker is the answer's fault.
 
         `digest` tells a repeated request from another one with the same idempotency key; by default the command's own.
-        `in_session`: the call is a use of its session. A write that is not answered in time is Pending. Raises
-        EngramqError `overloaded` or `unavailable`.
+        `in_session`: the call is a use of its session. `refusal`: the command's answer, unless its key is a repeated
+        one. A write that is not answered in time is Pending. Raises EngramqError `overloaded` or `unavailable`.
         """
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
         envelope = _envelope(
@@ -126,6 +127,7 @@ class Bus:
             traceparent=traceparent,
             digest=digest,
             in_session=in_session,
+            refusal=refusal,
             deadline=time.time() + timeout_s,
             reply_to=self._reply_list,
         )

@@ -42,7 +42,7 @@ class References:
             return item
         try:
             found = await self._ids(item, items.ids)
-        except _NothingError as refusal:
+        except NothingFound as refusal:
             return items.kept(fault=refusal.fault)
         return msgspec.structs.replace(item, **found)
 
@@ -64,7 +64,7 @@ class References:
             )
         found = self._known[given]
         if found is None:
-            raise _NothingError(
+            raise NothingFound(
                 invalid(
                     name,
                     f"{name}: nothing in session {self.session!a} answers to {given[:60]!a}.",
@@ -75,5 +75,5 @@ class References:
         return found
 
 
-class _NothingError(EngramqError):
+class NothingFound(EngramqError):
     """A reference stands for nothing."""

@@ -17,7 +17,7 @@ from gateway.mcp.arguments import check_arguments
 from gateway.mcp.schema import PendingReply
 from gateway.mcp.tools import guidance, sessions
 from gateway.mcp.tools.tool import Tool
-from gateway.references import References, Resolver
+from gateway.references import NothingFound, References, Resolver
 from schemas.codec import fingerprint, reply_body
 from schemas.commands import Command, StoreMemory
 from schemas.envelope import Answer, Principal
@@ -50,6 +50,7 @@ class Asker(Protocol):
         timeout_s: float | None = ...,
         digest: str | None = ...,
         in_session: bool = ...,
+        refusal: Fault | None = ...,
     ) -> Answer | PendingAnswer:
         """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
 
@@ -142,7 +143,13 @@ class Service:
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None
-        command = await References(self._trail, call.caller, session).resolved(call.tool, command)
+        refusal: Fault | None = None
+        try:
+            command = await References(self._trail, call.caller, session).resolved(call.tool, command)
+        except NothingFound as nothing:
+            if arguments.idempotency_key is None:
+                raise
+            refusal = nothing.fault  # unless the request is a repeated one, which only the ledger knows
         asked = await self._opened(command, call.caller)
         answer = await self._bus.ask(
             asked,
@@ -153,6 +160,7 @@ class Service:
             traceparent=call.traceparent,
             digest=digest,
             in_session=call.tool.takes_session,
+            refusal=refusal,
         )
         if not isinstance(answer, Answer):
             return _pending(call.tool, answer.command_id)

@@ -25,7 +25,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Times are seconds since the epoch. `deadline` is when the asker stops waiting: a read past it is dropped, a
     write is not. `in_session`: the tool takes a session, so the call is a use of it. `reply_to` is the key of the
     asker's reply list, empty when nobody waits. `fingerprint` is a digest of command and arguments, to tell a
-    repeated idempotency key from a reused one.
+    repeated idempotency key from a reused one. `refusal`: what the command is refused with, unless its key is a
+    repeated one.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reply_to: str = ""
     idempotency_key: str | None = None
     fingerprint: str = ""
+    refusal: Fault | None = None
     traceparent: str | None = None
     version: int = SCHEMA_VERSION
 

@@ -79,6 +79,8 @@ class Ledger:
             known = await self._find(envelope)
             if known is not None:
                 return await self._again(job, known)
+        if envelope.refusal is not None:
+            return await self._refused(job, envelope.refusal)
         try:
             effect = await prepare()
             return await self._carry_out(job, effect)
