@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from gateway.bus import Bus, Pending
+from gateway.cli.namespace import Namespace
 from schemas import limits
 from schemas.codec import reply_body
 from schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
@@ -57,7 +58,7 @@ class Moment(click.ParamType[datetime]):
 @click.option("--partition", type=click.Choice([str(word) for word in Partition]))
 @click.option("--since", metavar="T", type=Moment(end_of_day=False), help="Stored from this date or time on.")
 @click.option("--until", metavar="T", type=Moment(end_of_day=True), help="Stored up to this date or time.")
-@click.option("--namespace", metavar="N", help="Default: ENGRAMQ_NAMESPACE.")
+@click.option("--namespace", metavar="N", type=Namespace(), help="Default: ENGRAMQ_NAMESPACE.")
 @click.option("--reason", metavar="N", help="For the audit log.")
 @click.option("--yes", is_flag=True, help="Erase them. Without it they are only listed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -89,6 +89,8 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
         (("--since", "yesterday"), "2026-01-31"),
         (("--partition", "trust"), "untrusted"),
         (("--created-by", " "), "created_by"),
+        (("--created-by", "crawler", "--namespace", ""), "--namespace"),
+        (("--created-by", "crawler", "--namespace", "engramq:system"), "--namespace"),
         (("--everything",), "No such option"),
     ],
 )
@@ -134,6 +136,7 @@ async def test_the_audit_log_is_shown_newest_last(terminal: Terminal, agent: Age
         (("--target", "nonsense"), "no id"),
         (("--since", "yesterday"), "2026-01-31"),
         (("--limit", "0"), "from 1"),
+        (("--namespace", ""), "--namespace"),
     ],
 )
 async def test_a_question_that_is_none_is_refused(

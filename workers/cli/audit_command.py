@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from schemas.ids import parse_time, parse_uuid
+from schemas.setting_values import namespace
 from schemas.settings import Settings
 from schemas.vocabulary import AuditAction
 from workers.cli.arguments import Parser
@@ -35,7 +36,7 @@ class Question:
 def parse_audit(arguments: list[str]) -> Question:
     """Return which entries to show; raises UsageEnd."""
     parser = Parser(prog="engramq audit", description="Show who did what, newest last.")
-    parser.add_argument("--namespace", metavar="N", help="default: ENGRAMQ_NAMESPACE")
+    parser.add_argument("--namespace", metavar="N", type=_checked(namespace), help="default: ENGRAMQ_NAMESPACE")
     parser.add_argument("--action", metavar="A", type=_checked(_action), help=", ".join(AuditAction))
     parser.add_argument("--actor", metavar="P", help="the principal who did it")
     parser.add_argument("--target", metavar="ID", type=_checked(_uuid), help="a memory, an edge or a node")
@@ -61,13 +62,13 @@ def parse_audit(arguments: list[str]) -> Question:
 
 async def show_audit(question: Question, settings: Settings) -> None:
     """Print the newest entries that were asked for, newest last. Raises NotReady, EngramqError with `unavailable`."""
-    namespace = question.namespace or settings.namespace
+    where = question.namespace or settings.namespace
     async with await Store.open(settings.database_url, pool_size=1) as store:
-        found = await store.read(namespace, lambda tx: entries(tx, question.wanted, question.limit))
+        found = await store.read(where, lambda tx: entries(tx, question.wanted, question.limit))
     for entry in found:
         print(msgspec.json.encode(entry).decode() if question.as_json else _line(entry))
     if not found:
-        print(f"engramq audit: nothing of that kind in namespace {namespace!r}", file=sys.stderr)
+        print(f"engramq audit: nothing of that kind in namespace {where!r}", file=sys.stderr)
 
 
 def _line(entry: Entry) -> str:
