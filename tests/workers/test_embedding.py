@@ -175,6 +175,16 @@ async def test_an_external_id_belongs_to_the_first(world: World) -> None:
     assert world.count("memories") == 2
 
 
+@pytest.mark.promise("TP-21")
+async def test_nobody_is_told_to_use_an_untrusted_memory_that_took_the_external_id(world: World) -> None:
+    squatter = await world.keep("squatted", external_id="invoice-42", source_type="research")
+    with refused(FaultCode.EXTERNAL_ID_TAKEN) as faults:
+        await world.keep("the invoice", external_id="invoice-42")
+    assert faults[0].memory_id == squatter.stored.id
+    assert "untrusted" in faults[0].error
+    assert "Use the memory" not in faults[0].recovery
+
+
 async def test_of_eight_stores_with_one_external_id_one_wins_and_is_named(world: World) -> None:
     jobs = [job(StoreMemory(content=f"claim {number}", external_id="doc-1")) for number in range(8)]
     results = await asyncio.gather(*(world.outcome(one) for one in jobs), return_exceptions=True)

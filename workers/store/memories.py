@@ -101,9 +101,12 @@ async def external_id_taken(tx: Transaction, external_id: str) -> EngramqError:
     row = await tx.row(WITH_EXTERNAL_ID, external_id=external_id)
     if row is None:
         raise Again
-    return refuse(
-        FaultCode.EXTERNAL_ID_TAKEN, f"The external_id belongs to memory {row['id']}.", memory_id=str(row["id"])
-    )
+    if row["partition"] == Partition.UNTRUSTED:  # which is not to be used in the place of what was to be stored
+        error = f"The external_id belongs to the untrusted memory {row['id']}."
+        recovery = "Give another external_id, or have that memory verified and promoted, or erased."
+    else:
+        error, recovery = f"The external_id belongs to memory {row['id']}.", None
+    return refuse(FaultCode.EXTERNAL_ID_TAKEN, error, recovery=recovery, memory_id=str(row["id"]))
 
 
 async def read_memories(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, Memory]:

@@ -1,6 +1,6 @@
 -- name: node_with_external_id
 -- Whose an external id is.
-select id from nodes where namespace = %(namespace)s and external_id = %(external_id)s
+select id, partition from nodes where namespace = %(namespace)s and external_id = %(external_id)s
 
 -- name: lock_memories
 -- Lock memories against every other change, in the one order that all writers keep, and read what decides.
