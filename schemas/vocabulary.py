@@ -105,6 +105,9 @@ class Relation(StrEnum):
     SUPERSEDES = "supersedes"
 
 
+CUSTOM_RELATION: Final = "custom"  # what relations of somebody's own are counted as where untrusted memories have them
+
+
 class IfExists(StrEnum):
     """What connect does with a link that is there already."""
 

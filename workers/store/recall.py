@@ -8,7 +8,7 @@ from uuid import UUID
 
 from schemas.commands import EdgeCount
 from schemas.records import Link, Memory
-from schemas.vocabulary import Direction, MemoryState, Origin, Partition, Sector
+from schemas.vocabulary import CUSTOM_RELATION, Direction, MemoryState, Origin, Partition, Relation, Sector
 from workers.store.queries import sql
 from workers.store.records import memory_record
 from workers.store.transaction import Transaction
@@ -90,7 +90,8 @@ async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
 
 async def counts(tx: Transaction) -> Counts:
     """Count what the namespace holds, both partitions, whatever its state."""
-    memories, edges = await tx.send(MEMORY_COUNTS), await tx.send(EDGE_COUNTS)
+    memories = await tx.send(MEMORY_COUNTS)
+    edges = await tx.send(EDGE_COUNTS, relations=list(Relation), custom=CUSTOM_RELATION)
     by_partition = {word.value: 0 for word in Partition}
     by_sector = {word.value: 0 for word in Sector}
     by_state = {word.value: 0 for word in MemoryState}

@@ -7,8 +7,14 @@ where m.namespace = %(namespace)s
 group by 1, 2, 3, 4
 
 -- name: edge_counts
--- How many edges of each kind a namespace holds.
-select e.layer, e.origin, e.relation, count(*) as edges
+-- How many edges of each kind a namespace holds. What somebody called a link of an untrusted memory is untrusted text,
+-- which nobody here has asked for; only links with names of their own are looked at for that.
+select e.layer, e.origin,
+    case when e.layer = 'association' and e.relation <> all(%(relations)s) and exists (
+        select from nodes n
+        where n.namespace = %(namespace)s and n.id in (e.source_id, e.target_id) and n.partition = 'untrusted'
+    ) then %(custom)s else e.relation end as relation,
+    count(*) as edges
 from edges e
 where e.namespace = %(namespace)s
 group by 1, 2, 3
