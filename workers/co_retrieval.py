@@ -7,9 +7,8 @@ from typing import Final
 from uuid import UUID
 
 from schemas import limits
-from schemas.envelope import Principal
 from schemas.records import Memory
-from schemas.vocabulary import MemoryState, Partition
+from schemas.vocabulary import MemoryState
 from workers.contract import SessionUse
 from workers.domain.links import LinkRules, Pair, pair_of
 from workers.gathering import Gathering
@@ -31,13 +30,12 @@ class CoRetrievals:
         self._waiting = 0
         self._gathering = Gathering(self._write_all, GATHER_S, stopping)
 
-    async def note(self, memories: Sequence[Memory], use: SessionUse | None, principal: Principal) -> None:
+    async def note(self, memories: Sequence[Memory], use: SessionUse | None) -> None:
         """Note what a search has found, best first. Raises EngramqError or OutcomeUnknown when it cannot be written.
 
-        Outside of sessions nothing is noted. What an untrusted principal searches for counts for untrusted memories
-        only, so that it cannot move trusted ones towards each other.
+        Outside of sessions nothing is noted.
         """
-        together = list(_pairs(memories, principal))
+        together = list(_pairs(memories))
         if use is None or not together:
             return
         pairs = self._found.setdefault(use.namespace, {})
@@ -66,8 +64,8 @@ class CoRetrievals:
             await self._store.write(namespace, lambda tx: link_pairs(tx, ripe, rules=self._rules))
 
 
-def _pairs(memories: Sequence[Memory], principal: Principal) -> Iterator[Pair]:
+def _pairs(memories: Sequence[Memory]) -> Iterator[Pair]:
     best = [one for one in memories[: limits.CO_RETRIEVED] if one.state is MemoryState.ACTIVE]
     for one, other in combinations(best, 2):
-        if one.partition is other.partition and not (principal.untrusted and one.partition is Partition.TRUSTED):
+        if one.partition is other.partition:
             yield pair_of(UUID(one.id), UUID(other.id))

@@ -63,13 +63,14 @@ class Reader:
         embedding = await self.vectorizer.try_embed(command.query)
         memories = await self.store.read(namespace, lambda tx: find_memories(tx, self.sizes, command, embedding))
         outcome = _found(memories, True if embedding is None else UNSET)
-        if not memories:
+        counting = _counting(memories, job.envelope.principal)
+        if not counting:
             return outcome
 
         async def note(use: SessionUse | None) -> None:
             await asyncio.gather(
-                self.usage.note(namespace, [UUID(one.id) for one in memories]),
-                self.co_retrievals.note(memories, use, job.envelope.principal),
+                self.usage.note(namespace, [UUID(one.id) for one in counting]),
+                self.co_retrievals.note(counting, use),
             )
 
         return replace(outcome, after_reply=note)
@@ -163,6 +164,11 @@ _UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
 def _found(memories: list[Memory], degraded: bool | UnsetType) -> Outcome:
     reply = MemoryList(memories=memories, count=len(memories), degraded=degraded)
     return Outcome(reply, crumbs=Crumbs(recalled=tuple(one.id for one in memories)))
+
+
+def _counting(memories: list[Memory], principal: Principal) -> list[Memory]:
+    """Return what was found as far as it counts: an untrusted principal keeps no trusted memory from fading."""
+    return [one for one in memories if not (principal.untrusted and one.partition is Partition.TRUSTED)]
 
 
 def _place(cursor: str) -> recall.Place:

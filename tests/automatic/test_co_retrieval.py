@@ -95,8 +95,11 @@ async def test_an_untrusted_principal_moves_untrusted_memories_only(stage: Stage
         for content in PAIR:
             await desk.agent.store(content, partition=partition)
     async with agent_of(await stage.gateway(), principal="crawler", untrusted=True) as crawler:
-        await searched(Desk(crawler, desk.database), partitions=["trusted", "untrusted"])
+        assert len(await crawler.search("granite", partitions=["trusted", "untrusted"])) == 4
     await until(lambda: desk.sees("select 1 from co_retrievals"))
+    await until(lambda: desk.sees("select 1 from memory_usage"))
+    used = desk.rows("select distinct m.partition from memory_usage u join memories m using (node_id)")
+    assert used == [{"partition": "untrusted"}], "its searches keep no trusted memory from fading"
     pairs = desk.rows(
         "select m.partition, o.partition as other from co_retrievals c "
         "join memories m on m.node_id = c.low_id join memories o on o.node_id = c.high_id"
