@@ -24,8 +24,8 @@ from workers.store.vectors import Embedding, Sizes
 Value = TypeVar("Value")
 
 DIGITS: Final = 6  # of scores in replies
-BEST: Final = 64  # candidates that can be lifted, or twice as many as are shown
-SEEDS: Final = 10  # of them, whose links are followed
+BEST: Final = 64  # candidates of each partition that can be lifted, or twice as many as are shown
+SEEDS: Final = 10  # of them, of each partition, whose links are followed
 SPARE: Final = 4  # memories more than are shown that are read while their lifts are: the order will change a little
 
 
@@ -43,8 +43,8 @@ async def find_memories(
     else:
         measure = Measure.of(question, candidates)
         first = by_relevance(measure, candidates)
-        best = [candidates.ids[row] for row in first.order[: max(BEST, 2 * command.limit)]]
-        around = await send_surroundings(tx, question, embedding, filters, best=best, seeds=best[:SEEDS])
+        best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
+        around = await send_surroundings(tx, question, embedding, filters, best=best, seeds=seeds)
         reading = await send_read(tx, [UUID(one) for one in best[: command.limit + SPARE]])
         found = lifted(measure, first, await surroundings(around))
         read = await _rows(reading)

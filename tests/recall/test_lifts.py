@@ -78,7 +78,8 @@ def test_lifts_are_bounded_and_all_parts_make_the_score(scene: tuple[Candidates,
 def test_no_untrusted_memory_lifts_a_trusted_one(scene: tuple[Candidates, Surroundings]) -> None:
     candidates, around = scene
     found = with_lifts(candidates, around).ranking
-    sides = dict(zip(found.candidates.ids, found.candidates.trusted, strict=True))
+    several = (candidates, around.linked)
+    sides = {one: trusted for some in several for one, trusted in zip(some.ids, some.trusted, strict=True)}
     allowed = [one for one in around.links if sides[one.seed] or not sides[one.other]]
     fewer = Surroundings(facts=around.facts, links=allowed, linked=around.linked)
     assert scores(found) == scores(with_lifts(candidates, fewer).ranking)
@@ -150,3 +151,18 @@ def test_a_link_counts_by_its_weight_its_last_use_and_what_made_it() -> None:
     assert lift(link(seed, other, weight=1.0, idle=LINK_HALF_LIFE_HOURS)) == pytest.approx(full / 2)
     assert lift(link(seed, other, weight=1.0, origin=Origin.CO_RETRIEVAL)) == pytest.approx(full / 4)
     assert lift(link(candidates.ids[1], other)) == 0  # what matches badly lifts nothing
+
+
+def test_whoever_comes_in_over_a_link_says_so_even_when_the_match_is_no_better_than_others() -> None:
+    candidates = made_of([STRONG, STRONG])
+    seed, newcomer = candidates.ids[0], "n"
+    found = with_lifts(candidates, around_of([link(seed, newcomer)], [{"ids": newcomer}]))
+    assert found.via == {2: link(seed, newcomer)}
+
+
+def test_a_trusted_memory_does_not_come_in_over_a_link_of_an_untrusted_one() -> None:
+    candidates = made_of([{**STRONG, "trusted": False}, *OTHERS])
+    seed = candidates.ids[0]
+    linked = [{"ids": "n", "trusted": True}, {"ids": "m", "trusted": False}]
+    around = around_of([link(seed, "n"), link(seed, "m")], linked)
+    assert [one for one in with_lifts(candidates, around).ranking.candidates.ids if one in "nm"] == ["m"]

@@ -7,7 +7,8 @@ import psycopg
 import pytest
 
 from tests.conftest import Database
-from tests.pipeline.stage import Agent, agent_of, stage_settings, staged
+from tests.pipeline.stage import Agent, agent_of, stage_settings, staged, until
+from workers import finding
 from workers.store import search
 
 pytestmark = pytest.mark.anyio
@@ -146,6 +147,17 @@ async def test_a_mixed_link_leads_from_trusted_to_untrusted_only_and_only_when_b
     assert await lift("which valve was replaced in March", kettle) == 0
 
 
+async def test_many_untrusted_memories_take_no_lift_from_trusted_ones(agent: Agent) -> None:
+    kettle, valve = (await agent.store(KETTLE))["id"], (await agent.store(VALVE))["id"]
+    await others(agent)
+    for _ in range(finding.SEEDS):
+        await agent.store(QUESTION, partition="untrusted")
+    await link(agent, kettle, valve)
+    found = await agent.search(QUESTION, limit=50, partitions=BOTH, explain=True)
+    assert [memory["partition"] for memory in found[: finding.SEEDS]] == ["untrusted"] * finding.SEEDS
+    assert by_id(found)[valve]["explain"].get("links", 0) > 0
+
+
 @pytest.mark.promise("CN-35")
 async def test_what_helped_moves_up_among_what_is_nearly_alike_and_no_further(agent: Agent) -> None:
     first = await agent.store("The spare key is under the blue pot")
@@ -177,7 +189,12 @@ async def test_what_lies_idle_fades_by_its_sector_in_active_hours(agent: Agent, 
         memories = await agent.search("how to open the gate", limit=2, explain=True)
         return by_id(memories)
 
+    async def noted() -> bool:
+        with psycopg.connect(database.owner_url) as connection:
+            return connection.execute("select from memory_usage").rowcount == 2
+
     assert list(await found()) == [fading["id"], lasting["id"]]
+    await until(noted)  # while the clock shows nothing yet
     change(database, "update namespaces set active_hours = 250")
     faded = await found()
     assert list(faded) == [lasting["id"], fading["id"]]

@@ -5,7 +5,7 @@ to a good match. No untrusted memory lifts a trusted one. Links of similarity li
 have said, and on LoCoMo even a tenth of the weight of others costs half a point of recall at 10. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,9 +72,10 @@ class Lifted:
 
 def lifted(measure: Measure, first: Ranking, around: Surroundings, lifts: Lifts = DEFAULT_LIFTS) -> Lifted:
     """Rank anew, with the linked memories that were no candidates among the others."""
-    candidates, parts = _with_newcomers(measure, first, around.linked)
+    links = _leading(first, around)
+    candidates, parts = _with_newcomers(measure, first, around.linked, {link.other for link in links})
     rows = {one: row for row, one in enumerate(candidates.ids)}
-    over, best = _over_links(first, rows, around.links, candidates.trusted, lifts)
+    over, best = _over_links(first, rows, links, lifts)
     useful, recent = np.zeros(len(candidates)), np.zeros(len(candidates))
     facts = around.facts
     for one, usefulness, sector, idle in zip(facts.ids, facts.usefulness, facts.sector, facts.idle_hours, strict=True):
@@ -86,14 +87,24 @@ def lifted(measure: Measure, first: Ranking, around: Surroundings, lifts: Lifts 
     ranked = ranking(candidates, rest + over, parts | {"links": over})
     newcomers = range(len(first.candidates), len(candidates))
     return Lifted(
-        ranking=ranked, via={row: link for row, link in best.items() if row in newcomers or over[row] > rest[row]}
+        ranking=ranked,
+        via={row: link for row, link in best.items() if row in newcomers or 0 < over[row] > rest[row]},
     )
 
 
-def _with_newcomers(measure: Measure, first: Ranking, linked: Candidates) -> tuple[Candidates, dict[str, Column]]:
-    """Return the candidates followed by the linked memories that are none, and the parts of all their scores."""
-    known = set(first.candidates.ids)
-    rows = [row for row, one in enumerate(linked.ids) if one not in known]
+def _leading(first: Ranking, around: Surroundings) -> list[Reached]:
+    """Return the links that may be followed: none leads from an untrusted memory to a trusted one."""
+    trusted = dict(zip(around.linked.ids, around.linked.trusted, strict=True))
+    trusted |= zip(first.candidates.ids, first.candidates.trusted, strict=True)
+    return [link for link in around.links if trusted[link.seed] or not trusted[link.other]]
+
+
+def _with_newcomers(
+    measure: Measure, first: Ranking, linked: Candidates, reached: Set[str]
+) -> tuple[Candidates, dict[str, Column]]:
+    """Return the candidates followed by those that were reached and are none, and the parts of all their scores."""
+    wanted = reached - set(first.candidates.ids)
+    rows = [row for row, one in enumerate(linked.ids) if one in wanted]
     parts = dict(first.parts)
     if not rows:
         return first.candidates, parts
@@ -105,17 +116,15 @@ def _with_newcomers(measure: Measure, first: Ranking, linked: Candidates) -> tup
 
 
 def _over_links(
-    first: Ranking, rows: Mapping[str, int], links: Sequence[Reached], trusted: Sequence[bool], lifts: Lifts
+    first: Ranking, rows: Mapping[str, int], links: Sequence[Reached], lifts: Lifts
 ) -> tuple[Column, dict[int, Reached]]:
-    """Return what links add to each score, and the link that does: of several the best one."""
-    over, best = np.zeros(len(rows)), {}
+    """Return what links add to each score, and the link that does, of several the best one, though it be nothing."""
+    over, best = np.zeros(len(rows)), dict[int, Reached]()
     for link in links:
         seed, other = rows[link.seed], rows[link.other]
-        if trusted[other] and not trusted[seed]:
-            continue
         factor = lifts.co_retrieved if link.origin is Origin.CO_RETRIEVAL else lifts.links
         score = min(max(float(first.scores[seed]), 0.0), lifts.seed_at_most)
         lift = factor * link.weight * link_decay(link.idle_hours) * score
-        if lift > over[other]:
+        if lift > over[other] or other not in best:
             over[other], best[other] = lift, link
     return over, best

@@ -116,6 +116,16 @@ class Ranking:
     parts: Mapping[str, Column]
     order: Sequence[int]
 
+    def foremost(self, count: int) -> list[str]:
+        """Return the best so many of each partition, in order: untrusted ones take no trusted one's place."""
+        found, left = [], {True: count, False: count}
+        for row in self.order:
+            trusted = self.candidates.trusted[row]
+            if left[trusted]:
+                left[trusted] -= 1
+                found.append(self.candidates.ids[row])
+        return found
+
     def explained(self, row: int) -> dict[str, float | None]:
         """Return what each part adds to a score; null: nothing to compare. Rules that add nothing are left out."""
         parts = {name: float(column[row]) for name, column in self.parts.items()}
