@@ -75,6 +75,15 @@ async def test_times_that_nobody_remembers_any_more_are_left_out(store: Store) -
     assert await hours(store, "late") == pytest.approx(3.0)
 
 
+async def test_a_clock_of_redis_that_was_wrong_for_a_while_does_not_stop_it(store: Store) -> None:
+    wrong = NOON_MS + 365 * DAY_MS
+    await told(store, "jump", (NOON_MS, NOON_MS + HOUR_MS))
+    await told(store, "jump", (wrong, wrong + HOUR_MS))
+    for start in (NOON_MS + 2 * HOUR_MS, NOON_MS + 2 * HOUR_MS, NOON_MS + 4 * HOUR_MS):
+        await told(store, "jump", (start, start + HOUR_MS))
+    assert await hours(store, "jump") == pytest.approx(4.0)
+
+
 async def test_what_is_remembered_stays_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "PIECES", 10)
     pieces = [(NOON_MS + 10 * place, NOON_MS + 10 * place + 5) for place in range(50)]

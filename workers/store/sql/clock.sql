@@ -9,18 +9,24 @@ select active_hours from namespaces where namespace = %(namespace)s for no key u
 -- name: tick
 -- Let the clock gain the time of these intervals that it has not gained already. What was in use is remembered for a
 -- day, and in at most so many pieces; older times are left out, since nobody knows any more whether they were gained.
+-- No session tells of times more than a day ago: when these lie another day further back, Redis's clock was wrong and has
+-- been set right, and what was in use by the wrong one is forgotten. Else the clock would stand still until then.
 with told as (
     select range_agg(tstzrange(to_timestamp(since / 1000.0), to_timestamp(until / 1000.0))) as intervals
     from unnest(%(since)s::bigint[], %(until)s::bigint[]) as given (since, until)
     where since < until
-), fresh as (
+), remembered as (
     select
-        n.in_use,
-        told.intervals * multirange(tstzrange(n.in_use_since, null)) - n.in_use as gained
-    from namespaces n, told
+        told.intervals,
+        case when right_again then '{}' else n.in_use end as in_use,
+        case when not right_again then n.in_use_since end as in_use_since
+    from namespaces n, told, coalesce(upper(told.intervals) < n.in_use_since - interval '1 day', false) as right_again
     where n.namespace = %(namespace)s
+), fresh as (
+    select in_use, in_use_since, intervals * multirange(tstzrange(in_use_since, null)) - in_use as gained
+    from remembered
 ), later as (
-    select gained, in_use + gained as in_use from fresh
+    select gained, in_use + gained as in_use, in_use_since from fresh
 ), kept as (
     select greatest(
         upper(later.in_use) - interval '1 day',
@@ -33,7 +39,8 @@ update namespaces n set
         (select sum(extract(epoch from upper(piece) - lower(piece))) from unnest(later.gained) as piece), 0) / 3600,
     in_use = later.in_use * multirange(tstzrange(kept.since, null)),
     in_use_since = case
-        when kept.since > lower(later.in_use) then greatest(n.in_use_since, kept.since) else n.in_use_since end
+        when kept.since > lower(later.in_use) then greatest(later.in_use_since, kept.since)
+        else later.in_use_since end
 from later, kept
 where n.namespace = %(namespace)s and not isempty(later.gained)
 returning n.active_hours
