@@ -1,13 +1,22 @@
 """What searches find together: counted on links, and linked when it is found together in three sessions."""
 
+import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from schemas.ids import uuid7
+from schemas.vocabulary import DEFAULT_NAMESPACE
 from tests.automatic.desk import Desk
 from tests.conftest import Database
 from tests.pipeline.stage import Stage, agent_of, stage_settings, staged, until
+from tests.workers.conftest import World, world
+from workers.domain.links import pair_of
+from workers.store.co_retrieval import Together, note_pairs
+from workers.store.transaction import Transaction
 
+__all__ = ["world"]
 pytestmark = pytest.mark.anyio
 
 # They share one word, which a search finds both by, and are not similar.
@@ -113,3 +122,27 @@ async def test_erased_memories_are_left_out(desk: Desk) -> None:
     await until(lambda: desk.sees("select 1 from co_retrievals"))
     await desk.agent.call("forget_memory", memory_id=one["id"], erase=True)
     assert not await desk.sees("select 1 from co_retrievals")
+
+
+async def test_counting_waits_for_an_erasure_without_being_in_its_way(world: World) -> None:
+    one, *others = [UUID((await world.keep(content)).stored.id) for content in (*PAIR, MONEY)]
+    linked, pair = (pair_of(one, other) for other in others)
+    world.rows(
+        "insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin) "
+        "values (%s, %s, 'association', %s, %s, 'similar', 0.7, 'agent')",
+        *(UUID(uuid7()), DEFAULT_NAMESPACE, *linked),
+    )
+
+    async def count(tx: Transaction) -> None:
+        await note_pairs(tx, {one: Together(times=1, instances={"a:1"}) for one in (linked, pair)})
+
+    async def waits() -> bool:
+        return bool(world.rows("select pid from pg_locks where not granted"))
+
+    async with asyncio.TaskGroup() as group, world.store.transaction(DEFAULT_NAMESPACE) as tx:
+        await tx.row(b"select id from nodes where id = %(id)s for update", id=one)
+        group.create_task(world.store.write(DEFAULT_NAMESPACE, count))
+        await until(waits)
+        # Erasing goes on to the links of the memory, and must not find them held by who waits for it.
+        assert await tx.row(b"select id from edges where source_id = %(id)s for update skip locked", id=one)
+    assert world.rows("select reinforcement_count as times from edges") == [{"times": 1}]

@@ -34,15 +34,16 @@ async def note_pairs(tx: Transaction, pairs: Mapping[Pair, Together]) -> list[Pa
     """Note that pairs were found together; return those that have been often enough to be linked."""
     await tx.send(COMMIT_WITHOUT_WAITING)
     ordered = sorted(pairs)
-    await tx.send(COUNT, **columns_of(ordered), times=[pairs[pair].times for pair in ordered])
     seen = [(pair, instance) for pair in ordered for instance in sorted(pairs[pair].instances)]
-    rows = await tx.rows(
+    noted = await tx.send(
         NOTE,
         **columns_of([pair for pair, _ in seen]),
         instances=[instance for _, instance in seen],
         enough=limits.CO_RETRIEVALS,
     )
-    return [(row["low_id"], row["high_id"]) for row in rows if row["ripe"]]
+    # Last, since it locks links: who erases a memory holds the memory and goes on to its links.
+    await tx.send(COUNT, **columns_of(ordered), times=[pairs[pair].times for pair in ordered])
+    return [(row["low_id"], row["high_id"]) for row in await noted.rows() if row["ripe"]]
 
 
 async def link_pairs(tx: Transaction, pairs: Collection[Pair], *, rules: LinkRules) -> None:
