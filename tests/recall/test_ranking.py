@@ -97,6 +97,15 @@ def test_without_thread_speaker_and_date_more_of_both_scores_is_never_ranked_low
                 assert score[one] >= score[other] - 1e-9
 
 
+@given(questions, candidates_of)
+def test_what_untrusted_memories_come_along_changes_no_score_of_a_trusted_one(
+    text: str, candidates: Candidates
+) -> None:
+    alone = scores(ranked(text, candidates.trusted_ones()))
+    together = scores(ranked(text, candidates))
+    assert {one: together[one] for one in alone} == pytest.approx(alone)
+
+
 @given(candidates_of)
 def test_no_memory_of_one_partition_lifts_one_of_the_other(candidates: Candidates) -> None:
     """Taking an untrusted memory's thread, speaker and place away changes no trusted memory's score."""

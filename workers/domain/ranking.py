@@ -71,6 +71,11 @@ class Candidates(msgspec.Struct, array_like=True):
         """Return those of these rows."""
         return Candidates._of([None if one is None else [one[row] for row in rows] for one in self._columns()])
 
+    def trusted_ones(self) -> "Candidates":
+        """Return the trusted ones among these."""
+        rows = [row for row, trusted in enumerate(self.trusted) if trusted]
+        return self if len(rows) == len(self) else self.chosen(rows)
+
     def joined(self, others: "Candidates") -> "Candidates":
         """Return these, followed by others."""
         pairs = zip(self._columns(), others._columns(), strict=True)
@@ -146,7 +151,11 @@ class Measure:
 
     @classmethod
     def of(cls, question: Question, candidates: Candidates, weights: Weights = DEFAULT_WEIGHTS) -> "Measure":
-        """Return the measure that these candidates make."""
+        """Return the measure that these candidates make.
+
+        If any are trusted they alone do, so that their order does not hang on what untrusted ones come along.
+        """
+        measured = candidates.trusted_ones() or candidates
         speakers: dict[bool, set[str]] = {}
         for trusted, speaker in set(zip(candidates.trusted, candidates.speaker, strict=True)):
             if speaker is not None:
@@ -154,8 +163,8 @@ class Measure:
         return cls(
             question=question,
             weights=weights,
-            lexical=Scale.of(_lexical(candidates), weights.lexical, LEXICAL_DEVIATION),
-            similarity=Scale.of(_column(candidates.similarity), weights.similarity, COSINE_DEVIATION),
+            lexical=Scale.of(_lexical(measured), weights.lexical, LEXICAL_DEVIATION),
+            similarity=Scale.of(_column(measured.similarity), weights.similarity, COSINE_DEVIATION),
             named={side: found for side, one in speakers.items() if (found := question.only_speaker_of(one))},
         )
 
