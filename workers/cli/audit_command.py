@@ -86,8 +86,9 @@ def _line(entry: Entry) -> str:
 
 
 def _change(old: dict[str, Any], new: dict[str, Any]) -> str:
-    told = [f"{name} {_quoted(old[name])} -> {_quoted(new[name])}" for name in new if name in old]
-    told += [f"{name} {_quoted(new[name])}" for name in new if name not in old]
+    changed = [name for name in new if name in old and old[name] != new[name]]
+    told = [f"{name} {_quoted(old[name])} -> {_quoted(new[name])}" for name in changed]
+    told += [f"{name} {_quoted(new[name])}" for name in new if name not in changed]
     told += [f"{name} was {_quoted(old[name])}" for name in old if name not in new]
     return ", ".join(told)
 
