@@ -17,12 +17,12 @@ with clock as materialized (
         select e.source_id as seed, e.target_id as other, e.relation, e.weight, e.origin,
             greatest(e.last_active_hours, e.decayed_active_hours) as used
         from edges e
-        where e.source_id = any(%(seeds)s::text::uuid[]) and e.namespace = %(namespace)s and e.layer = 'association'
+        where e.source_id = any(%(seeds)s::uuid[]) and e.namespace = %(namespace)s and e.layer = 'association'
         union all
         select e.target_id, e.source_id, e.relation, e.weight, e.origin,
             greatest(e.last_active_hours, e.decayed_active_hours)
         from edges e
-        where e.target_id = any(%(seeds)s::text::uuid[]) and e.namespace = %(namespace)s and e.layer = 'association'
+        where e.target_id = any(%(seeds)s::uuid[]) and e.namespace = %(namespace)s and e.layer = 'association'
     ) l
     join memories m on m.node_id = l.other
     where l.relation <> 'supersedes' and l.origin <> 'similarity' and {chosen} and m.state = 'active'
@@ -31,9 +31,9 @@ with clock as materialized (
 ), known as (
     select m.node_id as id, m.sector, m.confidence, m.active_hours
     from memories m
-    where m.node_id = any(%(best)s::text::uuid[]) and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+    where m.node_id = any(%(best)s::uuid[]) and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
     union all
-    select id, sector, confidence, active_hours from linked where id <> all(%(best)s::text::uuid[])
+    select id, sector, confidence, active_hours from linked where id <> all(%(best)s::uuid[])
 )
 select
     (select json_agg(json_build_array(seed, id, relation, weight, origin, clock.hours - used))::text
