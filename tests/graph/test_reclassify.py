@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 
 from schemas.commands import Reclassified
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.anyio
 
 LIST = "emotional, episodic, semantic, procedural, reflective"
 MESSAGE = "Edge reclassified"
+BOUND_S = 10.0
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
@@ -165,6 +167,22 @@ async def test_eight_that_race_chain_in_the_audit_log(desk: Desk) -> None:
     stored = desk.row("select memory_sector, properties from edges")
     assert {"memory_sector": stored["memory_sector"]} == rows[-1]["new"]
     assert stored["properties"]["last_reclassification"]["to_sector"] == stored["memory_sector"]
+
+
+@pytest.mark.promise("RS-12")
+async def test_who_waited_for_the_edge_comes_later_in_the_times_of_the_audit_log_too(desk: Desk) -> None:
+    edge = await desk.body(fact())
+    async with await psycopg.AsyncConnection.connect(desk.database.owner_url) as holder:
+        await holder.execute("select from edges for update")
+        late = asyncio.create_task(desk.body(reclassified("episodic")))
+        async with asyncio.timeout(BOUND_S):
+            while not desk.rows("select pid from pg_locks where not granted"):
+                await asyncio.sleep(0)
+        cursor = await holder.execute("select clock_timestamp()")
+        released = (await cursor.fetchall())[0][0]
+    assert (await late)["status"] == "success"
+    (row,) = desk.audit(edge["edge_id"])
+    assert row["at"] > released
 
 
 @pytest.mark.promise("RS-13")

@@ -1,7 +1,8 @@
 -- name: audit
 -- Note who did what. What memories contain has no place here: it must be possible to erase it.
-insert into audit_log (namespace, actor, action, target_id, old, new, reason, command_id)
-values (%(namespace)s, %(actor)s, %(action)s, %(target_id)s, %(old)s, %(new)s, %(reason)s, %(command_id)s)
+-- The clock's time, not the transaction's: entries about one row chain by their times too, whoever waited for it longest.
+insert into audit_log (at, namespace, actor, action, target_id, old, new, reason, command_id)
+values (clock_timestamp(), %(namespace)s, %(actor)s, %(action)s, %(target_id)s, %(old)s, %(new)s, %(reason)s, %(command_id)s)
 returning id
 
 -- name: audit_entries
