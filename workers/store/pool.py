@@ -5,7 +5,7 @@ refusals. This pool connects when a connection is wanted: it is back as soon as 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from psycopg.types.json import set_json_loads
 
 from workers.store import json_values
 from workers.store.errors import unavailable
+from workers.store.queries import native
 
 Row = dict[str, Any]
 Connection = psycopg.AsyncConnection[Row]
@@ -67,6 +68,7 @@ class Pool:
     async def _connect(self) -> Connection:
         connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
         connection.prepared_max = PREPARED_MAX
+        connection.cursor_factory = psycopg.AsyncRawCursor
         set_json_loads(json_values.loads, connection)
         return connection
 
@@ -76,3 +78,11 @@ class Pool:
             self._idle.append(connection)
         else:
             await connection.close()
+
+
+async def execute(
+    connection: Connection, query: bytes, values: Mapping[str, Any], *, prepare: bool | None = None
+) -> psycopg.AsyncCursor[Row]:
+    """Execute a query with the values of its parameters, which are written %(name)s, on a connection of a pool."""
+    text, parameters = native(query)
+    return await connection.execute(text, [values[name] for name in parameters], prepare=prepare)

@@ -2,7 +2,8 @@
 
 A file holds `-- name: insert_memory` (a query) or `-- fragment: memory_columns` (a part of others), each followed by a
 comment that says what it is for, and the SQL. `{memory_columns}` includes a fragment; `{dimensions}` is filled in by
-`sized_sql`, because a vector's length is part of its type and of its index.
+`sized_sql`, because a vector's length is part of its type and of its index. Parameters are written `%(name)s`, and a
+percent sign twice.
 """
 
 import functools
@@ -10,12 +11,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 _FOLDER: Final = Path(__file__).with_name("sql")
 _HEADING: Final = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
 _INCLUDED: Final = re.compile(r"\{(\w+)\}")
 _DIMENSIONS: Final = "dimensions"
+_PARAMETER: Final = re.compile(rb"%\((\w+)\)s|%%")
+_TRANSLATED_MAX: Final = 2_000  # many times the number of queries there are
 
 
 class _Library:
@@ -35,8 +38,7 @@ class _Library:
             lines = body.strip().splitlines()
             if not lines or not lines[0].startswith("-- "):
                 raise ValueError(f"{path.name}: {name} has no description")
-            # Without indents: the driver parses a text above 4,096 bytes again at every call.
-            text = "\n".join(line for line in map(str.lstrip, lines) if not line.startswith("--")).rstrip(";\n")
+            text = "\n".join(line for line in lines if not line.lstrip().startswith("--")).rstrip(";\n")
             (self.queries if kind == "name" else self.fragments)[name] = text
 
     def whole(self, text: str) -> str:
@@ -72,3 +74,27 @@ def sql(name: str) -> bytes:
 def sized_sql(name: str, dimensions: int) -> bytes:
     """Return the text of a query on vectors of this length."""
     return _library()[name].replace(f"{{{_DIMENSIONS}}}", str(int(dimensions))).encode()
+
+
+class Native(NamedTuple):
+    """A query as PostgreSQL takes it: `parameters` are the names of $1, $2 and so on."""
+
+    text: bytes
+    parameters: tuple[str, ...]
+
+
+@functools.lru_cache(_TRANSLATED_MAX)
+def native(query: bytes) -> Native:
+    """Return a query with its parameters numbered.
+
+    The driver would do so itself, but remembers 128 texts and none above 4,096 bytes: that of a search took it a
+    millisecond each time.
+    """
+    numbers: dict[str, int] = {}
+
+    def numbered(found: re.Match[bytes]) -> bytes:
+        if found[1] is None:
+            return b"%"
+        return b"$%d" % numbers.setdefault(found[1].decode(), len(numbers) + 1)
+
+    return Native(_PARAMETER.sub(numbered, query), tuple(numbers))

@@ -12,7 +12,7 @@ import psycopg
 from workers.contract import LeaseLost, OutcomeUnknown
 from workers.store.connections import SESSION, worker_conninfo
 from workers.store.errors import Again, Meaning, meaning, unavailable
-from workers.store.pool import Pool, Row
+from workers.store.pool import Pool, Row, execute
 from workers.store.queries import sql
 from workers.store.readiness import NotReady, check_schema
 from workers.store.transaction import CommitUnknown, Transaction, transaction
@@ -120,7 +120,7 @@ class Store:
 
         async def register() -> int:
             async with self._pool.connection() as connection:
-                row = await (await connection.execute(REGISTER_MODEL, values)).fetchone()
+                row = await (await execute(connection, REGISTER_MODEL, values)).fetchone()
                 assert row is not None
                 return int(row["id"])
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import psycopg
 
 from workers.contract import Lease
-from workers.store.pool import Connection, Row
+from workers.store.pool import Connection, Row, execute
 from workers.store.queries import sql
 
 BEGIN: Final = sql("begin")
@@ -52,7 +52,7 @@ class Transaction:
 
     async def send(self, query: bytes, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
-        return Sent(await self._connection.execute(query, {"namespace": self.namespace, **values}))
+        return Sent(await execute(self._connection, query, {"namespace": self.namespace, **values}))
 
     async def rows(self, query: bytes, **values: Any) -> list[Row]:
         """Return all rows of a query."""
@@ -75,7 +75,7 @@ async def transaction(connection: Connection, namespace: str, *, read_only: bool
     committed: psycopg.AsyncCursor[Row] | None = None
     try:
         await connection.execute(BEGIN_READ_ONLY if read_only else BEGIN, prepare=False)
-        await connection.execute(ENTER_NAMESPACE, {"namespace": namespace})
+        await execute(connection, ENTER_NAMESPACE, {"namespace": namespace})
         opened = Transaction(connection, namespace)
         yield opened
         if opened.lease is not None:
