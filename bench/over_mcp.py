@@ -23,13 +23,22 @@ class Load:
 
 def parse_options(description: str | None) -> tuple[tuple[int, ...], Load]:
     """Return the sizes (memories that are there) and the load that the command line asks for."""
+    return sizes_and_load(options(description).parse_args())
+
+
+def options(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of these options, for a benchmark that has more."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--memories", default="10000,100000")
     parser.add_argument("--callers", default="1,8,64,256")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
-    chosen = parser.parse_args()
-    return _numbers(chosen.memories), Load(_numbers(chosen.callers), chosen.runs, chosen.seconds)
+    return parser
+
+
+def sizes_and_load(chosen: argparse.Namespace) -> tuple[tuple[int, ...], Load]:
+    """Return what was chosen."""
+    return numbers(chosen.memories), Load(numbers(chosen.callers), chosen.runs, chosen.seconds)
 
 
 def beside_parts(
@@ -51,5 +60,6 @@ def beside_parts(
         emit(bench, "mcp_http", synthetic=True, memories=memories, callers=several, **figures)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list with commas."""
     return tuple(int(one) for one in text.split(","))

@@ -1,10 +1,11 @@
 """search_memories over MCP HTTP, beside embedding alone and the SQL alone in the same run; and what lifts cost.
 
-    python -m bench.search [--memories 10000,100000] [--callers 1,8,64,256] [--runs 5] [--seconds 2]
+    python -m bench.search [--memories 10000,100000] [--callers 1,8,64,256] [--runs 5] [--seconds 2] [--words 3,8]
 
-The memories are made up (vectors and words), the questions are embedded for real. Prints JSON lines: medians over the
-runs. `ratio` is the p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2. `lifts` compares
-searches in one process, each question with and without links, usefulness and idle time; every memory has some links.
+The memories are made up (vectors and words), the questions are embedded for real. They have so many made-up words: 3 to 8
+are 24 tokens, 2 to 4 are 14, as many as LoCoMo's questions have. Prints JSON lines: medians over the runs. `ratio` is the
+p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2. `lifts` compares searches in one
+process, each question with and without links, usefulness and idle time; every memory has some links.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ import psycopg
 
 from bench.common import McpClient, emit, private_stack, timed
 from bench.filled import filled
-from bench.over_mcp import Load, beside_parts, parse_options
+from bench.over_mcp import Load, beside_parts, numbers, options, sizes_and_load
 from bench.synthetic import Corpus
 from schemas.commands import SearchMemories
 from schemas.vocabulary import Partition
@@ -112,9 +113,10 @@ async def lifts(database_url: str, model_id: int, questions: list[str]) -> dict[
     return {f"{name}_p50_ms": statistics.median(times[len(times) // 3 :]) for name, times in taken.items()}
 
 
-def measure(memories: int, load: Load) -> None:
+def measure(memories: int, load: Load, words: tuple[int, int]) -> None:
     corpus = Corpus(memories)
-    questions = (f"{corpus.query()[0]} {number}" for number in itertools.count())
+    emit(BENCH, "questions", synthetic=True, words=words)
+    questions = (f"{corpus.text(*words)} {number}" for number in itertools.count())
 
     async def search(client: McpClient) -> None:
         await client.call("search_memories", query=next(questions), limit=SHOWN)
@@ -137,9 +139,13 @@ def measure(memories: int, load: Load) -> None:
 
 
 def main() -> None:
-    sizes, load = parse_options(__doc__)
+    parser = options(__doc__)
+    parser.add_argument("--words", default="3,8")
+    chosen = parser.parse_args()
+    sizes, load = sizes_and_load(chosen)
+    least, most = numbers(chosen.words)
     for memories in sizes:
-        measure(memories, load)
+        measure(memories, load, (least, most))
 
 
 if __name__ == "__main__":
