@@ -2,9 +2,9 @@
 
     python -m bench.search [--memories 10000,100000] [--callers 1,8,64,256] [--runs 5] [--seconds 2] [--words 3,8]
 
-The memories are made up (vectors and words), the questions are embedded for real. They have so many made-up words: 3 to 8
-are 24 tokens, 2 to 4 are 14, as many as LoCoMo's questions have. Prints JSON lines: medians over the runs. `ratio` is the
-p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2. `lifts` compares searches in one
+The memories are made up (vectors and words), the questions are embedded for real. They have so many made-up words: 3 to
+8 are 24 tokens, 2 to 4 are 14, as many as LoCoMo's questions have. Prints JSON lines: medians over the runs. `ratio` is
+the p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2. `lifts` compares searches in one
 process, each question with and without links, usefulness and idle time; every memory has some links.
 """
 
