@@ -6,10 +6,12 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from schemas.commands import SearchMemories
 from schemas.ids import uuid7
-from schemas.vocabulary import Partition
+from schemas.vocabulary import Partition, Ranking
 from tests.conftest import Database
 from workers.domain.question import Question
+from workers.finding import find_memories
 from workers.store.loading import Loaded, load
 from workers.store.search import CANDIDATES, Filters, choose_query, find_candidates
 from workers.store.store import Store
@@ -73,6 +75,36 @@ async def test_a_search_touches_only_the_partitions_that_were_asked_for(
     both = await plan(filled, namespace, Filters(partitions=tuple(Partition)), degraded=degraded)
     assert "memories_trusted" in both
     assert "memories_untrusted" in both
+
+
+SCANS_OF_UNTRUSTED = b"""
+select seq_scan + idx_scan as scans from pg_stat_xact_user_tables where relname = 'memories_untrusted'
+"""
+LINK_ALL = b"""
+insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin, declared_from)
+select gen_random_uuid(), %(namespace)s, 'association', first, second, 'supports', 0.7, 'agent', first
+from (select node_id as first, lead(node_id) over (order by node_id) as second from memories
+      where namespace = %(namespace)s) pair
+where second is not null
+"""
+
+
+@pytest.mark.promise("TP-5")
+@pytest.mark.parametrize("partition", list(Partition))
+@pytest.mark.parametrize("ranking", list(Ranking))
+async def test_all_that_a_search_reads_is_in_the_partition_that_was_asked_for(
+    filled: Store, partition: Partition, ranking: Ranking
+) -> None:
+    """Also what is read about what it found, by a plan that is kept: links, neighbours, usefulness."""
+    await filled.write("small", lambda tx: tx.send(LINK_ALL))
+    command = SearchMemories(query="fact 7 about pumps", partitions=(partition,), ranking=ranking)
+
+    async def scans(tx: Transaction) -> int:
+        assert await find_memories(tx, Sizes(), command, vector())
+        (row,) = await tx.rows(SCANS_OF_UNTRUSTED)
+        return int(row["scans"])
+
+    assert (await filled.read("small", scans) == 0) is (partition is Partition.TRUSTED)
 
 
 async def test_a_large_namespace_is_searched_by_both_indexes_and_a_small_one_row_by_row(filled: Store) -> None:

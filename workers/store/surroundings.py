@@ -53,6 +53,8 @@ async def send_surroundings(
     return await tx.send(
         sized_sql(QUERY, NO_VECTOR if embedding is None else embedding.dimensions),
         **filters.values,
+        first=filters.partitions[0],
+        last=filters.partitions[-1],
         dates=question.names_a_date,
         time_words=TIME_WORDS if question.asks_when else None,
         embedding=embedding and embedding.half,

@@ -6,7 +6,8 @@ select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('en
 -- name: search_surroundings
 -- What lies around the best candidates: the links (but those of similarity) of the first few of them, %(seeds)s, to
 -- memories that the search may find; those memories, measured as candidates are; how useful all of them proved and for
--- how long they lay idle. As three JSON texts in the order of the fields of Reached, Candidates and Known.
+-- how long they lay idle. As three JSON texts in the order of the fields of Reached, Candidates and Known. %(first)s and
+-- %(last)s are the partitions one by one: a plan that is kept leaves the other one out by single values, not by an array.
 with clock as materialized (
     select coalesce((select active_hours from namespaces where namespace = %(namespace)s), 0) as hours
 ), link as materialized (
@@ -26,12 +27,13 @@ with clock as materialized (
     ) l
     join memories m on m.node_id = l.other
     where l.relation <> 'supersedes' and l.origin <> 'similarity' and {chosen} and m.state = 'active'
+        and m.partition in (%(first)s, %(last)s)
 ), linked as (
     select distinct on (id) *, null::float8 as lexical from link
 ), known as (
     select m.node_id as id, m.sector, m.confidence, m.active_hours
     from memories m
-    where m.node_id = any(%(best)s::uuid[]) and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+    where m.node_id = any(%(best)s::uuid[]) and m.namespace = %(namespace)s and m.partition in (%(first)s, %(last)s)
     union all
     select id, sector, confidence, active_hours from linked where id <> all(%(best)s::uuid[])
 )
