@@ -139,6 +139,15 @@ async def test_adding_the_edge_again_cannot_clear_the_flag(
     assert (await desk.body(reclassified("episodic")))["status"] == "consent_required"
 
 
+@pytest.mark.promise("RS-19", "RS-23")
+@BOTH_SPELLINGS
+async def test_adding_the_edge_again_cannot_change_its_sector(desk: Desk, mark: dict[str, Any]) -> None:
+    await constitutive(desk, mark)
+    again = await desk.body(fact(properties={"emotion": "joy"}))
+    assert (again["memory_sector"], again["properties"]) == ("semantic", {**mark, "emotion": "joy"})
+    assert (await desk.body(asked()))["memory_sector"] == "semantic"
+
+
 @pytest.mark.promise("RS-24")
 async def test_when_consent_cannot_be_looked_up_the_edge_stays(desk: Desk) -> None:
     edge_id = await constitutive(desk)

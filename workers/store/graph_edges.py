@@ -121,12 +121,13 @@ async def _merge(tx: Transaction, standing: Row, command: AddEdge, given: dict[s
     properties = merged(standing["properties"], given)
     if properties != standing["properties"]:
         refuse_oversize(properties)
-    manual = standing["sector_source"] == SectorSource.MANUAL
+    # Properties decide an automatic sector; of a constitutive edge that would be a change without consent.
+    final = standing["sector_source"] == SectorSource.MANUAL or is_constitutive(standing["properties"])
     now: Row = {
         **standing,
         "properties": properties,
         "weight": standing["weight"] if command.weight is UNSET else command.weight,
-        "memory_sector": standing["memory_sector"] if manual else edge_sector(command.relation, properties),
+        "memory_sector": standing["memory_sector"] if final else edge_sector(command.relation, properties),
     }
     changed = {name: now[name] for name in ("id", "weight", "memory_sector")}
     await tx.send(MERGE, **changed, properties=Jsonb(properties))
