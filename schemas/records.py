@@ -71,7 +71,10 @@ class Memory(msgspec.Struct, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A link as seen from one memory; `memory_id` is the other end, `direction` outgoing if this end declared it."""
+    """A link as seen from one memory; `memory_id` is the other end, `direction` outgoing if this end declared it.
+
+    `untrusted` and `warning` where the other end is untrusted: whoever stored it may have chosen relation and note.
+    """
 
     memory_id: str
     relation: str
@@ -80,6 +83,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     direction: Direction
     reinforcement_count: int
+    untrusted: bool | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
 
 
 class DisplacedLink(msgspec.Struct, frozen=True, kw_only=True):

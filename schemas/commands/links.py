@@ -63,7 +63,10 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connected(WriteReply, kw_only=True, tag="connected"):
-    """A link as it is stored, ends in the caller's order. `resolved` comes later, when the link had been deferred."""
+    """A link as it is stored, ends in the caller's order. `resolved` comes later, when the link had been deferred.
+
+    `untrusted` and `warning` where an end is untrusted: whoever stored it may have chosen relation and note.
+    """
 
     status: Literal["success"] = "success"
     action: LinkAction
@@ -77,6 +80,8 @@ class Connected(WriteReply, kw_only=True, tag="connected"):
     displaced_edges: list[DisplacedLink]
     summary: str
     resolved: Resolved | UnsetType = UNSET
+    untrusted: bool | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
 
 
 class Disconnect(Command, frozen=True, kw_only=True, omit_defaults=True, tag="disconnect"):
@@ -102,6 +107,8 @@ class Disconnected(WriteReply, kw_only=True, tag="disconnected"):
     removed_relation: str | None
     removed_weight: float | None
     summary: str
+    untrusted: bool | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
 
 
 class ConnectByQuery(Command, frozen=True, kw_only=True, omit_defaults=True, tag="connect_by_query"):
@@ -177,6 +184,8 @@ class BatchLinked(msgspec.Struct, kw_only=True):
     displaced_edges: list[DisplacedLink]
     summary: str
     resolved: Resolved | UnsetType = UNSET
+    untrusted: bool | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
 
 
 class BatchRefusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

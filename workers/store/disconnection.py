@@ -15,6 +15,7 @@ from workers.store.deferred_links import Waiting, drop_deferred, waiting_between
 from workers.store.link_replies import told
 from workers.store.link_table import LinkTable
 from workers.store.queries import sql
+from workers.store.records import warned
 from workers.store.transaction import Transaction
 
 BURY: Final = sql("insert_tombstone")
@@ -35,6 +36,7 @@ async def disconnect(tx: Transaction, command: Disconnect, envelope: Envelope) -
     found = link or (waiting[0].link if waiting else None)
     if found is None:
         return _nothing(str(source), str(target))
+    distrust = warned(table.is_untrusted(pair))
     guarded = _guarded(found, command)
     if guarded is not None:
         return Disconnected(
@@ -43,6 +45,7 @@ async def disconnect(tx: Transaction, command: Disconnect, envelope: Envelope) -
             target_id=str(target),
             removed_relation=None,
             removed_weight=None,
+            **distrust,
             summary=f"The link {found.relation!r} between {source} and {target} stays: {guarded}.",
         )
     if link is not None:
@@ -58,6 +61,7 @@ async def disconnect(tx: Transaction, command: Disconnect, envelope: Envelope) -
         target_id=str(target),
         removed_relation=str(found.relation),
         removed_weight=found.weight,
+        **distrust,
         summary=f"Removed the link {str(found.relation)!r} between {source} and {target} (weight {found.weight:.2f}).",
     )
 

@@ -15,12 +15,16 @@ from schemas.vocabulary import AuditAction, LinkAction
 from workers.domain.displacement import Displaced
 from workers.domain.links import Link
 from workers.store import audit
+from workers.store.records import warned
 from workers.store.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class Asserted:
-    """What an agent's request did to a link. `before`: the link as it was, None when it was not there."""
+    """What an agent's request did to a link. `before`: the link as it was, None when it was not there.
+
+    `untrusted`: an end of it is.
+    """
 
     source: UUID
     target: UUID
@@ -28,6 +32,7 @@ class Asserted:
     link: Link
     before: Link | None
     displaced: Sequence[Displaced] = ()
+    untrusted: bool = False
 
 
 def connected(made: Asserted) -> Connected:
@@ -45,6 +50,7 @@ def connected(made: Asserted) -> Connected:
         displaced_edge=displaced[0] if displaced else None,
         displaced_edges=displaced,
         summary=_summary(made),
+        **warned(made.untrusted),
     )
 
 

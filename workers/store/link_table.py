@@ -78,6 +78,10 @@ class LinkTable:
         """Return the partition of a memory that exists."""
         return Partition(self._memories[memory_id]["partition"])
 
+    def is_untrusted(self, ends: Iterable[UUID]) -> bool:
+        """Say whether any of these memories is untrusted; those that do not exist are not."""
+        return any(one in self._memories and self.partition(one) is Partition.UNTRUSTED for one in ends)
+
     def successor(self, memory_id: UUID) -> UUID | None:
         """Return what replaced a memory that exists."""
         successor: UUID | None = self._memories[memory_id]["superseded_by"]

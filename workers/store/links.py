@@ -142,9 +142,11 @@ class Asserting:
         standing = self.table.link(ends.pair)
         if standing is None:
             link = asserted_link(UUID(uuid7()), *ends, request)
-            made = Asserted(*ends, LinkAction.CREATED, link, None, make_room(self.table, ends.pair, self._rules.cap))
+            displaced = make_room(self.table, ends.pair, self._rules.cap)
+            made = Asserted(*ends, LinkAction.CREATED, link, None, displaced, self.table.is_untrusted(ends))
         else:
-            made = Asserted(*ends, *asserted_again(standing, request, self._rules.delta), standing)
+            done = asserted_again(standing, request, self._rules.delta)
+            made = Asserted(*ends, *done, standing, untrusted=self.table.is_untrusted(ends))
         if made.action is not LinkAction.SKIPPED:
             self.table.put(made.link)
         self._asserted.append((made, envelope, action))
@@ -180,7 +182,8 @@ class Asserting:
                 raise refuse(FaultCode.DEGREE_LIMIT, error, recovery=WAITING, memory_id=str(end))
         self._waiting.update(pending)
         self._deferred.append((ends, request, envelope, item))
-        return Asserted(*ends, LinkAction.DEFERRED, asserted_link(UUID(uuid7()), *ends, request), None)
+        link, untrusted = asserted_link(UUID(uuid7()), *ends, request), self.table.is_untrusted(ends)
+        return Asserted(*ends, LinkAction.DEFERRED, link, None, untrusted=untrusted)
 
 
 async def write_automatic(tx: Transaction, wanted: Sequence[AutomaticLink], *, rules: LinkRules) -> AutomaticWritten:

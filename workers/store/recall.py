@@ -10,7 +10,7 @@ from schemas.commands import EdgeCount
 from schemas.records import Link, Memory
 from schemas.vocabulary import CUSTOM_RELATION, Direction, MemoryState, Origin, Partition, Relation, Sector
 from workers.store.queries import sql
-from workers.store.records import memory_record
+from workers.store.records import memory_record, warned
 from workers.store.transaction import Transaction
 
 RECENT: Final = sql("recent_memories")
@@ -78,6 +78,7 @@ async def links_of(tx: Transaction, memory_id: UUID, partitions: Sequence[Partit
             origin=Origin(row["origin"]),
             direction=Direction.INCOMING if row["incoming"] else Direction.OUTGOING,
             reinforcement_count=row["reinforcement_count"],
+            **warned(row["partition"] == Partition.UNTRUSTED),
         )
         for row in rows
     ]

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from msgspec import UNSET
-
 from schemas.ids import format_time
 from schemas.records import Memory
 from schemas.vocabulary import (
@@ -25,7 +23,6 @@ USEFULNESS_DIGITS: Final = 9
 
 def memory_record(row: Mapping[str, Any]) -> Memory:
     """Return the memory that a row of the columns in the fragment `memory_columns` is."""
-    untrusted = row["partition"] == Partition.UNTRUSTED
     return Memory(
         id=str(row["id"]),
         external_id=row["external_id"],
@@ -52,9 +49,13 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         created_at=format_time(row["created_at"]),
         updated_at=format_time(row["updated_at"]),
         accessed_at=_time(row["accessed_at"]),
-        untrusted=True if untrusted else UNSET,
-        warning=UNTRUSTED_WARNING if untrusted else UNSET,
+        **warned(row["partition"] == Partition.UNTRUSTED),
     )
+
+
+def warned(untrusted: bool) -> dict[str, Any]:
+    """Return the fields by which an untrusted memory, or a link of one, is told from trusted ones."""
+    return dict(untrusted=True, warning=UNTRUSTED_WARNING) if untrusted else {}
 
 
 def similarity(distance: float) -> float:
