@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from schemas.ids import format_time
 from schemas.records import Memory
@@ -53,9 +53,16 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
     )
 
 
-def warned(untrusted: bool) -> dict[str, Any]:
-    """Return the fields by which an untrusted memory, or a link of one, is told from trusted ones."""
-    return dict(untrusted=True, warning=UNTRUSTED_WARNING) if untrusted else {}
+class Warned(TypedDict, total=False):
+    """The fields by which an untrusted memory, or a link of one, is told from trusted ones; trusted ones have none."""
+
+    untrusted: bool
+    warning: str
+
+
+def warned(untrusted: bool) -> Warned:
+    """Return those fields."""
+    return Warned(untrusted=True, warning=UNTRUSTED_WARNING) if untrusted else Warned()
 
 
 def similarity(distance: float) -> float:
