@@ -148,6 +148,15 @@ async def test_adding_the_edge_again_cannot_change_its_sector(desk: Desk, mark: 
     assert (await desk.body(asked()))["memory_sector"] == "semantic"
 
 
+@pytest.mark.promise("RS-19", "GE-23")
+async def test_who_gave_an_idempotency_key_is_told_to_give_another(desk: Desk) -> None:
+    edge_id = await constitutive(desk)
+    for command in (reclassified("episodic"), DeleteEdge(edge_id=edge_id)):
+        assert "another idempotency_key" not in (await desk.body(command))["hint"]
+        keyed = await desk.body(command, idempotency_key=type(command).__name__)
+        assert "call this again with another idempotency_key" in keyed["hint"]
+
+
 @pytest.mark.promise("RS-24")
 async def test_when_consent_cannot_be_looked_up_the_edge_stays(desk: Desk) -> None:
     edge_id = await constitutive(desk)

@@ -70,6 +70,11 @@ async def use_reclassification_consent(tx: Transaction, edge_id: UUID, sector: S
         return await _use_first(tx, open_ones)
 
 
+def call_again(envelope: Envelope) -> str:
+    """Say how the same call is made once there is consent: its idempotency key would bring this reply again."""
+    return "call this again" if envelope.idempotency_key is None else "call this again with another idempotency_key"
+
+
 async def deletion_consent(
     tx: Transaction, envelope: Envelope, deletion: Deletion
 ) -> UUID | DeletionNeedsConsent | None:
@@ -93,7 +98,7 @@ async def deletion_consent(
     return DeletionNeedsConsent(
         error=f"What is constitutive is deleted only when {PRINCIPALS} different principals approve.",
         hint=f'Have a principal other than {proposer} call decide_proposal(proposal_id="{proposal_id}", '
-        'decision="approve"), then call this again.',
+        f'decision="approve"), then {call_again(envelope)}.',
         proposal_id=str(proposal_id),
         expires_at=format_time(expires_at),
         edge_ids=[str(edge) for edge in deletion.covers],

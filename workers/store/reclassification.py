@@ -10,7 +10,7 @@ from schemas.vocabulary import AuditAction, ReclassifyStatus, Sector
 from workers.domain.constitution import is_constitutive
 from workers.domain.sector_names import sector_named, wrong_sector
 from workers.store import audit
-from workers.store.consent import use_reclassification_consent
+from workers.store.consent import call_again, use_reclassification_consent
 from workers.store.graph_edges import sector_of_row
 from workers.store.pool import Row
 from workers.store.queries import sql
@@ -60,7 +60,7 @@ async def _reclassify_one(tx: Transaction, envelope: Envelope, row: Row, sector:
     if is_constitutive(row["properties"]):
         proposal_id = await use_reclassification_consent(tx, edge_id, sector)
         if proposal_id is None:
-            return _consent_required(str(edge_id), sector)
+            return _consent_required(envelope, str(edge_id), sector)
         noted["proposal_id"] = str(proposal_id)
     if actor != envelope.principal.name:
         noted["actor"] = actor
@@ -70,11 +70,11 @@ async def _reclassify_one(tx: Transaction, envelope: Envelope, row: Row, sector:
     return Reclassified(status=ReclassifyStatus.SUCCESS, edge_id=str(edge_id), old_sector=old, new_sector=sector)
 
 
-def _consent_required(edge_id: str, sector: Sector) -> Reclassified:
+def _consent_required(envelope: Envelope, edge_id: str, sector: Sector) -> Reclassified:
     return Reclassified(
         status=ReclassifyStatus.CONSENT_REQUIRED,
         error=f"Edge {edge_id} is constitutive: two different principals must approve its reclassification.",
         edge_id=edge_id,
         hint=f'Call propose_reclassification(edge_id="{edge_id}", new_sector="{sector}"), have another principal '
-        "approve it with decide_proposal, then call this again within 48 hours.",
+        f"approve it with decide_proposal, then {call_again(envelope)} within 48 hours.",
     )
