@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.mcp.guide import ENTRIES, GUIDE, TOPICS
@@ -58,6 +59,18 @@ async def test_the_example_of_every_tool_works_as_it_stands(stage: Stage) -> Non
             entry = (await agent.call("guide", topic=tool))["entry"]
             body = await follow(agent, [*entry["before"], entry["example"]])
             assert {name: body[name] for name in SHOWN.get(tool, {})} == SHOWN.get(tool, {}), tool
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("CN-45")
+async def test_the_examples_work_in_any_order_in_one_namespace(stage: Stage) -> None:
+    service = await stage.gateway()
+    for order in (list(TOOLS), list(TOOLS)[::-1]):
+        async with agent_of(service, f"a newcomer who begins with {order[0]}") as agent:
+            for tool in order:
+                await follow(
+                    agent, [*msgspec.to_builtins(ENTRIES[tool].before), msgspec.to_builtins(ENTRIES[tool].example)]
+                )
 
 
 async def follow(agent: Agent, steps: list[dict[str, Any]]) -> dict[str, Any]:

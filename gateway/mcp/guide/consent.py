@@ -10,6 +10,7 @@ _VALUE: Final = Step(
     tool="graph_add_edge",
     arguments={
         "source_name": "Ada",
+        "source_label": "Person",
         "target_name": "Honesty",
         "relation": "VALUES",
         "properties": {"is_constitutive": True},
@@ -29,7 +30,7 @@ ENTRIES: Final = {
         returns="old_sector and new_sector; or invalid_sector, not_found, ambiguous (edge_ids, oldest first), "
         "consent_required: each says what to do, and nothing has changed.",
         next="ambiguous: again with edge_id. consent_required: propose_reclassification.",
-        before=(Step(tool="graph_add_edge", arguments=_FACT),),
+        before=(Step(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person"}),),
         example=Step(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": Sector.EPISODIC.value}),
     ),
     "propose_reclassification": Entry(

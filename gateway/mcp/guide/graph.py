@@ -5,12 +5,14 @@ from typing import Final
 from gateway.mcp.guide.entry import Entry, Step
 
 _FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
-_ADD: Final = Step(tool="graph_add_edge", arguments={**_FACT, "properties": {"year": 1843}})
+# With the label, an example works whether or not another one has made a node of that name.
+_ADD: Final = Step(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person", "properties": {"year": 1843}})
 _ADD_NODE: Final = Step(
     tool="graph_add_node", arguments={"name": "Ada", "label": "Person", "properties": {"born": 1815}}
 )
 _ADD_WRONG: Final = Step(
-    tool="graph_add_edge", arguments={"source_name": "Ada", "target_name": "Telegraph", "relation": "INVENTED"}
+    tool="graph_add_edge",
+    arguments={"source_name": "Ada", "source_label": "Person", "target_name": "Telegraph", "relation": "INVENTED"},
 )
 _WALK: Final = "One walk, a few milliseconds for small neighbourhoods; bounded at 2 s, and truncated says that it was."
 
