@@ -1,12 +1,14 @@
 """Periodic work is done by one worker of a kind at a time, and what it returns is sent."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from schemas.commands import Ping
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo
 from workers.contract import FollowUp, Job, Outcome, Periodic
+from workers.runtime import schedule
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +66,31 @@ async def test_periodic_work_that_fails_is_done_again(stage: Stage) -> None:
     await stage.workers(an_actor(echo, schedule=(Periodic("work", 0.01, work),)))
     async with asyncio.timeout(5):
         await again.wait()
+
+
+async def test_a_stack_that_never_lives_long_has_its_periodic_work_done_once_a_period(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "FIRST_TURN_S", 0.01)
+    rare_turns = frequent_turns = 0
+
+    async def rare() -> None:
+        nonlocal rare_turns
+        rare_turns += 1
+
+    async def frequent() -> None:
+        nonlocal frequent_turns
+        frequent_turns += 1
+
+    async def lived(turns: int) -> bool:
+        return frequent_turns >= turns and rare_turns > 0
+
+    for _ in range(2):
+        both = (Periodic("rare", 900.0, rare), Periodic("frequent", 0.01, frequent))
+        worker = await stage.workers(an_actor(echo, schedule=both))
+        await stage.until(partial(lived, frequent_turns + 3))
+        await worker.stop()
+    assert rare_turns == 1
 
 
 async def test_workers_say_that_they_live(stage: Stage) -> None:

@@ -18,6 +18,9 @@ from workers.runtime.line import pack, pack_script
 
 log = logging.getLogger(__name__)
 
+FIRST_TURN_S: Final = (
+    60.0  # after its start, at most: a stack that its clients stop every ten minutes has its turns too
+)
 KEEP_S: Final = 1.5  # how often the key of work that takes long is renewed
 SHORTEST_TTL_MS: Final = 5_000  # of the key while the work is being done
 
@@ -36,11 +39,12 @@ class Schedule:
 
     async def run(self) -> None:
         """Do the work whenever it is due and no other worker has it; until cancelled."""
+        await asyncio.sleep(min(self._periodic.every_s, FIRST_TURN_S))
         while True:
-            await asyncio.sleep(self._periodic.every_s)
             with contextlib.suppress(Away):
                 if await self._courier.call(pack("SET", self._key, self._token, "NX", "PX", self._ttl_ms())):
                     await self._do()
+            await asyncio.sleep(self._periodic.every_s)
 
     async def _do(self) -> None:
         began = time.monotonic()
