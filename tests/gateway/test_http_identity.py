@@ -311,3 +311,12 @@ def test_a_server_cannot_be_made_without_its_guard() -> None:
         raise AssertionError
 
     assert type(http_server(app, read_settings({})).config.app).__name__ == "Guard"
+
+
+def test_an_idle_connection_is_closed_by_its_client_or_proxy_first() -> None:
+    async def app(*_: Any) -> None:
+        raise AssertionError
+
+    usual_proxies_s = 60
+    clients_s = httpx2.Limits().keepalive_expiry or 0.0
+    assert http_server(app, read_settings({})).config.timeout_keep_alive > max(usual_proxies_s, clients_s)
