@@ -25,7 +25,7 @@ GRACE_S: Final = 10  # what is under way at a stop may take so long
 DISCARD_S: Final = 5.0  # so long and so much of a body that is too large is read before the refusal is sent
 DISCARD_BYTES: Final = 16 * limits.BODY_BYTES
 # Longer than clients (5 s) and proxies (60 s) keep an idle connection, so that who sends requests on it is the one to
-# close it: otherwise a call that comes just when the time is up is cut off, and its caller cannot say whether it was done.
+# close it: otherwise a call that comes just when the time is up is cut off, and nobody can say whether it was done.
 KEEP_ALIVE_S: Final = 75
 CONCURRENCY: Final = 2_000  # connections and requests at once; beyond it 503
 
