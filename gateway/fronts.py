@@ -21,7 +21,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
 from gateway.framing import Line, LineReader
 from schemas import limits
 from schemas.fields import Name
-from schemas.settings import SettingsError
+from schemas.settings import SettingsError, check_setting
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """Who a front serves, and which tools it shows."""
 
     engramq: Literal[1]
-    namespace: Name
-    principal: Name
+    namespace: str
+    principal: str
     tools: Name = "full"
     output_schemas: bool = False
 
@@ -129,9 +129,12 @@ def _hello(line: Line) -> Hello:
     if line.size > HELLO_BYTES:
         raise SettingsError("The hello is too long.")
     try:
-        return msgspec.json.decode(line.head, type=Hello)
+        hello = msgspec.json.decode(line.head, type=Hello)
     except msgspec.DecodeError as problem:
         raise SettingsError(f"This gateway does not understand the hello: {problem}.") from None
+    check_setting("namespace", hello.namespace)
+    check_setting("principal", hello.principal)
+    return hello
 
 
 def _answer(**answer: bool | str) -> bytes:

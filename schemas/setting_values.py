@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from schemas.vocabulary import SYSTEM_NAMESPACE
+from schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 # Signatures by private keys only: with a shared secret whoever may check a token may make one, too.
 JWT_ALGORITHMS: Final = (
@@ -72,6 +72,12 @@ def name(text: str) -> str:
 
 def namespace(text: str) -> str:
     if name(text) == SYSTEM_NAMESPACE:
+        raise ValueError("must be another one: it is engramq's own")
+    return text
+
+
+def principal(text: str) -> str:
+    if name(text) == SYSTEM_PRINCIPAL:
         raise ValueError("must be another one: it is engramq's own")
     return text
 

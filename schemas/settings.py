@@ -30,6 +30,7 @@ from schemas.setting_values import (
     optional,
     optional_origin,
     origins,
+    principal,
     url,
     words,
 )
@@ -129,7 +130,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "key_prefix", "engramq", "Prefix of every Redis key; tells installations apart that share a Redis", key_prefix
     ),
     Setting("namespace", DEFAULT_NAMESPACE, "Tenant of stdio clients and of the command line", namespace),
-    Setting("principal", DEFAULT_PRINCIPAL, "Who stdio clients and the command line are", name),
+    Setting("principal", DEFAULT_PRINCIPAL, "Who stdio clients and the command line are", principal),
     Setting("auth", Auth.NONE, "How HTTP callers prove who they are: none (loopback only), token or jwt", one_of(Auth)),
     Setting("host", "127.0.0.1", "Address that HTTP is served on", name),
     Setting("port", "8765", "Port that HTTP is served on; 0 takes a free one", integer(0, 65_535)),
@@ -204,17 +205,23 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
     An empty variable counts as not set.
     """
-    values = {}
-    for setting in SETTINGS:
-        text = environ.get(setting.variable) or setting.default
-        try:
-            values[setting.field] = setting.parse(text)
-        except ValueError as problem:
-            shown = "its value" if setting.secret else repr(text)
-            raise SettingsError(f"{setting.variable}: {shown} cannot be used: {problem}") from None
+    values = {one.field: _parsed(one, environ.get(one.variable) or one.default) for one in SETTINGS}
     settings = Settings(**values)
     _refuse_unsafe(settings)
     return settings
+
+
+def check_setting(field: str, text: str) -> None:
+    """Raise SettingsError if a setting that comes another way than by this environment has a bad value."""
+    _parsed(next(one for one in SETTINGS if one.field == field), text)
+
+
+def _parsed(setting: Setting, text: str) -> Any:
+    try:
+        return setting.parse(text)
+    except ValueError as problem:
+        shown = "its value" if setting.secret else repr(text)
+        raise SettingsError(f"{setting.variable}: {shown} cannot be used: {problem}") from None
 
 
 def _refuse_unsafe(settings: Settings) -> None:

@@ -20,6 +20,7 @@ from gateway.run import Gateway
 from schemas import limits
 from schemas.mailbox import Keys
 from schemas.settings import SettingsError
+from schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 from tests.gateway.conftest import gateway_over
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
@@ -154,7 +155,9 @@ async def test_each_front_is_who_its_hello_says_with_the_tools_it_asks_for(serve
     ("hello", "error"),
     [
         ({**HELLO, "engramq": 2}, "does not understand"),
-        ({**HELLO, "namespace": ""}, "does not understand"),
+        ({**HELLO, "namespace": " "}, "ENGRAMQ_NAMESPACE: ' ' cannot be used: must be a text of 1 to 255"),
+        ({**HELLO, "namespace": SYSTEM_NAMESPACE}, "ENGRAMQ_NAMESPACE: "),
+        ({**HELLO, "principal": SYSTEM_PRINCIPAL}, "ENGRAMQ_PRINCIPAL: 'engramq' cannot be used: must be another one"),
         ({**HELLO, "principal": None}, "does not understand"),
         ({**HELLO, "tools": "store_memory,nonsense"}, "there is no tool 'nonsense'"),
         ({}, "does not understand"),

@@ -12,9 +12,9 @@ from uuid import UUID
 import msgspec
 
 from schemas.ids import format_time, parse_time, parse_uuid
-from schemas.setting_values import name, namespace
+from schemas.setting_values import name, namespace, principal
 from schemas.settings import Settings
-from schemas.vocabulary import SYSTEM_PRINCIPAL, Scope
+from schemas.vocabulary import Scope
 from workers.cli.arguments import Parser
 from workers.store import tokens
 from workers.store.store import Store
@@ -42,7 +42,7 @@ def parse_token(arguments: list[str]) -> Request:
     parser = Parser(prog="engramq token", description="Make, list and revoke bearer tokens of HTTP clients.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|revoke")
     create = actions.add_parser("create", help="make a token and show it, this once")
-    create.add_argument("--principal", metavar="P", required=True, type=_checked(_principal), help="who comes in by it")
+    create.add_argument("--principal", metavar="P", required=True, type=_checked(principal), help="who comes in by it")
     create.add_argument(
         "--scopes", metavar="S,S", type=_checked(_scopes), default=DEFAULT_SCOPES,
         help=f"of {','.join(Scope)}; default {','.join(DEFAULT_SCOPES)}",
@@ -181,12 +181,6 @@ def _scopes(text: str) -> tuple[Scope, ...]:
     if unknown:
         raise ValueError(f"there is no scope {unknown[0]!r}; there are {', '.join(Scope)}")
     return tuple(scope for scope in Scope if scope in words)
-
-
-def _principal(text: str) -> str:
-    if name(text) == SYSTEM_PRINCIPAL:
-        raise ValueError(f"{text!r} is engramq's own")
-    return text
 
 
 def _uuid(text: str) -> UUID:
