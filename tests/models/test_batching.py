@@ -275,3 +275,36 @@ async def test_warming_reaches_the_model() -> None:
     async with BatchingEmbedder(inner) as embedder:
         await embedder.warm()
     assert inner.batches == [["warm"]]
+
+
+async def test_after_a_slow_failure_nobody_waits_for_the_next_one() -> None:
+    inner = GatedEmbedder()
+    inner.failing = True
+    async with BatchingEmbedder(inner, Bounds(slow_failure_s=0.0)) as embedder, anyio.create_task_group() as group:
+        inner.release()
+        assert (await Call(group, embedder, ["first"]).done()).error is not None
+        refused = await Call(group, embedder, ["second"]).done()
+        assert refused.error is not None
+        assert refused.error.failure.reason == "out of order"
+        assert refused.error.failure.retry_after_s is not None
+        assert inner.batches == [["first"]]
+
+
+async def test_bulk_tries_on_after_a_slow_failure_and_its_success_ends_the_rest() -> None:
+    inner = GatedEmbedder()
+    inner.failing = True
+    async with BatchingEmbedder(inner, Bounds(slow_failure_s=0.0)) as embedder, anyio.create_task_group() as group:
+        inner.release(3)
+        assert (await Call(group, embedder, ["first"]).done()).error is not None
+        inner.failing = False
+        await assert_rows(Call(group, embedder, ["second"], bulk=True), ["second"])
+        await assert_rows(Call(group, embedder, ["third"]), ["third"])
+
+
+async def test_a_text_that_is_rejected_makes_nobody_else_wait() -> None:
+    inner = GatedEmbedder()
+    inner.rejected_texts = frozenset({"no"})
+    async with BatchingEmbedder(inner, Bounds(slow_failure_s=0.0)) as embedder, anyio.create_task_group() as group:
+        inner.release(2)
+        assert isinstance((await Call(group, embedder, ["no"]).done()).error, InputRejected)
+        await assert_rows(Call(group, embedder, ["yes"]), ["yes"])

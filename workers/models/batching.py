@@ -2,11 +2,12 @@
 
 Knows: `interface.Embedder`, who waits, and what was computed lately. Refuses to know: any model. Wraps an embedder and
 offers the same contract plus `bulk`. While one batch runs, what arrives is collected and goes together into the next.
+After a failure that took long nobody who waits is made to wait for the next: an endpoint that is away takes seconds.
 """
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import anyio
 import msgspec
@@ -26,18 +27,21 @@ from workers.models.interface import (
 from workers.models.waiting import Item, Waiting
 
 _CLOSED = EmbeddingFailure(reason="the embedder is shutting down")
+REST_S: Final = 10.0
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """What may pile up. Beyond `interactive` waiting texts a call is refused; beyond `bulk` a bulk call waits for room.
 
-    20,000 rows of 384 dimensions need 37 MB, so MiniLM is bounded by entries and wider models by bytes.
+    20,000 rows of 384 dimensions need 37 MB, so MiniLM is bounded by entries and wider models by bytes. After a
+    failure that took `slow_failure_s` seconds or more interactive calls fail at once for REST_S; bulk goes on trying.
     """
 
     interactive: int = 2_048
     bulk: int = 1_024
     cache_entries: int = 20_000
     cache_bytes: int = 48 * 1024 * 1024
+    slow_failure_s: float = 0.5
 
 
 class BatchingEmbedder:
@@ -53,6 +57,8 @@ class BatchingEmbedder:
         self._cache = VectorCache(entries=self._bounds.cache_entries, size_bytes=self._bounds.cache_bytes)
         self._waiting = Waiting()
         self._under_way: dict[bytes, Item] = {}
+        self._rest_until = 0.0
+        self._last_failure = _CLOSED
         self._arrived = anyio.Event()
         self._room = anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -104,7 +110,9 @@ class BatchingEmbedder:
         keys = [content_key(text) for text in texts]
         distinct = dict(zip(keys, texts, strict=True))
         if not bulk:
-            self._require_room(distinct)
+            new = sum(key not in self._under_way and key not in self._cache for key in distinct)
+            self._require_working(new)
+            self._require_room(new)
         rows: dict[bytes, Vectors] = {}
         items: list[Item] = []
         try:
@@ -129,9 +137,15 @@ class BatchingEmbedder:
         if self._tasks is None:
             raise EmbedderUnavailable(_CLOSED)
 
-    def _require_room(self, keys: Iterable[bytes]) -> None:
+    def _require_working(self, new: int) -> None:
+        left_s = self._rest_until - anyio.current_time()
+        if new and left_s > 0:
+            raise EmbedderUnavailable(
+                EmbeddingFailure(reason=self._last_failure.reason, retry_after_s=round(left_s, 1))
+            )
+
+    def _require_room(self, new: int) -> None:
         waiting = self._waiting.interactive
-        new = sum(key not in self._under_way and key not in self._cache for key in keys)
         # A lone call larger than the bound could never pass: it is let through when nothing else waits.
         if waiting and waiting + new > self._bounds.interactive:
             reason = f"{waiting} texts wait for the embedder already"
@@ -175,6 +189,7 @@ class BatchingEmbedder:
                 self._settle_failed([item for item in batch if not item.settled.is_set()], EmbedderUnavailable(_CLOSED))
 
     async def _compute(self, batch: list[Item]) -> None:
+        started = anyio.current_time()
         try:
             vectors = await self._inner.embed([item.text for item in batch])
         except InputRejected as error:
@@ -185,8 +200,12 @@ class BatchingEmbedder:
             await self._compute(batch[:middle])
             await self._compute(batch[middle:])
         except EmbedderUnavailable as error:
+            self._last_failure, now = error.failure, anyio.current_time()
+            if now - started >= self._bounds.slow_failure_s:
+                self._rest_until = now + REST_S
             self._settle_failed(batch, error)
         else:
+            self._rest_until = 0.0
             self._settle(batch, vectors)
 
     def _settle(self, batch: list[Item], vectors: Vectors) -> None:
