@@ -22,6 +22,7 @@ EMBEDDER = "ENGRAMQ_EMBEDDER"
 LINGER_S = "ENGRAMQ_LINGER_S"
 
 DEFAULT_AUTH = "none"
+DEFAULT_EMBEDDER = "minilm"
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 DEFAULT_LINGER_S = 5.0
@@ -46,18 +47,28 @@ FOR_HTTP = (
 )
 # Who may come in over HTTP, and as whom: whoever asks for something else than what runs must not believe to have it.
 OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS}
-_DEFAULTS = {AUTH: DEFAULT_AUTH, HOST: DEFAULT_HOST, NAMESPACE: DEFAULT_NAMESPACE, PRINCIPAL: DEFAULT_PRINCIPAL}
+_DEFAULTS = {
+    AUTH: DEFAULT_AUTH,
+    EMBEDDER: DEFAULT_EMBEDDER,
+    HOST: DEFAULT_HOST,
+    NAMESPACE: DEFAULT_NAMESPACE,
+    PRINCIPAL: DEFAULT_PRINCIPAL,
+}
 # Neither personal nor a reason to call two stacks different.
 _INDIFFERENT = frozenset({HOME, LINGER_S, "ENGRAMQ_LOG_LEVEL"})
 # With another value of these one would read and write other data, or vectors that cannot be compared: refused.
 DECISIVE = frozenset({DATABASE_URL, REDIS_URL, EMBEDDER})
+# A command embeds nothing itself: what it has embedded, the stack's workers do, each time in the stack's own way.
+DECISIVE_FOR_COMMANDS = DECISIVE - {EMBEDDER}
 
 
 def of_stack(environment: dict[str, str]) -> dict[str, str]:
-    """The variables that concern all clients of a stack; an empty one counts as not set."""
+    """The variables that concern all clients of a stack; an empty one counts as not set, and one of the default too."""
     skipped = FOR_HTTP | _INDIFFERENT
     return {
-        name: value for name, value in environment.items() if value and name.startswith(PREFIX) and name not in skipped
+        name: value
+        for name, value in environment.items()
+        if value and name.startswith(PREFIX) and name not in skipped and value != _DEFAULTS.get(name)
     }
 
 

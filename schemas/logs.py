@@ -11,6 +11,12 @@ from schemas.ids import format_time
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
+def quieten(*loggers: str) -> None:
+    """Keep out what these libraries tell of each call, a line for a request; ours say what is worth knowing."""
+    for name in loggers:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
 class JsonFormatter(logging.Formatter):
     """Formats a record as JSON. Of an exception it keeps class and place, not its text: that may quote content."""
 

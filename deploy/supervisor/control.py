@@ -113,7 +113,7 @@ class Control:
         if supervisor.stopping.is_set():
             raise DeployError("stopping", "The stack is being stopped.")
         differing = settings.differing(dict(stack.settings), _strings(request.get("settings")))
-        _refuse_decisive(differing)
+        _refuse_any(differing, settings.DECISIVE_FOR_COMMANDS if kind == "command" else settings.DECISIVE)
         supervisor.add_lease(writer, kind, pid if isinstance(pid, int) else 0)
         needs = stack.needs[kind]
         try:
@@ -163,8 +163,8 @@ async def _send(writer: asyncio.StreamWriter, message: dict[str, object]) -> Non
     await asyncio.wait_for(writer.drain(), SEND_BOUND_S)
 
 
-def _refuse_decisive(differing: list[str]) -> None:
-    decisive = [name for name in differing if name in settings.DECISIVE]
+def _refuse_any(differing: list[str], of: frozenset[str]) -> None:
+    decisive = [name for name in differing if name in of]
     if decisive:
         raise DeployError(
             "other_settings",

@@ -8,7 +8,7 @@ import anyio
 import click
 
 from gateway.run import run_gateway
-from schemas.logs import JsonFormatter
+from schemas.logs import JsonFormatter, quieten
 from schemas.settings import read_settings
 
 
@@ -25,8 +25,7 @@ def gateway_command(socket_path: Path | None, http: bool) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=settings.log_level, handlers=[handler])
-    for chatty in ("mcp", "uvicorn"):  # one line for each request, and nothing in it that ours does not say
-        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
+    quieten("mcp", "uvicorn", "httpx")
     anyio.run(
         lambda: run_gateway(settings, socket_path=socket_path, http=http or socket_path is None),
         backend_options={"use_uvloop": os.name != "nt"},

@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.bus import Bus, Pending
 from gateway.cli.namespace import Namespace
-from schemas import limits
+from schemas import limits, setting_values
 from schemas.codec import reply_body
 from schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
 from schemas.envelope import Answer, Principal
@@ -47,14 +47,26 @@ class Moment(click.ParamType[datetime]):
             self.fail(f"{problem}.", param, ctx)
 
 
+class Text(click.ParamType[str]):
+    """What a memory may have been stored with; a blank one is refused, since a variable may not be set."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return setting_values.name(value)
+        except ValueError as problem:
+            self.fail(f"{problem}.", param, ctx)
+
+
 @click.command(
     "purge",
     help="List all memories for which everything given holds, and with --yes erase them for good: rows, links, "
     "breadcrumbs, stored replies and what is still queued. At least one of the first six options is needed.",
 )
-@click.option("--created-by", metavar="P", help="The principal who stored them.")
-@click.option("--source-type", metavar="S", help="As it was given when they were stored.")
-@click.option("--thread", metavar="T", help="Their conversation or document.")
+@click.option("--created-by", metavar="P", type=Text(), help="The principal who stored them.")
+@click.option("--source-type", metavar="S", type=Text(), help="As it was given when they were stored.")
+@click.option("--thread", metavar="T", type=Text(), help="Their conversation or document.")
 @click.option("--partition", type=click.Choice([str(word) for word in Partition]))
 @click.option("--since", metavar="T", type=Moment(end_of_day=False), help="Stored from this date or time on.")
 @click.option("--until", metavar="T", type=Moment(end_of_day=True), help="Stored up to this date or time.")

@@ -64,6 +64,7 @@ def test_defaults_and_names_are_those_of_the_one_table() -> None:
     assert vocabulary.DEFAULT_PRINCIPAL == settings.DEFAULT_PRINCIPAL == table[settings.PRINCIPAL]
     assert table[settings.HOST] == settings.DEFAULT_HOST
     assert table[settings.AUTH] == settings.DEFAULT_AUTH
+    assert table[settings.EMBEDDER] == settings.DEFAULT_EMBEDDER
     assert table[settings.PORT] == str(settings.DEFAULT_PORT)
     assert float(table[settings.LINGER_S]) == settings.DEFAULT_LINGER_S
     assert table.keys() >= settings.FOR_HTTP | settings.DECISIVE
@@ -75,6 +76,7 @@ def test_a_stack_is_told_apart_by_what_concerns_all_its_clients() -> None:
 
     differing = settings.differing(settings.of_stack(mine), settings.of_stack(theirs))
     assert differing == ["ENGRAMQ_EMBEDDER", "ENGRAMQ_LINK_THRESHOLD"]
+    assert settings.of_stack({"ENGRAMQ_EMBEDDER": settings.DEFAULT_EMBEDDER}) == settings.of_stack({})
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf", "86401"])

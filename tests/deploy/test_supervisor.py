@@ -176,9 +176,12 @@ def test_other_data_are_refused_and_other_settings_named(home: Home, hold: Hold)
         hold("stdio", ENGRAMQ_EMBEDDER="hash")
     other = hold("stdio", ENGRAMQ_DEGREE_CAP="3", ENGRAMQ_NAMESPACE="x")
 
+    command = hold("command", ENGRAMQ_EMBEDDER="hash")
+
     assert held.differing == []
     assert other.differing == ["ENGRAMQ_DEGREE_CAP"]
-    assert len(status_of(home)["leases"]) == 2
+    assert command.differing == ["ENGRAMQ_EMBEDDER"]
+    assert len(status_of(home)["leases"]) == 3
 
 
 def test_http_runs_only_while_somebody_holds_it_up(home: Home, hold: Hold) -> None:

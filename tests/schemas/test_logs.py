@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 
-from schemas.logs import JsonFormatter
+from schemas.logs import JsonFormatter, quieten
 
 
 def formatted(record: logging.LogRecord) -> dict[str, object]:
@@ -55,3 +55,9 @@ def test_an_exception_is_told_by_class_and_place_only() -> None:
     assert entry["exception"] == "ValueError"
     assert "test_an_exception_is_told" in str(entry["trace"])
     assert "secret" not in json.dumps(entry)
+
+
+def test_a_chatty_library_is_heard_only_when_something_is_wrong() -> None:
+    quieten("chatty")
+    assert not logging.getLogger("chatty").isEnabledFor(logging.INFO)
+    assert logging.getLogger("chatty.part").isEnabledFor(logging.WARNING)

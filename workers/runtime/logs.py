@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from schemas.logs import JsonFormatter
+from schemas.logs import JsonFormatter, quieten
 
 
 def configure_logging(level: str) -> None:
@@ -11,3 +11,4 @@ def configure_logging(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    quieten("httpx")
