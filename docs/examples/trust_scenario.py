@@ -3,6 +3,7 @@
     python docs/examples/trust_scenario.py                            over stdio: starts `engramq stdio`
     python docs/examples/trust_scenario.py http://127.0.0.1:8765/mcp  over HTTP, against a running `engramq up`
 
+Where HTTP wants a token, put one of the scopes read, write and verify into the variable TOKEN.
 Exit code 0: every step did what it says. It stores one memory, which it erases at the end.
 """
 
@@ -10,12 +11,16 @@ import os
 import shutil
 import sys
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 
 
 class Surprise(Exception):
@@ -82,19 +87,29 @@ async def scenario(client: Client) -> None:
         await call(client, "forget_memory", memory_id=memory_id, erase=True, reason="end of the example")
 
 
-def server_from(arguments: list[str]) -> str | StdioServerParameters:
-    """Return what to connect to: a URL, or else `engramq stdio`."""
+@asynccontextmanager
+async def client_of(arguments: list[str]) -> AsyncIterator[Client]:
+    """Connect to a URL, or else to `engramq stdio`."""
     if arguments:
-        return arguments[0]
-    command = shutil.which("engramq") or str(Path(sys.executable).with_name("engramq"))
-    # A client hands on little of its environment unless it is told to, and ENGRAMQ_HOME may be in it.
-    return StdioServerParameters(command=command, args=["stdio"], env=dict(os.environ))
+        token = os.environ.get("TOKEN")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
+            Client(streamable_http_client(arguments[0], http_client=http)) as client,
+        ):
+            yield client
+    else:
+        command = shutil.which("engramq") or str(Path(sys.executable).with_name("engramq"))
+        # A client hands on little of its environment unless it is told to, and ENGRAMQ_HOME may be in it.
+        server = StdioServerParameters(command=command, args=["stdio"], env=dict(os.environ))
+        async with Client(server) as client:
+            yield client
 
 
 async def main(arguments: list[str]) -> int:
     """Run the scenario and return the exit code."""
     try:
-        async with Client(server_from(arguments)) as client:
+        async with client_of(arguments) as client:
             await scenario(client)
     except Surprise as surprise:
         print(f"  NOT: {surprise}", file=sys.stderr)

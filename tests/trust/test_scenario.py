@@ -11,6 +11,7 @@ from schemas.mailbox import Keys
 from schemas.settings import Settings
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import site_of
+from tests.gateway.test_identity_end_to_end import served
 from tests.pipeline.stage import Agent, agent_of, running_workers, staged
 
 pytestmark = pytest.mark.anyio
@@ -41,6 +42,17 @@ async def test_the_scenario_exits_0_over_http(settings: Settings) -> None:
         site_of(gateway) as site,
     ):
         code, shown = await run(site.url)
+    assert code == 0, shown
+    assert "All four steps" in shown
+
+
+@pytest.mark.promise("TP-25")
+async def test_the_scenario_exits_0_with_the_token_of_a_verifier(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(settings) as here:
+        monkeypatch.setenv("TOKEN", here.secrets["verifier"])
+        code, shown = await run(here.site.url)
     assert code == 0, shown
     assert "All four steps" in shown
 
