@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.vocabulary import UNTRUSTED_WARNING
+from schemas.vocabulary import UNTRUSTED_WARNING, Partition
 from tests.pipeline.stage import Agent
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ async def two(agent: Agent, **fields: str) -> tuple[str, str]:
     """Store two memories and link them with a note."""
     one, other = [(await agent.call("store_memory", content=word, **fields))["stored"]["id"] for word in ("one", "two")]
     made = await agent.call("connect", source=one, target=other, relation="obey", note=NOTE)
-    assert (made["status"], mark(made)) == ("success", MARK if fields else {})
+    assert (made["status"], mark(made)) == ("success", MARK if fields.get("partition") == "untrusted" else {})
     return one, other
 
 
@@ -42,6 +42,18 @@ async def test_links_of_untrusted_memories_are_told_with_the_warning(agent: Agen
     assert mark(shown["memory"]) == {}
     assert [(link["note"], mark(link)) for link in shown["links"]] == [(NOTE, MARK)]
     assert mark(await agent.call("disconnect", **edge)) == MARK
+
+
+@pytest.mark.promise("TP-21", "CN-16")
+@pytest.mark.parametrize("partition", list(Partition))
+async def test_refusals_quote_no_relation_that_somebody_untrusted_may_have_made_up(
+    agent: Agent, partition: Partition
+) -> None:
+    one, other = await two(agent, partition=partition)
+    for wish in ({"if_exists": "error"}, {"relation": "supports"}):
+        refused = await agent.call("connect", source=one, target=other, **wish)
+        assert refused["code"] in {"edge_exists", "relation_conflict"}
+        assert ("obey" in refused["error"]) is (partition is Partition.TRUSTED)
 
 
 async def test_links_of_trusted_memories_carry_no_warning(agent: Agent) -> None:

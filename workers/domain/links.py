@@ -81,15 +81,17 @@ def asserted_link(new_id: UUID, source: UUID, target: UUID, request: LinkRequest
     )
 
 
-def asserted_again(standing: Link, request: LinkRequest, delta: float) -> tuple[LinkAction, Link]:
+def asserted_again(
+    standing: Link, request: LinkRequest, delta: float, *, quoted: bool = True
+) -> tuple[LinkAction, Link]:
     """Return what an agent's request makes of the link that is there; what it changes becomes the agent's.
 
-    Raises EngramqError: `edge_exists`, `relation_conflict`.
+    Raises EngramqError: `edge_exists`, `relation_conflict`; `quoted`: they may say the standing relation.
     """
     other_relation = request.relation is not UNSET and request.relation != standing.relation
     match request.if_exists:
         case IfExists.ERROR:
-            raise refuse(FaultCode.EDGE_EXISTS, f"{_described(standing)} is there already.")
+            raise refuse(FaultCode.EDGE_EXISTS, f"{_described(standing, quoted)} is there already.")
         case IfExists.SKIP:
             return LinkAction.SKIPPED, standing
         case IfExists.UPDATE:
@@ -104,7 +106,8 @@ def asserted_again(standing: Link, request: LinkRequest, delta: float) -> tuple[
             return LinkAction.UPDATED, _changed(replace(standing, weight=default_weight(request.relation)), request)
         case _:
             raise refuse(
-                FaultCode.RELATION_CONFLICT, f"{_described(standing)} has another relation than {request.relation!r}."
+                FaultCode.RELATION_CONFLICT,
+                f"{_described(standing, quoted)} has another relation than {request.relation!r}.",
             )
 
 
@@ -128,6 +131,6 @@ def _changed(link: Link, request: LinkRequest, *, weight: bool = True) -> Link:
     )
 
 
-def _described(link: Link) -> str:
+def _described(link: Link, quoted: bool) -> str:
     low, high = link.pair
-    return f"The link {link.relation!r} between {low} and {high}"
+    return f"The link {link.relation!r} between {low} and {high}" if quoted else f"The link between {low} and {high}"

@@ -139,14 +139,15 @@ class Asserting:
         may_link(self.table, ends, envelope.principal)
         if Standing.PENDING in (self.table.standing(end) for end in ends):
             return self._defer(ends, request, envelope, item)
-        standing = self.table.link(ends.pair)
+        standing, untrusted = self.table.link(ends.pair), self.table.is_untrusted(ends)
         if standing is None:
             link = asserted_link(UUID(uuid7()), *ends, request)
             displaced = make_room(self.table, ends.pair, self._rules.cap)
-            made = Asserted(*ends, LinkAction.CREATED, link, None, displaced, self.table.is_untrusted(ends))
+            made = Asserted(*ends, LinkAction.CREATED, link, None, displaced, untrusted)
         else:
-            done = asserted_again(standing, request, self._rules.delta)
-            made = Asserted(*ends, *done, standing, untrusted=self.table.is_untrusted(ends))
+            # Of an untrusted link the relation may be anybody's text, and a refusal carries no warning.
+            done = asserted_again(standing, request, self._rules.delta, quoted=not untrusted)
+            made = Asserted(*ends, *done, standing, untrusted=untrusted)
         if made.action is not LinkAction.SKIPPED:
             self.table.put(made.link)
         self._asserted.append((made, envelope, action))
