@@ -105,7 +105,8 @@ class Relation(StrEnum):
     SUPERSEDES = "supersedes"
 
 
-CUSTOM_RELATION: Final = "custom"  # what relations of somebody's own are counted as where untrusted memories have them
+# What relations of somebody's own are counted as where untrusted memories have them, and where there are too many.
+CUSTOM_RELATION: Final = "custom"
 
 
 class IfExists(StrEnum):

@@ -9,15 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schemas import limits
 from schemas.codec import encode
-from schemas.commands import AddNode, DeleteEdge, DeleteNode, GetNodeByName
+from schemas.commands import AddEdge, AddNode, DeleteEdge, DeleteNode, GetNodeByName
 from schemas.envelope import Answer
 from schemas.faults import EngramqError, FaultCode
 from schemas.ids import uuid7
+from schemas.vocabulary import DEFAULT_NAMESPACE
 from tests.graph.desk import Desk
 from tests.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.jobs import job
 from tests.refusals import refused
+from workers.store import recall
 
 pytestmark = pytest.mark.anyio
 
@@ -369,3 +372,14 @@ async def test_without_the_database_reads_and_writes_are_refused_and_work_again_
     finally:
         desk.administer(f"alter database {name} allow_connections true")
     assert (await desk.body(asked()))["weight"] == 1.0
+
+
+async def test_stats_stay_short_however_many_relations_were_made_up(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for relation, edges in (("COMMON", 3), ("RARE", 2), ("ODD", 1), ("QUEER", 1)):
+        for number in range(edges):
+            await desk.do(AddEdge(source_name="Ada", target_name=f"{relation} {number}", relation=relation))
+    monkeypatch.setattr(limits, "EDGE_KINDS_SHOWN", 2)
+    counts = await desk.store.read(DEFAULT_NAMESPACE, recall.counts)
+    assert {edge.relation: edge.count for edge in counts.edges} == {"COMMON": 3, "RARE": 2, "custom": 2}

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from schemas import limits
 from schemas.commands import EdgeCount
 from schemas.records import Link, Memory
 from schemas.vocabulary import CUSTOM_RELATION, Direction, MemoryState, Origin, Partition, Relation, Sector
@@ -92,7 +93,7 @@ async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
 async def counts(tx: Transaction) -> Counts:
     """Count what the namespace holds, both partitions, whatever its state."""
     memories = await tx.send(MEMORY_COUNTS)
-    edges = await tx.send(EDGE_COUNTS, relations=list(Relation), custom=CUSTOM_RELATION)
+    edges = await tx.send(EDGE_COUNTS, relations=list(Relation), custom=CUSTOM_RELATION, kinds=limits.EDGE_KINDS_SHOWN)
     by_partition = {word.value: 0 for word in Partition}
     by_sector = {word.value: 0 for word in Sector}
     by_state = {word.value: 0 for word in MemoryState}

@@ -7,15 +7,24 @@ where m.namespace = %(namespace)s
 group by 1, 2, 3, 4
 
 -- name: edge_counts
--- How many edges of each kind a namespace holds. What somebody called a link of an untrusted memory is untrusted text,
--- which nobody here has asked for; only links with names of their own are looked at for that.
-select e.layer, e.origin,
-    case when e.layer = 'association' and e.relation <> all(%(relations)s) and exists (
-        select from nodes n
-        where n.namespace = %(namespace)s and n.id in (e.source_id, e.target_id) and n.partition = 'untrusted'
-    ) then %(custom)s else e.relation end as relation,
-    count(*) as edges
-from edges e
-where e.namespace = %(namespace)s
+-- How many edges of each kind a namespace holds, the commonest kinds; what is left over is counted together. What
+-- somebody called a link of an untrusted memory is untrusted text, which nobody here has asked for; only links with names
+-- of their own are looked at for that.
+with kind as (
+    select e.layer, e.origin,
+        case when e.layer = 'association' and e.relation <> all(%(relations)s) and exists (
+            select from nodes n
+            where n.namespace = %(namespace)s and n.id in (e.source_id, e.target_id) and n.partition = 'untrusted'
+        ) then %(custom)s else e.relation end as relation,
+        count(*) as edges
+    from edges e
+    where e.namespace = %(namespace)s
+    group by 1, 2, 3
+), placed as (
+    select *, row_number() over (order by edges desc, layer, origin, relation) as place from kind
+)
+select layer, origin, case when place <= %(kinds)s then relation else %(custom)s end as relation,
+    sum(edges)::bigint as edges
+from placed
 group by 1, 2, 3
 order by 1, 2, 3
