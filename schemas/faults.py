@@ -37,7 +37,9 @@ RECOVERY: Final[dict[FaultCode, str]] = {
     FaultCode.INVALID_PARAMETER: "Correct the named parameter and call again.",
     FaultCode.SELF_LOOP: "Give two different memories.",
     FaultCode.MEMORY_NOT_ACTIVE: "Look the memory up with get_memory; restore it or use the one that replaced it.",
-    FaultCode.DEGREE_LIMIT: "Disconnect one of its links, or raise ENGRAMQ_DEGREE_CAP.",
+    FaultCode.DEGREE_LIMIT: (
+        "Disconnect one of its links (get_memory with include_untrusted shows all), or raise ENGRAMQ_DEGREE_CAP."
+    ),
     FaultCode.EDGE_EXISTS: 'Use if_exists="reinforce" or "update" to change the standing link.',
     FaultCode.RELATION_CONFLICT: 'Use if_exists="update" to change the relation of a link that is protected.',
     FaultCode.UNTRUSTED_LINK: "Link memories of one partition; promote the untrusted one first.",

@@ -26,7 +26,7 @@ ENTRIES: Final = {
         returns="action (created, reinforced, updated, skipped, deferred), the link as stored, and what it displaced. "
         "deferred: an end is still being embedded; get_command tells what became of it.",
         next="relation_conflict: if_exists update changes the relation. degree_limit: disconnect one of the links that "
-        "get_memory shows of the memory named.",
+        "get_memory, with include_untrusted, shows of the memory named.",
         before=_BEFORE,
         example=_CONNECT,
     ),
