@@ -8,7 +8,14 @@ from anyio.abc import TaskGroup
 from tests.models.gated import BOUND_S, GatedEmbedder
 from workers.models.batching import BatchingEmbedder, Bounds
 from workers.models.hashing import HashEmbedder
-from workers.models.interface import BatchLimits, EmbedderOverloaded, EmbedderUnavailable, InputRejected, Vectors
+from workers.models.interface import (
+    BatchLimits,
+    EmbedderOverloaded,
+    EmbedderUnavailable,
+    EmbeddingFailure,
+    InputRejected,
+    Vectors,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -308,3 +315,74 @@ async def test_a_text_that_is_rejected_makes_nobody_else_wait() -> None:
         inner.release(2)
         assert isinstance((await Call(group, embedder, ["no"]).done()).error, InputRejected)
         await assert_rows(Call(group, embedder, ["yes"]), ["yes"])
+
+
+async def test_a_slow_failure_of_bulk_makes_no_search_fail() -> None:
+    """One text that an endpoint cannot digest is tried by the sweep again and again; searches go on."""
+    inner = GatedEmbedder()
+    inner.failing = True
+    async with BatchingEmbedder(inner, Bounds(slow_failure_s=0.0)) as embedder, anyio.create_task_group() as group:
+        inner.release(2)
+        assert (await Call(group, embedder, ["indigestible"], bulk=True).done()).error is not None
+        inner.failing = False
+        await assert_rows(Call(group, embedder, ["question"]), ["question"])
+
+
+class FirstFailsLate(GatedEmbedder):
+    """Fail the first batch when `late` is set; answer the others as they are released."""
+
+    late: anyio.Event
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        if self.batches:
+            return await super().embed(texts)
+        self.batches.append(list(texts))
+        await self.late.wait()
+        raise EmbedderUnavailable(EmbeddingFailure(reason="indigestible"))
+
+
+async def test_a_slow_failure_counts_for_nothing_where_another_batch_succeeded_meanwhile() -> None:
+    inner = FirstFailsLate(BatchLimits(texts=1, concurrent=2))
+    inner.late = anyio.Event()
+    inner.release(2)
+    async with BatchingEmbedder(inner, Bounds(slow_failure_s=0.0)) as embedder, anyio.create_task_group() as group:
+        first = Call(group, embedder, ["first"])
+        second = Call(group, embedder, ["second"])
+        await assert_rows(second, ["second"])
+        inner.late.set()
+        assert (await first.done()).error is not None
+        await assert_rows(Call(group, embedder, ["third"]), ["third"])
+
+
+async def test_who_waits_when_a_slow_failure_comes_does_not_wait_for_the_next_one() -> None:
+    inner = GatedEmbedder()
+    inner.failing = True
+    async with BatchingEmbedder(inner, Bounds(slow_failure_s=0.0)) as embedder, anyio.create_task_group() as group:
+        first = Call(group, embedder, ["first"])
+        await inner.started(1)
+        second, bulk = Call(group, embedder, ["second"]), Call(group, embedder, ["bulk"], bulk=True)
+        await until_queued(embedder, 2)
+        inner.release()
+        assert (await first.done()).error is not None
+        assert (await second.done()).error is not None
+        assert embedder.queued == 0
+        inner.failing = False
+        inner.release()
+        await assert_rows(bulk, ["bulk"])
+        assert inner.batches == [["first"], ["bulk"]]
+
+
+async def test_an_embedder_that_says_nothing_is_not_waited_for_and_its_answer_ends_the_rest() -> None:
+    inner = GatedEmbedder()
+    async with BatchingEmbedder(inner, Bounds(patience_s=0.01)) as embedder, anyio.create_task_group() as group:
+        silent = await Call(group, embedder, ["first"]).done()
+        assert silent.error is not None
+        assert "0.01 s" in silent.error.failure.reason
+        refused = await Call(group, embedder, ["second"]).done()
+        assert refused.error is not None
+        assert refused.error.failure.retry_after_s is not None
+        bulk = Call(group, embedder, ["bulk"], bulk=True)
+        inner.release(2)
+        await assert_rows(bulk, ["bulk"])
+        await assert_rows(Call(group, embedder, ["first"]), ["first"])
+        assert inner.batches == [["first"], ["bulk"]]

@@ -2,9 +2,10 @@
 
 Knows: `interface.Embedder`, who waits, and what was computed lately. Refuses to know: any model. Wraps an embedder and
 offers the same contract plus `bulk`. While one batch runs, what arrives is collected and goes together into the next.
-After a failure that took long nobody who waits is made to wait for the next: an endpoint that is away takes seconds.
+An endpoint that is away takes long to fail: after one such failure nobody who waits is made to wait for the next.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -27,14 +28,17 @@ from workers.models.interface import (
 from workers.models.waiting import Item, Waiting
 
 _CLOSED = EmbeddingFailure(reason="the embedder is shutting down")
+_NEVER: Final = -math.inf
 REST_S: Final = 10.0
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """What may pile up. Beyond `interactive` waiting texts a call is refused; beyond `bulk` a bulk call waits for room.
 
-    20,000 rows of 384 dimensions need 37 MB, so MiniLM is bounded by entries and wider models by bytes. After a
-    failure that took `slow_failure_s` seconds or more interactive calls fail at once for REST_S; bulk goes on trying.
+    20,000 rows of 384 dimensions need 37 MB, so MiniLM is bounded by entries and wider models by bytes. An interactive
+    call waits for `patience_s` at most, less than its caller for the reply. When its batch took `slow_failure_s` or
+    more to fail, or patience ends, and nothing else succeeded meanwhile, interactive calls fail at once for REST_S.
+    Bulk goes on trying, and its failures prove nothing: they may be due to a text that an endpoint cannot digest.
     """
 
     interactive: int = 2_048
@@ -42,6 +46,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     cache_entries: int = 20_000
     cache_bytes: int = 48 * 1024 * 1024
     slow_failure_s: float = 0.5
+    patience_s: float = 6.0
 
 
 class BatchingEmbedder:
@@ -57,7 +62,7 @@ class BatchingEmbedder:
         self._cache = VectorCache(entries=self._bounds.cache_entries, size_bytes=self._bounds.cache_bytes)
         self._waiting = Waiting()
         self._under_way: dict[bytes, Item] = {}
-        self._rest_until = 0.0
+        self._rest_until = self._last_success = _NEVER
         self._last_failure = _CLOSED
         self._arrived = anyio.Event()
         self._room = anyio.Event()
@@ -125,8 +130,11 @@ class BatchingEmbedder:
                     rows[key] = cached
                 else:
                     items.append(self._want(key, text, interactive=not bulk))
-            for item in items:
-                rows[item.key] = await _result(item)
+            with anyio.move_on_after(math.inf if bulk else self._bounds.patience_s) as waited:
+                for item in items:
+                    rows[item.key] = await _result(item)
+            if waited.cancelled_caught:
+                raise self._out_of_patience()
         finally:
             self._release(items)
         if not texts:
@@ -143,6 +151,18 @@ class BatchingEmbedder:
             raise EmbedderUnavailable(
                 EmbeddingFailure(reason=self._last_failure.reason, retry_after_s=round(left_s, 1))
             )
+
+    def _out_of_patience(self) -> EmbedderUnavailable:
+        patience_s = self._bounds.patience_s
+        failure = EmbeddingFailure(reason=f"the embedder gave no answer within {patience_s:g} s")
+        self._rest(failure, anyio.current_time() - patience_s)
+        return EmbedderUnavailable(failure)
+
+    def _rest(self, failure: EmbeddingFailure, since: float) -> None:
+        """Let interactive calls rest after a failure that took long, unless something succeeded since its beginning."""
+        if self._last_success <= since:
+            self._last_failure, self._rest_until = failure, anyio.current_time() + REST_S
+            self._settle_failed(self._waiting.take_interactive(), EmbedderUnavailable(failure))
 
     def _require_room(self, new: int) -> None:
         waiting = self._waiting.interactive
@@ -200,12 +220,12 @@ class BatchingEmbedder:
             await self._compute(batch[:middle])
             await self._compute(batch[middle:])
         except EmbedderUnavailable as error:
-            self._last_failure, now = error.failure, anyio.current_time()
-            if now - started >= self._bounds.slow_failure_s:
-                self._rest_until = now + REST_S
+            interactive = batch[0].interactive  # and so are all of it
+            if interactive and anyio.current_time() - started >= self._bounds.slow_failure_s:
+                self._rest(error.failure, started)
             self._settle_failed(batch, error)
         else:
-            self._rest_until = 0.0
+            self._rest_until, self._last_success = _NEVER, anyio.current_time()
             self._settle(batch, vectors)
 
     def _settle(self, batch: list[Item], vectors: Vectors) -> None:

@@ -75,9 +75,13 @@ class Waiting:
             self._interactive_in_a_row = self._interactive_in_a_row + 1 if self._bulk else 0
         return _take(self._interactive, limits)
 
-    def take_all(self) -> list[Item]:
-        items = [*self._interactive.values(), *self._bulk.values()]
+    def take_interactive(self) -> list[Item]:
+        items = [*self._interactive.values()]
         self._interactive.clear()
+        return items
+
+    def take_all(self) -> list[Item]:
+        items = [*self.take_interactive(), *self._bulk.values()]
         self._bulk.clear()
         return items
 
