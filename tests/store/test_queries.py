@@ -9,16 +9,10 @@ import pytest
 from tests.architecture.source import modules
 from tests.conftest import Database
 from workers.store import queries
-from workers.store.queries import sized_sql, sql
+from workers.store.queries import native, sized_sql, sql
 
 # What PostgreSQL prepares: these four kinds of statement.
 PREPARABLE = re.compile(r"\s*(select|insert|update|delete|with)\b", re.IGNORECASE)
-
-
-def numbered(text: str) -> str:
-    """Return a query with $1, $2 ... in place of its named parameters."""
-    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
-    return re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
 
 
 def test_every_query_is_understood_by_the_migrated_schema(database: Database) -> None:
@@ -29,7 +23,7 @@ def test_every_query_is_understood_by_the_migrated_schema(database: Database) ->
                 connection.execute(text.encode())
         for number, text in enumerate(texts):
             if PREPARABLE.match(text):
-                connection.execute(f"prepare query_{number} as {numbered(text)}".encode())
+                connection.execute(b"prepare query_%d as %b" % (number, native(text.encode()).text))
 
 
 def test_every_query_is_used() -> None:
@@ -55,3 +49,10 @@ def test_a_file_that_is_not_in_form_is_refused(tmp_path: Path, text: str, compla
     (tmp_path / "bad.sql").write_text(text)
     with pytest.raises(ValueError, match=complaint):
         queries._Library(tmp_path)
+
+
+def test_parameters_are_numbered_by_their_names_and_percent_signs_are_halved() -> None:
+    text, parameters = native(b"select %(b)s, %(a)s, %(b)s::text, 5 %% 2, 'a%%' like '%%(a)s', format('%%L', %(c)s)")
+    assert text == b"select $1, $2, $1::text, 5 % 2, 'a%' like '%(a)s', format('%L', $3)"
+    assert parameters == ("b", "a", "c")
+    assert native(b"select 1") == (b"select 1", ())
