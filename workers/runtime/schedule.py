@@ -18,9 +18,7 @@ from workers.runtime.line import pack, pack_script
 
 log = logging.getLogger(__name__)
 
-FIRST_TURN_S: Final = (
-    60.0  # after its start, at most: a stack that its clients stop every ten minutes has its turns too
-)
+FIRST_TURN_S: Final = 60.0  # after a start, at most: a stack that is stopped every ten minutes has its turns too
 KEEP_S: Final = 1.5  # how often the key of work that takes long is renewed
 SHORTEST_TTL_MS: Final = 5_000  # of the key while the work is being done
 
