@@ -112,7 +112,7 @@ def take_lease(
 ) -> Lease:
     """Hold a lease on the home's stack and wait until it is ready; start its supervisor (`command`) if there is none.
 
-    `kind` is `stdio`, `up` or `command`: it decides what is waited for.
+    `kind` is `stdio`, `up`, `worker` or `command`: it decides what is waited for, and which settings are refused.
 
     Raises:
         DeployError: it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings.

@@ -40,7 +40,8 @@ def servers_for(command: str, arguments: list[str]) -> Iterator[None]:
         yield
         return
     environment = dict(os.environ)
-    lease = take_lease(home_from(environment), "command", environment, READY_BOUND_S)
+    kind = "worker" if command == "worker" else "command"
+    lease = take_lease(home_from(environment), kind, environment, READY_BOUND_S)
     if lease.differing:
         names = ", ".join(lease.differing)
         sys.stderr.write(f"engramq: the running stack has other values of {names}; engramq down lets them change.\n")

@@ -58,7 +58,7 @@ _DEFAULTS = {
 _INDIFFERENT = frozenset({HOME, LINGER_S, "ENGRAMQ_LOG_LEVEL"})
 # With another value of these one would read and write other data, or vectors that cannot be compared: refused.
 DECISIVE = frozenset({DATABASE_URL, REDIS_URL, EMBEDDER})
-# A command embeds nothing itself: what it has embedded, the stack's workers do, each time in the stack's own way.
+# Commands but `worker` embed nothing themselves: what they have embedded, the stack's workers do in its own way.
 DECISIVE_FOR_COMMANDS = DECISIVE - {EMBEDDER}
 
 

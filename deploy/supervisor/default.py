@@ -65,7 +65,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
     everything = (*sorted(servers), MIGRATE, WORKER)
     return Stack(
         services=tuple(services),
-        needs={"stdio": (GATEWAY,), "up": (*everything, GATEWAY), "command": everything},
+        needs={"stdio": (GATEWAY,), "up": (*everything, GATEWAY), "command": everything, "worker": everything},
         addresses={
             "gateway_socket": str(home.gateway_socket),
             "database_url": database_url,
