@@ -26,11 +26,21 @@ def rotate(folder: Path, largest_bytes: int = LARGEST_BYTES) -> None:
                     emptied.truncate(0)
 
 
-def last_lines(log: Path, count: int = 8) -> list[str]:
-    """The last lines of a log that are not blank; none when it cannot be read."""
+def size(log: Path) -> int:
+    """The bytes of a log; 0 when there is none."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def last_lines(log: Path, count: int = 8, *, since: int = 0) -> list[str]:
+    """The last lines of a log, after so many bytes, that are not blank; none when it cannot be read."""
     try:
         with log.open("rb") as source:
-            source.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            whole = log.stat().st_size
+            # It was emptied meanwhile when it is shorter.
+            source.seek(max(since if since <= whole else 0, whole - _TAIL_BYTES))
             text = source.read(_TAIL_BYTES).decode(errors="replace")
     except OSError:
         return []

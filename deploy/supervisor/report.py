@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from deploy.supervisor import logs
 from deploy.supervisor.runner import Runner, State
 
 _KB_PER_MB = 1024
@@ -29,7 +28,7 @@ def of_service(runner: Runner) -> dict[str, object]:
         "restarts": runner.restarts,
         "log": str(runner.log),
         "complaint": runner.complaint,
-        "last_lines": logs.last_lines(runner.log) if runner.complaint or runner.state is State.FAILING else [],
+        "last_lines": runner.last_lines if runner.complaint or runner.state is State.FAILING else [],
     }
 
 

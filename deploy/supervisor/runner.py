@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deploy.embedded import process
 from deploy.home import DeployError
-from deploy.supervisor.logs import last_lines
+from deploy.supervisor.logs import last_lines, size
 from deploy.supervisor.stack import Service
 from deploy.supervisor.state import StateFile
 
@@ -63,6 +63,7 @@ class Runner:
         self._early_deaths = 0
         self._longest_delay_s = LONGEST_DELAY_S
         self._prepared = False
+        self._log_began = size(self.log)  # after what earlier supervisors' processes had to say
 
     @property
     def is_ready(self) -> bool:
@@ -73,6 +74,11 @@ class Runner:
     def is_failing(self) -> bool:
         """Whether it died again and again (or could not even be started), so that waiting is of little use."""
         return self.state is not State.READY and bool(self.complaint)
+
+    @property
+    def last_lines(self) -> list[str]:
+        """The last lines that its processes have logged."""
+        return last_lines(self.log, since=self._log_began)
 
     def notice_exit(self) -> None:
         """Some child of ours has ended: see whether it was this one."""
@@ -159,7 +165,7 @@ class Runner:
         self._early_deaths += 1
         self._longest_delay_s = LONGEST_DELAY_AFTER_KILL_S if code in _KILLED else LONGEST_DELAY_S
         if code not in _KILLED and (self._early_deaths >= DEATHS_TO_FAIL or code == REFUSED_EXIT_CODE):
-            ending = "\n".join(last_lines(self.log))
+            ending = "\n".join(self.last_lines)
             self.complaint = f"{self.service.name} ended with {code}. Its last lines ({self.log}):\n{ending}"
         else:
             self.complaint = ""

@@ -307,4 +307,6 @@ def test_logs_are_kept_within_their_size_while_their_writers_go_on(tmp_path: Pat
     assert log.read_bytes() == b"new 1\n\nnew 2\n"
     assert log.with_name("worker.log.1").stat().st_size == 4000
     assert logs.last_lines(log) == ["new 1", "new 2"]
+    assert logs.last_lines(log, since=len(b"new 1\n")) == ["new 2"]
+    assert logs.last_lines(log, since=10**6) == ["new 1", "new 2"]
     assert logs.last_lines(tmp_path / "missing.log") == []
