@@ -8,10 +8,9 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from tests.store.test_queries import numbered
 from tests.tenancy.tables import HALF, NAME, SECRET, Tenant
 from workers.store import queries
-from workers.store.queries import sized_sql
+from workers.store.queries import native, sized_sql
 
 DIMENSIONS = 384
 PREDICATE = re.compile(r"(\w+\.)?namespace = %\(namespace\)s")
@@ -141,7 +140,7 @@ def statements(connection: psycopg.Connection[Any]) -> list[Statement]:
 
 
 def _types(connection: psycopg.Connection[Any], name: str, text: str, names: list[str]) -> dict[str, str]:
-    prepared = numbered(text)
+    prepared = native(text.encode()).text.decode()
     if text.lstrip().startswith("("):  # which PREPARE does not take
         prepared = f"with x as (select 1) {prepared}"
     connection.execute(f"prepare of_{name} as {prepared}".encode())
