@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workers.domain.calibration import Calibration, Samples, best_matches, cross_validated, expected_error, fitted
@@ -25,6 +25,7 @@ def samples_of(several: list[tuple[float, bool]]) -> Samples:
     )
 
 
+@example([(0.0, False), (0.001953125, True)], 0.0, -1.0)
 @given(st.lists(st.tuples(cosines, st.booleans()), min_size=2, max_size=40), cosines, cosines)
 def test_whatever_the_samples_a_confidence_is_a_chance_and_grows_with_the_cosine(
     several: list[tuple[float, bool]], one: float, other: float

@@ -16,6 +16,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 ROUNDS: Final = 100
 CLOSE: Final = 1e-9
+LARGEST_EXPONENT: Final = 700.0  # beyond it there is no float; a model of few samples may have a very steep curve
 BINS: Final = 10
 
 
@@ -28,7 +29,7 @@ class Calibration:
 
     def confidence(self, cosine: float) -> float:
         """Return the chance, from 0 to 1, that the best match is the right one."""
-        return 1.0 / (1.0 + math.exp(-(self.slope * cosine + self.offset)))
+        return 1.0 / (1.0 + math.exp(min(-(self.slope * cosine + self.offset), LARGEST_EXPONENT)))
 
 
 class Samples(NamedTuple):
