@@ -20,12 +20,12 @@ from workers.models.interface import EmbedderUnavailable, InputRejected
 from workers.sectors import classifying
 from workers.store import memories
 from workers.store.ledger import Effect, Ledger
-from workers.store.memories import Draft
+from workers.store.memories import Draft, Vectorized
 from workers.store.pool import Row
 from workers.store.records import memory_record, similarity
 from workers.store.store import Store
 from workers.store.transaction import Transaction
-from workers.store.vectors import Embedding, Sizes, send_nearest
+from workers.store.vectors import Sizes, send_nearest
 from workers.vectorizer import Vectorizer
 
 log = logging.getLogger(__name__)
@@ -134,14 +134,14 @@ class Embedder:
         follow_ups = classifying(namespace, ids) + linking(namespace, [Newcomer(memory_id=one) for one in ids])
         return Outcome(PendingEmbedded(activated=len(activated)), follow_ups=follow_ups)
 
-    async def _activate(self, job: Job, vectors: list[tuple[UUID, Embedding]]) -> list[UUID]:
+    async def _activate(self, job: Job, vectors: list[Vectorized]) -> list[UUID]:
         async def effect(tx: Transaction) -> list[UUID]:
             tx.lease = job.lease
             return await memories.activate(tx, vectors)
 
         return await self.store.write(job.envelope.namespace, effect)
 
-    async def _vectors(self, rows: list[Row]) -> list[tuple[UUID, Embedding]]:
+    async def _vectors(self, rows: list[Row]) -> list[Vectorized]:
         """Return the vectors that can be had; the sweep will ask again for the rest."""
         try:
             embeddings = await self.vectorizer.embed([row["content"] for row in rows], bulk=True)
@@ -154,7 +154,9 @@ class Embedder:
         except EmbedderUnavailable as problem:
             log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.failure.reason})
             return []
-        return [(row["id"], embedding) for row, embedding in zip(rows, embeddings, strict=True)]
+        return [
+            Vectorized(row["id"], row["content"], embedding) for row, embedding in zip(rows, embeddings, strict=True)
+        ]
 
 
 def _similar(row: Row, value: float) -> Memory:

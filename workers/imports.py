@@ -7,12 +7,13 @@ from typing import Final
 
 from msgspec import UNSET
 
-from schemas.commands import BatchImported, ImportBatch, NewMemory, Receipt, Reply
+from schemas.commands import BatchImported, ImportBatch, Newcomer, NewMemory, Receipt, Reply
 from schemas.envelope import Envelope
 from schemas.faults import EngramqError, FaultCode
 from schemas.vocabulary import AuditAction, OnDuplicate, Partition, ReceiptStatus, WorkerKind
 from workers.contract import Actor, Job, Outcome
-from workers.domain.router import route
+from workers.domain.router import VOUCHED_FOR, route
+from workers.linking import linking
 from workers.models.interface import EmbedderUnavailable
 from workers.sectors import classifying
 from workers.store import audit, imports
@@ -64,7 +65,8 @@ class Importer:
             return lambda tx: _write(tx, embedded, degraded=degraded)
 
         recorded = await self.ledger.run_prepared(job, prepare)
-        follow_ups = classifying(job.envelope.namespace, _lacking_sectors(job.envelope, recorded.reply))
+        namespace, reply = job.envelope.namespace, recorded.reply
+        follow_ups = classifying(namespace, _lacking_sectors(job.envelope, reply)) + linking(namespace, _updated(reply))
         return Outcome(recorded.reply, follow_ups=follow_ups, replayed=recorded.replayed)
 
     async def _embedded(self, batch: Batch) -> tuple[Batch, bool]:
@@ -118,7 +120,8 @@ async def _write(tx: Transaction, batch: Batch, *, degraded: bool) -> BatchImpor
         if found is None:
             first = batch.drafts[rows.again[index]]
             metadata = {} if first.memory.metadata is UNSET else first.memory.metadata
-            found = Standing(made[rows.again[index]], first.partition, first.memory.content, metadata)
+            memory = first.memory
+            found = Standing(made[rows.again[index]], first.partition, memory.verification, memory.content, metadata)
         receipts[index] = await _repeated(tx, batch, index, found)
     counts = Counter(receipt.status for receipt in receipts.values())
     return BatchImported(
@@ -158,6 +161,11 @@ async def _repeated(tx: Transaction, batch: Batch, index: int, found: Standing) 
     if draft.partition is Partition.UNTRUSTED and found.partition is Partition.TRUSTED:
         error = f"It belongs to the trusted memory {memory_id}, and what this row says is untrusted."
         return _rejected(index, "external_id", error)
+    if _slips_in(found, draft):
+        error = (
+            f"Memory {memory_id} is {found.verification}, this text is not: set it to unverified with verify_memory."
+        )
+        return _rejected(index, "content", error)
     if not await imports.replace(tx, found, draft):
         return _rejected(index, "metadata", "Merged with what is there it would be too large.")
     changed = sorted(name for name in NewMemory.__struct_fields__ if getattr(draft.memory, name) is not UNSET)
@@ -178,6 +186,20 @@ def _lacking_sectors(envelope: Envelope, reply: Reply) -> list[str]:
         and receipt.memory_id not in {UNSET, None}
         and command.records[receipt.index].sector is UNSET
     ]
+
+
+def _slips_in(found: Standing, draft: Draft) -> bool:
+    """Say whether an untrusted memory would be promoted with a text that nobody has vouched for."""
+    vouched_for = found.partition is Partition.UNTRUSTED and found.verification in VOUCHED_FOR
+    return vouched_for and found.content != draft.memory.content and draft.memory.verification not in VOUCHED_FOR
+
+
+def _updated(reply: Reply) -> list[Newcomer]:
+    """Return the memories that may have another content now, and so other neighbours."""
+    if not isinstance(reply, BatchImported) or reply.degraded is not UNSET:
+        return []
+    ids = [one.memory_id for one in reply.receipts if one.status is ReceiptStatus.UPDATED]
+    return [Newcomer(memory_id=one) for one in ids if isinstance(one, str)]
 
 
 def _rejected(index: int, name: str, error: str) -> Receipt:

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from schemas.envelope import Principal
 from schemas.faults import FaultCode
 from schemas.vocabulary import (
     ALL_SCOPES,
+    DEFAULT_NAMESPACE,
     MemorySource,
     MemoryState,
     Partition,
@@ -34,7 +36,9 @@ from tests.refusals import refused
 from tests.workers.conftest import World
 from workers.contract import LeaseLost
 from workers.store import vectors
+from workers.store.memories import Vectorized, activate
 from workers.store.queries import sized_sql
+from workers.store.vectors import Embedding
 
 pytestmark = pytest.mark.anyio
 
@@ -228,6 +232,19 @@ async def test_giving_vectors_leaves_alone_what_is_not_pending(world: World) -> 
         ("active", "manual"),
         ("archived", "manual"),
     ]
+
+
+async def test_a_vector_that_comes_late_is_not_given_to_another_content(world: World) -> None:
+    world.model.down = True
+    kept = UUID((await world.keep("as it was")).stored.id)
+    world.model.down = False
+    model_id = await world.store.register_embedding_model("hash", "", 384)
+    (vector,) = await world.model.embed(["as it was"])
+    late = Vectorized(kept, "as it was", Embedding.of(model_id, vector))
+    world.rows("update memories set content = 'as it is'")
+    assert await world.store.write(DEFAULT_NAMESPACE, lambda tx: activate(tx, [late])) == []
+    assert [one["state"] for one in world.rows("select state from memories")] == ["pending"]
+    assert (await world.ask(PendingEmbedded, EmbedPending(memory_ids=(str(kept),)))).activated == 1
 
 
 @pytest.mark.promise("MT-18")

@@ -2,14 +2,25 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
 from msgspec import UNSET
 
-from schemas.commands import BatchImported, ForgetMemory, Forgotten, ImportBatch, NewMemory
+from schemas.commands import BatchImported, ForgetMemory, Forgotten, ImportBatch, LinkNewcomers, NewMemory
 from schemas.envelope import Principal
-from schemas.vocabulary import ALL_SCOPES, OnDuplicate, Partition, ReceiptStatus, Scope, Sector, Verification
+from schemas.ids import uuid7
+from schemas.vocabulary import (
+    ALL_SCOPES,
+    DEFAULT_NAMESPACE,
+    OnDuplicate,
+    Partition,
+    ReceiptStatus,
+    Scope,
+    Sector,
+    Verification,
+)
 from tests.jobs import job, repeated
 from tests.workers.conftest import World
 
@@ -148,6 +159,49 @@ async def test_who_takes_external_ids_first_keeps_nothing_trusted_out_in_silence
     again = row("squatted", external_id="invoice-42", source_type="research")
     assert statuses(await bring_in(world, again)) == [SKIPPED]
     assert [one["content"] for one in world.rows("select * from memories")] == ["squatted"]
+
+
+@pytest.mark.promise("TP-21")
+@pytest.mark.parametrize("verdict", [Verification.VERIFIED, Verification.APPROVED])
+async def test_what_was_vouched_for_is_not_exchanged_before_its_promotion(world: World, verdict: Verification) -> None:
+    read = row("read by somebody", external_id="e1", source_type="research")
+    (made,) = (await bring_in(world, read)).receipts
+    world.rows("update memories set verification = %s", verdict)
+    other = row("slipped in", external_id="e1", source_type="research")
+    (receipt,) = (await bring_in(world, other, on_duplicate=OnDuplicate.UPDATE)).receipts
+    assert (receipt.status, receipt.field) == (REJECTED, "content")
+    assert str(made.memory_id) in str(receipt.error)
+    assert [one["content"] for one in world.rows("select * from memories")] == ["read by somebody"]
+    # The same text may say more of itself, and who vouches for another may exchange it.
+    again = row("read by somebody", external_id="e1", source_type="research", metadata={"page": 4})
+    vouched = row("corrected", external_id="e1", source_type="research", verification=Verification.APPROVED)
+    assert statuses(await bring_in(world, again, vouched, on_duplicate=OnDuplicate.UPDATE)) == [UPDATED, UPDATED]
+    (one,) = world.rows("select * from memories")
+    assert (one["content"], one["partition"], one["verification"]) == ("corrected", "untrusted", verdict)
+
+
+async def test_another_content_gets_other_similarity_links_but_keeps_what_was_counted(world: World) -> None:
+    changed, same, *others = [
+        (await world.keep(f"word{number}", external_id=f"e{number}")).stored.id for number in range(5)
+    ]
+    world.rows("update memories set links_made_at = now()")
+    ends = (changed, others[0], 0), (others[1], changed, 0), (changed, others[2], 1), (same, others[0], 0)
+    for source, target, count in ends:
+        world.rows(
+            "insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin, "
+            "reinforcement_count) values (%s, %s, 'association', least(%s::uuid, %s), greatest(%s::uuid, %s), "
+            "'similar', 0.8, 'similarity', %s)",
+            *(UUID(uuid7()), DEFAULT_NAMESPACE, source, target, source, target, count),
+        )
+    rows = row("another matter", external_id="e0"), row("word1", external_id="e1", speaker="Ana")
+    given = job(ImportBatch(records=rows, on_duplicate=OnDuplicate.UPDATE))
+    outcome = await world.outcome(given)
+    left = {frozenset((str(one["source_id"]), str(one["target_id"]))) for one in world.rows("select * from edges")}
+    assert left == {frozenset((changed, others[2])), frozenset((same, others[0]))}
+    unlinked = world.rows("select node_id from memories where links_made_at is null")
+    assert [str(one["node_id"]) for one in unlinked] == [changed]
+    (linking,) = [one.command for one in outcome.follow_ups if isinstance(one.command, LinkNewcomers)]
+    assert changed in {one.memory_id for one in linking.newcomers}
 
 
 @pytest.mark.promise("TP-28")

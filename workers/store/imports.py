@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from schemas.vocabulary import Partition
+from schemas.vocabulary import Partition, Verification
 from workers.store.changes import fits
 from workers.store.errors import Again
 from workers.store.memories import Draft, columns_of
@@ -18,6 +18,7 @@ KNOWN: Final = sql("known_external_ids")
 WITH_EXTERNAL_IDS: Final = sql("with_external_ids")
 INSERT_MANY: Final = sql("insert_memories")
 REPLACE: Final = sql("replace_memory")
+FORGET_SIMILARITY_LINKS: Final = sql("forget_similarity_links")
 
 # Rows of one statement: what the event loop needs to write them down is then about 10 ms.
 ROWS_AT_ONCE: Final = 100
@@ -29,6 +30,7 @@ class Standing:
 
     id: UUID
     partition: Partition
+    verification: Verification
     content: str
     metadata: dict[str, Any]
 
@@ -46,7 +48,9 @@ async def standing(tx: Transaction, external_ids: Sequence[str]) -> dict[str, St
         return {}
     rows = await tx.rows(WITH_EXTERNAL_IDS, external_ids=list(external_ids))
     return {
-        row["external_id"]: Standing(row["id"], Partition(row["partition"]), row["content"], row["metadata"])
+        row["external_id"]: Standing(
+            row["id"], Partition(row["partition"]), Verification(row["verification"]), row["content"], row["metadata"]
+        )
         for row in rows
     }
 
@@ -74,9 +78,12 @@ async def replace(tx: Transaction, found: Standing, draft: Draft) -> bool:
     if not fits(found.metadata, columns["metadata"].obj):
         return False
     # Without a vector for now the one that it has goes on, if it is of the same content.
-    keep = draft.embedding is None and found.content == draft.memory.content
+    same = found.content == draft.memory.content
+    keep = draft.embedding is None and same
     vector = {"embedding": draft.embedding and draft.embedding.half, "model_id": _vector(draft)["model_id"]}
     await tx.send(REPLACE, **columns | vector | {"id": found.id, "keep_vector": keep})
+    if not same:
+        await tx.send(FORGET_SIMILARITY_LINKS, id=found.id)
     return True
 
 

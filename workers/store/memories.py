@@ -119,16 +119,27 @@ async def send_read(tx: Transaction, ids: Sequence[UUID]) -> Sent:
     return await tx.send(BY_ID, ids=list(ids))
 
 
+@dataclass(frozen=True, slots=True)
+class Vectorized:
+    """A memory, the content that it had, and the embedding of that."""
+
+    id: UUID
+    content: str
+    embedding: Embedding
+
+
 async def pending_contents(tx: Transaction, ids: Sequence[UUID]) -> list[Row]:
     """Return (id, content) of those that still wait for a vector, by id."""
     return await tx.rows(PENDING_CONTENTS, ids=list(ids))
 
 
-async def activate(tx: Transaction, vectors: Sequence[tuple[UUID, Embedding]]) -> list[UUID]:
-    """Give pending memories (by id) their vectors; return those that were still pending."""
+async def activate(tx: Transaction, vectors: Sequence[Vectorized]) -> list[UUID]:
+    """Give pending memories their vectors; return those that were still pending, and with that content."""
     sent = [
-        await tx.send(ACTIVATE, id=memory_id, embedding=embedding.half, model_id=embedding.model_id)
-        for memory_id, embedding in vectors
+        await tx.send(
+            ACTIVATE, id=one.id, content=one.content, embedding=one.embedding.half, model_id=one.embedding.model_id
+        )
+        for one in vectors
     ]
     return [row["node_id"] for one in sent if (row := await one.row()) is not None]
 

@@ -6,7 +6,7 @@ where namespace = %(namespace)s and external_id = any(%(external_ids)s)
 -- name: with_external_ids
 -- Which of these external ids are taken, and what an update of their memories must leave alone. Locked in the order
 -- that all writers keep.
-select n.id, n.external_id, m.partition, m.content, m.metadata
+select n.id, n.external_id, m.partition, m.verification, m.content, m.metadata
 from nodes n
 join memories m on m.node_id = n.id and m.partition = n.partition
 where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.external_id = any(%(external_ids)s)
@@ -50,7 +50,8 @@ returning node_id as id
 
 -- name: replace_memory
 -- Let an import say again what a memory is: null leaves a column as it is; partition, verification and a manual sector
--- stay in any case. An automatic sector belongs to a content: of another it is to be told again.
+-- stay in any case. An automatic sector belongs to a content, and so do similarity links: of another they are to be made
+-- again.
 update memories m set
     content = %(content)s,
     confidence = %(confidence)s,
@@ -70,6 +71,13 @@ update memories m set
     model_id = case when %(keep_vector)s then m.model_id else %(model_id)s end,
     lexemes = memory_lexemes(
         m.namespace, %(content)s, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at)),
+    links_made_at = case when m.content = %(content)s then m.links_made_at end,
     updated_at = now()
 where m.namespace = %(namespace)s and m.node_id = %(id)s
 returning m.node_id
+
+-- name: forget_similarity_links
+-- Remove the links that tell what a memory's former content resembled, but for those that an outcome has counted.
+delete from edges e
+where e.namespace = %(namespace)s and e.layer = 'association' and e.origin = 'similarity' and e.relation = 'similar'
+    and e.reinforcement_count = 0 and (e.source_id = %(id)s or e.target_id = %(id)s)

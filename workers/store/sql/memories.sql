@@ -41,9 +41,9 @@ where m.namespace = %(namespace)s and m.state = 'pending' and m.node_id = any(%(
 order by m.node_id
 
 -- name: activate_pending
--- Give a memory its vector, unless somebody did or it is pending no more.
+-- Give a memory the vector of this content, unless somebody did, or it has another content, or is pending no more.
 update memories set embedding = %(embedding)s::halfvec, model_id = %(model_id)s, state = 'active'
-where namespace = %(namespace)s and node_id = %(id)s and state = 'pending'
+where namespace = %(namespace)s and node_id = %(id)s and state = 'pending' and content = %(content)s
 returning node_id
 
 -- name: pending_after
