@@ -1,8 +1,11 @@
 """What the commands take."""
 
 import argparse
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
+from uuid import UUID
 
+from schemas.ids import parse_uuid
 from schemas.vocabulary import WorkerKind
 
 WAIT_MAX_S = 86_400.0
@@ -23,6 +26,26 @@ class Parser(argparse.ArgumentParser):
         if message:
             self._print_message(message)
         raise UsageEnd(status)
+
+
+def checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return `read` so that argparse shows what its ValueError says."""
+
+    def reading(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+
+    return reading
+
+
+def uuid_of(text: str) -> UUID:
+    """Return the id that a text is; raises ValueError."""
+    found = parse_uuid(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no id")
+    return found
 
 
 def parse_worker(arguments: list[str]) -> list[WorkerKind]:

@@ -1,20 +1,17 @@
 """`engramq audit`: who did what, read from the database."""
 
-import argparse
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 
-from schemas.ids import parse_time, parse_uuid
+from schemas.ids import parse_time
 from schemas.setting_values import namespace
 from schemas.settings import Settings
 from schemas.vocabulary import AuditAction
-from workers.cli.arguments import Parser
+from workers.cli.arguments import Parser, checked, uuid_of
 from workers.store.audit import Entry, Wanted, entries
 from workers.store.store import Store
 
@@ -36,16 +33,16 @@ class Question:
 def parse_audit(arguments: list[str]) -> Question:
     """Return which entries to show; raises UsageEnd."""
     parser = Parser(prog="engramq audit", description="Show who did what, newest last.")
-    parser.add_argument("--namespace", metavar="N", type=_checked(namespace), help="default: ENGRAMQ_NAMESPACE")
-    parser.add_argument("--action", metavar="A", type=_checked(_action), help=", ".join(AuditAction))
+    parser.add_argument("--namespace", metavar="N", type=checked(namespace), help="default: ENGRAMQ_NAMESPACE")
+    parser.add_argument("--action", metavar="A", type=checked(_action), help=", ".join(AuditAction))
     parser.add_argument("--actor", metavar="P", help="the principal who did it")
-    parser.add_argument("--target", metavar="ID", type=_checked(_uuid), help="a memory, an edge or a node")
-    parser.add_argument("--command", metavar="ID", type=_checked(_uuid), help="all that one command did")
-    parser.add_argument("--since", metavar="T", type=_checked(parse_time), help="a date, or a time with a zone")
+    parser.add_argument("--target", metavar="ID", type=checked(uuid_of), help="a memory, an edge or a node")
+    parser.add_argument("--command", metavar="ID", type=checked(uuid_of), help="all that one command did")
+    parser.add_argument("--since", metavar="T", type=checked(parse_time), help="a date, or a time with a zone")
     until = partial(parse_time, end_of_day=True)
-    parser.add_argument("--until", metavar="T", type=_checked(until), help="the same; included")
+    parser.add_argument("--until", metavar="T", type=checked(until), help="the same; included")
     parser.add_argument(
-        "--limit", metavar="N", type=_checked(_limit), default=SHOWN, help=f"the newest so many (default {SHOWN})"
+        "--limit", metavar="N", type=checked(_limit), default=SHOWN, help=f"the newest so many (default {SHOWN})"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parsed = parser.parse_args(arguments)
@@ -101,29 +98,10 @@ def _quoted(value: Any) -> str:
     return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
 
 
-def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return `read` so that argparse shows what its ValueError says."""
-
-    def checked(text: str) -> Any:
-        try:
-            return read(text)
-        except ValueError as problem:
-            raise argparse.ArgumentTypeError(str(problem)) from None
-
-    return checked
-
-
 def _action(text: str) -> AuditAction:
     if text not in set(AuditAction):
         raise ValueError(f"there is no action {text!r}; there are {', '.join(AuditAction)}")
     return AuditAction(text)
-
-
-def _uuid(text: str) -> UUID:
-    found = parse_uuid(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no id")
-    return found
 
 
 def _limit(text: str) -> int:

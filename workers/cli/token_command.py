@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -11,11 +11,11 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.ids import format_time, parse_time, parse_uuid
+from schemas.ids import format_time, parse_time
 from schemas.setting_values import name, namespace, principal
 from schemas.settings import Settings
 from schemas.vocabulary import Scope
-from workers.cli.arguments import Parser
+from workers.cli.arguments import Parser, checked, uuid_of
 from workers.store import tokens
 from workers.store.store import Store
 from workers.store.tokens import NewToken, Token
@@ -42,24 +42,24 @@ def parse_token(arguments: list[str]) -> Request:
     parser = Parser(prog="engramq token", description="Make, list and revoke bearer tokens of HTTP clients.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|revoke")
     create = actions.add_parser("create", help="make a token and show it, this once")
-    create.add_argument("--principal", metavar="P", required=True, type=_checked(principal), help="who comes in by it")
+    create.add_argument("--principal", metavar="P", required=True, type=checked(principal), help="who comes in by it")
     create.add_argument(
-        "--scopes", metavar="S,S", type=_checked(_scopes), default=DEFAULT_SCOPES,
+        "--scopes", metavar="S,S", type=checked(_scopes), default=DEFAULT_SCOPES,
         help=f"of {','.join(Scope)}; default {','.join(DEFAULT_SCOPES)}",
     )  # fmt: skip
     create.add_argument(
         "--untrusted", action="store_true", help="everything this principal stores is untrusted, whatever it says"
     )
     create.add_argument(
-        "--expires", metavar="T", type=_checked(parse_expiry),
+        "--expires", metavar="T", type=checked(parse_expiry),
         help="90d, 12h, 4w, a date (its end, UTC) or a time with a zone; default: never",
     )  # fmt: skip
-    create.add_argument("--label", metavar="L", type=_checked(name), help="what it is for, shown in the list")
+    create.add_argument("--label", metavar="L", type=checked(name), help="what it is for, shown in the list")
     listing = actions.add_parser("list", help="show tokens, never their secrets")
     for one, default in ((create, "ENGRAMQ_NAMESPACE"), (listing, "all of them")):
-        one.add_argument("--namespace", metavar="N", type=_checked(namespace), help=f"default: {default}")
+        one.add_argument("--namespace", metavar="N", type=checked(namespace), help=f"default: {default}")
     revoke = actions.add_parser("revoke", help="let a token count no longer, within half a minute")
-    revoke.add_argument("id", metavar="ID", type=_checked(_uuid), help="as create and list show it")
+    revoke.add_argument("id", metavar="ID", type=checked(uuid_of), help="as create and list show it")
     for one in (create, listing, revoke):
         one.add_argument("--json", action="store_true", help="print JSON")
     return _request(parser.parse_args(arguments))
@@ -181,22 +181,3 @@ def _scopes(text: str) -> tuple[Scope, ...]:
     if unknown:
         raise ValueError(f"there is no scope {unknown[0]!r}; there are {', '.join(Scope)}")
     return tuple(scope for scope in Scope if scope in words)
-
-
-def _uuid(text: str) -> UUID:
-    found = parse_uuid(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no id")
-    return found
-
-
-def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return `read` so that argparse shows what its ValueError says."""
-
-    def checked(text: str) -> Any:
-        try:
-            return read(text)
-        except ValueError as problem:
-            raise argparse.ArgumentTypeError(str(problem)) from None
-
-    return checked
