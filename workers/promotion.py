@@ -189,15 +189,12 @@ async def _audit_state(
     tx: Transaction, envelope: Envelope, action: AuditAction, row: Row, changed: dict[str, Any]
 ) -> None:
     """Audit a change of a locked row; `changed` has the new values, none when it was erased."""
-    reason = getattr(envelope.command, "reason", UNSET)
     old = {
         name: row[name] if name == "state" else row[name] and str(row[name])
         for name in changed or ("state",)
         if name in row
     }
-    await audit.record(
-        tx, envelope, action, row["id"], old=old, new=changed, reason=None if reason is UNSET else reason
-    )
+    await audit.record(tx, envelope, action, row["id"], old=old, new=changed, reason=audit.reason_of(envelope.command))
 
 
 def _answer(reply: Forgotten) -> Effect:

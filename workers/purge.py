@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-from msgspec import UNSET
-
 from schemas import limits
 from schemas.commands import Command, Purged, PurgeMemories
 from schemas.envelope import Principal
@@ -89,7 +87,7 @@ class Purger:
 
         async def effect(tx: Transaction) -> None:
             tx.lease = job.lease
-            await purge.erase(tx, job.envelope, filters, ids, _reason(job))
+            await purge.erase(tx, job.envelope, filters, ids, audit.reason_of(job.envelope.command))
 
         await self.mailboxes.scrub(namespace, contents)
         await self.store.write(namespace, effect)
@@ -112,14 +110,10 @@ async def _listed(tx: Transaction, filters: Filters) -> Purged:
 async def _recorded(tx: Transaction, job: Job, filters: Filters) -> Purged:
     erased, ids = await purge.done(tx, job.envelope.id)
     new = {"erased": erased, "filters": purge.told(filters)}
-    await audit.record(tx, job.envelope, AuditAction.PURGE, None, old={}, new=new, reason=_reason(job))
+    await audit.record(
+        tx, job.envelope, AuditAction.PURGE, None, old={}, new=new, reason=audit.reason_of(job.envelope.command)
+    )
     return Purged(matched=erased, erased=erased, memory_ids=ids)
-
-
-def _reason(job: Job) -> str | None:
-    command = job.envelope.command
-    assert isinstance(command, PurgeMemories)
-    return None if command.reason is UNSET else command.reason
 
 
 def _require_admin(principal: Principal) -> None:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import UNSET
-
 from schemas.commands import Command, Promoted, PromoteMemory, Verified, VerifyMemory
 from schemas.envelope import Principal
 from schemas.faults import FaultCode, refuse
@@ -43,7 +41,7 @@ class Reviewer:
             if verdict.before is not command.verification:
                 new: dict[str, Any] = {"verification": command.verification}
                 new |= {"displaced": displaced_records(verdict.displaced)} if verdict.displaced else {}
-                reason = None if command.reason is UNSET else command.reason
+                reason = audit.reason_of(command)
                 old = {"verification": verdict.before}
                 await audit.record(tx, envelope, AuditAction.VERIFY, memory_id, old=old, new=new, reason=reason)
             return Verified(status="success", old=verdict.before, new=command.verification)

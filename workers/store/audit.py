@@ -7,8 +7,10 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET
 from psycopg.types.json import Jsonb
 
+from schemas.commands import Command
 from schemas.envelope import Envelope
 from schemas.ids import format_time
 from schemas.vocabulary import AuditAction
@@ -55,20 +57,42 @@ async def record(
     new: Mapping[str, Any],
     reason: str | None = None,
 ) -> None:
-    """Note that the principal of a command did this; `old` and `new` hold what changed, as JSON values.
+    """Note that the principal of a command did this; see `write`."""
+    actor, command_id = envelope.principal.name, UUID(envelope.id)
+    await write(tx, actor, action, target, old=old, new=new, reason=reason, command_id=command_id)
 
-    `target` is None for what is not about one memory, node or edge.
+
+async def write(
+    tx: Transaction,
+    actor: str,
+    action: AuditAction,
+    target: UUID | None,
+    *,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    reason: str | None = None,
+    command_id: UUID | None = None,
+) -> None:
+    """Note that somebody did this; `old` and `new` hold what changed, as JSON values.
+
+    `target` is None for what is not about one memory, node, edge or token.
     """
     await tx.send(
         AUDIT,
-        actor=envelope.principal.name,
+        actor=actor,
         action=action,
         target_id=target,
         old=Jsonb(dict(old)),
         new=Jsonb(dict(new)),
         reason=reason,
-        command_id=UUID(envelope.id),
+        command_id=command_id,
     )
+
+
+def reason_of(command: Command) -> str | None:
+    """Return the reason that a command gives, None where it gives none."""
+    reason = getattr(command, "reason", UNSET)
+    return None if reason is UNSET else reason
 
 
 async def entries(tx: Transaction, wanted: Wanted, limit: int) -> list[Entry]:

@@ -86,7 +86,7 @@ async def _audit(tx: Transaction, envelope: Envelope, command: Disconnect, link:
     old: dict[str, Any] = {"source_id": str(low), "target_id": str(high), **told(link)}
     old |= {"declared_from": link.declared_from and str(link.declared_from)}
     old |= {"deferred": len(waiting)} if waiting else {}
-    reason = None if command.reason is UNSET else command.reason
+    reason = audit.reason_of(command)
     await audit.record(tx, envelope, AuditAction.DISCONNECT, link.id, old=old, new={}, reason=reason)
 
 

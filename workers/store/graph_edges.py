@@ -74,7 +74,7 @@ async def delete_edge(tx: Transaction, envelope: Envelope, command: DeleteEdge) 
     if row is None:
         return GraphDeleted(status="not_found", edge_id=command.edge_id)
     covers = (row["id"],) if is_constitutive(row["properties"]) else ()
-    deletion = Deletion(AuditAction.DELETE_EDGE, row["id"], covers, _reason(command))
+    deletion = Deletion(AuditAction.DELETE_EDGE, row["id"], covers, audit.reason_of(command))
     consent = await deletion_consent(tx, envelope, deletion)
     if isinstance(consent, DeletionNeedsConsent):
         return consent
@@ -95,7 +95,7 @@ async def delete_node(tx: Transaction, envelope: Envelope, command: DeleteNode) 
         return GraphDeleted(status="not_found", node_id=command.node_id)
     marked = await tx.rows(MARKED, id=node_id, keys=list(MARKS))
     covers = tuple(edge["id"] for edge in marked if is_constitutive(edge["properties"]))
-    deletion = Deletion(AuditAction.DELETE_NODE, node_id, covers, _reason(command))
+    deletion = Deletion(AuditAction.DELETE_NODE, node_id, covers, audit.reason_of(command))
     consent = await deletion_consent(tx, envelope, deletion)
     if isinstance(consent, DeletionNeedsConsent):
         return consent
@@ -150,10 +150,6 @@ def _added(row: Row, *, created: bool) -> EdgeAdded:
 def sector_of_row(row: Row) -> Sector:
     """Return the sector of an edge as it reads."""
     return Sector(row["memory_sector"]) if row["memory_sector"] else DEFAULT_SECTOR
-
-
-def _reason(command: DeleteEdge | DeleteNode) -> str | None:
-    return None if command.reason is UNSET else command.reason
 
 
 def _with_proposal(proposal_id: UUID | None) -> dict[str, Sequence[str] | str]:

@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from psycopg.types.json import Jsonb
-
 from schemas.ids import format_time, uuid7
 from schemas.tokens import new_token, token_digest
 from schemas.vocabulary import SYSTEM_NAMESPACE, AuditAction, Scope
+from workers.store import audit
 from workers.store.pool import Row
 from workers.store.queries import sql
 from workers.store.store import Store
@@ -21,7 +20,6 @@ LIST: Final = sql("list_tokens")
 REVOKE: Final = sql("revoke_token")
 BY_ID: Final = sql("token_by_id")
 OWNER: Final = sql("token_owner")
-AUDIT: Final = sql("audit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,16 +124,7 @@ async def owner_of(store: Store, digest: str) -> Owner | None:
 async def _audit(tx: Transaction, actor: str, action: AuditAction, row: Row) -> None:
     told = {field: format_time(row[field]) if isinstance(row[field], datetime) else row[field] for field in _AUDITED}
     created = action is AuditAction.CREATE_TOKEN
-    await tx.send(
-        AUDIT,
-        actor=actor,
-        action=action,
-        target_id=row["id"],
-        old=Jsonb({} if created else told),
-        new=Jsonb(told if created else {}),
-        reason=None,
-        command_id=None,
-    )
+    await audit.write(tx, actor, action, row["id"], old={} if created else told, new=told if created else {})
 
 
 def _token(row: Row) -> Token:
