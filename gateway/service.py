@@ -18,7 +18,7 @@ from gateway.mcp.schema import PendingReply
 from gateway.mcp.tools import guidance, sessions
 from gateway.mcp.tools.tool import Tool
 from gateway.references import NothingFound, References, Resolver
-from schemas.codec import fingerprint, reply_body
+from schemas.codec import fault_body, fingerprint, reply_body
 from schemas.commands import Command, StoreMemory
 from schemas.envelope import Answer, Principal
 from schemas.faults import EngramqError, Fault, FaultCode, refuse
@@ -196,7 +196,7 @@ class Service:
 
 def fault_reply(fault: Fault) -> ToolReply:
     """Return a refusal as the client reads it."""
-    return ToolReply({"status": fault.status.value, **msgspec.to_builtins(fault)}, is_error=True)
+    return ToolReply(fault_body(fault), is_error=True)
 
 
 def _reply(shape: msgspec.Struct) -> ToolReply:

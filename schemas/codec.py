@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from schemas.commands import Command, Reply
 from schemas.envelope import Answer, Envelope
+from schemas.faults import Fault
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _sorted_encoder: Final = msgspec.json.Encoder(order="deterministic")
@@ -50,6 +51,11 @@ def fingerprint(command: Command) -> str:
     arguments = {name: value for name in command.__struct_fields__ if (value := getattr(command, name)) is not UNSET}
     body = _sorted_encoder.encode([type(command).__name__, arguments])
     return hashlib.blake2b(body, digest_size=16).hexdigest()
+
+
+def fault_body(fault: Fault) -> dict[str, Any]:
+    """Return a refusal as the plain values that a client reads."""
+    return {"status": fault.status.value, **msgspec.to_builtins(fault)}
 
 
 def reply_body(reply: Reply) -> dict[str, Any]:

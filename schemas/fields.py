@@ -1,11 +1,13 @@
 """Field types that commands share: what a text, an id, a score may be. The bounds appear in the tools' JSON Schemas."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from schemas import limits
+
+T = TypeVar("T")
 
 NOT_BLANK = r"\S"
 
@@ -19,3 +21,8 @@ UnitInterval = Annotated[float, Meta(ge=0, le=1)]
 Position = Annotated[int, Meta(ge=0, le=limits.POSITION_MAX)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Properties = dict[str, Any]
+
+
+def or_none(value: T | UnsetType) -> T | None:
+    """Return the value of a field, None where it was not given."""
+    return None if value is UNSET else value

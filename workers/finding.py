@@ -1,12 +1,13 @@
 """What a search finds: candidates, their order with all that lifts them, and the memories that are shown of them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
 from schemas.commands import SearchMemories
+from schemas.fields import or_none
 from schemas.records import Memory, Via
 from schemas.vocabulary import Partition, Ranking
 from workers.domain.lifts import Lifted, Reached, lifted
@@ -20,8 +21,6 @@ from workers.store.search import Filters, find_candidates
 from workers.store.surroundings import send_surroundings, surroundings
 from workers.store.transaction import Sent, Transaction
 from workers.store.vectors import Embedding, Sizes
-
-Value = TypeVar("Value")
 
 DIGITS: Final = 6  # of scores in replies
 BEST: Final = 64  # candidates of each partition that can be lifted, or twice as many as are shown
@@ -105,10 +104,10 @@ def _via(link: Reached) -> Via:
 def _filters(command: SearchMemories) -> Filters:
     return Filters(
         partitions=each_once(command.partitions),
-        sectors=_or_none(command.sectors),
-        thread=_or_none(command.thread),
-        since=_or_none(command.since),
-        until=_or_none(command.until),
+        sectors=or_none(command.sectors),
+        thread=or_none(command.thread),
+        since=or_none(command.since),
+        until=or_none(command.until),
         include_superseded=command.include_superseded,
     )
 
@@ -116,7 +115,3 @@ def _filters(command: SearchMemories) -> Filters:
 def each_once(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
     """Return the partitions without repetitions."""
     return tuple(dict.fromkeys(partitions))
-
-
-def _or_none(value: Value | UnsetType) -> Value | None:
-    return None if value is UNSET else value

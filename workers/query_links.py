@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
-from schemas.codec import reply_body
+from schemas.codec import fault_body, reply_body
 from schemas.commands import Command, ConnectByQuery, LinkRequest, QueryConnected
-from schemas.faults import EngramqError, Fault, FaultCode, refuse
+from schemas.faults import EngramqError, FaultCode, refuse
 from schemas.vocabulary import QueryLinkAction
 from workers.confidence import Confidence
 from workers.contract import Handler, Job, Outcome
@@ -95,7 +95,8 @@ class QueryLinker:
         try:
             made = await connect(tx, request, envelope=job.envelope, rules=self.rules)
         except EngramqError as refusal:  # nothing has been written then
-            reply.action, reply.connect_result = QueryLinkAction.REFUSED, _error_body(refusal.fault, job)
+            named = msgspec.structs.replace(refusal.fault, command_id=job.envelope.id)
+            reply.action, reply.connect_result = QueryLinkAction.REFUSED, fault_body(named)
             reply.summary = f"Refused: {refusal.fault.error}"
         else:
             made.command_id = job.envelope.id
@@ -149,12 +150,6 @@ def _summary(action: QueryLinkAction, command: ConnectByQuery, guesses: tuple[Gu
             return f"Nothing was written: {source} and {target} would be linked."
         case _:
             return ""  # what connect says
-
-
-def _error_body(fault: Fault, job: Job) -> dict[str, Any]:
-    """Return a refusal as its caller would read it."""
-    named = msgspec.structs.replace(fault, command_id=job.envelope.id)
-    return {"status": fault.status.value, **msgspec.to_builtins(named)}
 
 
 def _unavailable(problem: EmbedderUnavailable) -> EngramqError:

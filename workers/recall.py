@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
-from schemas.codec import reply_body
+from schemas.codec import fault_body, reply_body
 from schemas.commands import (
     CommandReport,
     GetCommand,
@@ -191,8 +190,7 @@ def _may_see(principal: Principal, owner: str) -> bool:
 def _report(answer: Answer) -> CommandReport:
     """Return the report on a command that has ended, its answer as its caller would read it."""
     if answer.fault is not None:
-        body = {"status": answer.fault.status.value, **msgspec.to_builtins(answer.fault)}
-        return CommandReport(status=CommandStatus.FAILED, reply=body)
+        return CommandReport(status=CommandStatus.FAILED, reply=fault_body(answer.fault))
     assert answer.reply is not None
     return CommandReport(status=CommandStatus.DONE, reply=reply_body(answer.reply))
 

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from schemas.commands import Command
 from schemas.envelope import Envelope
+from schemas.fields import or_none
 from schemas.ids import format_time
 from schemas.vocabulary import AuditAction
 from workers.store.queries import sql
@@ -91,8 +92,7 @@ async def write(
 
 def reason_of(command: Command) -> str | None:
     """Return the reason that a command gives, None where it gives none."""
-    reason = getattr(command, "reason", UNSET)
-    return None if reason is UNSET else reason
+    return or_none(getattr(command, "reason", UNSET))
 
 
 async def entries(tx: Transaction, wanted: Wanted, limit: int) -> list[Entry]:

@@ -3,10 +3,9 @@
 import difflib
 from typing import Any, Final
 
-from msgspec import UNSET
-
 from schemas import limits
 from schemas.commands import EdgeFound, EdgeMissing, GetEdge, GetNodeByName, NodeFound, NodeMissing
+from schemas.fields import or_none
 from schemas.ids import format_time
 from schemas.records import NodeRef
 from workers.store.graph_edges import sector_of_row
@@ -40,7 +39,7 @@ async def get_node(tx: Transaction, command: GetNodeByName) -> NodeFound | NodeM
 
 async def find_node(tx: Transaction, name: str, label: Any) -> Row | None:
     """Return the oldest node of this name (and label, unless UNSET), None when there is none."""
-    return await tx.row(NODE_BY_NAME, name=name, label=_given(label))
+    return await tx.row(NODE_BY_NAME, name=name, label=or_none(label))
 
 
 async def get_edge(tx: Transaction, command: GetEdge) -> EdgeFound | EdgeMissing:
@@ -50,8 +49,8 @@ async def get_edge(tx: Transaction, command: GetEdge) -> EdgeFound | EdgeMissing
         source_name=command.source_name,
         target_name=command.target_name,
         relation=command.relation,
-        source_label=_given(command.source_label),
-        target_label=_given(command.target_label),
+        source_label=or_none(command.source_label),
+        target_label=or_none(command.target_label),
     )
     if row is None:
         return EdgeMissing()
@@ -87,7 +86,3 @@ async def _suggestions(tx: Transaction, name: str) -> list[NodeRef]:
 
     rows.sort(key=lambda row: (-likeness(row), row["name"], row["label"]))
     return [node_ref(row) for row in rows[: limits.SUGGESTIONS_SHOWN]]
-
-
-def _given(value: Any) -> Any:
-    return None if value is UNSET else value

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from psycopg.types.json import Jsonb
 
 from schemas.commands import NewMemory
 from schemas.faults import EngramqError, FaultCode, refuse
+from schemas.fields import or_none
 from schemas.ids import uuid7
 from schemas.records import Memory
 from schemas.vocabulary import MemoryState, Partition, SectorSource
@@ -77,17 +78,17 @@ def columns_of(draft: Draft) -> dict[str, Any]:
     new = draft.memory
     return {
         "id": UUID(uuid7()),
-        "external_id": _or_none(new.external_id),
+        "external_id": or_none(new.external_id),
         "partition": draft.partition,
         "content": new.content,
         "confidence": new.confidence,
         "source": new.source,
-        "source_type": _or_none(new.source_type),
-        "speaker": _or_none(new.speaker),
-        "occurred_at": _or_none(new.occurred_at),
-        "thread": _or_none(new.thread),
-        "position": _or_none(new.position),
-        "sector": _or_none(new.sector),
+        "source_type": or_none(new.source_type),
+        "speaker": or_none(new.speaker),
+        "occurred_at": or_none(new.occurred_at),
+        "thread": or_none(new.thread),
+        "position": or_none(new.position),
+        "sector": or_none(new.sector),
         "sector_source": None if new.sector is UNSET else SectorSource.MANUAL,
         "verification": new.verification,
         "state": MemoryState.PENDING if draft.embedding is None else MemoryState.ACTIVE,
@@ -148,7 +149,3 @@ async def pending_after(tx: Transaction, after: UUID, *, older_than_s: float, li
     """Return the first ids above `after` of memories that have been pending for that long."""
     rows = await tx.rows(PENDING_AFTER, after=after, older_than_s=older_than_s, limit=limit)
     return [row["id"] for row in rows]
-
-
-def _or_none(value: Any | UnsetType) -> Any:
-    return None if value is UNSET else value

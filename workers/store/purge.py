@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 from uuid import UUID
 
-from msgspec import UNSET
-
 from schemas import limits
 from schemas.commands import PurgeMemories
 from schemas.envelope import Envelope
+from schemas.fields import or_none
 from schemas.ids import format_time
 from schemas.vocabulary import AuditAction, Partition, SourceType
 from workers.store import audit, changes
@@ -41,8 +40,7 @@ class Filters:
     @classmethod
     def of(cls, command: PurgeMemories) -> Self:
         """Return the filters of a command."""
-        given = {name: getattr(command, name) for name in cls.__dataclass_fields__}
-        return cls(**{name: None if value is UNSET else value for name, value in given.items()})
+        return cls(**{name: or_none(getattr(command, name)) for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True, slots=True)
