@@ -25,12 +25,11 @@ from workers.store.pool import Row
 from workers.store.records import memory_record, similarity
 from workers.store.store import Store
 from workers.store.transaction import Transaction
-from workers.store.vectors import Sizes, send_nearest
+from workers.store.vectors import TEN_EFFORT, Sizes, send_nearest
 from workers.vectorizer import Vectorizer
 
 log = logging.getLogger(__name__)
 
-SIMILAR_EFFORT: Final = 64  # hnsw.ef_search for 10 neighbours: half of the time that 100 takes
 ACTIVATED_AT_ONCE: Final = 50  # rows of one transaction: each costs an insert into the vector index, about 3 ms
 
 
@@ -107,7 +106,7 @@ class Embedder:
                 (Partition.TRUSTED,),
                 k=max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS),
                 farthest=farthest,
-                effort=SIMILAR_EFFORT,
+                effort=TEN_EFFORT,
             )
         inserting = await memories.send_insert(tx, draft)
         seen.rows = [] if looking is None else await looking.rows()

@@ -13,14 +13,13 @@ from schemas.vocabulary import Partition
 from workers.store.queries import sized_sql, sql
 from workers.store.records import similarity
 from workers.store.transaction import Transaction
-from workers.store.vectors import SET_EFFORT, Sizes
+from workers.store.vectors import TEN_EFFORT, Sizes, cheaper
 
 NEWCOMERS: Final = sql("newcomers")
 WAIT_AT: Final = sql("links_wait_at")
 NOTE_MADE: Final = sql("note_links_made")
 COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
-EFFORT: Final = 64  # hnsw.ef_search for 10 neighbours
 TOGETHER_S: Final = 0.5  # longer than the transaction of a store takes
 COMPARED_MAX: Final = 1_000  # memories of that time
 
@@ -78,14 +77,12 @@ async def stored_together(tx: Transaction, newcomers: Sequence[Unlinked], *, lea
 
 async def neighbors(tx: Transaction, sizes: Sizes, newcomer: Unlinked, *, least: float) -> list[Nearby]:
     """Search for the nearest memories to one of them that are at least that similar."""
-    size = await sizes.of(tx, (newcomer.partition,))
-    if not size.exact:
-        await tx.send(SET_EFFORT, effort=str(EFFORT))
-    rows = await tx.rows(
-        sized_sql("neighbors_exact" if size.exact else "neighbors_by_index", newcomer.dimensions),
-        id=newcomer.id,
-        **_visible(newcomer.model_id, (newcomer.partition,), least),
+    partitions = (newcomer.partition,)
+    name = await cheaper(
+        tx, sizes, partitions, exact="neighbors_exact", by_index="neighbors_by_index", effort=TEN_EFFORT
     )
+    values = _visible(newcomer.model_id, partitions, least)
+    rows = await tx.rows(sized_sql(name, newcomer.dimensions), id=newcomer.id, **values)
     return [Nearby(newcomer.id, row["other_id"], similarity(row["distance"])) for row in rows]
 
 

@@ -49,14 +49,18 @@ from (
 ) ranked
 where place <= %(k)s
 
+-- fragment: apart
+-- The cosine distance of a memory m from the memory %(id)s.
+m.embedding::halfvec({dimensions}) <=> (
+    select o.embedding::halfvec({dimensions}) from memories o
+    where o.namespace = %(namespace)s and o.node_id = %(id)s and o.model_id = %(model_id)s
+)
+
 -- name: neighbors_exact
 -- The nearest memories to one of them among all of its partition; adding 0 keeps the planner off the vector index.
 select found.node_id as other_id, found.distance
 from (
-    select m.node_id, (m.embedding::halfvec({dimensions}) <=> (
-        select o.embedding::halfvec({dimensions}) from memories o
-        where o.namespace = %(namespace)s and o.node_id = %(id)s and o.model_id = %(model_id)s
-    )) + 0 as distance
+    select m.node_id, ({apart}) + 0 as distance
     from memories m
     where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s
     order by 2
@@ -68,10 +72,7 @@ where found.distance <= %(farthest)s
 -- The same by the vector index.
 select found.node_id as other_id, found.distance
 from (
-    select m.node_id, m.embedding::halfvec({dimensions}) <=> (
-        select o.embedding::halfvec({dimensions}) from memories o
-        where o.namespace = %(namespace)s and o.node_id = %(id)s and o.model_id = %(model_id)s
-    ) as distance
+    select m.node_id, {apart} as distance
     from memories m
     where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s
     order by 2

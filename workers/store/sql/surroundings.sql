@@ -9,7 +9,7 @@ select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('en
 -- how long they lay idle. As three JSON texts in the order of the fields of Reached, Candidates and Known. %(first)s and
 -- %(last)s are the partitions one by one: a plan that is kept leaves the other one out by single values, not by an array.
 with clock as materialized (
-    select coalesce((select active_hours from namespaces where namespace = %(namespace)s), 0) as hours
+    select {clock} as hours
 ), link as materialized (
     select
         l.seed, l.relation, l.weight, l.origin, l.used, m.sector, m.confidence, m.active_hours, {candidate},
