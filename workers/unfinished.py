@@ -10,6 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.commands import Newcomer
+from workers.back_off import BackOff
 from workers.contract import FollowUp
 from workers.linking import linking
 from workers.sectors import BATCH, classifying
@@ -24,31 +25,24 @@ LOOKED_AT: Final = 1_000  # memories of a namespace in one look: about 1 ms
 LINKED_AT_ONCE: Final = 300  # memories of a sweep: each takes a search, some milliseconds of the database
 DEFERRED_AT_ONCE: Final = 100
 ROUND_EVERY_S: Final = 600.0
-BACK_OFF_FIRST_S: Final = 5.0
-BACK_OFF_MAX_S: Final = 120.0
 
 
 @dataclass(slots=True)
 class _Pace:
-    """How much of one kind of work is handed on. Times in monotonic seconds."""
+    """How much of one kind of work is handed on."""
 
     handed_on: frozenset[UUID] = frozenset()
-    back_off_s: float = 0.0
-    not_before: float = 0.0
+    back_off: BackOff = field(default_factory=BackOff)
 
     def portion(self, newest: list[UUID], older: list[UUID], now: float) -> list[UUID]:
         """Return which of these to hand on now."""
-        if now < self.not_before:
+        if now < self.back_off.not_before:
             return []
         found = list(dict.fromkeys(newest + older))
-        if self.handed_on and self.handed_on <= set(found):
-            # None of the last ones was done: nobody serves the kind, or it is far behind. Less, and less often.
-            self.back_off_s = min(BACK_OFF_MAX_S, max(BACK_OFF_FIRST_S, self.back_off_s * 2))
-            found = found[:BATCH]
-        else:
-            self.back_off_s = 0.0
-        self.handed_on, self.not_before = frozenset(newest[:BATCH]), now + self.back_off_s
-        return found
+        stuck = bool(self.handed_on) and self.handed_on <= set(found)
+        self.back_off.note(now, stuck=stuck)
+        self.handed_on = frozenset(newest[:BATCH])
+        return found[:BATCH] if stuck else found
 
 
 @dataclass(slots=True)
@@ -78,7 +72,7 @@ class Unfinished:
         """Return the commands that finish what is unfinished."""
         progress = self._progress.setdefault(namespace, _Progress())
         now = time.monotonic()
-        if now < min(progress.sectors.not_before, progress.links.not_before):
+        if now < min(progress.sectors.back_off.not_before, progress.links.back_off.not_before):
             return ()
         newest, due = await self.store.read(namespace, self._newest)
         older = Seen()

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from schemas.commands import EmbedPending, Sweep, Swept
 from schemas.faults import EngramqError
 from schemas.vocabulary import Partition, WorkerKind
+from workers.back_off import BackOff
 from workers.contract import Actor, FollowUp, Job, Outcome, OutcomeUnknown, Periodic
 from workers.store import co_retrieval, memories, upkeep, wear
 from workers.store.store import Store
@@ -22,8 +23,6 @@ log = logging.getLogger(__name__)
 PENDING_S: Final = 3.0  # a memory younger than this may be in somebody's hands
 BATCH: Final = 100  # memories of one follow-up
 BATCHES: Final = 10  # follow-ups of one namespace in a sweep that finds the embedder working
-BACK_OFF_FIRST_S: Final = 5.0
-BACK_OFF_MAX_S: Final = 120.0
 TRIM_EVERY_S: Final = 600.0
 COUNT_EVERY_S: Final = 300.0
 WEAR_EVERY_S: Final = 900.0
@@ -37,8 +36,7 @@ class Progress:
 
     after: UUID = FIRST  # the sweep goes round, so that memories that cannot be embedded do not block the others
     handed_on: tuple[UUID, ...] = ()
-    not_before: float = 0.0  # monotonic seconds
-    back_off_s: float = 0.0
+    back_off: BackOff = field(default_factory=BackOff)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,21 +83,17 @@ class Caretaker:
     async def _look_at(self, namespace: str) -> list[FollowUp]:
         progress = self._progress.setdefault(namespace, Progress())
         now = time.monotonic()
-        if now < progress.not_before:
+        if now < progress.back_off.not_before:
             return []
         waiting = await self._still_waiting(namespace, progress.handed_on)
-        if progress.handed_on and waiting == len(progress.handed_on):
-            # None of the last ones was done: the model is down or far behind. Less, and less often.
-            progress.back_off_s = min(BACK_OFF_MAX_S, max(BACK_OFF_FIRST_S, progress.back_off_s * 2))
-        else:
-            progress.back_off_s = 0.0
-        batches = 1 if progress.back_off_s else BATCHES
+        stuck = bool(progress.handed_on) and waiting == len(progress.handed_on)
+        batches = 1 if stuck else BATCHES
         ids = await self._pending(namespace, progress.after, BATCH * batches)
         if not ids and progress.after != FIRST:
             ids = await self._pending(namespace, FIRST, BATCH * batches)
         progress.after = ids[-1] if len(ids) == BATCH * batches else FIRST
         progress.handed_on = tuple(ids[:BATCH])
-        progress.not_before = now + progress.back_off_s
+        progress.back_off.note(now, stuck=stuck)
         if not ids:
             del self._progress[namespace]
         return [

@@ -72,7 +72,7 @@ async def test_memories_that_cannot_be_embedded_do_not_block_the_others(
             assert isinstance(one.command, EmbedPending)
             seen += one.command.memory_ids
         for progress in world.caretaker._progress.values():
-            progress.not_before = 0.0
+            progress.back_off.not_before = 0.0
     assert seen[:5] == ids
     assert seen[5:] == ids[:2]
 
