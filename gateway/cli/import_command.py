@@ -9,7 +9,7 @@ import anyio
 import click
 
 from gateway.cli.import_file import import_file
-from gateway.cli.namespace import Namespace
+from gateway.cli.option_types import NAMESPACE
 from schemas.faults import EngramqError
 from schemas.settings import read_settings
 from schemas.vocabulary import OnDuplicate, ReceiptStatus
@@ -25,7 +25,7 @@ PIPE: Final = "-"
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
     "--namespace",
-    type=Namespace(),
+    type=NAMESPACE,
     help="Put every row there, whatever it names. Default: what the row names, else ENGRAMQ_NAMESPACE.",
 )
 @click.option(

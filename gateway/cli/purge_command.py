@@ -5,7 +5,6 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ import click
 import msgspec
 
 from gateway.bus import Bus, Pending
-from gateway.cli.namespace import Namespace
+from gateway.cli.option_types import NAMESPACE, Checked
 from schemas import limits, setting_values
 from schemas.codec import reply_body
 from schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
@@ -32,31 +31,11 @@ PROGRESS_S: Final = 5.0
 ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
 
 
-class Moment(click.ParamType[datetime]):
-    """A date or a time with a zone; a date ends the day where it is an end."""
-
-    name = "time"
-
-    def __init__(self, *, end_of_day: bool) -> None:
-        self._end_of_day = end_of_day
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            return parse_time(value, end_of_day=self._end_of_day)
-        except ValueError as problem:
-            self.fail(f"{problem}.", param, ctx)
-
-
-class Text(click.ParamType[str]):
-    """What a memory may have been stored with; a blank one is refused, since a variable may not be set."""
-
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return setting_values.name(value)
-        except ValueError as problem:
-            self.fail(f"{problem}.", param, ctx)
+# What a memory may have been stored with; a blank one is refused, since a variable may not be set.
+TEXT: Final = Checked("text", setting_values.name)
+# A date or a time with a zone; a date ends the day where it is an end.
+BEGIN: Final = Checked("time", parse_time)
+END: Final = Checked("time", partial(parse_time, end_of_day=True))
 
 
 @click.command(
@@ -64,13 +43,13 @@ class Text(click.ParamType[str]):
     help="List all memories for which everything given holds, and with --yes erase them for good: rows, links, "
     "breadcrumbs, stored replies and what is still queued. At least one of the first six options is needed.",
 )
-@click.option("--created-by", metavar="P", type=Text(), help="The principal who stored them.")
-@click.option("--source-type", metavar="S", type=Text(), help="As it was given when they were stored.")
-@click.option("--thread", metavar="T", type=Text(), help="Their conversation or document.")
+@click.option("--created-by", metavar="P", type=TEXT, help="The principal who stored them.")
+@click.option("--source-type", metavar="S", type=TEXT, help="As it was given when they were stored.")
+@click.option("--thread", metavar="T", type=TEXT, help="Their conversation or document.")
 @click.option("--partition", type=click.Choice([str(word) for word in Partition]))
-@click.option("--since", metavar="T", type=Moment(end_of_day=False), help="Stored from this date or time on.")
-@click.option("--until", metavar="T", type=Moment(end_of_day=True), help="Stored up to this date or time.")
-@click.option("--namespace", metavar="N", type=Namespace(), help="Default: ENGRAMQ_NAMESPACE.")
+@click.option("--since", metavar="T", type=BEGIN, help="Stored from this date or time on.")
+@click.option("--until", metavar="T", type=END, help="Stored up to this date or time.")
+@click.option("--namespace", metavar="N", type=NAMESPACE, help="Default: ENGRAMQ_NAMESPACE.")
 @click.option("--reason", metavar="N", help="For the audit log.")
 @click.option("--yes", is_flag=True, help="Erase them. Without it they are only listed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -4,21 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from schemas.settings import Settings
 from tests.automatic.desk import Desk
 from tests.conftest import Database
-from tests.pipeline.stage import Stage, agent_of, stage_settings, staged
+from tests.pipeline.conftest import settings, stage
+from tests.pipeline.stage import Stage, agent_of
 
-
-@pytest.fixture
-def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
-    return stage_settings(database, redis_url, key_prefix)
-
-
-@pytest.fixture
-async def stage(settings: Settings) -> AsyncIterator[Stage]:
-    async with staged(settings) as running:
-        yield running
+__all__ = ["settings", "stage"]
 
 
 @pytest.fixture
