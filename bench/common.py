@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from deploy.embedded.servers import Servers, running_servers
-from schemas.settings import PREFIX
-from workers.store.connections import WORKER_ROLE
-from workers.store.migrate import migrate
+from engramq.deploy.embedded.servers import Servers, running_servers
+from engramq.schemas.settings import PREFIX
+from engramq.workers.db.conninfo import WORKER_ROLE
+from engramq.workers.db.migrate import migrate
 
 ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
 READY_S: Final = 120.0

@@ -16,10 +16,10 @@ import click
 import numpy as np
 from anyio import to_thread
 
-from workers.models import bundle, minilm
-from workers.models.batching import BatchingEmbedder
-from workers.models.interface import Embedder
-from workers.models.minilm import MiniLmEmbedder
+from engramq.workers.embedders import bundle, minilm
+from engramq.workers.embedders.batching import BatchingEmbedder
+from engramq.workers.embedders.interface import Embedder
+from engramq.workers.embedders.minilm import MiniLmEmbedder
 
 _WORDS = re.findall(
     r"\w+",

@@ -5,11 +5,11 @@ import time
 
 from bench.common import PrivateStack, emit
 from bench.synthetic import DIMENSIONS, Corpus
-from schemas.vocabulary import Partition
-from workers.models.minilm import MiniLmEmbedder
-from workers.store import upkeep
-from workers.store.loading import load
-from workers.store.store import Store
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.db.database import Store
+from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.upkeep import trimming as upkeep
+from tools.loading import load
 
 
 async def fill(stack: PrivateStack, corpus: Corpus, bench: str) -> int:

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from bench.common import PrivateStack, emit, percentile, private_stack
 from bench.filled import fill
 from bench.synthetic import Corpus
-from schemas.vocabulary import Partition, Sector
-from workers.domain.question import Question
-from workers.domain.ranking import by_similarity
-from workers.store.search import Filters, find_candidates
-from workers.store.store import Store
-from workers.store.transaction import Transaction
-from workers.store.vectors import Embedding, Sizes
+from engramq.schemas.vocabulary import Partition, Sector
+from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.search.candidates import Filters, find_candidates
+from engramq.workers.search.question import Question
+from engramq.workers.search.ranking import by_similarity
 
 BENCH: Final = "filtered"
 SHARES: Final = {"one": 0.01, "ten": 0.10, "half": 0.50, "others": 0.39}

@@ -20,9 +20,9 @@ from uuid import UUID
 import psycopg
 
 from bench.common import McpClient, emit, private_stack
-from schemas.ids import uuid7
-from schemas.vocabulary import DEFAULT_NAMESPACE, ENTITY_LABEL, Layer, Origin, Partition, Sector, SectorSource
-from workers.store.queries import sql
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, ENTITY_LABEL, Layer, Origin, Partition, Sector, SectorSource
+from engramq.workers.db.queries import sql
 
 BENCH: Final = "graph"
 RELATIONS: Final = ("KNOWS", "DISCUSSED", "USES", "LOVES", "ATTENDED")

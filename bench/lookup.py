@@ -2,7 +2,7 @@
 
     python -m bench.lookup [--memories 1000]
 
-Memories and queries are our own and took no part in calibrating the model (workers/models/calibration). A paraphrase
+Memories and queries are our own and took no part in calibrating the model (workers/embedders/calibrated). A paraphrase
 says all of a memory again; a hint asks for it in few and often quite other words. First the queries are asked while
 their memories are not there, so that whatever is found is wrong, then among all. Through the MCP gateway, two queries a
 call, as dry runs. Prints JSON lines: the share that found the right memory, and what min_confidence .70 accepts.
@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from bench.common import McpClient, emit, percentile, private_stack
 from bench.retrieval import bring_in
-from workers.models.calibration.texts import read_pairs, unused_bystanders
+from engramq.workers.embedders.calibrated.texts import read_pairs
+from tools.sectors.corpus import unused_english_texts
 
 BENCH: Final = "lookup"
 NAMESPACE: Final = "bench"
@@ -77,7 +78,7 @@ def main() -> None:
     parser.add_argument("--memories", type=int, default=1_000)
     chosen = parser.parse_args()
     pairs = read_pairs(PAIRS)
-    others = unused_bystanders()[: chosen.memories - len(pairs)]
+    others = unused_english_texts()[: chosen.memories - len(pairs)]
     asked = [Asked(one.paraphrase or one.hint, "paraphrase", one.memory) for one in pairs]
     asked += [Asked(one.hint, "hint", one.memory) for one in pairs]
     queries = [one.query for one in asked]

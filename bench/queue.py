@@ -28,17 +28,17 @@ from arq.connections import ArqRedis
 from arq.worker import Worker, func
 from redis.asyncio import ConnectionPool, Redis
 
-from deploy.embedded.redis import find_binary
-from gateway.bus import Bus
-from schemas.codec import encode
-from schemas.commands import Ping, Pong
-from schemas.envelope import Envelope, Principal
-from schemas.ids import uuid7
-from schemas.mailbox import Keys
-from schemas.settings import read_settings
-from schemas.vocabulary import WorkerKind
-from workers.contract import Actor, Job, Outcome
-from workers.runtime.service import serve
+from engramq.deploy.embedded.redis import find_binary
+from engramq.gateway.queue.bus import Bus
+from engramq.schemas.codec import encode
+from engramq.schemas.commands import Ping, Pong
+from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.ids import uuid7
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import read_settings
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.contract import Actor, Job, Outcome
+from engramq.workers.queue.process import serve
 
 PAYLOAD: Final = b"x" * 200
 PRINCIPAL: Final = Principal(name="bench")

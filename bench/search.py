@@ -23,17 +23,17 @@ from bench.common import McpClient, emit, private_stack, timed
 from bench.filled import filled
 from bench.over_mcp import Load, beside_parts, numbers, options, sizes_and_load
 from bench.synthetic import Corpus
-from schemas.commands import SearchMemories
-from schemas.vocabulary import Partition
-from workers.domain.question import Question
-from workers.domain.ranking import Measure, by_relevance
-from workers.finding import find_memories
-from workers.models.minilm import MiniLmEmbedder
-from workers.store.memories import read_memories
-from workers.store.search import Filters, find_candidates
-from workers.store.store import Store
-from workers.store.transaction import Transaction
-from workers.store.vectors import Embedding, Sizes
+from engramq.schemas.commands import SearchMemories
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.memories.store import read_memories
+from engramq.workers.search.candidates import Filters, find_candidates
+from engramq.workers.search.question import Question
+from engramq.workers.search.ranking import Measure, by_relevance
+from engramq.workers.search.search import find_memories
 
 BENCH = "search"
 NAMESPACE = "bench"

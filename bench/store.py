@@ -17,13 +17,13 @@ from bench.embedding import Texts
 from bench.filled import filled
 from bench.over_mcp import Load, beside_parts, parse_options
 from bench.synthetic import Corpus
-from schemas.commands import NewMemory
-from schemas.vocabulary import DEFAULT_PRINCIPAL, Partition
-from workers.models.minilm import MiniLmEmbedder
-from workers.store.memories import Draft, send_insert
-from workers.store.store import Store
-from workers.store.transaction import Transaction
-from workers.store.vectors import Embedding
+from engramq.schemas.commands import NewMemory
+from engramq.schemas.vocabulary import DEFAULT_PRINCIPAL, Partition
+from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Embedding
+from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.memories.store import Draft, send_insert
 
 BENCH = "store"
 NAMESPACE = "bench"

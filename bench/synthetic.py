@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pgvector import HalfVector
 
-from schemas.ids import uuid7
-from schemas.vocabulary import Sector
-from workers.store.loading import Loaded
-from workers.store.vectors import HalfBytes
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import Sector
+from engramq.workers.db.vectors import HalfBytes
+from tools.loading import Loaded
 
 DIMENSIONS: Final = 384
 WORDS: Final = 50_000  # of the vocabulary

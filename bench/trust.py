@@ -23,17 +23,17 @@ import psycopg
 from bench.common import McpClient, PrivateStack, emit, percentile, private_stack
 from bench.filled import fill
 from bench.synthetic import Corpus, half
-from schemas.vocabulary import Partition
-from workers.domain.question import Question
-from workers.store import recall
-from workers.store.connections import WORKER_ROLE, worker_conninfo
-from workers.store.loading import load
-from workers.store.memories import read_memories
-from workers.store.pool import Pool
-from workers.store.search import Filters, find_candidates
-from workers.store.store import Store
-from workers.store.transaction import Transaction
-from workers.store.vectors import Embedding, Sizes, send_nearest
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.db.conninfo import WORKER_ROLE, worker_conninfo
+from engramq.workers.db.database import Store
+from engramq.workers.db.pool import Pool
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Embedding, Sizes, send_nearest
+from engramq.workers.memories import reading as recall
+from engramq.workers.memories.store import read_memories
+from engramq.workers.search.candidates import Filters, find_candidates
+from engramq.workers.search.question import Question
+from tools.loading import load
 
 BENCH: Final = "trust"
 NAMESPACE: Final = "bench"

@@ -17,27 +17,27 @@ def main() -> int:
     arguments = sys.argv[1:]
     command = arguments[0] if arguments else ""
     if command == "stdio":
-        from deploy.stdio import main as stdio  # noqa: PLC0415 - each command loads only what it needs
+        from engramq.deploy.stdio import main as stdio  # noqa: PLC0415 - each command loads only what it needs
 
         return stdio(arguments[1:])
     if command in GATEWAY_COMMANDS or command in WORKER_COMMANDS:
         return _run_part(command, arguments)
-    from deploy.commands import run  # noqa: PLC0415 - click takes 40 ms, which the others should not pay
+    from engramq.deploy.commands import run  # noqa: PLC0415 - click takes 40 ms, which the others should not pay
 
     return run(arguments)
 
 
 def _run_part(command: str, arguments: list[str]) -> int:
-    from deploy.home import DeployError  # noqa: PLC0415 - see stdio
-    from deploy.servers_for import servers_for  # noqa: PLC0415 - see stdio
+    from engramq.deploy.home import DeployError  # noqa: PLC0415 - see stdio
+    from engramq.deploy.servers_for import servers_for  # noqa: PLC0415 - see stdio
 
     try:
         with servers_for(command, arguments):
             if command in GATEWAY_COMMANDS:
-                from gateway.cli import main as gateway  # noqa: PLC0415 - 1 s of imports, and none of a worker's business
+                from engramq.gateway.cli import main as gateway  # noqa: PLC0415 - 1 s of imports, and none of a worker's business
 
                 return gateway(arguments)
-            from workers.cli import main as workers  # noqa: PLC0415 - gateways must run without database and model
+            from engramq.workers.cli import main as workers  # noqa: PLC0415 - gateways must run without database and model
 
             return workers(arguments)
     except DeployError as error:

@@ -11,8 +11,8 @@ import socket
 import sys
 import time
 
-from deploy import settings
-from deploy.home import DeployError, Home, refuse_unsupported_platform
+from engramq.deploy import settings
+from engramq.deploy.home import DeployError, Home, refuse_unsupported_platform
 
 # Between two tries to connect, while a supervisor is coming up or going down.
 _RETRY_S = 0.01
@@ -21,7 +21,7 @@ _RESTART_S = 2.0
 _START_BOUND_S = 20.0
 _LONGEST_LINE = 4 * 1024 * 1024
 
-SUPERVISOR_COMMAND = (sys.executable, "-P", "-m", "deploy.supervisor")
+SUPERVISOR_COMMAND = (sys.executable, "-P", "-m", "engramq.deploy.supervisor")
 
 
 class Channel:

@@ -14,11 +14,11 @@ from typing import NoReturn
 
 import click
 
-from deploy import settings
-from deploy.client import SUPERVISOR_COMMAND, Channel, Lease, connect, take_lease
-from deploy.home import DeployError, Home, home_from
-from deploy.supervisor.shutdown import shut_down
-from schemas.settings import SettingsError, read_settings
+from engramq.deploy import settings
+from engramq.deploy.client import SUPERVISOR_COMMAND, Channel, Lease, connect, take_lease
+from engramq.deploy.home import DeployError, Home, home_from
+from engramq.deploy.supervisor.shutdown import shut_down
+from engramq.schemas.settings import SettingsError, read_settings
 
 # A first start makes the database cluster and loads the model; slow disks take their time.
 READY_BOUND_S = 180.0

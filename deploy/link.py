@@ -9,10 +9,10 @@ import json
 import socket
 import time
 
-from deploy import settings
-from deploy.client import Lease, take_lease
-from deploy.conversation import Conversation, LineBuffer
-from deploy.home import DeployError, Home
+from engramq.deploy import settings
+from engramq.deploy.client import Lease, take_lease
+from engramq.deploy.conversation import Conversation, LineBuffer
+from engramq.deploy.home import DeployError, Home
 
 # A cold start needs some 2 s; clients give up after 10 to 30.
 OPEN_BOUND_S = 25.0

@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Iterator
 
-from deploy import settings
-from deploy.client import take_lease
-from deploy.home import home_from
+from engramq.deploy import settings
+from engramq.deploy.client import take_lease
+from engramq.deploy.home import home_from
 
 # A first start makes the database cluster and loads the model; slow disks take their time.
 READY_BOUND_S = 180.0

@@ -5,7 +5,7 @@ Imported by the stdio front: standard library only.
 
 from __future__ import annotations
 
-from deploy.home import DeployError
+from engramq.deploy.home import DeployError
 
 PREFIX = "ENGRAMQ_"
 HOME = "ENGRAMQ_HOME"

@@ -13,11 +13,11 @@ import select
 import sys
 import time
 
-from deploy import settings
-from deploy.client import SUPERVISOR_COMMAND
-from deploy.conversation import Conversation, LineBuffer, too_long
-from deploy.home import DeployError, Home, home_from
-from deploy.link import Link, open_link
+from engramq.deploy import settings
+from engramq.deploy.client import SUPERVISOR_COMMAND
+from engramq.deploy.conversation import Conversation, LineBuffer, too_long
+from engramq.deploy.home import DeployError, Home, home_from
+from engramq.deploy.link import Link, open_link
 
 HELP = """\
 Usage: engramq stdio [--namespace NAME] [--principal NAME] [--tools full|core|NAME,...]

@@ -6,8 +6,8 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from schemas.faults import FaultCode, refuse
-from schemas.mailbox import Keys
+from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.keys import Keys
 
 SECRET_BYTES: Final = 32
 

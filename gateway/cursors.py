@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from schemas.commands import Command
-from schemas.faults import EngramqError, invalid
+from engramq.schemas.commands import Command
+from engramq.schemas.faults import EngramqError, invalid
 
 CURSOR: Final = "cursor"
 _TAG_BYTES: Final = 16

@@ -16,10 +16,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.identity.shared import Shared
-from schemas import limits
-from schemas.faults import EngramqError
-from schemas.settings import Settings, SettingsError, is_loopback
+from engramq.gateway.identity.shared import Shared
+from engramq.schemas import limits
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.settings import Settings, SettingsError, is_loopback
 
 GRACE_S: Final = 10  # what is under way at a stop may take so long
 DISCARD_S: Final = 5.0  # so long and so much of a body that is too large is read before the refusal is sent

@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from gateway.auth import Caller
-from schemas.faults import FaultCode, refuse
-from schemas.settings import Settings
+from engramq.gateway.identity.authorization import Caller
+from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.settings import Settings
 
 KEPT_BUCKETS: Final = 10_000
 BURST_S: Final = 2.0  # a rested caller may make the calls of so many seconds at once

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
-from gateway.auth import Caller
-from gateway.mcp.tools.tool import Items, Tool
-from schemas.commands import Command
-from schemas.faults import EngramqError, invalid
-from schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.mcp.tools.tool import Items, Tool
+from engramq.schemas.commands import Command
+from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
 
 
 class Resolver(Protocol):

@@ -12,25 +12,25 @@ import anyio
 from anyio.abc import SocketListener
 from redis.asyncio import BlockingConnectionPool, Redis
 
-from gateway.auth import local_caller, settings_caller
-from gateway.breadcrumbs import Breadcrumbs
-from gateway.bus import Bus
-from gateway.cursor_secret import CursorSecret
-from gateway.fronts import Hello, Serve, listen, serve_fronts
-from gateway.http import GRACE_S, HEALTH_PATHS, HttpServer, bind, health_routes, http_server
-from gateway.identity.bearer import Authenticator, Bearer, Everybody
-from gateway.identity.metadata import METADATA_PATHS, Resource
-from gateway.identity.tokens import TokenAuthenticator
-from gateway.limits import call_limits
-from gateway.mcp.server import Profile, build_server
-from gateway.mcp.tools import choose_tools
-from gateway.mcp.transport import http_app, http_caller, serve_lines
-from gateway.service import Service
-from schemas.commands import Ping
-from schemas.envelope import Answer
-from schemas.faults import EngramqError
-from schemas.mailbox import Keys
-from schemas.settings import Auth, Settings, SettingsError
+from engramq.gateway.cursor_secret import CursorSecret
+from engramq.gateway.http import GRACE_S, HEALTH_PATHS, HttpServer, bind, health_routes, http_server
+from engramq.gateway.identity.authorization import local_caller, settings_caller
+from engramq.gateway.identity.bearer import Authenticator, Bearer, Everybody
+from engramq.gateway.identity.metadata import METADATA_PATHS, Resource
+from engramq.gateway.identity.tokens import TokenAuthenticator
+from engramq.gateway.limits import call_limits
+from engramq.gateway.mcp.server import Profile, build_server
+from engramq.gateway.mcp.tools import choose_tools
+from engramq.gateway.mcp.transport import http_app, http_caller, serve_lines
+from engramq.gateway.queue.bus import Bus
+from engramq.gateway.service import Service
+from engramq.gateway.sessions import Breadcrumbs
+from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_fronts
+from engramq.schemas.commands import Ping
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Auth, Settings, SettingsError
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Gateway:
             case Auth.TOKEN:
                 return TokenAuthenticator(self._bus)
             case Auth.JWT:
-                from gateway.identity.jwt import jwt_authenticator  # noqa: PLC0415 - 50 ms of imports, for JWTs only
+                from engramq.gateway.identity.jwt import jwt_authenticator  # noqa: PLC0415 - 50 ms of imports, for JWTs only
 
                 return jwt_authenticator(self._settings)
 

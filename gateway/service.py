@@ -9,20 +9,20 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import UNSET
 
-from gateway import cursors
-from gateway.auth import Caller, authorize, require
-from gateway.breadcrumbs import SessionCrumbs
-from gateway.limits import UNLIMITED, CallLimits
-from gateway.mcp.arguments import check_arguments
-from gateway.mcp.schema import PendingReply
-from gateway.mcp.tools import guidance, sessions
-from gateway.mcp.tools.tool import Tool
-from gateway.references import NothingFound, References, Resolver
-from schemas.codec import fault_body, fingerprint, reply_body
-from schemas.commands import Command, StoreMemory
-from schemas.envelope import Answer, Principal
-from schemas.faults import EngramqError, Fault, FaultCode, refuse
-from schemas.vocabulary import DEFAULT_SESSION, Partition
+from engramq.gateway import cursors
+from engramq.gateway.identity.authorization import Caller, authorize, require
+from engramq.gateway.limits import UNLIMITED, CallLimits
+from engramq.gateway.mcp.arguments import check_arguments
+from engramq.gateway.mcp.schema import PendingReply
+from engramq.gateway.mcp.tools import guidance, sessions
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.gateway.references import NothingFound, References, Resolver
+from engramq.gateway.sessions import SessionCrumbs
+from engramq.schemas.codec import fault_body, fingerprint, reply_body
+from engramq.schemas.commands import Command, StoreMemory
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.vocabulary import DEFAULT_SESSION, Partition
 
 log = logging.getLogger(__name__)
 

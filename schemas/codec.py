@@ -6,9 +6,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from schemas.commands import Command, Reply
-from schemas.envelope import Answer, Envelope
-from schemas.faults import Fault
+from engramq.schemas.commands import Command, Reply
+from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.faults import Fault
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _sorted_encoder: Final = msgspec.json.Encoder(order="deterministic")

@@ -4,9 +4,9 @@ from typing import Final
 
 import msgspec
 
-from schemas.commands import AnyCommand, AnyReply
-from schemas.faults import Fault
-from schemas.vocabulary import DEFAULT_SESSION, Scope
+from engramq.schemas.commands import AnyCommand, AnyReply
+from engramq.schemas.faults import Fault
+from engramq.schemas.vocabulary import DEFAULT_SESSION, Scope
 
 SCHEMA_VERSION: Final = 1
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from schemas.vocabulary import Status
+from engramq.schemas.vocabulary import Status
 
 
 class FaultCode(StrEnum):

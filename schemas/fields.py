@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from schemas import limits
+from engramq.schemas import limits
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from schemas.ids import format_time
+from engramq.schemas.ids import format_time
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from schemas.vocabulary import (
+from engramq.schemas.vocabulary import (
     DEFAULT_SECTOR,
     Direction,
     MemorySource,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 # Signatures by private keys only: with a shared secret whoever may check a token may make one, too.
 JWT_ALGORITHMS: Final = (

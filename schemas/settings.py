@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from schemas.setting_values import (
+from engramq.schemas.setting_values import (
     file,
     flag,
     home,
@@ -34,7 +34,7 @@ from schemas.setting_values import (
     url,
     words,
 )
-from schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Partition
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Partition
 
 PREFIX: Final = "ENGRAMQ_"
 

@@ -1,13 +1,14 @@
-"""The page that documents the settings, made from their one table: `python -m schemas.settings_reference`."""
+"""The page that documents the settings, made from their one table: `python -m engramq.schemas.settings_reference`."""
 
 import sys
 
-from schemas.settings import SETTINGS
+from engramq.schemas.settings import SETTINGS
 
 HEAD = """# Settings
 
 Environment variables, read once at start. A bad value is refused then, with a message that names it. An empty variable
-counts as not set. This page is made from the table that the program reads (`python -m schemas.settings_reference`).
+counts as not set. This page is made from the table that the program reads:
+`python -m engramq.schemas.settings_reference`.
 
 | variable | default | meaning |
 |---|---|---|

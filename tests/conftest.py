@@ -20,10 +20,10 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from deploy.embedded.servers import running_servers
-from workers.store.connections import WORKER_ROLE
-from workers.store.migrate import migrate
-from workers.store.store import Store
+from engramq.deploy.embedded.servers import running_servers
+from engramq.workers.db.conninfo import WORKER_ROLE
+from engramq.workers.db.database import Store
+from engramq.workers.db.migrate import migrate
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
-from schemas.codec import fingerprint
-from schemas.commands import Command
-from schemas.envelope import Envelope, Principal
-from schemas.ids import uuid7
-from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
-from workers.contract import Job, LeaseLost
+from engramq.schemas.codec import fingerprint
+from engramq.schemas.commands import Command
+from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
+from engramq.workers.queue.contract import Job, LeaseLost
 
 OWNER = Principal(name=DEFAULT_PRINCIPAL, scopes=ALL_SCOPES)
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from schemas.faults import EngramqError, Fault, FaultCode
+from engramq.schemas.faults import EngramqError, Fault, FaultCode
 
 
 @contextmanager

@@ -8,27 +8,36 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
-from schemas.mailbox import Keys
-from schemas.settings import Settings, SettingsError
-from schemas.vocabulary import WorkerKind
-from workers import edges, embedding, imports, linking, links, promotion, query_links, recall, sectors, upkeep
-from workers.clock import SessionClock
-from workers.co_retrieval import CoRetrievals
-from workers.confidence import Confidence
-from workers.contract import Actor, MailboxView
-from workers.domain.links import LinkRules
-from workers.models.batching import BatchingEmbedder
-from workers.models.factory import create_embedder
-from workers.runtime.service import serve
-from workers.runtime.view import Mailboxes
-from workers.store.ledger import Ledger
-from workers.store.migrate import migrate
-from workers.store.readiness import NotReady, Reason
-from workers.store.store import Store
-from workers.store.vectors import Sizes
-from workers.unfinished import Unfinished
-from workers.usage import Usage
-from workers.vectorizer import Vectorizer
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Settings, SettingsError
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.db.database import Store
+from engramq.workers.db.ledger import Ledger
+from engramq.workers.db.migrate import migrate
+from engramq.workers.db.readiness import NotReady, Reason
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.batching import BatchingEmbedder
+from engramq.workers.embedders.confidence import Confidence
+from engramq.workers.embedders.factory import create_embedder
+from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.graph import handlers as edges
+from engramq.workers.links import handlers as links
+from engramq.workers.links import lookup as query_links
+from engramq.workers.links import similarity as linking
+from engramq.workers.links.co_retrieval import CoRetrievals
+from engramq.workers.links.rules import LinkRules
+from engramq.workers.memories import embedding
+from engramq.workers.memories import handlers as promotion
+from engramq.workers.memories import import_handlers as imports
+from engramq.workers.queue.contract import Actor, MailboxView
+from engramq.workers.queue.inspection import Mailboxes
+from engramq.workers.queue.process import serve
+from engramq.workers.search import handlers as recall
+from engramq.workers.search.usage import Usage
+from engramq.workers.sectors import handlers as sectors
+from engramq.workers.upkeep import handlers as upkeep
+from engramq.workers.upkeep.active_hours import SessionClock
+from engramq.workers.upkeep.unfinished import Unfinished
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from deploy.embedded import process
-from deploy.home import PASSABLE, PRIVATE, DeployError, Home
+from engramq.deploy.embedded import process
+from engramq.deploy.home import PASSABLE, PRIVATE, DeployError, Home
 
 OWNER_ROLE = "engramq"
 # The workers' login; `engramq migrate` makes it, and it owns nothing.

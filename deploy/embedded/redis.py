@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from deploy.embedded import process
-from deploy.home import DeployError, Home
+from engramq.deploy.embedded import process
+from engramq.deploy.home import DeployError, Home
 
 PROBE_BOUND_S = 2.0
 STOP_SIGNALS = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))

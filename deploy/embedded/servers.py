@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.embedded import process
-from deploy.embedded.postgres import OWNER_ROLE, Postgres
-from deploy.embedded.postgres import STOP_SIGNALS as POSTGRES_SIGNALS
-from deploy.embedded.redis import STOP_SIGNALS as REDIS_SIGNALS
-from deploy.embedded.redis import Redis
-from deploy.home import DeployError, Home
+from engramq.deploy.embedded import process
+from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
+from engramq.deploy.embedded.postgres import STOP_SIGNALS as POSTGRES_SIGNALS
+from engramq.deploy.embedded.redis import STOP_SIGNALS as REDIS_SIGNALS
+from engramq.deploy.embedded.redis import Redis
+from engramq.deploy.home import DeployError, Home
 
 READY_BOUND_S = 60.0
 

@@ -12,9 +12,9 @@ import json
 import logging
 from collections.abc import AsyncIterator, Coroutine
 
-from deploy import settings
-from deploy.home import DeployError
-from deploy.supervisor.supervise import HTTP, Supervisor
+from engramq.deploy import settings
+from engramq.deploy.home import DeployError
+from engramq.deploy.supervisor.supervise import HTTP, Supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from deploy import settings
-from deploy.embedded import postgres, redis
-from deploy.embedded.process import Launch
-from deploy.home import DeployError, Home
-from deploy.supervisor.stack import Service, Stack
+from engramq.deploy import settings
+from engramq.deploy.embedded import postgres, redis
+from engramq.deploy.embedded.process import Launch
+from engramq.deploy.home import DeployError, Home
+from engramq.deploy.supervisor.stack import Service, Stack
 
 POSTGRES = "postgres"
 REDIS = "redis"
@@ -148,7 +148,7 @@ def _http(base: Mapping[str, str], wanted: Mapping[str, str], after: tuple[str, 
 
 def _command(environment: Mapping[str, str], *arguments: str) -> Callable[[], Launch]:
     # -P: a folder that happens to be the current one must not provide our modules.
-    argv = (sys.executable, "-P", "-m", "deploy", *arguments)
+    argv = (sys.executable, "-P", "-m", "engramq", *arguments)
     if not Path(sys.executable).is_absolute():
         raise DeployError("no_python", f"The path of the Python interpreter is not known ({sys.executable!r}).")
     return lambda: Launch(argv=argv, environment=environment, death_signal=signal.SIGTERM)

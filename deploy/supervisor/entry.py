@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from deploy import settings
-from deploy.embedded.servers import lock_home
-from deploy.home import DeployError, Home, home_from
-from deploy.supervisor.control import Control
-from deploy.supervisor.default import default_stack
-from deploy.supervisor.stack import Stack
-from deploy.supervisor.supervise import Supervisor
+from engramq.deploy import settings
+from engramq.deploy.embedded.servers import lock_home
+from engramq.deploy.home import DeployError, Home, home_from
+from engramq.deploy.supervisor.control import Control
+from engramq.deploy.supervisor.default import default_stack
+from engramq.deploy.supervisor.stack import Stack
+from engramq.deploy.supervisor.supervise import Supervisor
 
 # One that is just leaving has closed its socket a moment before the kernel takes its lock.
 LOCK_BOUND_S = 1.5

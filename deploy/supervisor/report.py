@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from deploy.supervisor.runner import Runner, State
+from engramq.deploy.supervisor.runner import Runner, State
 
 _KB_PER_MB = 1024
 _ON_LINUX = sys.platform.startswith("linux")

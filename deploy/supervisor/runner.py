@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
 
-from deploy.embedded import process
-from deploy.home import DeployError
-from deploy.supervisor.logs import last_lines, size
-from deploy.supervisor.stack import Service
-from deploy.supervisor.state import StateFile
+from engramq.deploy.embedded import process
+from engramq.deploy.home import DeployError
+from engramq.deploy.supervisor.logs import last_lines, size
+from engramq.deploy.supervisor.stack import Service
+from engramq.deploy.supervisor.state import StateFile
 
 logger = logging.getLogger(__name__)
 

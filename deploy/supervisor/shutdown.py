@@ -6,11 +6,11 @@ import os
 import signal
 import time
 
-from deploy.client import connect
-from deploy.embedded import postgres, process, redis
-from deploy.embedded.servers import lock_home
-from deploy.home import DeployError, Home
-from deploy.supervisor.state import SUPERVISOR, end_predecessor, recorded
+from engramq.deploy.client import connect
+from engramq.deploy.embedded import postgres, process, redis
+from engramq.deploy.embedded.servers import lock_home
+from engramq.deploy.home import DeployError, Home
+from engramq.deploy.supervisor.state import SUPERVISOR, end_predecessor, recorded
 
 # More than all services' own bounds together.
 STOP_BOUND_S = 90.0

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deploy.embedded.process import Launch
+from engramq.deploy.embedded.process import Launch
 
 # Within this a gateway sends its last replies, and a worker ends or hands back what it holds; then it is killed.
 GRACE_S = 12.0

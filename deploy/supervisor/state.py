@@ -9,8 +9,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deploy.embedded import process
-from deploy.embedded.process import Identity
+from engramq.deploy.embedded import process
+from engramq.deploy.embedded.process import Identity
 
 logger = logging.getLogger(__name__)
 

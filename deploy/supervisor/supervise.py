@@ -9,12 +9,12 @@ import signal
 import time
 from collections.abc import Sequence
 
-from deploy.embedded import process
-from deploy.home import DeployError, Home
-from deploy.supervisor import logs, report
-from deploy.supervisor.runner import Runner
-from deploy.supervisor.stack import Service, Stack
-from deploy.supervisor.state import SUPERVISOR, StateFile, end_predecessor
+from engramq.deploy.embedded import process
+from engramq.deploy.home import DeployError, Home
+from engramq.deploy.supervisor import logs, report
+from engramq.deploy.supervisor.runner import Runner
+from engramq.deploy.supervisor.stack import Service, Stack
+from engramq.deploy.supervisor.state import SUPERVISOR, StateFile, end_predecessor
 
 logger = logging.getLogger(__name__)
 

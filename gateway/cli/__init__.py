@@ -4,16 +4,16 @@ import importlib
 import sys
 from typing import Final
 
-from schemas.mailbox import UnsupportedServer
-from schemas.settings import SettingsError
+from engramq.schemas.connection import UnsupportedServer
+from engramq.schemas.settings import SettingsError
 
 BAD_SETTING: Final = 2
 
 # Loaded when they are run: the gateway answers its first client sooner without what imports need, and the reverse.
 _COMMANDS: Final = {
-    "gateway": ("gateway.cli.gateway_command", "gateway_command"),
-    "import": ("gateway.cli.import_command", "import_command"),
-    "purge": ("gateway.cli.purge_command", "purge_command"),
+    "gateway": ("engramq.gateway.cli.gateway_command", "gateway_command"),
+    "import": ("engramq.gateway.cli.import_command", "import_command"),
+    "purge": ("engramq.gateway.cli.purge_command", "purge_command"),
 }
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import anyio
 import click
 
-from gateway.run import run_gateway
-from schemas.logs import JsonFormatter, quieten
-from schemas.settings import read_settings
+from engramq.gateway.run import run_gateway
+from engramq.schemas.logs import JsonFormatter, quieten
+from engramq.schemas.settings import read_settings
 
 
 @click.command("gateway", help="Serve MCP over HTTP at ENGRAMQ_HOST and ENGRAMQ_PORT, or stdio fronts on a socket.")

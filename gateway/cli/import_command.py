@@ -8,11 +8,11 @@ from typing import Final
 import anyio
 import click
 
-from gateway.cli.import_file import import_file
-from gateway.cli.option_types import NAMESPACE
-from schemas.faults import EngramqError
-from schemas.settings import read_settings
-from schemas.vocabulary import OnDuplicate, ReceiptStatus
+from engramq.gateway.cli.import_file import import_file
+from engramq.gateway.cli.option_types import NAMESPACE
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.settings import read_settings
+from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus
 
 SOME_REJECTED: Final = 1
 FAILED: Final = 3

@@ -14,15 +14,15 @@ import anyio
 import click
 import msgspec
 
-from gateway.bus import Bus, Pending
-from gateway.cli.import_rows import Batch, Rejection, make_batches, read_rows
-from gateway.cli.progress import Progress
-from schemas.commands import BatchImported, GetCommand, ImportBatch
-from schemas.envelope import Answer, Principal
-from schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
-from schemas.mailbox import Keys
-from schemas.settings import Settings
-from schemas.vocabulary import ALL_SCOPES, CommandStatus, OnDuplicate, ReceiptStatus
+from engramq.gateway.cli.import_rows import Batch, Rejection, make_batches, read_rows
+from engramq.gateway.cli.progress import Progress
+from engramq.gateway.queue.bus import Bus, Pending
+from engramq.schemas.commands import BatchImported, GetCommand, ImportBatch
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, OnDuplicate, ReceiptStatus
 
 IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
 BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts is not minutes of work

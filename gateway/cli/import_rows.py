@@ -9,14 +9,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from gateway.mcp.arguments import check_arguments
-from gateway.mcp.texts import text_problem
-from gateway.mcp.tools import TOOLS
-from schemas import limits
-from schemas.commands import NewMemory
-from schemas.faults import EngramqError, invalid
-from schemas.ids import uuid7
-from schemas.vocabulary import SYSTEM_NAMESPACE
+from engramq.gateway.mcp.arguments import check_arguments
+from engramq.gateway.mcp.texts import text_problem
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas import limits
+from engramq.schemas.commands import NewMemory
+from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
 
 HELD_BATCHES: Final = 8
 LINE: Final = "line"  # the field of a rejection that concerns the line as a whole

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from schemas import setting_values
+from engramq.schemas import setting_values
 
 T = TypeVar("T")
 

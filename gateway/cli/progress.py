@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import IO, Final, Self, TextIO
 
-from schemas import limits
+from engramq.schemas import limits
 
 BAR_CHARS: Final = 30
 BAR_EVERY_S: Final = 0.2

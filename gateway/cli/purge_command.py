@@ -12,17 +12,17 @@ import anyio
 import click
 import msgspec
 
-from gateway.bus import Bus, Pending
-from gateway.cli.option_types import NAMESPACE, Checked
-from schemas import limits, setting_values
-from schemas.codec import reply_body
-from schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
-from schemas.envelope import Answer, Principal
-from schemas.faults import EngramqError, Fault, FaultCode, refuse
-from schemas.ids import parse_time
-from schemas.mailbox import Keys
-from schemas.settings import Settings, read_settings
-from schemas.vocabulary import ALL_SCOPES, CommandStatus, Partition
+from engramq.gateway.cli.option_types import NAMESPACE, Checked
+from engramq.gateway.queue.bus import Bus, Pending
+from engramq.schemas import limits, setting_values
+from engramq.schemas.codec import reply_body
+from engramq.schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.ids import parse_time
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Settings, read_settings
+from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, Partition
 
 FAILED: Final = 3
 ANSWER_TIMEOUT_S: Final = 20.0  # after which a purge is asked after instead

@@ -11,11 +11,11 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.auth import CALLER, Caller
-from gateway.identity.metadata import Resource
-from gateway.limits import FailureLimit
-from schemas.faults import EngramqError, FaultCode
-from schemas.vocabulary import Status
+from engramq.gateway.identity.authorization import CALLER, Caller
+from engramq.gateway.identity.metadata import Resource
+from engramq.gateway.limits import FailureLimit
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.vocabulary import Status
 
 log = logging.getLogger(__name__)
 

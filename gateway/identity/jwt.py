@@ -9,13 +9,13 @@ from typing import Any, Final
 import jwt
 import msgspec
 
-from gateway.auth import Caller
-from gateway.identity.keys import FileKey, Keys, PublishedKeys
-from gateway.mcp.texts import text_problem
-from schemas import limits
-from schemas.envelope import Principal
-from schemas.settings import Settings
-from schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.identity.keys import FileKey, Keys, PublishedKeys
+from engramq.gateway.mcp.texts import text_problem
+from engramq.schemas import limits
+from engramq.schemas.envelope import Principal
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from gateway.identity.shared import Shared
-from schemas.faults import FaultCode, refuse
-from schemas.settings import SettingsError
+from engramq.gateway.identity.shared import Shared
+from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.settings import SettingsError
 
 log = logging.getLogger(__name__)
 

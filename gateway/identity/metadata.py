@@ -7,8 +7,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from schemas.settings import Auth, Settings
-from schemas.vocabulary import Scope
+from engramq.schemas.settings import Auth, Settings
+from engramq.schemas.vocabulary import Scope
 
 MCP_PATH: Final = "/mcp"
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-from schemas.faults import FaultCode, refuse
+from engramq.schemas.faults import FaultCode, refuse
 
 T = TypeVar("T")
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from gateway.auth import Caller
-from gateway.identity.shared import Shared
-from gateway.service import Asker
-from schemas.commands import Authenticate, Identity
-from schemas.envelope import Answer, Principal
-from schemas.faults import EngramqError, FaultCode, refuse
-from schemas.tokens import TOKEN_PREFIX, token_digest
-from schemas.vocabulary import ALL_SCOPES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.identity.shared import Shared
+from engramq.gateway.service import Asker
+from engramq.schemas.commands import Authenticate, Identity
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.tokens import TOKEN_PREFIX, token_digest
+from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 FRESH_S: Final = 30.0  # how long a token is believed after it was asked about, so after it was revoked at most
 UNKNOWN_S: Final = 5.0  # how long an unknown one stays unknown

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.mcp.parameters import Batch, Parameter
-from gateway.mcp.schema import input_schema, object_schema, parameter_structs
-from gateway.mcp.texts import shown, text_problem
-from gateway.mcp.tools.tool import Items, Tool
-from schemas.commands import Command
-from schemas.faults import EngramqError, invalid
+from engramq.gateway.mcp.parameters import Batch, Parameter
+from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
+from engramq.gateway.mcp.texts import shown, text_problem
+from engramq.gateway.mcp.tools.tool import Items, Tool
+from engramq.schemas.commands import Command
+from engramq.schemas.faults import EngramqError, invalid
 
 ARGUMENTS: Final = "arguments"
 

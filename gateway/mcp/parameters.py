@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.mcp.texts import json_problem, shown, size_problem
-from schemas.faults import invalid
+from engramq.gateway.mcp.texts import json_problem, shown, size_problem
+from engramq.schemas.faults import invalid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

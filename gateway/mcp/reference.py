@@ -1,24 +1,24 @@
-"""Writes docs/tools.md from the live descriptions of the tools: `python -m gateway.mcp.reference > docs/tools.md`."""
+"""Writes docs/tools.md from the tools' live descriptions: `python -m engramq.gateway.mcp.reference > docs/tools.md`."""
 
 import json
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.mcp import resources
-from gateway.mcp.arguments import parameters_of
-from gateway.mcp.parameters import Parameter
-from gateway.mcp.schema import output_schema
-from gateway.mcp.tools import TOOLS
-from gateway.mcp.tools.tool import Tool
-from schemas.faults import RECOVERY, FaultCode
-from schemas.records import Memory
+from engramq.gateway.mcp import resources
+from engramq.gateway.mcp.arguments import parameters_of
+from engramq.gateway.mcp.parameters import Parameter
+from engramq.gateway.mcp.schema import output_schema
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.schemas.faults import RECOVERY, FaultCode
+from engramq.schemas.records import Memory
 
 _CORE: Final = " \\*"
 _HEAD: Final = """\
 # Tools
 
-Written by `python -m gateway.mcp.reference` from the schemas that clients see; a test compares the two. Edit
+Written by `python -m engramq.gateway.mcp.reference` from the schemas that clients see; a test compares the two. Edit
 the descriptions, not this file.
 
 Every reply is one JSON object, as structured content and as text, with a `status`. Input that cannot be used answers

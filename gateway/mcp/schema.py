@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, UnsetType
 
-from gateway.mcp.tools.tool import Tool
-from schemas import vocabulary
-from schemas.faults import Fault
-from schemas.fields import IdempotencyKey, SessionName
-from schemas.vocabulary import DEFAULT_SESSION, Status
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.schemas import vocabulary
+from engramq.schemas.faults import Fault
+from engramq.schemas.fields import IdempotencyKey, SessionName
+from engramq.schemas.vocabulary import DEFAULT_SESSION, Status
 
 _REF: Final = "#/$defs/"
 

@@ -1,4 +1,4 @@
-"""The MCP server: the only place, with gateway.mcp.transport, that knows the SDK. It turns requests into service calls.
+"""The MCP server: with transport.py the only place that knows the SDK. It turns requests into service calls.
 
 One server object serves both protocol eras. Nothing hangs on a transport's session: who calls is known when the server
 is made (a stdio front), or from the request (HTTP).
@@ -16,12 +16,12 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
-from gateway.auth import Caller
-from gateway.mcp import resources
-from gateway.mcp.schema import input_schema, output_schema
-from gateway.mcp.tools import TOOLS
-from gateway.mcp.tools.tool import Tool
-from gateway.service import Call, Service, ToolReply
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.mcp import resources
+from engramq.gateway.mcp.schema import input_schema, output_schema
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.gateway.service import Call, Service, ToolReply
 
 Context = ServerRequestContext[dict[str, Any], Any]
 McpServer = Server[dict[str, Any]]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas import limits
+from engramq.schemas import limits
 
 _UNKEEPABLE: Final = re.compile("[\0\ud800-\udfff]")
 _INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for

@@ -18,11 +18,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope
 from starlette.types import Send as SendMessage
 
-from gateway.auth import CALLER, Caller
-from gateway.framing import Line
-from gateway.identity.metadata import MCP_PATH
-from gateway.mcp.server import Context, McpServer
-from schemas import limits
+from engramq.gateway.framing import Line
+from engramq.gateway.identity.authorization import CALLER, Caller
+from engramq.gateway.identity.metadata import MCP_PATH
+from engramq.gateway.mcp.server import Context, McpServer
+from engramq.schemas import limits
 
 IN_FLIGHT_BOUND: Final = 1_000  # requests of one connection that may wait for their answers; then it is read no further
 LAST_WORDS_S: Final = 30.0  # how long a peer that has closed its sending side may wait for answers still under way

@@ -2,9 +2,9 @@
 
 from typing import Final, get_args
 
-from schemas.commands.base import Command, Reply, WriteReply
-from schemas.commands.bulk import BatchImported, ImportBatch, Receipt
-from schemas.commands.consent import (
+from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.bulk import BatchImported, ImportBatch, Receipt
+from engramq.schemas.commands.consent import (
     Decided,
     DecideProposal,
     ListProposals,
@@ -13,7 +13,7 @@ from schemas.commands.consent import (
     Proposed,
     ProposeReclassification,
 )
-from schemas.commands.graph import (
+from engramq.schemas.commands.graph import (
     AddEdge,
     AddNode,
     DeleteEdge,
@@ -37,7 +37,7 @@ from schemas.commands.graph import (
     ReclassifySector,
     WalkStartMissing,
 )
-from schemas.commands.links import (
+from engramq.schemas.commands.links import (
     BatchConnected,
     BatchLink,
     BatchLinked,
@@ -58,7 +58,7 @@ from schemas.commands.links import (
     RecordOutcome,
     Resolved,
 )
-from schemas.commands.memories import (
+from engramq.schemas.commands.memories import (
     ClassifySectors,
     EmbedPending,
     ForgetMemory,
@@ -79,7 +79,7 @@ from schemas.commands.memories import (
     SupersedeMemory,
     UpdateMemory,
 )
-from schemas.commands.system import (
+from engramq.schemas.commands.system import (
     CommandReport,
     EdgeCount,
     GetCommand,
@@ -91,7 +91,7 @@ from schemas.commands.system import (
     Sweep,
     Swept,
 )
-from schemas.commands.trust import (
+from engramq.schemas.commands.trust import (
     Authenticate,
     Identity,
     Promoted,

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from schemas.vocabulary import Scope, WorkerKind
+from engramq.schemas.vocabulary import Scope, WorkerKind
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from schemas import limits
-from schemas.commands.base import Command, WriteReply
-from schemas.commands.memories import NewMemory
-from schemas.vocabulary import OnDuplicate, ReceiptStatus, Scope, WorkerKind
+from engramq.schemas import limits
+from engramq.schemas.commands.base import Command, WriteReply
+from engramq.schemas.commands.memories import NewMemory
+from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus, Scope, WorkerKind
 
 
 class ImportBatch(Command, frozen=True, kw_only=True, omit_defaults=True, tag="import_batch"):

@@ -4,10 +4,10 @@ from typing import ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
-from schemas.commands.base import Command, Reply, WriteReply
-from schemas.fields import Identifier, Note
-from schemas.records import Proposal
-from schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, WorkerKind
+from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.fields import Identifier, Note
+from engramq.schemas.records import Proposal
+from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, WorkerKind
 
 
 class ProposeReclassification(Command, frozen=True, kw_only=True, omit_defaults=True, tag="propose_reclassification"):

@@ -4,13 +4,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from schemas import limits
-from schemas.commands.base import Command, Reply, WriteReply
-from schemas.commands.memories import Sectors
-from schemas.faults import invalid
-from schemas.fields import Identifier, Name, Note, Properties, UnitInterval
-from schemas.records import Candidate, Neighbor, NodeRef, PathEdge
-from schemas.vocabulary import (
+from engramq.schemas import limits
+from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.memories import Sectors
+from engramq.schemas.faults import invalid
+from engramq.schemas.fields import Identifier, Name, Note, Properties, UnitInterval
+from engramq.schemas.records import Candidate, Neighbor, NodeRef, PathEdge
+from engramq.schemas.vocabulary import (
     ENTITY_LABEL,
     LAST_RECLASSIFICATION,
     Following,

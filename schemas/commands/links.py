@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from schemas import limits
-from schemas.commands.base import Command, Reply, WriteReply
-from schemas.faults import Fault, FaultCode, invalid, refuse
-from schemas.fields import Identifier, Name, Note, UnitInterval
-from schemas.records import DisplacedLink, SkippedMemory, UsefulMemory
-from schemas.vocabulary import IfExists, LinkAction, QueryLinkAction, Relation, Resolution, Scope, WorkerKind
+from engramq.schemas import limits
+from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
+from engramq.schemas.fields import Identifier, Name, Note, UnitInterval
+from engramq.schemas.records import DisplacedLink, SkippedMemory, UsefulMemory
+from engramq.schemas.vocabulary import IfExists, LinkAction, QueryLinkAction, Relation, Resolution, Scope, WorkerKind
 
 Query = Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S")]
 

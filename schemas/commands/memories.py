@@ -6,19 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from schemas import limits
-from schemas.commands.base import Command, Reply, WriteReply
-from schemas.fields import Content, Identifier, Moment, Name, Note, Position, Properties, UnitInterval
-from schemas.records import Link, Memory
-from schemas.vocabulary import (
-    MemorySource,
-    Partition,
-    Ranking,
-    Scope,
-    Sector,
-    Verification,
-    WorkerKind,
-)
+from engramq.schemas import limits
+from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.fields import Content, Identifier, Moment, Name, Note, Position, Properties, UnitInterval
+from engramq.schemas.records import Link, Memory
+from engramq.schemas.vocabulary import MemorySource, Partition, Ranking, Scope, Sector, Verification, WorkerKind
 
 Partitions = Annotated[tuple[Partition, ...], Meta(min_length=1, max_length=100)]
 Sectors = Annotated[tuple[Sector, ...], Meta(max_length=100)]

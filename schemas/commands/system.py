@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from schemas.commands.base import Command, Reply
-from schemas.fields import Identifier
-from schemas.vocabulary import CommandStatus, Scope, WorkerKind
+from engramq.schemas.commands.base import Command, Reply
+from engramq.schemas.fields import Identifier
+from engramq.schemas.vocabulary import CommandStatus, Scope, WorkerKind
 
 
 class Ping(Command, frozen=True, kw_only=True, omit_defaults=True, tag="ping"):

@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from schemas.commands.base import Command, Reply, WriteReply
-from schemas.faults import invalid
-from schemas.fields import Identifier, Moment, Name, Note
-from schemas.records import Memory
-from schemas.vocabulary import Partition, Scope, Verification, WorkerKind
+from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.faults import invalid
+from engramq.schemas.fields import Identifier, Moment, Name, Note
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import Partition, Scope, Verification, WorkerKind
 
 
 class VerifyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="verify_memory"):

@@ -43,6 +43,7 @@ def modules(*packages: str) -> list[Module]:
     for package in packages or PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            name = f"engramq.{name}" if package in PACKAGES else name
             source = path.read_text(encoding="utf-8")
             found.append(Module(name, path, source, ast.parse(source, str(path))))
     return found

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from schemas import limits
-from schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
+from engramq.schemas import limits
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
 from tests.automatic.desk import Desk
 from tests.pipeline.stage import Stage, until
 

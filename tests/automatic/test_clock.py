@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workers.clock import SessionClock
-from workers.contract import SessionUse
-from workers.store import clock
-from workers.store.clock import Interval, tick
-from workers.store.store import Store
-from workers.store.transaction import Transaction
+from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.contract import SessionUse
+from engramq.workers.upkeep import clock
+from engramq.workers.upkeep.active_hours import SessionClock
+from engramq.workers.upkeep.clock import Interval, tick
 
 pytestmark = pytest.mark.anyio
 
@@ -99,8 +99,8 @@ async def test_one_process_tells_the_uses_of_a_moment_together(store: Store, mon
     async def note(tx: Transaction, intervals: list[Interval]) -> None:
         written.append((tx.namespace, intervals))
 
-    monkeypatch.setattr("workers.clock.tick", note)
-    monkeypatch.setattr("workers.clock.WAITING_MAX", 2)
+    monkeypatch.setattr("engramq.workers.upkeep.active_hours.tick", note)
+    monkeypatch.setattr("engramq.workers.upkeep.active_hours.WAITING_MAX", 2)
     heard = SessionClock(store, gather_s=0.05)
     uses = [
         SessionUse("a", "a:ada:x", 1, ((0, 5), (5, 9))),

@@ -6,15 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from schemas.ids import uuid7
-from schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.links.co_retrieved_pairs import Together, note_pairs
+from engramq.workers.links.rules import pair_of
 from tests.automatic.desk import Desk
 from tests.conftest import Database
 from tests.pipeline.stage import Stage, agent_of, stage_settings, staged, until
 from tests.workers.conftest import World, world
-from workers.domain.links import pair_of
-from workers.store.co_retrieval import Together, note_pairs
-from workers.store.transaction import Transaction
 
 __all__ = ["world"]
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from schemas import limits
+from engramq.schemas import limits
 from tests.automatic.desk import Desk
 from tests.conftest import Database
 from tests.pipeline.stage import agent_of, stage_settings, staged, until

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from schemas.ids import uuid7
-from schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.links import decay as wear
+from engramq.workers.links.rules import pair_of
 from tests.workers.conftest import World, world
-from workers.domain.links import pair_of
-from workers.store import wear
 
 __all__ = ["world"]
 pytestmark = pytest.mark.anyio

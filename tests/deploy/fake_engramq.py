@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from deploy.commands import run
-from deploy.stdio import main as stdio
+from engramq.deploy.commands import run
+from engramq.deploy.stdio import main as stdio
 
 FAKE_STACK = (sys.executable, "-P", str(Path(__file__).with_name("fake_stack.py")))
 

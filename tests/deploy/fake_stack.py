@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from deploy import settings
-from deploy.embedded.process import Launch
-from deploy.home import Home
-from deploy.supervisor.default import accepts, default_stack, free_address
-from deploy.supervisor.entry import main
-from deploy.supervisor.stack import Service, Stack
+from engramq.deploy import settings
+from engramq.deploy.embedded.process import Launch
+from engramq.deploy.home import Home
+from engramq.deploy.supervisor.default import accepts, default_stack, free_address
+from engramq.deploy.supervisor.entry import main
+from engramq.deploy.supervisor.stack import Service, Stack
 
 PROGRAMS = str(Path(__file__).with_name("fake_programs.py"))
 

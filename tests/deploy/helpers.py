@@ -8,10 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from deploy.client import connect
-from deploy.embedded import process
-from deploy.embedded.process import Identity
-from deploy.home import Home
+from engramq.deploy.client import connect
+from engramq.deploy.embedded import process
+from engramq.deploy.embedded.process import Identity
+from engramq.deploy.home import Home
 
 BOUND_S = 20.0
 FAKE_ENGRAMQ = str(Path(__file__).with_name("fake_engramq.py"))

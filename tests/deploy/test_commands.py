@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 
-from deploy.home import Home
+from engramq.deploy.home import Home
 from tests.deploy.helpers import BOUND_S, FAKE_ENGRAMQ, Client, await_true, engramq, is_stopped, service, status_of
 
 pytestmark = pytest.mark.timeout(60)
@@ -170,7 +170,7 @@ def test_status_tells_what_runs_and_by_its_exit_code_whether_anything_does(
 
 def test_help_lists_every_command_without_loading_gateway_or_workers() -> None:
     program = (
-        "import sys; from deploy import cli; sys.argv = ['engramq', '--help']; code = cli.main()\n"
+        "import sys; from engramq.deploy import cli; sys.argv = ['engramq', '--help']; code = cli.main()\n"
         "heavy = {'mcp', 'arq', 'psycopg', 'gateway', 'workers'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else code)"
     )
@@ -182,7 +182,7 @@ def test_help_lists_every_command_without_loading_gateway_or_workers() -> None:
 
 
 def test_the_front_loads_nothing_but_a_little_of_the_standard_library() -> None:
-    program = "import sys; import deploy.cli, deploy.stdio; print(*sys.modules)"
+    program = "import sys; import engramq.deploy.cli, engramq.deploy.stdio; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND_S, check=True)
 
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
@@ -191,7 +191,7 @@ def test_the_front_loads_nothing_but_a_little_of_the_standard_library() -> None:
 
 @pytest.mark.parametrize(("arguments", "code"), [(["--version"], 0), (["fly"], 2), (["stdio", "--help"], 0)])
 def test_the_dispatcher_ends_with_the_exit_code_of_what_it_called(arguments: list[str], code: int) -> None:
-    command = [sys.executable, "-P", "-m", "deploy", *arguments]
+    command = [sys.executable, "-P", "-m", "engramq", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
 
     assert done.returncode == code

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.conversation import Conversation, LineBuffer
+from engramq.deploy.conversation import Conversation, LineBuffer
 
 
 def line(**fields: object) -> bytes:

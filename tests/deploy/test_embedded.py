@@ -11,11 +11,11 @@ import psycopg
 import pytest
 import redis
 
-from deploy.embedded import postgres, process
-from deploy.embedded.postgres import Postgres
-from deploy.embedded.redis import Redis, find_binary
-from deploy.embedded.servers import Servers, running_servers, start_servers
-from deploy.home import DeployError, Home
+from engramq.deploy.embedded import postgres, process
+from engramq.deploy.embedded.postgres import Postgres
+from engramq.deploy.embedded.redis import Redis, find_binary
+from engramq.deploy.embedded.servers import Servers, running_servers, start_servers
+from engramq.deploy.home import DeployError, Home
 from tests.deploy.helpers import await_true, identity
 
 COUNT = "SELECT count(*) FROM kept"
@@ -101,7 +101,7 @@ def test_a_home_in_use_is_refused_and_its_servers_go_on(home: Home) -> None:
 
 def test_servers_end_with_the_process_that_started_them(home: Home) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from deploy.embedded.servers import start_servers\n"
+        "import sys, time; from pathlib import Path; from engramq.deploy.embedded.servers import start_servers\n"
         "servers = start_servers(Path(sys.argv[1]), fsync=False)\n"
         "print(servers.postgres_process.pid, servers.redis_process.pid, flush=True); time.sleep(600)"
     )

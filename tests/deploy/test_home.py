@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy import settings
-from deploy.home import DeployError, Home, private_folder
-from schemas import vocabulary
-from schemas.settings import SETTINGS
+from engramq.deploy import settings
+from engramq.deploy.home import DeployError, Home, private_folder
+from engramq.schemas import vocabulary
+from engramq.schemas.settings import SETTINGS
 
 
 def test_folders_are_closed_to_others(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """How HTTP callers prove who they are is said by the `engramq up` that asks for HTTP, to the HTTP gateway alone."""
 
-from deploy import settings
-from deploy.home import Home
-from deploy.supervisor.default import default_stack
-from schemas.settings import SETTINGS
+from engramq.deploy import settings
+from engramq.deploy.home import Home
+from engramq.deploy.supervisor.default import default_stack
+from engramq.schemas.settings import SETTINGS
 
 OF_HTTP = ("auth", "host", "port", "public_url", "allowed_hosts", "allowed_origins", "trusted_proxies", "jwt_")
 EVERYTHING = {setting.variable: f"value of {setting.field}" for setting in SETTINGS} | {settings.PORT: "0"}

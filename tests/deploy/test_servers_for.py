@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from deploy.client import take_lease
-from deploy.home import DeployError, Home
-from deploy.servers_for import servers_for
+from engramq.deploy.client import take_lease
+from engramq.deploy.home import DeployError, Home
+from engramq.deploy.servers_for import servers_for
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S
 

@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from deploy.embedded.process import is_alive
-from deploy.home import Home
-from deploy.supervisor.shutdown import shut_down
+from engramq.deploy.embedded.process import is_alive
+from engramq.deploy.home import Home
+from engramq.deploy.supervisor.shutdown import shut_down
 from tests.deploy.helpers import BOUND_S, Client, await_true, identity, is_stopped, service, status_of
 
 pytestmark = pytest.mark.timeout(40)

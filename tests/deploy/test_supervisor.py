@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from deploy.client import Lease, connect, take_lease
-from deploy.embedded import process
-from deploy.home import DeployError, Home
-from deploy.supervisor import logs
-from deploy.supervisor.shutdown import shut_down
+from engramq.deploy.client import Lease, connect, take_lease
+from engramq.deploy.embedded import process
+from engramq.deploy.home import DeployError, Home
+from engramq.deploy.supervisor import logs
+from engramq.deploy.supervisor.shutdown import shut_down
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, identity, is_stopped, service, status_of
 
@@ -288,7 +288,8 @@ def test_down_ends_a_supervisor_that_does_not_answer(home: Home, hold: Hold) -> 
     children = [identity(each["pid"]) for each in before["services"] if each["pid"]]
     os.kill(before["pid"], signal.SIGSTOP)
     program = (
-        "import sys; from pathlib import Path; from deploy.home import Home; from deploy.supervisor import shutdown\n"
+        "import sys; from pathlib import Path; from engramq.deploy.home import Home\n"
+        "from engramq.deploy.supervisor import shutdown\n"
         "shutdown.shut_down(Home(Path(sys.argv[1])), stop_bound_s=0.5, answer_bound_s=0.5)"
     )
     subprocess.run([sys.executable, "-c", program, str(home.path)], check=True, timeout=BOUND_S)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from schemas.settings_reference import settings_page
+from engramq.schemas.settings_reference import settings_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.vocabulary import Sector
-from workers.domain.sector_rules import CONTEXT_SECTORS, RELATION_SECTORS, edge_sector
+from engramq.schemas.vocabulary import Sector
+from engramq.workers.graph.edge_sectors import CONTEXT_SECTORS, RELATION_SECTORS, edge_sector
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from uuid import uuid4
 
 import pytest
 
-from deploy.embedded.redis import find_binary
-from gateway.breadcrumbs import Breadcrumbs
-from gateway.bus import Bus
-from gateway.cursor_secret import CursorSecret
-from gateway.run import Gateway, open_redis
-from gateway.service import Service
-from schemas.mailbox import Keys
-from schemas.settings import read_settings
+from engramq.deploy.embedded.redis import find_binary
+from engramq.gateway.cursor_secret import CursorSecret
+from engramq.gateway.queue.bus import Bus
+from engramq.gateway.run import Gateway, open_redis
+from engramq.gateway.service import Service
+from engramq.gateway.sessions import Breadcrumbs
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import read_settings
 from tests.gateway.worker_side import WorkerSide, worker_side
 
 

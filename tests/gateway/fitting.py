@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 
-from gateway.mcp.schema import input_schema, object_schema
-from gateway.mcp.tools import TOOLS
-from gateway.mcp.tools.tool import Tool
+from engramq.gateway.mcp.schema import input_schema, object_schema
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.tools.tool import Tool
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 JSON = st.recursive(

@@ -5,8 +5,8 @@ from typing import Any
 
 import jsonschema
 
-from gateway.mcp.schema import output_schema
-from gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.schema import output_schema
+from engramq.gateway.mcp.tools import TOOLS
 
 CHECKED = 5
 

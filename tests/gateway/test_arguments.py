@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.mcp.arguments import check_arguments, parameters_of
-from gateway.mcp.schema import input_schema
-from gateway.mcp.texts import text_problem
-from gateway.mcp.tools import TOOLS
-from gateway.mcp.tools.tool import Tool
-from schemas.codec import decode_envelope, encode, fingerprint
-from schemas.commands import Command, ListRecentMemories, SearchMemories, StoreMemory
-from schemas.envelope import Envelope, Principal
-from schemas.faults import EngramqError, Fault, FaultCode
+from engramq.gateway.mcp.arguments import check_arguments, parameters_of
+from engramq.gateway.mcp.schema import input_schema
+from engramq.gateway.mcp.texts import text_problem
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.schemas.codec import decode_envelope, encode, fingerprint
+from engramq.schemas.commands import Command, ListRecentMemories, SearchMemories, StoreMemory
+from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from tests.gateway.fitting import JSON, fitting
 
 MINIMAL: dict[str, dict[str, Any]] = {

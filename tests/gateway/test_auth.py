@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gateway.auth import Caller
-from gateway.mcp.tools import TOOLS
-from gateway.service import Call, Service
-from schemas.commands import StoreMemory
-from schemas.envelope import Principal
-from schemas.vocabulary import ALL_SCOPES, Partition, Scope
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.service import Call, Service
+from engramq.schemas.commands import StoreMemory
+from engramq.schemas.envelope import Principal
+from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide

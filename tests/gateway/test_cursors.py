@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cursors import seal, unseal
-from schemas.commands import ListRecentMemories, SearchMemories
-from schemas.faults import EngramqError
-from schemas.vocabulary import Partition, Sector
+from engramq.gateway.cursors import seal, unseal
+from engramq.schemas.commands import ListRecentMemories, SearchMemories
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.vocabulary import Partition, Sector
 
 SECRET = b"s" * 32
 LIST = ListRecentMemories(partitions=(Partition.TRUSTED, Partition.UNTRUSTED), sectors=(Sector.SEMANTIC,))

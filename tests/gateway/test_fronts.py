@@ -14,13 +14,13 @@ from mcp.client import Client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from gateway.framing import Line, LineReader
-from gateway.fronts import listen, serve_fronts
-from gateway.run import Gateway
-from schemas import limits
-from schemas.mailbox import Keys
-from schemas.settings import SettingsError
-from schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
+from engramq.gateway.framing import Line, LineReader
+from engramq.gateway.run import Gateway
+from engramq.gateway.stdio_sessions import listen, serve_fronts
+from engramq.schemas import limits
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import SettingsError
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 from tests.gateway.conftest import gateway_over
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL

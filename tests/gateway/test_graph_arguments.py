@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateway.mcp.arguments import check_arguments
-from gateway.mcp.schema import input_schema
-from gateway.mcp.tools import TOOLS
-from schemas.commands import AddEdge, QueryNeighbors, ReclassifySector
-from schemas.faults import EngramqError, FaultCode
+from engramq.gateway.mcp.arguments import check_arguments
+from engramq.gateway.mcp.schema import input_schema
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.commands import AddEdge, QueryNeighbors, ReclassifySector
+from engramq.schemas.faults import EngramqError, FaultCode
 from tests.gateway.test_arguments import MINIMAL
 
 ABSENT = object()

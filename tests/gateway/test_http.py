@@ -9,12 +9,12 @@ import anyio
 import pytest
 from mcp.client import Client
 
-from gateway.http import bind
-from gateway.mcp.transport import mark_surrogates
-from gateway.run import Gateway
-from schemas import limits
-from schemas.mailbox import Keys
-from schemas.settings import SettingsError, read_settings
+from engramq.gateway.http import bind
+from engramq.gateway.mcp.transport import mark_surrogates
+from engramq.gateway.run import Gateway
+from engramq.schemas import limits
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import SettingsError, read_settings
 from tests.gateway.conftest import gateway_over
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL

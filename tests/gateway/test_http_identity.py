@@ -17,14 +17,14 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from gateway.http import http_server
-from gateway.identity import tokens
-from gateway.run import Gateway
-from schemas.commands import Authenticate, Identity
-from schemas.mailbox import Keys
-from schemas.settings import Settings, SettingsError, read_settings
-from schemas.tokens import TOKEN_PREFIX, new_token, token_digest
-from schemas.vocabulary import Scope
+from engramq.gateway.http import http_server
+from engramq.gateway.identity import tokens
+from engramq.gateway.run import Gateway
+from engramq.schemas.commands import Authenticate, Identity
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Settings, SettingsError, read_settings
+from engramq.schemas.tokens import TOKEN_PREFIX, new_token, token_digest
+from engramq.schemas.vocabulary import Scope
 from tests.gateway.conftest import gateway_over
 from tests.gateway.issuer import AUDIENCE, ISSUER, key_for, key_server, public_jwk, public_pem, signed
 from tests.gateway.test_http import ERAS, Site, message, site_of

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.identity import bearer
-from gateway.limits import FailureLimit
-from schemas.mailbox import Keys
-from schemas.settings import SettingsError, read_settings
+from engramq.gateway.identity import bearer
+from engramq.gateway.limits import FailureLimit
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import SettingsError, read_settings
 from tests.gateway.test_http_identity import OPEN, guarded
 
 pytestmark = pytest.mark.anyio

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from gateway.auth import Caller
-from gateway.identity import tokens
-from gateway.identity.shared import Shared
-from gateway.identity.tokens import FRESH_S, UNKNOWN_S, TokenAuthenticator
-from schemas.commands import Authenticate, Identity, Pong
-from schemas.envelope import Answer, Principal
-from schemas.faults import EngramqError, Fault, FaultCode, refuse
-from schemas.tokens import new_token, token_digest
-from schemas.vocabulary import SYSTEM_NAMESPACE, Scope
+from engramq.gateway.identity import tokens
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.identity.shared import Shared
+from engramq.gateway.identity.tokens import FRESH_S, UNKNOWN_S, TokenAuthenticator
+from engramq.schemas.commands import Authenticate, Identity, Pong
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.tokens import new_token, token_digest
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, Scope
 
 pytestmark = pytest.mark.anyio
 

@@ -10,19 +10,19 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from gateway.identity import tokens
-from schemas.ids import uuid7
-from schemas.logs import JsonFormatter
-from schemas.mailbox import Keys
-from schemas.settings import Settings
-from schemas.vocabulary import Scope
+from engramq.gateway.identity import tokens
+from engramq.schemas.ids import uuid7
+from engramq.schemas.keys import Keys
+from engramq.schemas.logs import JsonFormatter
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import Scope
+from engramq.workers.auth.tokens import NewToken, Token, create, revoke
+from engramq.workers.db.database import Store
 from tests.conftest import Database
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import ERAS, Site, site_of
 from tests.gateway.test_http_identity import client_with
 from tests.pipeline.stage import Agent, running_workers, stage_settings
-from workers.store.store import Store
-from workers.store.tokens import NewToken, Token, create, revoke
 
 pytestmark = pytest.mark.anyio
 
@@ -207,10 +207,11 @@ async def test_neither_tokens_nor_contents_are_logged(
         assert failed["code"] == "internal"
         assert secret not in str(failed)
         secrets = [*here.secrets.values()]
-    ours = [
-        record for record in caplog.records if record.name.startswith(("gateway", "workers", "uvicorn", "mcp.server"))
-    ]
-    assert {record.name.partition(".")[0] for record in ours} >= {"gateway", "workers"}
+    ours = [record for record in caplog.records if record.name.startswith(("engramq", "uvicorn", "mcp.server"))]
+    assert {record.name.split(".")[1] for record in ours if "." in record.name} >= {
+        "gateway",
+        "workers",
+    }
     written = JsonFormatter()
     for record in ours:
         line = written.format(record) + str({**record.__dict__, "exc_info": None, "exc_text": None})

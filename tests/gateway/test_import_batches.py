@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from gateway.cli.import_rows import Batch, make_batches, read_rows
+from engramq.gateway.cli.import_rows import Batch, make_batches, read_rows
 
 NAMESPACE = "tenant"
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.auth import Caller
-from gateway.identity.jwt import TOKEN_CHARS, JwtAuthenticator
-from gateway.identity.keys import FileKey, PublishedKeys
-from schemas.envelope import Principal
-from schemas.settings import Settings, read_settings
-from schemas.vocabulary import Scope
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.identity.jwt import TOKEN_CHARS, JwtAuthenticator
+from engramq.gateway.identity.keys import FileKey, PublishedKeys
+from engramq.schemas.envelope import Principal
+from engramq.schemas.settings import Settings, read_settings
+from engramq.schemas.vocabulary import Scope
 from tests.gateway.issuer import (
     AUDIENCE,
     ISSUER,

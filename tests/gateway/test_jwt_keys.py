@@ -12,11 +12,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from gateway.identity import keys
-from gateway.identity.jwt import JwtAuthenticator, jwt_authenticator
-from gateway.identity.keys import BELIEVED_S, REFETCH_S, REFRESH_S, RETRY_S, FileKey, PublishedKeys, keys_in
-from schemas.faults import EngramqError, FaultCode
-from schemas.settings import SettingsError, read_settings
+from engramq.gateway.identity import keys
+from engramq.gateway.identity.jwt import JwtAuthenticator, jwt_authenticator
+from engramq.gateway.identity.keys import BELIEVED_S, REFETCH_S, REFRESH_S, RETRY_S, FileKey, PublishedKeys, keys_in
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.settings import SettingsError, read_settings
 from tests.gateway.issuer import (
     KeyServer,
     key_for,

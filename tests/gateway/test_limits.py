@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway import limits
-from gateway.auth import Caller
-from gateway.limits import Buckets, CallLimits, FailureLimit, call_limits
-from gateway.mcp.tools import TOOLS
-from gateway.service import Call, Service
-from schemas.commands import MemoryStats
-from schemas.envelope import Principal
-from schemas.faults import EngramqError, FaultCode
-from schemas.settings import read_settings
-from schemas.vocabulary import ALL_SCOPES
+from engramq.gateway import limits
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.limits import Buckets, CallLimits, FailureLimit, call_limits
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.service import Call, Service
+from engramq.schemas.commands import MemoryStats
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.settings import read_settings
+from engramq.schemas.vocabulary import ALL_SCOPES
 from tests.gateway.replies import check_reply
 from tests.gateway.worker_side import WorkerSide
 

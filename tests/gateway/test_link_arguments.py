@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from gateway.mcp.arguments import check_arguments
-from gateway.mcp.schema import input_schema
-from gateway.mcp.tools import TOOLS
-from gateway.service import Service
-from schemas.codec import decode_envelope, encode
-from schemas.commands import BatchLink, Command, Connect, Connects, PromoteMemory
-from schemas.envelope import Envelope, Principal
-from schemas.faults import EngramqError, FaultCode
+from engramq.gateway.mcp.arguments import check_arguments
+from engramq.gateway.mcp.schema import input_schema
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.service import Service
+from engramq.schemas.codec import decode_envelope, encode
+from engramq.schemas.commands import BatchLink, Command, Connect, Connects, PromoteMemory
+from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.faults import EngramqError, FaultCode
 from tests.gateway.test_references import NOTHING, call
 from tests.gateway.worker_side import WorkerSide
 

@@ -14,13 +14,13 @@ from typing import IO, Any
 import httpx
 import pytest
 
-from gateway.cli import main
-from gateway.mcp.reference import reference
-from schemas.mailbox import Keys
+from engramq.gateway.cli import main
+from engramq.gateway.mcp.reference import reference
+from engramq.schemas.keys import Keys
 from tests.gateway.conftest import await_socket
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = "import sys; from gateway.cli import main; sys.exit(main(sys.argv[1:]))"
+RUN = "import sys; from engramq.gateway.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 @contextmanager

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from gateway.auth import local_caller
-from gateway.mcp.schema import input_schema
-from gateway.mcp.tools import TOOLS
-from gateway.service import Call, Service
+from engramq.gateway.identity.authorization import local_caller
+from engramq.gateway.mcp.schema import input_schema
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.service import Call, Service
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide

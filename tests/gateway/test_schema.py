@@ -6,13 +6,13 @@ import jsonschema
 import msgspec
 import pytest
 
-from gateway.mcp.schema import ErasedSince, PendingReply, output_schema
-from gateway.mcp.tools import TOOLS
-from gateway.mcp.tools.tool import Tool
-from gateway.service import fault_reply
-from schemas.codec import reply_body
-from schemas.commands import Reply
-from schemas.faults import RECOVERY, Fault, FaultCode
+from engramq.gateway.mcp.schema import ErasedSince, PendingReply, output_schema
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.gateway.service import fault_reply
+from engramq.schemas.codec import reply_body
+from engramq.schemas.commands import Reply
+from engramq.schemas.faults import RECOVERY, Fault, FaultCode
 from tests.gateway.replies import check_reply
 from tests.schemas.samples import sample
 

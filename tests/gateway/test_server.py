@@ -9,16 +9,16 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from gateway.auth import local_caller
-from gateway.mcp.schema import output_schema
-from gateway.mcp.server import Profile, build_server
-from gateway.mcp.tools import TOOLS, choose_tools
-from gateway.service import Service
-from schemas.commands import Command, MemoryFound, MemoryList, StoreMemory
-from schemas.envelope import Answer
-from schemas.faults import Fault, FaultCode
-from schemas.ids import parse_uuid
-from schemas.mailbox import Keys
+from engramq.gateway.identity.authorization import local_caller
+from engramq.gateway.mcp.schema import output_schema
+from engramq.gateway.mcp.server import Profile, build_server
+from engramq.gateway.mcp.tools import TOOLS, choose_tools
+from engramq.gateway.service import Service
+from engramq.schemas.commands import Command, MemoryFound, MemoryList, StoreMemory
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import Fault, FaultCode
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL

@@ -8,9 +8,9 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from gateway.mcp.tools import graph, links, trust
-from schemas.codec import decode_envelope, encode
-from schemas.commands import (
+from engramq.gateway.mcp.tools import graph, links, trust
+from engramq.schemas.codec import decode_envelope, encode
+from engramq.schemas.commands import (
     Command,
     CommandReport,
     ForgetMemory,
@@ -36,11 +36,12 @@ from schemas.commands import (
     UpdateMemory,
     WriteReply,
 )
-from schemas.envelope import Answer, Envelope
-from schemas.faults import Fault
-from schemas.mailbox import JOB_KEY, Keys, decode_job
-from schemas.records import Memory
-from schemas.vocabulary import CommandStatus, WorkerKind
+from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.faults import Fault
+from engramq.schemas.jobs import decode_job
+from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import CommandStatus, WorkerKind
 from tests.schemas.samples import sample
 
 Script = Callable[[Any, Envelope], Reply | Fault | None]

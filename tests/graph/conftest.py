@@ -1,8 +1,8 @@
 import pytest
 
+from engramq.workers.db.database import Store
 from tests.conftest import Database
 from tests.graph.desk import Desk
-from workers.store.store import Store
 
 
 @pytest.fixture

@@ -7,16 +7,17 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from schemas.codec import reply_body
-from schemas.commands import Command, Reply
-from schemas.envelope import Principal
-from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope
+from engramq.schemas.codec import reply_body
+from engramq.schemas.commands import Command, Reply
+from engramq.schemas.envelope import Principal
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope
+from engramq.workers.db.database import Store
+from engramq.workers.db.ledger import Ledger
+from engramq.workers.graph import handlers as edges
+from engramq.workers.graph import read_handlers as graph_reads
+from engramq.workers.queue.contract import Handler, Job, Outcome
 from tests.conftest import Database
 from tests.jobs import job
-from workers import edges, graph_reads
-from workers.contract import Handler, Job, Outcome
-from workers.store.ledger import Ledger
-from workers.store.store import Store
 
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
 BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE, Scope.VERIFY))

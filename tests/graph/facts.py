@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from schemas.commands import AddEdge, DecideProposal, GetEdge, ProposeReclassification, ReclassifySector
-from schemas.envelope import Principal
-from schemas.vocabulary import Decision, Sector
+from engramq.schemas.commands import AddEdge, DecideProposal, GetEdge, ProposeReclassification, ReclassifySector
+from engramq.schemas.envelope import Principal
+from engramq.schemas.vocabulary import Decision, Sector
 from tests.graph.desk import ADA, BOB, Desk
 
 NOWHERE = {"edge": None, "status": "not_found"}

@@ -5,9 +5,16 @@ from typing import Any
 
 import pytest
 
-from schemas.commands import AddNode, DecideProposal, DeleteEdge, DeleteNode, ListProposals, ProposeReclassification
-from schemas.faults import FaultCode
-from schemas.vocabulary import Decision, ProposalState, Sector
+from engramq.schemas.commands import (
+    AddNode,
+    DecideProposal,
+    DeleteEdge,
+    DeleteNode,
+    ListProposals,
+    ProposeReclassification,
+)
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import Decision, ProposalState, Sector
 from tests.graph.desk import ADA, BOB, CAY, Desk
 from tests.graph.facts import UNKNOWN_ID, approved, asked, decided, fact, proposed, reclassified
 from tests.refusals import refused

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas import limits
-from schemas.codec import encode
-from schemas.commands import AddEdge, AddNode, DeleteEdge, DeleteNode, GetNodeByName
-from schemas.envelope import Answer
-from schemas.faults import EngramqError, FaultCode
-from schemas.ids import uuid7
-from schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.schemas import limits
+from engramq.schemas.codec import encode
+from engramq.schemas.commands import AddEdge, AddNode, DeleteEdge, DeleteNode, GetNodeByName
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.memories import reading as recall
 from tests.graph.desk import Desk
 from tests.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.jobs import job
 from tests.refusals import refused
-from workers.store import recall
 
 pytestmark = pytest.mark.anyio
 

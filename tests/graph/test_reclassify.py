@@ -9,14 +9,14 @@ import msgspec
 import psycopg
 import pytest
 
-from schemas.commands import Reclassified
-from schemas.faults import FaultCode
-from schemas.vocabulary import ReclassifyStatus, Sector
+from engramq.schemas.commands import Reclassified
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import ReclassifyStatus, Sector
+from engramq.workers.queue.contract import LeaseLost
 from tests.graph.desk import ADA, BOB, Desk
 from tests.graph.facts import UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
-from workers.contract import LeaseLost
 
 pytestmark = pytest.mark.anyio
 

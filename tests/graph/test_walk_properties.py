@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas.commands import FindPath, QueryNeighbors
-from schemas.ids import uuid7
-from schemas.vocabulary import Following
+from engramq.schemas.commands import FindPath, QueryNeighbors
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import Following
 from tests.graph.desk import Desk
 from tests.graph.test_walks import build
 

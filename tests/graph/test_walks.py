@@ -7,12 +7,12 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from schemas.commands import FindPath, QueryNeighbors
-from schemas.ids import uuid7
-from schemas.vocabulary import Following, Sector
+from engramq.schemas.commands import FindPath, QueryNeighbors
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import Following, Sector
+from engramq.workers.graph import walks
 from tests.graph.desk import Desk
 from tests.graph.facts import asked, fact, reclassified
-from workers.store import walks
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.service import Service
+from engramq.gateway.service import Service
 from tests.pipeline.conftest import settings, stage
 from tests.pipeline.stage import Agent, agent_of
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.mcp.guide import ENTRIES, GUIDE, TOPICS
-from gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.guide import ENTRIES, GUIDE, TOPICS
+from engramq.gateway.mcp.tools import TOOLS
 from tests.pipeline.stage import Agent, Stage, agent_of
 
 REFUSED = {"error", "invalid_parameter", "not_found", "pending", "ambiguous", "consent_required", "invalid_sector"}

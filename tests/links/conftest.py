@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from schemas.settings import Settings
-from schemas.vocabulary import WorkerKind
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.app import run
+from engramq.workers.links.rules import LinkRules
 from tests.conftest import Database
 from tests.links.desk import Desk
 from tests.pipeline.stage import READY_S, Stage, agent_of, stage_settings, staged
-from workers.app import run
-from workers.domain.links import LinkRules
 
 CAP = 3
 RULES = LinkRules(cap=CAP, delta=0.1)

@@ -9,10 +9,10 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
-from schemas.ids import uuid7
+from engramq.schemas.ids import uuid7
+from engramq.workers.links.rules import pair_of
 from tests.conftest import Database
 from tests.pipeline.stage import Agent
-from workers.domain.links import pair_of
 
 _numbers = count()
 # What a refusal must not change.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.ids import uuid7
+from engramq.schemas.ids import uuid7
 from tests.links.conftest import CAP
 from tests.links.desk import Desk
 

@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from schemas.vocabulary import Origin
+from engramq.schemas.vocabulary import Origin
+from engramq.workers.db.database import Store
+from engramq.workers.links.writer import AutomaticLink, write_automatic
 from tests.conftest import Database
 from tests.links.conftest import CAP, RULES
 from tests.links.desk import Desk
 from tests.pipeline.stage import Stage, agent_of, stage_settings, staged
-from workers.store.links import AutomaticLink, write_automatic
-from workers.store.store import Store
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from schemas.faults import FaultCode
-from schemas.ids import uuid7
-from schemas.vocabulary import LINK_WEIGHTS, Scope
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import LINK_WEIGHTS, Scope
 from tests.links.desk import Desk
 from tests.pipeline.stage import LEGACY, MODERN, Stage, agent_of
 

@@ -7,14 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from schemas import limits
-from schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.schemas import limits
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.db.database import Store
+from engramq.workers.links.deferred import deferred_due, settle_deferred
 from tests.conftest import Database
 from tests.links.conftest import CAP, RULES
 from tests.links.desk import Desk
 from tests.pipeline.stage import agent_of, stage_settings, staged, until
-from workers.store.deferred_links import deferred_due, settle_deferred
-from workers.store.store import Store
 
 pytestmark = pytest.mark.anyio
 

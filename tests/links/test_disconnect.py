@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from schemas.ids import uuid7
-from schemas.vocabulary import Origin
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import Origin
+from engramq.workers.db.database import Store
+from engramq.workers.links.writer import AutomaticLink, write_automatic
 from tests.links.conftest import RULES
 from tests.links.desk import Desk
-from workers.store.links import AutomaticLink, write_automatic
-from workers.store.store import Store
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.vocabulary import Origin, Relation
-from workers.domain.displacement import Full, displacement
-from workers.domain.links import Link, pair_of
+from engramq.schemas.vocabulary import Origin, Relation
+from engramq.workers.links.displacement import Full, displacement
+from engramq.workers.links.rules import Link, pair_of
 
 ENDS = [UUID(int=number) for number in range(1, 5)]
 OTHERS = [UUID(int=number) for number in range(1, 9)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from workers.models.openai import Endpoint
+from engramq.workers.embedders.openai import Endpoint
 
 DIMENSIONS = 4
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import anyio
 
-from workers.models.hashing import HashEmbedder
-from workers.models.interface import (
+from engramq.workers.embedders.hashing import HashEmbedder
+from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderSpec,
     EmbedderUnavailable,

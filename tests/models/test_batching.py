@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from anyio.abc import TaskGroup
 
-from tests.models.gated import BOUND_S, GatedEmbedder
-from workers.models.batching import BatchingEmbedder, Bounds
-from workers.models.hashing import HashEmbedder
-from workers.models.interface import (
+from engramq.workers.embedders.batching import BatchingEmbedder, Bounds
+from engramq.workers.embedders.hashing import HashEmbedder
+from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderOverloaded,
     EmbedderUnavailable,
@@ -16,6 +15,7 @@ from workers.models.interface import (
     InputRejected,
     Vectors,
 )
+from tests.models.gated import BOUND_S, GatedEmbedder
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.models.batching import BatchingEmbedder, Bounds
-from workers.models.hashing import HashEmbedder
-from workers.models.interface import (
+from engramq.workers.embedders.batching import BatchingEmbedder, Bounds
+from engramq.workers.embedders.hashing import HashEmbedder
+from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderOverloaded,
     EmbedderSpec,

@@ -3,8 +3,8 @@ import hashlib
 import numpy as np
 import onnx
 
-from workers.models import bundle
-from workers.models.builder import carrier, graph
+from engramq.workers.embedders import bundle
+from tools.minilm import carrier, graph
 
 RANDOM = np.random.default_rng(7)
 

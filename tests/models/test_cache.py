@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from workers.models.cache import ENTRY_OVERHEAD_BYTES, VectorCache, content_key
-from workers.models.interface import Vectors
+from engramq.workers.embedders.cache import ENTRY_OVERHEAD_BYTES, VectorCache, content_key
+from engramq.workers.embedders.interface import Vectors
 
 ROW_BYTES = 4 * 4 + ENTRY_OVERHEAD_BYTES
 

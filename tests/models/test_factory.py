@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from workers.models.factory import create_embedder
+from engramq.workers.embedders.factory import create_embedder
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +66,7 @@ async def test_a_key_that_no_header_can_carry_is_refused_without_showing_it() ->
 
 def test_choosing_an_embedder_imports_neither_the_model_runtime_nor_the_http_client() -> None:
     code = (
-        "import sys; from workers.models.factory import create_embedder; create_embedder('minilm'); "
+        "import sys; from engramq.workers.embedders.factory import create_embedder; create_embedder('minilm'); "
         "sys.exit(int(bool({'onnxruntime', 'tokenizers', 'httpx'} & sys.modules.keys())))"
     )
     finished = subprocess.run([sys.executable, "-c", code], env=os.environ, timeout=30, check=False)

@@ -3,8 +3,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from workers.models.hashing import DIMENSIONS, HashEmbedder
-from workers.models.interface import EmbedderUnavailable
+from engramq.workers.embedders.hashing import DIMENSIONS, HashEmbedder
+from engramq.workers.embedders.interface import EmbedderUnavailable
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from anyio import to_thread
 
-from workers.models import bundle
-from workers.models.interface import EmbedderUnavailable
-from workers.models.minilm import DIMENSIONS, MiniLmEmbedder
+from engramq.workers.embedders import bundle
+from engramq.workers.embedders.interface import EmbedderUnavailable
+from engramq.workers.embedders.minilm import DIMENSIONS, MiniLmEmbedder
 
 pytestmark = pytest.mark.anyio
 

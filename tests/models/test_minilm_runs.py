@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.models.minilm import _TEXTS_PER_RUN, _TOKENS_A_RUN_COSTS, _TOKENS_PER_RUN, _runs
+from engramq.workers.embedders.minilm import _TEXTS_PER_RUN, _TOKENS_A_RUN_COSTS, _TOKENS_PER_RUN, _runs
 
 LENGTHS = st.lists(st.integers(0, 256) | st.sampled_from([2, 12, 256, 1_025, 5_000]), max_size=100)
 

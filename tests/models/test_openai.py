@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from engramq.workers.embedders.batching import BatchingEmbedder
+from engramq.workers.embedders.factory import create_embedder
+from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected, Vectors
+from engramq.workers.embedders.openai import Endpoint, OpenAiEmbedder
 from tests.models.endpoint import DIMENSIONS, Answer, Request, Server, answer_to, serving, vector
-from workers.models.batching import BatchingEmbedder
-from workers.models.factory import create_embedder
-from workers.models.interface import EmbedderUnavailable, InputRejected, Vectors
-from workers.models.openai import Endpoint, OpenAiEmbedder
 
 pytestmark = pytest.mark.anyio
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.vocabulary import Sector
-from workers.models import bundle
-from workers.models.hashing import HashEmbedder
-from workers.models.interface import Vectors
-from workers.models.minilm import MiniLmEmbedder
-from workers.models.sectors import corpus, evaluation, train
-from workers.models.sectors.evaluation import Data
-from workers.models.sectors.model import WEIGHTS, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
+from engramq.schemas.vocabulary import Sector
+from engramq.workers.embedders import bundle
+from engramq.workers.embedders.hashing import HashEmbedder
+from engramq.workers.embedders.interface import Vectors
+from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.sectors.model import WEIGHTS, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
+from tools.sectors import corpus, evaluation, train
+from tools.sectors.evaluation import Data
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ async def test_shipped_weights_are_what_the_texts_give(data: Data, model: Sector
     shipped = model.classify_many(contents, data.vectors, embedder_sha256=MINILM)
     trained = train.train(data).classify_many(contents, data.vectors, embedder_sha256=MINILM)
     furthest = max(abs(one.confidence - other.confidence) for one, other in zip(shipped, trained, strict=True))
-    assert furthest < 1e-2, "run python -m workers.models.sectors.train"
+    assert furthest < 1e-2, "run python -m tools.sectors.train"
 
 
 async def test_our_texts_neither_repeat_nor_paraphrase(data: Data) -> None:

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.vocabulary import Sector
-from workers.models.sectors import calibration, corpus, evaluation, regression
-from workers.models.sectors.corpus import Labelled
-from workers.models.sectors.cues import NAMES, cue_rows, cues
-from workers.models.sectors.evaluation import Data, Recipe
-from workers.models.sectors.features import Standard, assemble
+from engramq.schemas.vocabulary import Sector
+from engramq.workers.sectors import regression
+from engramq.workers.sectors.cues import NAMES, cue_rows, cues
+from engramq.workers.sectors.features import Standard, assemble
+from tools.sectors import calibration, corpus, evaluation
+from tools.sectors.corpus import Labelled
+from tools.sectors.evaluation import Data, Recipe
 
 LEAST_PER_SECTOR = 120
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from schemas.settings import Settings
+from engramq.schemas.settings import Settings
 from tests.conftest import Database
 from tests.pipeline.stage import Agent, Stage, agent_of, stage_settings, staged
 

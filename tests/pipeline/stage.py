@@ -9,21 +9,21 @@ from typing import Any
 
 from mcp.client import Client
 
-from gateway.auth import Caller
-from gateway.breadcrumbs import Breadcrumbs
-from gateway.bus import Bus
-from gateway.cursor_secret import CursorSecret
-from gateway.mcp.server import Profile, build_server
-from gateway.mcp.tools import choose_tools
-from gateway.run import open_redis
-from gateway.service import Service
-from schemas.envelope import Principal
-from schemas.mailbox import Keys
-from schemas.settings import Settings, read_settings
-from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Scope, WorkerKind
+from engramq.gateway.cursor_secret import CursorSecret
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.mcp.server import Profile, build_server
+from engramq.gateway.mcp.tools import choose_tools
+from engramq.gateway.queue.bus import Bus
+from engramq.gateway.run import open_redis
+from engramq.gateway.service import Service
+from engramq.gateway.sessions import Breadcrumbs
+from engramq.schemas.envelope import Principal
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Settings, read_settings
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Scope, WorkerKind
+from engramq.workers.app import run
 from tests.conftest import Database
 from tests.gateway.replies import check_reply
-from workers.app import run
 
 READY_S = 30.0
 LEGACY, MODERN = "legacy", "2026-07-28"

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from gateway.service import Service
-from schemas.settings import Settings
-from schemas.vocabulary import Scope, WorkerKind
+from engramq.gateway.service import Service
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import Scope, WorkerKind
 from tests.conftest import Database
 from tests.pipeline.stage import Stage, agent_of, running_workers, stage_settings, staged, until
 

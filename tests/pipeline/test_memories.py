@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from schemas.ids import uuid7
-from schemas.records import Memory
+from engramq.schemas.ids import uuid7
+from engramq.schemas.records import Memory
 from tests.pipeline.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
 pytestmark = pytest.mark.anyio

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from gateway.auth import local_caller
-from gateway.mcp.tools import TOOLS
-from gateway.mcp.tools.tool import Tool
-from gateway.service import Call, Service
+from engramq.gateway.identity.authorization import local_caller
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.gateway.service import Call, Service
 from tests.gateway.fitting import calls
 from tests.gateway.replies import check_reply
 from tests.pipeline.stage import Stage

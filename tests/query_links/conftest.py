@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from schemas.commands import ConnectByQuery, QueryConnected
+from engramq.schemas.commands import ConnectByQuery, QueryConnected
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.confidence import Confidence
+from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.graph import handlers as edges
+from engramq.workers.links import handlers as links
+from engramq.workers.links import lookup as query_links
+from engramq.workers.links.rules import LinkRules
 from tests.workers.conftest import World, world
-from workers import edges, links, query_links
-from workers.confidence import Confidence
-from workers.domain.links import LinkRules
-from workers.store.vectors import Sizes
-from workers.vectorizer import Vectorizer
 
 __all__ = ["Study", "study", "world"]
 

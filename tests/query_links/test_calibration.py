@@ -5,13 +5,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from workers.domain.calibration import Calibration, Samples, best_matches, cross_validated, expected_error, fitted
-from workers.models.calibration.curve import calibration_of, sampled
-from workers.models.calibration.shipped import SHIPPED
-from workers.models.calibration.texts import MEMORIES, PAIRS, calibration_texts, read_pairs
-from workers.models.hashing import HashEmbedder
-from workers.models.interface import EmbedderSpec, Vectors
-from workers.models.minilm import MiniLmEmbedder
+from engramq.workers.embedders.calibrated.curve import calibration_of, sampled
+from engramq.workers.embedders.calibrated.shipped import SHIPPED
+from engramq.workers.embedders.calibrated.texts import PAIRS, bystanders, calibration_texts, read_pairs
+from engramq.workers.embedders.calibration import (
+    Calibration,
+    Samples,
+    best_matches,
+    cross_validated,
+    expected_error,
+    fitted,
+)
+from engramq.workers.embedders.hashing import HashEmbedder
+from engramq.workers.embedders.interface import EmbedderSpec, Vectors
+from engramq.workers.embedders.minilm import MiniLmEmbedder
+from tools.sectors.corpus import english_texts
 
 FEW = 32
 cosines = st.floats(-1, 1)
@@ -63,7 +71,7 @@ def test_queries_are_looked_up_with_and_without_the_memory_that_is_meant() -> No
 
 def test_the_texts_name_memories_that_are_there_each_once() -> None:
     texts = calibration_texts()
-    assert len(texts.memories) == len(set(texts.memories)) == MEMORIES
+    assert len(texts.memories) == len(set(texts.memories)) == 500
     assert len(texts.queries) == len(set(texts.queries)) == len(texts.meant)
     assert not set(texts.queries) & set(texts.memories)
 
@@ -97,3 +105,7 @@ async def test_any_other_model_gets_a_curve_of_its_own() -> None:
     confidence = cross_validated(samples, 5)
     assert expected_error(confidence, samples.right) < 0.1
     assert np.mean(confidence[~samples.right] < 0.7) > 0.95
+
+
+def test_the_memories_that_nobody_asks_for_are_the_first_of_our_texts() -> None:
+    assert bystanders() == english_texts()[: len(bystanders())]

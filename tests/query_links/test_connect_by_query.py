@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from schemas.commands import (
+from engramq.schemas.commands import (
     Connect,
     ConnectByQuery,
     Connected,
@@ -16,13 +16,13 @@ from schemas.commands import (
     Superseded,
     SupersedeMemory,
 )
-from schemas.envelope import Principal
-from schemas.faults import FaultCode
-from schemas.vocabulary import ALL_SCOPES, IfExists, Partition, QueryLinkAction, Verification
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import ALL_SCOPES, IfExists, Partition, QueryLinkAction, Verification
+from engramq.workers.db.ledger import find_entry
 from tests.jobs import job, repeated
 from tests.query_links.conftest import CAP, Study
 from tests.refusals import refused
-from workers.store.ledger import find_entry
 
 pytestmark = pytest.mark.anyio
 

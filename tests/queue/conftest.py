@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
-from schemas.mailbox import Keys
+from engramq.schemas.keys import Keys
 from tests.queue.server import Server
 from tests.queue.stage import Stage
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import RedisError
 
-from deploy.embedded.redis import find_binary
+from engramq.deploy.embedded.redis import find_binary
 
 READY_BOUND_S = 10.0
 

@@ -14,15 +14,15 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from gateway.bus import Bus, Pending
-from schemas.commands import Command, Ping, Pong, StoreMemory
-from schemas.envelope import Answer, Principal
-from schemas.mailbox import JOB_KEY, LEASE_KEY, Keys
-from schemas.scripts import ENQUEUE_WRITES
-from schemas.settings import Settings, read_settings
-from schemas.vocabulary import ALL_SCOPES, WorkerKind
-from workers.contract import Actor, Handler, Job, Outcome, Periodic
-from workers.runtime.service import serve
+from engramq.gateway.queue.bus import Bus, Pending
+from engramq.schemas.commands import Command, Ping, Pong, StoreMemory
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys
+from engramq.schemas.scripts import ENQUEUE_WRITES
+from engramq.schemas.settings import Settings, read_settings
+from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
+from engramq.workers.queue.contract import Actor, Handler, Job, Outcome, Periodic
+from engramq.workers.queue.process import serve
 
 BOUND_S = 15.0  # of every wait
 ADA = Principal(name="ada", scopes=ALL_SCOPES)

@@ -16,14 +16,15 @@ from arq.jobs import deserialize_job_raw, serialize_job
 from arq.worker import Function, Worker, func
 from redis.asyncio import ConnectionPool
 
-from schemas.codec import decode_envelope
-from schemas.commands import Ping
-from schemas.mailbox import JOB_FUNCTION, JOB_KEY, LEASE_KEY, TRIES_KEY, decode_job, encode_job
-from schemas.vocabulary import WorkerKind
+from engramq.schemas.codec import decode_envelope
+from engramq.schemas.commands import Ping
+from engramq.schemas.jobs import JOB_FUNCTION, decode_job, encode_job
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.contract import Job, Outcome
+from engramq.workers.queue.poison import SuspectSlot
+from engramq.workers.queue.worker import MailboxWorker
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
-from workers.contract import Job, Outcome
-from workers.runtime.suspects import SuspectSlot
-from workers.runtime.worker import MailboxWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from gateway.bus import Bus
-from schemas.commands import Ping, Pong, StoreMemory
-from schemas.faults import EngramqError, FaultCode
-from schemas.mailbox import JOB_KEY
-from schemas.vocabulary import WorkerKind
+from engramq.gateway.queue.bus import Bus
+from engramq.schemas.commands import Ping, Pong, StoreMemory
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.keys import JOB_KEY
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.contract import FollowUp, Job, Outcome
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
-from workers.contract import FollowUp, Job, Outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -93,7 +93,7 @@ async def test_an_error_in_the_counter_does_not_outlast_the_mailbox(stage: Stage
 
 
 async def test_callers_that_wait_are_bounded_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.bus.WAITING_MAX", 3)
+    monkeypatch.setattr("engramq.gateway.queue.bus.WAITING_MAX", 3)
     bus = await stage.bus()
     asked = [asyncio.create_task(outcome(bus, number)) for number in range(5)]
     await asyncio.wait(asked[3:])

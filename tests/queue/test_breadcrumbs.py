@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 import pytest
 from redis.asyncio import Redis
 
-from gateway.breadcrumbs import Breadcrumbs, SessionCrumbs
-from gateway.bus import Bus
-from schemas import limits
-from schemas.commands import Ping, Pong
-from schemas.envelope import Answer, Principal
-from schemas.faults import EngramqError, FaultCode
-from schemas.mailbox import Keys
+from engramq.gateway.queue.bus import Bus
+from engramq.gateway.sessions import Breadcrumbs, SessionCrumbs
+from engramq.schemas import limits
+from engramq.schemas.commands import Ping, Pong
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.keys import Keys
+from engramq.workers.queue.contract import Crumbs, Job, Outcome
 from tests.queue.server import Server
 from tests.queue.stage import NAMESPACE, Stage, an_actor, payload_of, ping
-from workers.contract import Crumbs, Job, Outcome
 
 pytestmark = pytest.mark.anyio
 

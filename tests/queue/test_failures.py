@@ -6,18 +6,18 @@ from collections import Counter
 
 import pytest
 
-from schemas.codec import decode_envelope, encode
-from schemas.commands import Ping, Stored, StoreMemory
-from schemas.envelope import Answer, Envelope
-from schemas.faults import FaultCode
-from schemas.ids import uuid7
-from schemas.mailbox import encode_job, job_id
-from schemas.vocabulary import WorkerKind
+from engramq.schemas.codec import decode_envelope, encode
+from engramq.schemas.commands import Ping, Stored, StoreMemory
+from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import encode_job, job_id
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue import dispatcher as dispatch
+from engramq.workers.queue.contract import Job, LeaseLost, Outcome, OutcomeUnknown
+from engramq.workers.queue.dead_letters import DeadLetters
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
-from workers.contract import Job, LeaseLost, Outcome, OutcomeUnknown
-from workers.runtime import dispatch
-from workers.runtime.deadletters import DeadLetters
 
 pytestmark = pytest.mark.anyio
 
@@ -195,7 +195,7 @@ async def test_no_content_is_logged_when_a_command_fails(stage: Stage, caplog: p
     caplog.set_level(logging.INFO)
     await stage.workers(an_actor(Flaky(*(ValueError("secret content") for _ in range(5)))))
     await ping(await stage.bus(), "bad")
-    records = [record for record in caplog.records if record.name.startswith("workers.")]
+    records = [record for record in caplog.records if record.name.startswith("engramq.workers.")]
     assert {"Command set aside", "Command will be tried again"} <= {record.getMessage() for record in records}
     assert "secret" not in "".join(str(record.__dict__) for record in records)
 

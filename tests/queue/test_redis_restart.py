@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from gateway.bus import Bus, Pending
-from schemas.commands import Stored, StoreMemory
-from schemas.envelope import Answer
-from schemas.faults import EngramqError, FaultCode
-from schemas.vocabulary import WorkerKind
+from engramq.gateway.queue.bus import Bus, Pending
+from engramq.schemas.commands import Stored, StoreMemory
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.contract import Job, Outcome
 from tests.queue.server import Server
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
-from workers.contract import Job, Outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -107,7 +107,7 @@ async def test_a_write_whose_fate_is_unknown_is_pending_and_happens_once(own_ser
 async def test_a_write_whose_fate_is_unknown_waits_for_a_full_mailbox_without_haste(
     own_server: Server, own_stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.bus.SEND_S", 0.2)
+    monkeypatch.setattr("engramq.gateway.queue.bus.SEND_S", 0.2)
     bus = await own_stage.bus(bound=1, timeout_s=1.0)
     await bus.tell(StoreMemory(content="x"), namespace=NAMESPACE, principal=ADA)
     own_server.pause()

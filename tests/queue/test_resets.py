@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.mailbox import Keys
+from engramq.schemas.keys import Keys
 from tests.queue.server import Server
 from tests.queue.stage import BOUND_S, Stage, an_actor, echo, payload_of, ping
 

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
-from schemas.commands import Ping
+from engramq.schemas.commands import Ping
+from engramq.workers.queue import periodic as schedule
+from engramq.workers.queue.contract import FollowUp, Job, Outcome, Periodic
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo
-from workers.contract import FollowUp, Job, Outcome, Periodic
-from workers.runtime import schedule
 
 pytestmark = pytest.mark.anyio
 

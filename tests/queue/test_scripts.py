@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 
-from schemas.codec import encode
-from schemas.commands import Ping
-from schemas.envelope import Envelope
-from schemas.ids import uuid7
-from schemas.mailbox import JOB_KEY, LEASE_KEY, TRIES_KEY, UnsupportedServer, encode_job, job_id
-from schemas.scripts import CLAIM, RELEASE, RENEW, SETTLE, SUSPECT_TRIES
-from schemas.vocabulary import WorkerKind
+from engramq.schemas.codec import encode
+from engramq.schemas.commands import Ping
+from engramq.schemas.connection import UnsupportedServer
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import encode_job, job_id
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
+from engramq.schemas.scripts import CLAIM, RELEASE, RENEW, SETTLE, SUSPECT_TRIES
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.settlement import Steps
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
-from workers.runtime.steps import Steps
 
 pytestmark = pytest.mark.anyio
 
@@ -121,7 +123,7 @@ async def test_a_ring_that_was_lost_costs_seconds_at_most(stage: Stage) -> None:
 async def test_a_server_that_is_too_old_is_refused_by_both_halves(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schemas.mailbox.OLDEST_SERVER", (99, 0))
+    monkeypatch.setattr("engramq.schemas.connection.OLDEST_SERVER", (99, 0))
     with pytest.raises(UnsupportedServer, match=r"is too old: engramq needs Redis 99\.0"):
         await stage.bus()
     workers = stage.start(an_actor(echo))

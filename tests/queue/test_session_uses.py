@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.breadcrumbs import Breadcrumbs
-from gateway.bus import Bus
-from schemas import limits
-from schemas.commands import Ping, Pong
-from schemas.faults import FaultCode, refuse
-from schemas.mailbox import Keys
+from engramq.gateway.queue.bus import Bus
+from engramq.gateway.sessions import Breadcrumbs
+from engramq.schemas import limits
+from engramq.schemas.commands import Ping, Pong
+from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.keys import Keys
+from engramq.workers.queue.contract import Actor, Crumbs, Job, Outcome, SessionUse
 from tests.queue.stage import BOUND_S, NAMESPACE, Stage, an_actor, ping
-from workers.contract import Actor, Crumbs, Job, Outcome, SessionUse
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from schemas.commands import Ping
-from schemas.mailbox import TRIES_KEY
-from schemas.vocabulary import WorkerKind
+from engramq.schemas.commands import Ping
+from engramq.schemas.keys import TRIES_KEY
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.contract import Job, Outcome
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
-from workers.contract import Job, Outcome
 
 pytestmark = pytest.mark.anyio
 

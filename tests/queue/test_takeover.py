@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from gateway.bus import Pending
-from schemas.commands import Pong, Stored, StoreMemory
-from schemas.envelope import Answer
-from schemas.faults import EngramqError
-from schemas.vocabulary import WorkerKind
+from engramq.gateway.queue.bus import Pending
+from engramq.schemas.commands import Pong, Stored, StoreMemory
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.contract import Job, Lease, LeaseLost, Outcome
+from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, clock
 from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, send
-from workers.contract import Job, Lease, LeaseLost, Outcome
-from workers.runtime.lease import LEASE_S, RENEW_S, HeldLease, clock
 
 pytestmark = pytest.mark.anyio
 

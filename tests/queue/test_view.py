@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.breadcrumbs import Breadcrumbs
-from gateway.bus import Pending
-from schemas.codec import encode
-from schemas.commands import (
+from engramq.gateway.queue.bus import Pending
+from engramq.gateway.sessions import Breadcrumbs
+from engramq.schemas.codec import encode
+from engramq.schemas.commands import (
     ForgetMemory,
     ImportBatch,
     MemoryList,
@@ -20,18 +20,18 @@ from schemas.commands import (
     StoreMemory,
     UpdateMemory,
 )
-from schemas.envelope import Answer, Envelope, Principal
-from schemas.faults import EngramqError, FaultCode
-from schemas.ids import uuid7
-from schemas.mailbox import encode_job
-from schemas.vocabulary import WorkerKind
+from engramq.schemas.envelope import Answer, Envelope, Principal
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import encode_job
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue import dispatcher as dispatch
+from engramq.workers.queue.contract import Crumbs, Job, Outcome, OutcomeUnknown
+from engramq.workers.queue.dead_letters import DeadLetters
+from engramq.workers.queue.inspection import Mailboxes
 from tests.queue.server import Server
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, ping, send
 from tests.queue.worker_process import a_memory
-from workers.contract import Crumbs, Job, Outcome, OutcomeUnknown
-from workers.runtime import dispatch
-from workers.runtime.deadletters import DeadLetters
-from workers.runtime.view import Mailboxes
 
 pytestmark = pytest.mark.anyio
 

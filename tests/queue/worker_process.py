@@ -13,12 +13,12 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from schemas.commands import Ping, Pong, Stored, StoreMemory
-from schemas.records import Memory
-from schemas.settings import read_settings
-from schemas.vocabulary import WorkerKind
-from workers.contract import Actor, Job, Outcome
-from workers.runtime.service import serve
+from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory
+from engramq.schemas.records import Memory
+from engramq.schemas.settings import read_settings
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.contract import Actor, Job, Outcome
+from engramq.workers.queue.process import serve
 
 # What PostgreSQL does in one transaction: whoever enters the command first has its effect.
 LEDGER = """

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from schemas.commands import ListRecentMemories, MemoryList, SearchMemories
-from schemas.records import Memory
+from engramq.schemas.commands import ListRecentMemories, MemoryList, SearchMemories
+from engramq.schemas.records import Memory
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.links.co_retrieval import CoRetrievals
+from engramq.workers.search.handlers import Reader, actor
+from engramq.workers.search.usage import Usage
 from tests.workers.conftest import LINK_RULES, World, world
-from workers.co_retrieval import CoRetrievals
-from workers.recall import Reader, actor
-from workers.store.vectors import Sizes
-from workers.usage import Usage
-from workers.vectorizer import Vectorizer
 
 __all__ = ["Scene", "scene", "world"]
 

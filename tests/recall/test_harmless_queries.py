@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.commands import MemoryStats, Stats
-from schemas.limits import QUERY_CHARS
+from engramq.schemas.commands import MemoryStats, Stats
+from engramq.schemas.limits import QUERY_CHARS
 from tests.recall.conftest import Scene, ids
 
 pytestmark = pytest.mark.anyio

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.vocabulary import Origin, Sector
+from engramq.schemas.vocabulary import Origin, Sector
+from engramq.workers.search.boosts import DEFAULT_LIFTS, Facts, Lifted, Reached, Surroundings, lifted
+from engramq.workers.search.question import Question
+from engramq.workers.search.ranking import Candidates, Measure, by_relevance
+from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 from tests.recall.test_ranking import candidates_of, made_of, scores
-from workers.domain.decay import LINK_HALF_LIFE_HOURS
-from workers.domain.lifts import DEFAULT_LIFTS, Facts, Lifted, Reached, Surroundings, lifted
-from workers.domain.question import Question
-from workers.domain.ranking import Candidates, Measure, by_relevance
 
 QUESTION = Question("When did Ada move?")
 NOTHING = Surroundings(facts=Facts(), links=[], linked=Candidates())

@@ -6,10 +6,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from engramq.workers.search import candidates as search
+from engramq.workers.search import search as finding
 from tests.conftest import Database
 from tests.pipeline.stage import Agent, agent_of, stage_settings, staged, until
-from workers import finding
-from workers.store import search
 
 pytestmark = pytest.mark.anyio
 

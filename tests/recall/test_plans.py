@@ -6,18 +6,18 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from schemas.commands import SearchMemories
-from schemas.ids import uuid7
-from schemas.vocabulary import Partition, Ranking
+from engramq.schemas.commands import SearchMemories
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import Partition, Ranking
+from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
+from engramq.workers.search.candidates import CANDIDATES, Filters, choose_query, find_candidates
+from engramq.workers.search.question import Question
+from engramq.workers.search.search import find_memories
+from engramq.workers.upkeep.trimming import count_lexemes
 from tests.conftest import Database
-from workers.domain.question import Question
-from workers.finding import find_memories
-from workers.store.loading import Loaded, load
-from workers.store.search import CANDIDATES, Filters, choose_query, find_candidates
-from workers.store.store import Store
-from workers.store.transaction import Transaction
-from workers.store.upkeep import count_lexemes
-from workers.store.vectors import SMALL_ROWS, Embedding, Sizes
+from tools.loading import Loaded, load
 
 pytestmark = pytest.mark.anyio
 

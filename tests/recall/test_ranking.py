@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.records import Memory
-from schemas.vocabulary import Partition
-from workers.domain.question import Question
-from workers.domain.ranking import Candidates, Measure, Ranking, by_relevance, by_similarity
-from workers.domain.selection import Twins, within_budget
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.search.question import Question
+from engramq.workers.search.ranking import Candidates, Measure, Ranking, by_relevance, by_similarity
+from engramq.workers.search.selection import Twins, within_budget
 
 QUESTIONS = [
     "", "?", "When did Ada move to Graz in May 2023?", "What did bob say?", "How long ago was that",

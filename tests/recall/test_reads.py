@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas.commands import (
+from engramq.schemas.commands import (
     CommandReport,
     ForgetMemory,
     Forgotten,
@@ -23,16 +23,16 @@ from schemas.commands import (
     Stats,
     SupersedeMemory,
 )
-from schemas.envelope import Principal
-from schemas.faults import EngramqError, FaultCode
-from schemas.ids import uuid7
-from schemas.vocabulary import ALL_SCOPES, CommandStatus, MemoryState, Partition, Scope, Sector
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, MemoryState, Partition, Scope, Sector
+from engramq.workers.db.database import Store
+from engramq.workers.memories.reading import Place, recent
 from tests.conftest import Database
 from tests.jobs import job
 from tests.recall.conftest import Scene, ids
 from tests.refusals import refused
-from workers.store.recall import Place, recent
-from workers.store.store import Store
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec import UNSET
 
-from schemas.commands import (
+from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
     GetMemory,
@@ -17,11 +17,11 @@ from schemas.commands import (
     SupersedeMemory,
     UpdateMemory,
 )
-from schemas.records import Memory
-from schemas.vocabulary import UNTRUSTED_WARNING, MemoryState, Partition, Ranking, Sector
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import UNTRUSTED_WARNING, MemoryState, Partition, Ranking, Sector
+from engramq.workers.search.candidates import CANDIDATES
 from tests.jobs import job
 from tests.recall.conftest import Scene, ids
-from workers.store.search import CANDIDATES
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from schemas.codec import encode
-from schemas.commands import COMMANDS, AnyReply, Command, Reply
-from schemas.envelope import Answer, Envelope, Principal
-from schemas.faults import Fault, FaultCode
-from schemas.vocabulary import Scope
+from engramq.schemas.codec import encode
+from engramq.schemas.commands import COMMANDS, AnyReply, Command, Reply
+from engramq.schemas.envelope import Answer, Envelope, Principal
+from engramq.schemas.faults import Fault, FaultCode
+from engramq.schemas.vocabulary import Scope
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 REPLIES: Final[tuple[type[Reply], ...]] = get_args(AnyReply)

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.codec import DecodeError, decode_answer, decode_envelope
-from schemas.envelope import Answer, Envelope
+from engramq.schemas.codec import DecodeError, decode_answer, decode_envelope
+from engramq.schemas.envelope import Answer, Envelope
 from tests.schemas.samples import GOLDEN, messages
 
 FILES = sorted(GOLDEN.glob("*.msgpack"))

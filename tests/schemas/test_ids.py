@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.ids import format_time, parse_time, parse_uuid, uuid7
+from engramq.schemas.ids import format_time, parse_time, parse_uuid, uuid7
 
 
 def test_ids_are_uuid7_and_sort_in_the_order_of_their_making() -> None:

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.mailbox import Keys, UnsupportedServer, check_server
-from schemas.vocabulary import WorkerKind
+from engramq.schemas.connection import UnsupportedServer, check_server
+from engramq.schemas.keys import Keys
+from engramq.schemas.vocabulary import WorkerKind
 
 KEYS = Keys("engramq")
 names = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(

@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 
-from schemas.logs import JsonFormatter, quieten
+from engramq.schemas.logs import JsonFormatter, quieten
 
 
 def formatted(record: logging.LogRecord) -> dict[str, object]:
@@ -16,7 +16,7 @@ def formatted(record: logging.LogRecord) -> dict[str, object]:
 
 
 def a_record(message: str, *arguments: object, **extra: object) -> logging.LogRecord:
-    record = logging.LogRecord("workers.edges", logging.INFO, __file__, 1, message, arguments, None)
+    record = logging.LogRecord("engramq.workers.graph.handlers", logging.INFO, __file__, 1, message, arguments, None)
     record.__dict__.update(extra)
     return record
 
@@ -29,7 +29,7 @@ def test_message_and_extras_are_keys() -> None:
         "from_sector": "semantic",
         "actor": "I/O",
         "level": "INFO",
-        "logger": "workers.edges",
+        "logger": "engramq.workers.graph.handlers",
     }
     assert str(entry["time"]).endswith("Z")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.settings import SettingsError, read_settings
+from engramq.schemas.settings import SettingsError, read_settings
 
 
 @pytest.mark.parametrize("variable", ["ENGRAMQ_NAMESPACE", "ENGRAMQ_PRINCIPAL"])

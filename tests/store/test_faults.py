@@ -10,22 +10,22 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from deploy.embedded import process
-from deploy.embedded.servers import Servers, start_servers
-from schemas.commands import ForgetMemory as Forget
-from schemas.commands import Forgotten
-from schemas.faults import EngramqError, FaultCode
-from schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.deploy.embedded import process
+from engramq.deploy.embedded.servers import Servers, start_servers
+from engramq.schemas.commands import ForgetMemory as Forget
+from engramq.schemas.commands import Forgotten
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.db.conninfo import SESSION
+from engramq.workers.db.database import Store
+from engramq.workers.db.errors import Again
+from engramq.workers.db.ledger import Ledger
+from engramq.workers.db.migrate import migrate
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.contract import LeaseLost, OutcomeUnknown
 from tests.conftest import Database
 from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
-from workers.contract import LeaseLost, OutcomeUnknown
-from workers.store.connections import SESSION
-from workers.store.errors import Again
-from workers.store.ledger import Ledger
-from workers.store.migrate import migrate
-from workers.store.store import Store
-from workers.store.transaction import Transaction
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from engramq.workers.db.database import Store
+from engramq.workers.db.migrate import migrate
+from engramq.workers.db.readiness import Migration, NotReady, Reason, packaged
 from tests.conftest import Database, TestServers
-from workers.store.migrate import migrate
-from workers.store.readiness import Migration, NotReady, Reason, packaged
-from workers.store.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,9 @@ async def test_a_fresh_database_gets_everything_and_a_second_run_nothing(empty_d
 
 @pytest.mark.promise("OP-5")
 async def test_two_processes_and_two_tasks_at_once_apply_it_once(empty_database: Database) -> None:
-    program = "import asyncio, sys; from workers.store.migrate import migrate; print(asyncio.run(migrate(sys.argv[1])))"
+    program = (
+        "import asyncio, sys; from engramq.workers.db.migrate import migrate as m; print(asyncio.run(m(sys.argv[1])))"
+    )
     command = [sys.executable, "-c", program, empty_database.owner_url]
 
     async def elsewhere() -> str:

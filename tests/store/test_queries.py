@@ -6,10 +6,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from engramq.workers.db import queries
+from engramq.workers.db.queries import native, sized_sql, sql
 from tests.architecture.source import modules
 from tests.conftest import Database
-from workers.store import queries
-from workers.store.queries import native, sized_sql, sql
 
 # What PostgreSQL prepares: these four kinds of statement.
 PREPARABLE = re.compile(r"\s*(select|insert|update|delete|with)\b", re.IGNORECASE)
@@ -48,7 +48,7 @@ def test_a_query_that_does_not_exist_is_refused_when_its_module_is_loaded() -> N
 def test_a_file_that_is_not_in_form_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "bad.sql").write_text(text)
     with pytest.raises(ValueError, match=complaint):
-        queries._Library(tmp_path)
+        queries.Library(tmp_path)
 
 
 def test_parameters_are_numbered_by_their_names_and_percent_signs_are_halved() -> None:

@@ -3,10 +3,10 @@
 import psycopg
 import pytest
 
+from engramq.workers.db.conninfo import worker_conninfo
+from engramq.workers.db.database import Store
+from engramq.workers.db.readiness import NotReady
 from tests.conftest import Database
-from workers.store.connections import worker_conninfo
-from workers.store.readiness import NotReady
-from workers.store.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ def test_the_workers_may_write_and_read_the_audit_log(database: Database) -> Non
 async def test_a_store_does_not_open_as_a_role_that_owns_tables(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.store.store.worker_conninfo", lambda url: url)
+    monkeypatch.setattr("engramq.workers.db.database.worker_conninfo", lambda url: url)
     with pytest.raises(NotReady, match="owns tables or is a superuser"):
         await Store.open(database.owner_url)
 
@@ -68,7 +68,7 @@ async def test_a_setting_that_the_server_does_not_take_is_noticed(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conninfo = worker_conninfo(database.url).replace("relaxed_order", "relaxed_oder")
-    monkeypatch.setattr("workers.store.store.worker_conninfo", lambda url: conninfo)
+    monkeypatch.setattr("engramq.workers.db.database.worker_conninfo", lambda url: conninfo)
     with pytest.raises(NotReady, match=r"hnsw\.iterative_scan"):
         await Store.open(database.url)
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 import psycopg
 import pytest
 
-from schemas import vocabulary as words
+from engramq.schemas import vocabulary as words
 from tests.conftest import Database
 
 

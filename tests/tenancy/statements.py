@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from engramq.workers.db import queries
+from engramq.workers.db.queries import native, sized_sql
 from tests.tenancy.tables import HALF, NAME, SECRET, Tenant
-from workers.store import queries
-from workers.store.queries import native, sized_sql
 
 DIMENSIONS = 384
 PREDICATE = re.compile(r"(\w+\.)?namespace = %\(namespace\)s")

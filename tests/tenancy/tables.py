@@ -6,8 +6,8 @@ from uuid import UUID
 
 import psycopg
 
-from schemas.ids import uuid7
-from schemas.tokens import new_token, token_digest
+from engramq.schemas.ids import uuid7
+from engramq.schemas.tokens import new_token, token_digest
 
 SECRET = "the vault is behind the third pump"
 NAME = "Undine"  # of the tenant's named node

@@ -10,10 +10,10 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
-from gateway.auth import local_caller
-from gateway.mcp.tools import TOOLS
-from gateway.service import Call, Service
-from schemas.ids import uuid7
+from engramq.gateway.identity.authorization import local_caller
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.service import Call, Service
+from engramq.schemas.ids import uuid7
 from tests.conftest import Database
 from tests.gateway.replies import check_reply
 from tests.pipeline.stage import Agent, Stage, agent_of

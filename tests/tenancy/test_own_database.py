@@ -9,19 +9,19 @@ import numpy as np
 import psycopg
 import pytest
 
-from schemas.ids import uuid7
-from schemas.vocabulary import Partition
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.db.conninfo import WORKER_ROLE
+from engramq.workers.db.database import Store
+from engramq.workers.db.migrate import migrate
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
+from engramq.workers.graph.reads import NAMES_ALIKE
+from engramq.workers.search.candidates import Filters, choose_query, find_candidates
+from engramq.workers.search.question import Question
 from tests.conftest import Database, TestServers
 from tests.tenancy.tables import furnish, snapshot, tenant_tables
-from workers.domain.question import Question
-from workers.store.connections import WORKER_ROLE
-from workers.store.graph_reads import NAMES_ALIKE
-from workers.store.loading import Loaded, load
-from workers.store.migrate import migrate
-from workers.store.search import Filters, choose_query, find_candidates
-from workers.store.store import Store
-from workers.store.transaction import Transaction
-from workers.store.vectors import SMALL_ROWS, Embedding, Sizes
+from tools.loading import Loaded, load
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from engramq.workers.db import queries
+from engramq.workers.db.conninfo import worker_conninfo
+from engramq.workers.db.queries import sized_sql
 from tests.conftest import Database
 from tests.tenancy.statements import PREDICATE, Statement, statements
 from tests.tenancy.tables import Tenant, furnish, snapshot, tenant_tables
-from workers.store import queries
-from workers.store.connections import worker_conninfo
-from workers.store.queries import sized_sql
 
 Connection = psycopg.Connection[Any]
 
@@ -200,8 +200,4 @@ def test_every_query_about_tenants_names_its_namespace(owner: Connection) -> Non
         named = PREDICATE.search(text) or ("insert into" in text and "%(namespace)s" in text)
         if guarded.search(text) and not named:
             without.append(name)
-    assert sorted(without) == [
-        "load_memories",
-        "load_namespaces",
-        "load_nodes",
-    ]  # the owner's, of rows that name their own
+    assert without == []

@@ -9,18 +9,18 @@ from typing import Any
 import psycopg
 import pytest
 
-from schemas.commands import Authenticate, Identity
-from schemas.ids import format_time
-from schemas.tokens import TOKEN_PREFIX, new_token, token_digest
-from schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
+from engramq.schemas.commands import Authenticate, Identity
+from engramq.schemas.ids import format_time
+from engramq.schemas.tokens import TOKEN_PREFIX, new_token, token_digest
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
+from engramq.workers.auth import tokens
+from engramq.workers.auth.handlers import handlers
+from engramq.workers.cli import BAD_USAGE, FAILED, main
+from engramq.workers.cli.arguments import UsageEnd
+from engramq.workers.cli.token_command import parse_expiry, parse_token
+from engramq.workers.db.database import Store
 from tests.conftest import Database
 from tests.jobs import job
-from workers.cli import BAD_USAGE, FAILED, main
-from workers.cli.arguments import UsageEnd
-from workers.cli.token_command import parse_expiry, parse_token
-from workers.identities import handlers
-from workers.store import tokens
-from workers.store.store import Store
 
 pytestmark = pytest.mark.anyio
 

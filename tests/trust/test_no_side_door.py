@@ -14,10 +14,10 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
-from gateway.mcp.tools import TOOLS
-from schemas.ids import uuid7
-from schemas.settings import Settings
-from schemas.vocabulary import UNTRUSTED_WARNING, Partition
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.ids import uuid7
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import UNTRUSTED_WARNING, Partition
 from tests.conftest import Database
 from tests.pipeline.stage import Agent, Stage, agent_of, staged
 from tests.trust.poison import COUNT, TOKEN, bare, poison

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET, UnsetType
 
-from schemas.commands import NewMemory
-from schemas.envelope import Principal
-from schemas.faults import FaultCode
-from schemas.vocabulary import ALL_SCOPES, UNTRUSTED_WARNING, SourceType, Verification
+from engramq.schemas.commands import NewMemory
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import ALL_SCOPES, UNTRUSTED_WARNING, SourceType, Verification
+from engramq.workers.memories.routing import TRUSTED_WHEN_VOUCHED_FOR, route
 from tests.refusals import refused
-from workers.domain.router import TRUSTED_WHEN_VOUCHED_FOR, route
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "partitions.md").read_text(encoding="utf-8")
 OWNER = Principal(name="owner", scopes=ALL_SCOPES)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.commands import (
+from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
     MemoryChanged,
@@ -18,14 +18,14 @@ from schemas.commands import (
     Verified,
     VerifyMemory,
 )
-from schemas.envelope import Principal
-from schemas.faults import EngramqError, Fault, FaultCode
-from schemas.ids import uuid7
-from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, MemoryState, Partition, Scope, Verification
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import EngramqError, Fault, FaultCode
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, MemoryState, Partition, Scope, Verification
+from engramq.workers.memories.review import promote as promote_in
 from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import LINK_RULES, World
-from workers.store.promotion import promote as promote_in
 
 pytestmark = pytest.mark.anyio
 

@@ -10,17 +10,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from gateway.bus import Bus
-from schemas.commands import Promoted, PromoteMemory
-from schemas.envelope import Answer
-from schemas.faults import EngramqError, FaultCode
-from schemas.mailbox import Keys
-from schemas.vocabulary import DEFAULT_NAMESPACE, Verification
+from engramq.gateway.queue.bus import Bus
+from engramq.schemas.commands import Promoted, PromoteMemory
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.keys import Keys
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Verification
+from engramq.workers.db.transaction import Sent, Transaction
 from tests.conftest import Database
 from tests.jobs import OWNER, job
 from tests.pipeline.stage import until
 from tests.workers.conftest import World
-from workers.store.transaction import Sent, Transaction
 
 pytestmark = pytest.mark.anyio
 
@@ -174,7 +174,7 @@ async def a_worker(database: Database, redis_url: str, key_prefix: str) -> async
         "ENGRAMQ_EMBEDDER": "hash",
     }
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "deploy", "worker", "promotion"), env=environment, stderr=asyncio.subprocess.DEVNULL
+        *(sys.executable, "-m", "engramq", "worker", "promotion"), env=environment, stderr=asyncio.subprocess.DEVNULL
     )
 
 

@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from schemas.codec import encode
-from schemas.commands import Purged, PurgeMemories, Stored, StoreMemory, Superseded, SupersedeMemory
-from schemas.envelope import Principal
-from schemas.faults import FaultCode, refuse
-from schemas.mailbox import JOB_KEY, Keys, encode_job, job_id
-from schemas.vocabulary import ALL_SCOPES, Partition, Scope, WorkerKind
+from engramq.schemas.codec import encode
+from engramq.schemas.commands import Purged, PurgeMemories, Stored, StoreMemory, Superseded, SupersedeMemory
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.jobs import encode_job, job_id
+from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, WorkerKind
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.memories import purge as purging_store
+from engramq.workers.memories import purge_handlers as purging
+from engramq.workers.queue.contract import LeaseLost, OutcomeUnknown
 from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
-from workers import purge as purging
-from workers.contract import LeaseLost, OutcomeUnknown
-from workers.store import purge as purging_store
-from workers.store.transaction import Transaction
 
 pytestmark = pytest.mark.anyio
 

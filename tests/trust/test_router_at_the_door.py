@@ -3,11 +3,11 @@
 import pytest
 from mcp.client import Client
 
-from gateway.auth import Caller
-from gateway.mcp.server import Profile, build_server
-from gateway.mcp.tools import choose_tools
-from schemas.envelope import Principal
-from schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Verification
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.mcp.server import Profile, build_server
+from engramq.gateway.mcp.tools import choose_tools
+from engramq.schemas.envelope import Principal
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Verification
 from tests.pipeline.stage import Agent, Stage, agent_of
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.mailbox import Keys
-from schemas.settings import Settings
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Settings
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import site_of
 from tests.gateway.test_identity_end_to_end import served

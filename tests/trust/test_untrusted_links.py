@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.vocabulary import UNTRUSTED_WARNING, Partition
+from engramq.schemas.vocabulary import UNTRUSTED_WARNING, Partition
 from tests.pipeline.stage import Agent
 
 pytestmark = pytest.mark.anyio

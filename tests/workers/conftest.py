@@ -8,33 +8,33 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from schemas.commands import Command, Reply, Stored, StoreMemory
-from schemas.envelope import Principal
-from schemas.mailbox import Keys
-from schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.schemas.commands import Command, Reply, Stored, StoreMemory
+from engramq.schemas.envelope import Principal
+from engramq.schemas.keys import Keys
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.db.database import Store
+from engramq.workers.db.ledger import Ledger
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.batching import BatchingEmbedder
+from engramq.workers.embedders.hashing import HashEmbedder
+from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
+from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.links.rules import LinkRules
+from engramq.workers.memories.embedding import Embedder
+from engramq.workers.memories.embedding import actor as embedding_actor
+from engramq.workers.memories.handlers import Keeper
+from engramq.workers.memories.handlers import actor as promotion_actor
+from engramq.workers.memories.import_handlers import Importer
+from engramq.workers.memories.import_handlers import actor as imports_actor
+from engramq.workers.queue.contract import Actor, Handler, Job, Outcome
+from engramq.workers.queue.inspection import Mailboxes
+from engramq.workers.sectors.handlers import Classifier
+from engramq.workers.sectors.handlers import actor as sectors_actor
+from engramq.workers.upkeep.handlers import Caretaker
+from engramq.workers.upkeep.handlers import actor as upkeep_actor
+from engramq.workers.upkeep.unfinished import Unfinished
 from tests.conftest import Database
 from tests.jobs import OWNER, job
-from workers.contract import Actor, Handler, Job, Outcome
-from workers.domain.links import LinkRules
-from workers.embedding import Embedder
-from workers.embedding import actor as embedding_actor
-from workers.imports import Importer
-from workers.imports import actor as imports_actor
-from workers.models.batching import BatchingEmbedder
-from workers.models.hashing import HashEmbedder
-from workers.models.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
-from workers.promotion import Keeper
-from workers.promotion import actor as promotion_actor
-from workers.runtime.view import Mailboxes
-from workers.sectors import Classifier
-from workers.sectors import actor as sectors_actor
-from workers.store.ledger import Ledger
-from workers.store.store import Store
-from workers.store.vectors import Sizes
-from workers.unfinished import Unfinished
-from workers.upkeep import Caretaker
-from workers.upkeep import actor as upkeep_actor
-from workers.vectorizer import Vectorizer
 
 T = TypeVar("T", bound=Reply)
 LINK_RULES = LinkRules(cap=10, delta=0.1)

@@ -11,12 +11,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from schemas.settings import read_settings
-from schemas.vocabulary import WorkerKind
+from engramq.schemas.settings import read_settings
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.app import run
+from engramq.workers.cli import main
+from engramq.workers.db.readiness import packaged
 from tests.conftest import Database, TestServers
-from workers.app import run
-from workers.cli import main
-from workers.store.readiness import packaged
 
 pytestmark = pytest.mark.anyio
 
@@ -105,7 +105,7 @@ async def test_a_worker_waits_for_its_database_and_migrates_it_where_it_may(
                 said.set()
 
     listener = Listener()
-    logging.getLogger("workers.app").addHandler(listener)
+    logging.getLogger("engramq.workers.app").addHandler(listener)
     try:
         serving = asyncio.create_task(run((WorkerKind.UPKEEP,), settings, stop=stop, ready=ready, handle_signals=False))
         await asyncio.wait_for(said.wait(), 20)
@@ -114,7 +114,7 @@ async def test_a_worker_waits_for_its_database_and_migrates_it_where_it_may(
         stop.set()
         await asyncio.wait_for(serving, 20)
     finally:
-        logging.getLogger("workers.app").removeHandler(listener)
+        logging.getLogger("engramq.workers.app").removeHandler(listener)
     with psycopg.connect(later.owner_url) as connection:
         applied = connection.execute("select version from schema_migrations order by version").fetchall()
     assert applied == [(migration.version,) for migration in packaged()]
@@ -133,7 +133,7 @@ async def test_a_worker_process_of_several_kinds_serves_until_it_is_asked_to_sto
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "deploy",
+        "engramq",
         "worker",
         "embedding",
         "upkeep",

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from schemas.commands import (
+from engramq.schemas.commands import (
     EmbedPending,
     ForgetMemory,
     Forgotten,
@@ -19,9 +19,9 @@ from schemas.commands import (
     Superseded,
     SupersedeMemory,
 )
-from schemas.envelope import Principal
-from schemas.faults import FaultCode
-from schemas.vocabulary import (
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import (
     ALL_SCOPES,
     DEFAULT_NAMESPACE,
     MemorySource,
@@ -31,14 +31,14 @@ from schemas.vocabulary import (
     SectorSource,
     Verification,
 )
+from engramq.workers.db import vectors
+from engramq.workers.db.queries import sized_sql
+from engramq.workers.db.vectors import Embedding
+from engramq.workers.memories.store import Vectorized, activate
+from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
-from workers.contract import LeaseLost
-from workers.store import vectors
-from workers.store.memories import Vectorized, activate
-from workers.store.queries import sized_sql
-from workers.store.vectors import Embedding
 
 pytestmark = pytest.mark.anyio
 

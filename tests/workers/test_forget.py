@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from redis.asyncio import Redis
 
-from schemas.codec import encode
-from schemas.commands import (
+from engramq.schemas.codec import encode
+from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
     MemoryChanged,
@@ -18,11 +18,12 @@ from schemas.commands import (
     SupersedeMemory,
     UpdateMemory,
 )
-from schemas.envelope import Principal
-from schemas.faults import FaultCode
-from schemas.ids import uuid7
-from schemas.mailbox import JOB_KEY, Keys, encode_job, job_id
-from schemas.vocabulary import ALL_SCOPES, MemoryState, Scope, Sector, SectorSource, WorkerKind
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import encode_job, job_id
+from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Scope, Sector, SectorSource, WorkerKind
 from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World

@@ -2,9 +2,17 @@
 
 import pytest
 
-from schemas.commands import BatchImported, ForgetMemory, Forgotten, ImportBatch, MemoryChanged, NewMemory, UpdateMemory
-from schemas.envelope import Principal
-from schemas.vocabulary import ALL_SCOPES
+from engramq.schemas.commands import (
+    BatchImported,
+    ForgetMemory,
+    Forgotten,
+    ImportBatch,
+    MemoryChanged,
+    NewMemory,
+    UpdateMemory,
+)
+from engramq.schemas.envelope import Principal
+from engramq.schemas.vocabulary import ALL_SCOPES
 from tests.workers.conftest import World
 
 pytestmark = pytest.mark.anyio

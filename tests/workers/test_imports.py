@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from schemas.commands import BatchImported, ForgetMemory, Forgotten, ImportBatch, LinkNewcomers, NewMemory
-from schemas.envelope import Principal
-from schemas.ids import uuid7
-from schemas.vocabulary import (
+from engramq.schemas.commands import BatchImported, ForgetMemory, Forgotten, ImportBatch, LinkNewcomers, NewMemory
+from engramq.schemas.envelope import Principal
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import (
     ALL_SCOPES,
     DEFAULT_NAMESPACE,
     OnDuplicate,

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from schemas.commands import NewMemory
-from schemas.envelope import Principal
-from schemas.faults import FaultCode
-from schemas.vocabulary import ALL_SCOPES, Partition, Scope, SourceType, Verification
+from engramq.schemas.commands import NewMemory
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, SourceType, Verification
+from engramq.workers.memories.routing import route
 from tests.refusals import refused
-from workers.domain.router import route
 
 TRUSTED, UNTRUSTED = Partition.TRUSTED, Partition.UNTRUSTED
 OWNER = Principal(name="owner", scopes=ALL_SCOPES)

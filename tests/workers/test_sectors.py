@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.commands import (
+from engramq.schemas.commands import (
     BatchImported,
     ClassifySectors,
     EmbedPending,
@@ -17,16 +17,16 @@ from schemas.commands import (
     StoreMemory,
     UpdateMemory,
 )
-from schemas.ids import uuid7
-from schemas.vocabulary import MemoryState, OnDuplicate, Sector, SectorSource
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import MemoryState, OnDuplicate, Sector, SectorSource
+from engramq.workers.embedders.interface import Vectors
+from engramq.workers.queue.contract import FollowUp, LeaseLost, Outcome, OutcomeUnknown
+from engramq.workers.sectors.handlers import Classifier, actor
+from engramq.workers.sectors.model import SectorGuess, SectorModel, UnusableWeights
+from engramq.workers.upkeep import unfinished
+from engramq.workers.upkeep.unfinished import Unfinished
 from tests.jobs import HeldLease, job, repeated
 from tests.workers.conftest import World
-from workers import unfinished
-from workers.contract import FollowUp, LeaseLost, Outcome, OutcomeUnknown
-from workers.models.interface import Vectors
-from workers.models.sectors.model import SectorGuess, SectorModel, UnusableWeights
-from workers.sectors import Classifier, actor
-from workers.unfinished import Unfinished
 
 pytestmark = pytest.mark.anyio
 

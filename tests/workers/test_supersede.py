@@ -6,18 +6,11 @@ import itertools
 import msgspec
 import pytest
 
-from schemas.commands import (
-    ForgetMemory,
-    Forgotten,
-    MemoryChanged,
-    RestoreMemory,
-    Superseded,
-    SupersedeMemory,
-)
-from schemas.envelope import Principal
-from schemas.faults import EngramqError, FaultCode
-from schemas.ids import uuid7
-from schemas.vocabulary import ALL_SCOPES, MemoryState, Partition, Verification
+from engramq.schemas.commands import ForgetMemory, Forgotten, MemoryChanged, RestoreMemory, Superseded, SupersedeMemory
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Partition, Verification
 from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World

@@ -2,13 +2,13 @@
 
 import pytest
 
-from schemas.commands import EmbedPending, PendingEmbedded, StoreMemory, Sweep, Swept
-from schemas.ids import uuid7
+from engramq.schemas.commands import EmbedPending, PendingEmbedded, StoreMemory, Sweep, Swept
+from engramq.schemas.ids import uuid7
+from engramq.workers.queue.contract import FollowUp
+from engramq.workers.upkeep import handlers as upkeep
+from engramq.workers.upkeep.handlers import Caretaker
 from tests.jobs import job
 from tests.workers.conftest import World
-from workers import upkeep
-from workers.contract import FollowUp
-from workers.upkeep import Caretaker
 
 pytestmark = pytest.mark.anyio
 

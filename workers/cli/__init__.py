@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from schemas.faults import EngramqError
-from schemas.mailbox import UnsupportedServer
-from schemas.settings import Settings, SettingsError, read_settings
-from schemas.vocabulary import WorkerKind
-from workers.cli.arguments import UsageEnd, parse_migrate, parse_worker
-from workers.store.readiness import NotReady
+from engramq.schemas.connection import UnsupportedServer
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.settings import Settings, SettingsError, read_settings
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.cli.arguments import UsageEnd, parse_migrate, parse_worker
+from engramq.workers.db.readiness import NotReady
 
 FAILED: Final = 1
 BAD_USAGE: Final = 2
@@ -43,8 +43,8 @@ def _worker(arguments: list[str]) -> int:
     for name, value in (("DATABASE", settings.database_url), ("REDIS", settings.redis_url)):
         if not value:
             raise SettingsError(f"ENGRAMQ_{name}_URL: it is not set.")
-    from workers.app import run  # noqa: PLC0415 - onnxruntime and arq, which `migrate` and --help do without
-    from workers.runtime.logs import configure_logging  # noqa: PLC0415 - see above
+    from engramq.workers.app import run  # noqa: PLC0415 - onnxruntime and arq, which `migrate` and --help do without
+    from engramq.workers.queue.logs import configure_logging  # noqa: PLC0415 - see above
 
     configure_logging(settings.log_level)
     _run_loop(lambda: run(kinds or tuple(WorkerKind), settings))
@@ -54,7 +54,7 @@ def _worker(arguments: list[str]) -> int:
 def _migrate(arguments: list[str]) -> int:
     wait_s = parse_migrate(arguments)
     settings = _database_settings()
-    from workers.store.migrate import migrate  # noqa: PLC0415 - psycopg, which --help does without
+    from engramq.workers.db.migrate import migrate  # noqa: PLC0415 - psycopg, which --help does without
 
     applied = asyncio.run(migrate(settings.database_url, wait_s=wait_s))
     for name in applied:
@@ -65,7 +65,7 @@ def _migrate(arguments: list[str]) -> int:
 
 
 def _audit(arguments: list[str]) -> int:
-    from workers.cli.audit_command import parse_audit, show_audit  # noqa: PLC0415 - psycopg, see _migrate
+    from engramq.workers.cli.audit_command import parse_audit, show_audit  # noqa: PLC0415 - psycopg, see _migrate
 
     question = parse_audit(arguments)
     asyncio.run(show_audit(question, _database_settings()))
@@ -73,7 +73,7 @@ def _audit(arguments: list[str]) -> int:
 
 
 def _token(arguments: list[str]) -> int:
-    from workers.cli.token_command import parse_token, run_token  # noqa: PLC0415 - psycopg, see _migrate
+    from engramq.workers.cli.token_command import parse_token, run_token  # noqa: PLC0415 - psycopg, see _migrate
 
     request = parse_token(arguments)
     return asyncio.run(run_token(request, _database_settings()))

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 from uuid import UUID
 
-from schemas.ids import parse_uuid
-from schemas.vocabulary import WorkerKind
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.vocabulary import WorkerKind
 
 WAIT_MAX_S = 86_400.0
 

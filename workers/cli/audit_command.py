@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas.ids import parse_time
-from schemas.setting_values import namespace
-from schemas.settings import Settings
-from schemas.vocabulary import AuditAction
-from workers.cli.arguments import Parser, checked, uuid_of
-from workers.store.audit import Entry, Wanted, entries
-from workers.store.store import Store
+from engramq.schemas.ids import parse_time
+from engramq.schemas.setting_values import namespace
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import AuditAction
+from engramq.workers.cli.arguments import Parser, checked, uuid_of
+from engramq.workers.db.audit import Entry, Wanted, entries
+from engramq.workers.db.database import Store
 
 SHOWN: Final = 100
 SHOWN_MAX: Final = 100_000

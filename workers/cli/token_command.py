@@ -11,14 +11,14 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.ids import format_time, parse_time
-from schemas.setting_values import name, namespace, principal
-from schemas.settings import Settings
-from schemas.vocabulary import Scope
-from workers.cli.arguments import Parser, checked, uuid_of
-from workers.store import tokens
-from workers.store.store import Store
-from workers.store.tokens import NewToken, Token
+from engramq.schemas.ids import format_time, parse_time
+from engramq.schemas.setting_values import name, namespace, principal
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import Scope
+from engramq.workers.auth import tokens
+from engramq.workers.auth.tokens import NewToken, Token
+from engramq.workers.cli.arguments import Parser, checked, uuid_of
+from engramq.workers.db.database import Store
 
 DEFAULT_SCOPES: Final = (Scope.READ, Scope.WRITE)
 UNKNOWN: Final = 1  # the exit code when there is no token of that id

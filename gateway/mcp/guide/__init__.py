@@ -6,9 +6,9 @@ Entries say what the listing has no room for; they repeat neither its summaries 
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.mcp.guide import consent, graph, links, memories, trust, working
-from gateway.mcp.guide.entry import Entry, Overview, Step
-from gateway.mcp.guide.overview import OVERVIEW, overview_of
+from engramq.gateway.mcp.guide import consent, graph, links, memories, trust, working
+from engramq.gateway.mcp.guide.entry import Entry, Overview, Step
+from engramq.gateway.mcp.guide.overview import OVERVIEW, overview_of
 
 _AREAS: Final[Mapping[str, Mapping[str, Entry]]] = {
     "memories": memories.ENTRIES,

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from gateway.mcp.guide.entry import Entry, Step
-from schemas.vocabulary import Sector
+from engramq.gateway.mcp.guide.entry import Entry, Step
+from engramq.schemas.vocabulary import Sector
 
 _FACT: Final = {"source_name": "Ada", "target_name": "Royal Society", "relation": "DISCUSSED"}
 _VALUE: Final = Step(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.mcp.guide.entry import Entry, Step
+from engramq.gateway.mcp.guide.entry import Entry, Step
 
 _FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
 # With the label, an example works whether or not another one has made a node of that name.

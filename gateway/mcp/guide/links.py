@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.mcp.guide.entry import Entry, Step
+from engramq.gateway.mcp.guide.entry import Entry, Step
 
 _BEFORE: Final = (
     Step(tool="store_memory", arguments={"content": "We chose Redis for the queue because latency matters most"}),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.mcp.guide.entry import Entry, Step
+from engramq.gateway.mcp.guide.entry import Entry, Step
 
 _STORE_TEA: Final = Step(tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"})
 _STORE_OLD: Final = Step(tool="store_memory", arguments={"content": "The stand-up meeting is at 9:00 every day"})

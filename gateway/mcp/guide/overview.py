@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.mcp.guide.entry import Overview
+from engramq.gateway.mcp.guide.entry import Overview
 
 OVERVIEW: Final = "overview"
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.mcp.guide.entry import Entry, Step
+from engramq.gateway.mcp.guide.entry import Entry, Step
 
 _STORE: Final = Step(
     tool="store_memory", arguments={"content": "The release is planned for the first of May", "session": "planning"}

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.mcp.tools import graph, guidance, links, memories, sessions, system, trust
-from gateway.mcp.tools.tool import Tool
-from schemas.settings import SettingsError
+from engramq.gateway.mcp.tools import graph, guidance, links, memories, sessions, system, trust
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.schemas.settings import SettingsError
 
 TOOLS: Final[Mapping[str, Tool]] = {
     tool.name: tool for area in (memories, trust, links, graph, sessions, guidance, system) for tool in area.TOOLS

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from gateway.mcp.tools.tool import Tool
-from schemas.commands import (
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.schemas.commands import (
     AddEdge,
     AddNode,
     Decided,

@@ -5,9 +5,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.mcp.guide import ENTRIES, GUIDE, OVERVIEW, TOPICS, Entry, Overview
-from gateway.mcp.tools.tool import Tool
-from schemas.fields import Name
+from engramq.gateway.mcp.guide import ENTRIES, GUIDE, OVERVIEW, TOPICS, Entry, Overview
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.schemas.fields import Name
 
 
 class GuideTopic(msgspec.Struct, frozen=True, kw_only=True):

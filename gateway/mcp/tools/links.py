@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from gateway.mcp.tools.tool import Items, Tool
-from schemas.commands import (
+from engramq.gateway.mcp.tools.tool import Items, Tool
+from engramq.schemas.commands import (
     BatchConnected,
     BatchLink,
     Connect,

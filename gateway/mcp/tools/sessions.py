@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from gateway.mcp.tools.tool import Tool
+from engramq.gateway.mcp.tools.tool import Tool
 
 
 class SessionOnly(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from schemas.commands import Command
-from schemas.vocabulary import Scope
+from engramq.schemas.commands import Command
+from engramq.schemas.vocabulary import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,87 @@
+"""Who is calling, and what they may do. Identity comes from the channel, never from an argument of a tool."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import UNSET
+
+from engramq.schemas.commands import (
+    Command,
+    Connect,
+    Connects,
+    Disconnect,
+    ReclassifySector,
+    StoreMemory,
+    SupersedeMemory,
+)
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, Verification
+
+CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under which its Caller stands
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A principal in its namespace."""
+
+    namespace: str
+    principal: Principal
+
+
+def local_caller(namespace: str, principal: str) -> Caller:
+    """Return the caller at the other end of a channel that only this user can open: every scope."""
+    return Caller(namespace, Principal(name=principal, scopes=ALL_SCOPES))
+
+
+def settings_caller(settings: Settings) -> Caller:
+    """Return who everybody is that comes over HTTP without authentication, which is served on loopback only."""
+    return local_caller(settings.namespace, settings.principal)
+
+
+def required_scopes(command: Command) -> tuple[Scope, ...]:
+    """Return the scopes that a command needs; to vouch for a memory while storing it takes `verify` too."""
+    if isinstance(command, StoreMemory) and command.verification is not Verification.UNVERIFIED:
+        return (command.scope, Scope.VERIFY)
+    return (command.scope,)
+
+
+def authorize(command: Command, principal: Principal) -> None:
+    """Return if the principal may send this command; raises EngramqError with `forbidden`, naming the scope.
+
+    What an untrusted principal may write at all is decided here too; that it reaches only untrusted memories is decided
+    where they are looked up.
+    """
+    for scope in required_scopes(command):
+        require(scope, principal)
+    if isinstance(command, ReclassifySector) and command.actor not in (UNSET, principal.name):
+        require(Scope.ADMIN, principal)  # to act in another's name
+    if principal.untrusted and command.write:
+        _authorize_untrusted(command)
+
+
+def require(scope: Scope, principal: Principal) -> None:
+    """Return if the principal has the scope; raises EngramqError with `forbidden`, naming it."""
+    if scope not in principal.scopes:
+        raise _forbidden(f"This needs the scope {scope.value!r}, which {principal.name!r} does not have.")
+
+
+def _authorize_untrusted(command: Command) -> None:
+    """Let through what may be about untrusted memories alone: ids are looked at by the workers, under their locks.
+
+    connect_by_query finds trusted memories only, and what helped (record_outcome) moves ranks: both are refused here.
+    """
+    match command:
+        case StoreMemory(verification=verification) if verification is not Verification.UNVERIFIED:
+            raise _forbidden("An untrusted principal may not vouch for memories.")
+        case StoreMemory(partition=Partition.TRUSTED):
+            raise refuse(FaultCode.UNTRUSTED_SOURCE, "An untrusted principal cannot store into trusted.")
+        case StoreMemory() | SupersedeMemory() | Connect() | Connects() | Disconnect():
+            return
+        case _:
+            raise _forbidden("An untrusted principal may only read, store, link and supersede.")
+
+
+def _forbidden(error: str) -> EngramqError:
+    return refuse(FaultCode.FORBIDDEN, error)

@@ -1,0 +1,128 @@
+"""Commands on their way to Redis: gathered into parcels (jobs to be) by mailbox, kept until their fate is known."""
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from engramq.schemas.connection import pack_script
+from engramq.schemas.envelope import Answer
+from engramq.schemas.jobs import COMMANDS_PER_JOB, JOB_BYTES, encode_job, job_id
+from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
+from engramq.schemas.vocabulary import WorkerKind
+
+_NO_PARCEL: Final = (None, 0)
+WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further parcel beyond this size
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A command whose caller waits: for its answer, or only until it is in its mailbox (`for_reply` false).
+
+    The future's result is the answer, or None when nothing more can be said than that it may be carried out.
+    """
+
+    id: str
+    data: bytes
+    mailbox: WorkerKind
+    write: bool
+    for_reply: bool
+    future: asyncio.Future[Answer | None]
+    born: float = field(default_factory=time.monotonic)
+    sent: bool = False
+    job_id: str = ""
+
+    @property
+    def may_be_applied(self) -> bool:
+        """Say whether the command may have an effect, now or later."""
+        return self.sent and (self.write or not self.for_reply)
+
+
+@dataclass(slots=True, eq=False)
+class Parcel:
+    """Commands that become one job: all reads or all writes.
+
+    `uncertain`: it was sent before and nobody knows whether it arrived.
+    """
+
+    mailbox: WorkerKind
+    commands: list[Waiting]
+    job_id: str = ""
+    packed: bytes = b""
+    uncertain: bool = False
+
+    def seal(self, keys: Keys, bound: int) -> None:
+        """Give the job its id and its final form; sending the same form twice makes one job."""
+        self.job_id = job_id(self.commands[0].id, len(self.commands))
+        payload = encode_job([waiting.data for waiting in self.commands], time.time_ns() // 1_000_000)
+        where = (keys.mailbox(self.mailbox), keys.bell(self.mailbox), keys.depth(self.mailbox), JOB_KEY + self.job_id)
+        script = ENQUEUE_WRITES if self.commands[0].write else ENQUEUE_READS
+        self.packed = pack_script(script, where, (self.job_id, payload, bound))
+        for waiting in self.commands:
+            waiting.job_id = self.job_id
+
+    def first(self, count: int) -> "Parcel":
+        """Return a parcel of the first `count` commands; what remains here is the rest."""
+        head = Parcel(self.mailbox, self.commands[:count])
+        self.commands = self.commands[count:]
+        return head
+
+
+class Outbox:
+    """What has not been taken by Redis yet. Its size is bounded by the number of callers that may wait."""
+
+    def __init__(self, keys: Keys, bound: int) -> None:
+        self._keys = keys
+        self._bound = bound
+        self._new: deque[Waiting] = deque()
+        self._again: deque[Parcel] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._new or self._again)
+
+    def add(self, waiting: Waiting) -> None:
+        """Take a new command."""
+        self._new.append(waiting)
+
+    def again(self, parcel: Parcel) -> None:
+        """Take a parcel back that has to be sent once more."""
+        self._again.append(parcel)
+
+    def take(self) -> list[Parcel]:
+        """Return parcels for one write, the oldest first; commands that nobody waits for any more are left out."""
+        parcels: list[Parcel] = []
+        size = 0
+        while self._again and size < WRITE_BYTES:
+            again = self._again.popleft()
+            if not all(waiting.future.done() for waiting in again.commands):
+                parcels.append(again)
+                size += sum(len(waiting.data) for waiting in again.commands)
+        open_parcels: dict[tuple[WorkerKind, bool], tuple[Parcel, int]] = {}
+        while self._new and size < WRITE_BYTES:
+            waiting = self._new.popleft()
+            if waiting.future.done():
+                continue
+            size += len(waiting.data)
+            sort = (waiting.mailbox, waiting.write)
+            parcel, filled = open_parcels.get(sort, _NO_PARCEL)
+            if parcel is None or len(parcel.commands) == COMMANDS_PER_JOB or filled >= JOB_BYTES:
+                parcel, filled = Parcel(waiting.mailbox, []), 0
+                parcels.append(parcel)
+            parcel.commands.append(waiting)
+            open_parcels[sort] = (parcel, filled + len(waiting.data))
+        for parcel in parcels:
+            if not parcel.packed:
+                parcel.seal(self._keys, self._bound)
+        return parcels
+
+    def overdue(self, age_s: float) -> list[Waiting]:
+        """Return the commands older than this that can be refused: those that were never sent, and reads."""
+        latest = time.monotonic() - age_s
+        overdue = []
+        while self._new and self._new[0].born <= latest:
+            overdue.append(self._new.popleft())
+        for parcel in self._again:
+            overdue += [waiting for waiting in parcel.commands if waiting.born <= latest and not waiting.may_be_applied]
+        return overdue

@@ -1,0 +1,372 @@
+"""The gateway's half of the queue: commands go out in coalesced jobs, answers come back over one reply list.
+
+`ask` waits for the answer, `tell` only until the command is in its mailbox. What a caller is told is true: `overloaded`
+and `unavailable` mean that the command is not applied and never will be; a write whose fate is uncertain is Pending.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+from redis.exceptions import NoScriptError, OutOfMemoryError
+
+from engramq.gateway.queue.batch import Outbox, Parcel, Waiting
+from engramq.schemas.codec import DecodeError, decode_answer, encode, fingerprint
+from engramq.schemas.commands import Command
+from engramq.schemas.connection import LINE_ERRORS, Line, UnsupportedServer, pack
+from engramq.schemas.envelope import Answer, Envelope, Principal
+from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S, RETRY_AFTER_S, Note, encode_note
+from engramq.schemas.keys import Keys
+from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
+from engramq.schemas.vocabulary import DEFAULT_SESSION
+
+log = logging.getLogger(__name__)
+
+UNREACHABLE_S: Final = 2.0  # a command that could not be sent for so long is refused
+SEND_S: Final = 2.0  # for the replies to one write
+WAITING_MAX: Final = 16_384  # callers that may wait at once
+NOTES_MAX: Final = 1_000  # notes kept while Redis is away
+NOTE_WAIT_S: Final = 0.5  # how long a caller waits for its note to be written
+FULL_S: Final = 0.05  # before a mailbox without room is asked again
+BLOCK_S: Final = 5  # of the read that waits for answers
+ANSWERS_PER_READ: Final = 256
+BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.5)
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """The command is on its way, or may be: get_command tells later what became of it."""
+
+    command_id: str
+
+
+class Bus:
+    """Use as `async with Bus(...) as bus`; all its tasks and connections end with the block.
+
+    `mailbox_bound`: commands that may wait in one mailbox. `reply_timeout_s`: how long `ask` waits by default.
+    """
+
+    def __init__(self, redis_url: str, keys: Keys, *, mailbox_bound: int, reply_timeout_s: float) -> None:
+        self._keys = keys
+        self._reply_timeout_s = reply_timeout_s
+        self._reply_list = keys.replies(uuid7())
+        self._sending = Line(redis_url, (ENQUEUE_READS, ENQUEUE_WRITES))
+        self._reading = Line(redis_url)
+        self._outbox = Outbox(keys, mailbox_bound)
+        self._waiting: dict[str, Waiting] = {}
+        self._notes: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
+        self._pings: list[asyncio.Future[None]] = []
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._broken = False
+
+    async def __aenter__(self) -> "Bus":
+        """Start; raises UnsupportedServer when the Redis there is too old. One that is away is waited for later."""
+        try:
+            await self._sending.open()
+        except LINE_ERRORS as problem:
+            log.warning("Redis is not there yet", extra={"error": type(problem).__name__})
+        self._tasks = [asyncio.create_task(self._send_forever()), asyncio.create_task(self._read_forever())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for waiting in list(self._waiting.values()):
+            _expire(waiting)
+        self._fail_pings(_unavailable())
+        await self._sending.close()
+        await self._reading.close()
+
+    async def ask(
+        self,
+        command: Command,
+        *,
+        namespace: str,
+        principal: Principal,
+        session: str = DEFAULT_SESSION,
+        idempotency_key: str | None = None,
+        traceparent: str | None = None,
+        timeout_s: float | None = None,
+        digest: str | None = None,
+        in_session: bool = False,
+        refusal: Fault | None = None,
+    ) -> Answer | Pending:
+        """Send a command and wait for its answer; a refusal by the worker is the answer's fault.
+
+        `digest` tells a repeated request from another one with the same idempotency key; by default the command's own.
+        `in_session`: the call is a use of its session. `refusal`: the command's answer, unless its key is a repeated
+        one. A write that is not answered in time is Pending. Raises EngramqError `overloaded` or `unavailable`.
+        """
+        timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
+        envelope = _envelope(
+            command,
+            namespace=namespace,
+            principal=principal,
+            session=session,
+            idempotency_key=idempotency_key,
+            traceparent=traceparent,
+            digest=digest,
+            in_session=in_session,
+            refusal=refusal,
+            deadline=time.time() + timeout_s,
+            reply_to=self._reply_list,
+        )
+        return await self._deliver(envelope, timeout_s) or Pending(envelope.id)
+
+    async def tell(
+        self,
+        command: Command,
+        *,
+        namespace: str,
+        principal: Principal,
+        session: str = DEFAULT_SESSION,
+        idempotency_key: str | None = None,
+        traceparent: str | None = None,
+    ) -> Pending:
+        """Send a command and return when it is in its mailbox (or may be); nobody gets its answer.
+
+        Raises EngramqError `overloaded` or `unavailable`.
+        """
+        envelope = _envelope(
+            command,
+            namespace=namespace,
+            principal=principal,
+            session=session,
+            idempotency_key=idempotency_key,
+            traceparent=traceparent,
+        )
+        await self._deliver(envelope, self._reply_timeout_s)
+        return Pending(envelope.id)
+
+    async def ready(self) -> None:
+        """Return when Redis answers; raises EngramqError `unavailable` when it does not within about 2 s."""
+        ping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self._tasks or self._broken:
+            raise _unavailable()
+        self._pings.append(ping)
+        self._wake.set()
+        try:
+            await asyncio.wait_for(ping, UNREACHABLE_S)
+        except TimeoutError:
+            raise _unavailable() from None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Refuse everything from now on when a task ended that never should: readiness fails, and somebody restarts."""
+        if not task.cancelled():
+            log.critical("The queue's connection has failed for good", extra={"error": type(task.exception()).__name__})
+            self._broken = True
+
+    async def _deliver(self, envelope: Envelope, timeout_s: float) -> Answer | None:
+        if not self._tasks or self._broken:
+            raise _unavailable()
+        if len(self._waiting) >= WAITING_MAX:
+            raise _overloaded()
+        loop = asyncio.get_running_loop()
+        waiting = Waiting(
+            id=envelope.id,
+            data=encode(envelope),
+            mailbox=envelope.command.mailbox,
+            write=envelope.command.write,
+            for_reply=bool(envelope.reply_to),
+            future=loop.create_future(),
+        )
+        self._waiting[waiting.id] = waiting
+        timer = loop.call_later(timeout_s, _expire, waiting)
+        self._outbox.add(waiting)
+        self._wake.set()
+        try:
+            answer = await waiting.future
+        finally:
+            timer.cancel()
+            del self._waiting[waiting.id]
+        if answer is None and waiting.for_reply:
+            await self._write_note(waiting, envelope)
+        return answer
+
+    async def _write_note(self, waiting: Waiting, envelope: Envelope) -> None:
+        """Say in Redis where the command went; while Redis is away the note is kept and written later."""
+        note = Note(
+            job_id=waiting.job_id,
+            mailbox=waiting.mailbox,
+            namespace=envelope.namespace,
+            principal=envelope.principal.name,
+        )
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if len(self._notes) >= NOTES_MAX or not self._tasks:
+            return
+        packed = pack("SET", self._keys.note(waiting.id), encode_note(note), "EX", NOTE_TTL_S)
+        self._notes[waiting.id] = (packed, written)
+        self._wake.set()
+        await asyncio.wait([written], timeout=NOTE_WAIT_S)
+
+    async def _send_forever(self) -> None:
+        failures = 0
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._outbox or self._notes or self._pings:
+                if await self._send():
+                    failures = 0
+                    continue
+                for waiting in self._outbox.overdue(UNREACHABLE_S):
+                    _fail(waiting.future, _unavailable())
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                failures += 1
+
+    async def _send(self) -> bool:
+        """Send all that waits in one write; return False when Redis could not be reached or did not answer."""
+        try:
+            await self._sending.open()
+        except UnsupportedServer as problem:
+            log.error("Redis cannot be used", extra={"error": str(problem)})
+            self._fail_pings(refuse(FaultCode.UNAVAILABLE, str(problem)))
+            return False
+        except LINE_ERRORS:
+            self._fail_pings(_unavailable())
+            return False
+        parcels, notes, pings = self._outbox.take(), dict(self._notes), len(self._pings)
+        if not (parcels or notes or pings):
+            return True
+        for parcel in parcels:
+            for waiting in parcel.commands:
+                waiting.sent = True
+        commands = [parcel.packed for parcel in parcels] + [packed for packed, _ in notes.values()]
+        try:
+            replies = await self._sending.exchange([*commands, pack("PING")] if pings else commands, SEND_S)
+        except LINE_ERRORS:
+            for parcel in parcels:
+                parcel.uncertain = True
+                self._outbox.again(parcel)
+            self._fail_pings(_unavailable())
+            return False
+        for parcel, reply in zip(parcels, replies[: len(parcels)], strict=True):
+            await self._conclude(parcel, reply)
+        for command_id, (_, written) in notes.items():
+            del self._notes[command_id]
+            _succeed(written)
+        for ping in self._pings[:pings]:
+            _succeed(ping)
+        del self._pings[:pings]
+        return True
+
+    async def _conclude(self, parcel: Parcel, reply: Any) -> None:
+        """Act on what Redis said of a parcel: -1 taken, else the room there is, or an error: nothing was done."""
+        if reply == -1:
+            for waiting in parcel.commands:
+                if not waiting.for_reply:
+                    _succeed(waiting.future)
+        elif isinstance(reply, NoScriptError):
+            await self._sending.close()  # opening it again loads the scripts
+            self._outbox.again(parcel)
+        elif parcel.uncertain:
+            # It may have arrived the first time: a refusal now would not be true.
+            asyncio.get_running_loop().call_later(FULL_S, self._send_again, parcel)
+        elif isinstance(reply, int) and reply > 0:
+            self._outbox.again(parcel.first(reply))
+            _refuse(parcel, _overloaded)
+        elif isinstance(reply, int | OutOfMemoryError):
+            _refuse(parcel, _overloaded)
+        else:
+            log.error("Redis refused a job", extra={"error": type(reply).__name__})
+            _refuse(parcel, _unavailable)
+
+    def _send_again(self, parcel: Parcel) -> None:
+        self._outbox.again(parcel)
+        self._wake.set()
+
+    async def _read_forever(self) -> None:
+        failures, registered = 0, 0.0
+        blocking = pack("BLMPOP", BLOCK_S, 1, self._reply_list, "LEFT", "COUNT", ANSWERS_PER_READ)
+        while True:
+            commands = [blocking]
+            if time.monotonic() - registered > REGISTER_S or failures:
+                commands = [*self._registration(), blocking]
+            try:
+                await self._reading.open()
+                *_, found = await self._reading.exchange(commands, BLOCK_S + SEND_S)
+            except (*LINE_ERRORS, UnsupportedServer) as problem:
+                if not failures:
+                    log.warning("Redis went away", extra={"error": type(problem).__name__})
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                failures += 1
+                continue
+            failures = 0
+            if len(commands) > 1:
+                registered = time.monotonic()
+            if isinstance(found, list):
+                for data in found[1]:
+                    self._take_answer(data)
+                await asyncio.sleep(0)  # the callers go on before time is spent on asking for more
+            elif found is not None:
+                log.error("Redis refused a read", extra={"error": type(found).__name__})
+                await asyncio.sleep(BACKOFF_S[-1])
+
+    def _registration(self) -> list[bytes]:
+        lists, now = self._keys.reply_lists, time.time()
+        forgetting = pack("ZREMRANGEBYSCORE", lists, "-inf", now - REPLY_LIST_MAX_AGE_S)
+        return [pack("ZADD", lists, now, self._reply_list), forgetting]
+
+    def _take_answer(self, data: bytes) -> None:
+        try:
+            answer = decode_answer(data)
+        except DecodeError as problem:
+            log.error("An answer cannot be read", extra={"error": type(problem).__name__})
+            return
+        waiting = self._waiting.get(answer.id)
+        if waiting is not None and not waiting.future.done():
+            waiting.future.set_result(answer)
+
+    def _fail_pings(self, problem: EngramqError) -> None:
+        for ping in self._pings:
+            _fail(ping, problem)
+        self._pings.clear()
+
+
+def _envelope(command: Command, *, digest: str | None = None, **rest: Any) -> Envelope:
+    """Return a new envelope; the other fields are the caller's."""
+    if digest is None:
+        digest = fingerprint(command) if command.write else ""
+    return Envelope(id=uuid7(), command=command, issued_at=time.time(), fingerprint=digest, **rest)  # type: ignore[arg-type]
+
+
+def _unavailable() -> EngramqError:
+    return refuse(FaultCode.UNAVAILABLE, "The queue cannot be reached or did not answer in time.")
+
+
+def _overloaded() -> EngramqError:
+    return refuse(FaultCode.OVERLOADED, "Too many requests are waiting.", retry_after_s=RETRY_AFTER_S)
+
+
+def _refuse(parcel: Parcel, problem: Callable[[], EngramqError]) -> None:
+    for waiting in parcel.commands:
+        _fail(waiting.future, problem())
+
+
+def _expire(waiting: Waiting) -> None:
+    """End a caller's wait: a write that was sent may have been or be carried out, everything else is refused."""
+    if waiting.may_be_applied:
+        _succeed(waiting.future)
+    else:
+        _fail(waiting.future, _unavailable())
+
+
+def _succeed(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _fail(future: asyncio.Future[Any], problem: EngramqError) -> None:
+    if not future.done():
+        future.set_exception(problem)

@@ -1,0 +1,141 @@
+"""Serves stdio fronts on a unix socket: each connection says who it is for, then speaks MCP in lines.
+
+The hello is one JSON line `{"engramq": 1, "namespace", "principal", "tools", "output_schemas"}`, answered by `{"ok":
+true}` or `{"ok": false, "error"}`. Whoever can open the socket is this user, so what the hello says is believed.
+"""
+
+import logging
+import os
+import socket
+import stat
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Final, Literal
+
+import anyio
+import msgspec
+from anyio import CancelScope
+from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
+
+from engramq.gateway.framing import Line, LineReader
+from engramq.schemas import limits
+from engramq.schemas.fields import Name
+from engramq.schemas.settings import SettingsError, check_setting
+
+log = logging.getLogger(__name__)
+
+HELLO_BYTES: Final = 16_384
+HELLO_S: Final = 10.0
+HUNG_UP: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError)
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a front serves, and which tools it shows."""
+
+    engramq: Literal[1]
+    namespace: str
+    principal: str
+    tools: Name = "full"
+    output_schemas: bool = False
+
+
+Lines = AsyncGenerator[Line]
+Send = Callable[[bytes], Awaitable[None]]
+Serve = Callable[[Lines, Send], Awaitable[None]]
+OpenSession = Callable[[Hello], Serve]
+
+
+async def listen(path: Path) -> SocketListener:
+    """Return a listener on a unix socket that only this user can open; one that nobody serves any more is replaced.
+
+    Raises SettingsError when the folder is open to others, the path too long, or another gateway serves it.
+    """
+    await anyio.to_thread.run_sync(_make_way, path)
+    try:
+        return await anyio.create_unix_listener(path, mode=0o600)
+    except OSError as problem:
+        raise SettingsError(f"--socket: {path} cannot be served: {problem.strerror or problem}") from None
+
+
+def _make_way(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = path.parent.stat()
+    if folder.st_uid != os.geteuid() or stat.S_IMODE(folder.st_mode) & 0o077:
+        raise SettingsError(f"--socket: {path.parent} must be a folder of your own that is closed to others (0700).")
+    with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+        probe.settimeout(1.0)
+        probe.connect(str(path))
+        raise SettingsError(f"--socket: another gateway serves {path}.")
+
+
+async def serve_fronts(listener: SocketListener, open_session: OpenSession, stopping: anyio.Event) -> None:
+    """Serve every connection; what goes wrong on one ends that one only.
+
+    Once `stopping` is set no more is accepted or read, and each connection ends when its last answer is sent.
+    """
+    streams: set[SocketStream] = set()
+
+    async def serve(stream: SocketStream) -> None:
+        streams.add(stream)
+        try:
+            async with stream:
+                await _serve_front(stream, open_session)
+        except* HUNG_UP:
+            log.debug("A front hung up")
+        except* Exception:  # nine other clients share this process
+            log.exception("A front's connection failed")
+        finally:
+            streams.discard(stream)
+
+    async def accept(task_status: TaskStatus[CancelScope]) -> None:
+        with CancelScope() as accepting:
+            task_status.started(accepting)
+            async with listener:
+                await listener.serve(serve, tasks)
+
+    async with anyio.create_task_group() as tasks:
+        accepting = await tasks.start(accept)
+        await stopping.wait()
+        accepting.cancel()
+        for stream in streams:
+            _stop_reading(stream)
+
+
+def _stop_reading(stream: SocketStream) -> None:
+    """End what is read from a stream as if its peer had closed its side; what is written to it still arrives."""
+    descriptor = stream.extra(SocketAttribute.raw_socket).fileno()  # noqa: S610 - this is anyio, not Django
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:  # uvloop's own has no shutdown
+        same.shutdown(socket.SHUT_RD)
+
+
+async def _serve_front(stream: SocketStream, open_session: OpenSession) -> None:
+    reader = LineReader(stream, limits.BODY_BYTES)
+    async with aclosing(reader.lines()) as lines:
+        with anyio.move_on_after(HELLO_S) as waiting:
+            first = await anext(lines, None)
+        if waiting.cancelled_caught or first is None:
+            return
+        try:
+            session = open_session(_hello(first))
+        except SettingsError as problem:
+            await stream.send(_answer(ok=False, error=str(problem)))
+            return
+        await stream.send(_answer(ok=True))
+        await session(lines, stream.send)
+
+
+def _hello(line: Line) -> Hello:
+    if line.size > HELLO_BYTES:
+        raise SettingsError("The hello is too long.")
+    try:
+        hello = msgspec.json.decode(line.head, type=Hello)
+    except msgspec.DecodeError as problem:
+        raise SettingsError(f"This gateway does not understand the hello: {problem}.") from None
+    check_setting("namespace", hello.namespace)
+    check_setting("principal", hello.principal)
+    return hello
+
+
+def _answer(**answer: bool | str) -> bytes:
+    return msgspec.json.encode(answer) + b"\n"

@@ -1,0 +1,92 @@
+"""Fills a database with memories that have their vectors already: COPY, and the slow indexes built afterwards.
+
+For an empty or idle database and its owner; writers would wait for the indexes. Benchmarks use it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import psycopg
+from pgvector import HalfVector
+from pgvector.psycopg import register_vector_async
+from psycopg.rows import dict_row
+
+from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, Partition, Sector
+from engramq.workers.db.conninfo import owner_conninfo
+from engramq.workers.db.queries import Library
+from engramq.workers.db.vectors import HalfBytes
+
+_QUERIES: Final = {name: text.encode() for name, text in Library(Path(__file__).parent).whole_queries().items()}
+SLOW_INDEXES: Final = _QUERIES["slow_indexes"]
+MAKE_LOADED: Final = _QUERIES["make_loaded"]
+COPY_LOADED: Final = _QUERIES["copy_loaded"]
+LOADS: Final = (_QUERIES["load_namespaces"], _QUERIES["load_nodes"])
+LOAD_MEMORIES: Final = _QUERIES["load_memories"]
+ROOMY: Final = _QUERIES["roomy_session"]
+ANALYZE: Final = _QUERIES["analyze_memories"]
+
+_TYPES: Final = ("uuid", *["text"] * 6, "timestamptz", "text", "int4", "halfvec")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A memory to be loaded, active at once. `embedding` is a halfvec in its binary form."""
+
+    id: UUID
+    namespace: str
+    content: str
+    embedding: HalfBytes
+    partition: Partition = Partition.TRUSTED
+    external_id: str | None = None
+    sector: Sector | None = None
+    speaker: str | None = None
+    occurred_at: datetime | None = None
+    thread: str | None = None
+    position: int | None = None
+
+
+async def load(
+    owner_url: str, model_id: int, memories: Iterable[Loaded], *, linked: bool = False, memory: str = "1GB"
+) -> int:
+    """Load memories whose vectors that model made, in one transaction; return how many. Raises psycopg.Error.
+
+    `linked`: the sweep is not to make their similarity links.
+    """
+    connection = await psycopg.AsyncConnection.connect(owner_conninfo(owner_url), autocommit=True, row_factory=dict_row)
+    async with connection:
+        await connection.execute(ROOMY, {"memory": memory})
+        async with connection.transaction():
+            indexes = await (await connection.execute(SLOW_INDEXES)).fetchall()
+            for index in indexes:
+                await connection.execute(psycopg.sql.SQL("drop index {}").format(psycopg.sql.Identifier(index["name"])))
+            await connection.execute(MAKE_LOADED)
+            count = await _copy(connection, memories)
+            for query in LOADS:
+                await connection.execute(query)
+            values = {"model_id": model_id, "created_by": SYSTEM_PRINCIPAL, "linked": linked}
+            await connection.execute(LOAD_MEMORIES, values)
+            for index in indexes:
+                await connection.execute(index["definition"].encode())
+        await connection.execute(ANALYZE)
+    return count
+
+
+async def _copy(connection: psycopg.AsyncConnection[dict[str, object]], memories: Iterable[Loaded]) -> int:
+    await register_vector_async(connection)
+    count = 0
+    async with connection.cursor().copy(COPY_LOADED) as copy:
+        copy.set_types(_TYPES)
+        for one in memories:
+            count += 1
+            await copy.write_row(
+                (
+                    one.id, one.namespace, one.partition.value, one.external_id, one.content,
+                    one.sector and one.sector.value, one.speaker, one.occurred_at, one.thread, one.position,
+                    HalfVector.from_binary(one.embedding),
+                )
+            )  # fmt: skip
+    return count

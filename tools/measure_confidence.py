@@ -1,0 +1,55 @@
+"""Find the curve of a model: `python -m tools.measure_confidence [--embedder minilm]`.
+
+Prints JSON lines: the constants for `shipped`, the cross-validated reliability by tenths of confidence, and what a
+min_confidence of .70 accepts and refuses.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final
+
+import click
+import msgspec
+
+from engramq.workers.embedders.calibrated.curve import sampled
+from engramq.workers.embedders.calibration import Samples, cross_validated, expected_error, fitted, reliability
+from engramq.workers.embedders.factory import create_embedder
+
+FOLDS: Final = 5
+ACCEPTED: Final = 0.70  # the default of connect_by_query
+
+
+@click.command()
+@click.option("--embedder", default="minilm", help="As in ENGRAMQ_EMBEDDER.")
+def main(*, embedder: str) -> None:
+    """Print the curve of an embedder, and how far it can be trusted."""
+    for line in report(asyncio.run(_sampled_by(embedder))):
+        click.echo(msgspec.json.encode(line).decode())
+
+
+def report(samples: Samples) -> Iterator[dict[str, Any]]:
+    """Return the lines that are printed."""
+    curve = fitted(samples)
+    yield {"slope": round(curve.slope, 3), "offset": round(curve.offset, 3), "samples": len(samples.right)}
+    confidence = cross_validated(samples, FOLDS)
+    for mean, share, count in reliability(confidence, samples.right):
+        yield {"confidence": round(mean, 3), "right": round(share, 3), "samples": count}
+    accepted = confidence >= ACCEPTED
+    yield {
+        "min_confidence": ACCEPTED,
+        "accepts_of_right": round(float(accepted[samples.right].mean()), 3),
+        "refuses_of_wrong": round(float((~accepted)[~samples.right].mean()), 3),
+        "expected_error": round(expected_error(confidence, samples.right), 3),
+    }
+
+
+async def _sampled_by(name: str) -> Samples:
+    embedder = create_embedder(name, "", key="")
+    try:
+        return await sampled(embedder.embed)
+    finally:
+        await embedder.aclose()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Bearer tokens: made, listed and revoked in their namespace, and found in any of them by the digest of a caller's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from engramq.schemas.ids import format_time, uuid7
+from engramq.schemas.tokens import new_token, token_digest
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, AuditAction, Scope
+from engramq.workers.db import audit
+from engramq.workers.db.database import Store
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+
+INSERT: Final = sql("insert_token")
+LIST: Final = sql("list_tokens")
+REVOKE: Final = sql("revoke_token")
+BY_ID: Final = sql("token_by_id")
+OWNER: Final = sql("token_owner")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What is told of a token, never the token itself. It holds for ever without `expires_at`."""
+
+    id: UUID
+    namespace: str
+    principal: str
+    scopes: tuple[Scope, ...]
+    untrusted: bool
+    label: str | None
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewToken:
+    """Who is to come in by a token, and what that principal may do."""
+
+    principal: str
+    scopes: Sequence[Scope]
+    untrusted: bool = False
+    label: str | None = None
+    expires_at: datetime | None = None
+
+
+_AUDITED: Final = tuple(field.name for field in fields(NewToken) if field.name != "label")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a valid token is."""
+
+    token_id: UUID
+    namespace: str
+    principal: str
+    scopes: tuple[Scope, ...]
+    untrusted: bool
+    expires_at: datetime | None
+
+
+async def create(store: Store, namespace: str, wanted: NewToken, actor: str) -> tuple[str, Token]:
+    """Make a token of a namespace and return it, this once, with what is kept of it. Raises what Store.write does."""
+    secret, token_id = new_token(), UUID(uuid7())
+
+    async def work(tx: Transaction) -> Token:
+        row = await tx.row(
+            INSERT,
+            id=token_id,
+            principal=wanted.principal,
+            scopes=[scope.value for scope in wanted.scopes],
+            untrusted=wanted.untrusted,
+            sha256=token_digest(secret),
+            label=wanted.label,
+            created_by=actor,
+            expires_at=wanted.expires_at,
+        )
+        assert row is not None
+        await _audit(tx, actor, AuditAction.CREATE_TOKEN, row)
+        return _token(row)
+
+    return secret, await store.write(namespace, work)
+
+
+async def listed(store: Store, namespace: str) -> list[Token]:
+    """Return the tokens of a namespace, oldest first, revoked and expired ones too."""
+    return [_token(row) for row in await store.read(namespace, lambda tx: tx.rows(LIST))]
+
+
+async def revoke(store: Store, token_id: UUID, actor: str) -> tuple[Token, bool] | None:
+    """Revoke a token, in whichever namespace it is; None when there is none of that id.
+
+    The second value says whether this call did it: a token that was revoked already stays as it was.
+    """
+
+    async def work(tx: Transaction) -> tuple[Token, bool] | None:
+        row = await tx.row(REVOKE, id=token_id)
+        if row is not None:
+            await _audit(tx, actor, AuditAction.REVOKE_TOKEN, row)
+            return _token(row), True
+        row = await tx.row(BY_ID, id=token_id)
+        return None if row is None else (_token(row), False)
+
+    for namespace in await store.namespaces():
+        found = await store.write(namespace, work)
+        if found is not None:
+            return found
+    return None
+
+
+async def owner_of(store: Store, digest: str) -> Owner | None:
+    """Return whose the token with this SHA-256 (hex) is; None when it is unknown, revoked or expired."""
+    row = await store.read(SYSTEM_NAMESPACE, lambda tx: tx.row(OWNER, sha256=digest))
+    if row is None:
+        return None
+    return Owner(**{**row, "scopes": _scopes(row["scopes"])})
+
+
+async def _audit(tx: Transaction, actor: str, action: AuditAction, row: Row) -> None:
+    told = {field: format_time(row[field]) if isinstance(row[field], datetime) else row[field] for field in _AUDITED}
+    created = action is AuditAction.CREATE_TOKEN
+    await audit.write(tx, actor, action, row["id"], old={} if created else told, new=told if created else {})
+
+
+def _token(row: Row) -> Token:
+    return Token(**{**row, "scopes": _scopes(row["scopes"])})
+
+
+def _scopes(words: Sequence[str]) -> tuple[Scope, ...]:
+    return tuple(scope for scope in Scope if scope in words)

@@ -1,0 +1,118 @@
+"""The audit log: who did what to which memory, never what the memory contains."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+from psycopg.types.json import Jsonb
+
+from engramq.schemas.commands import Command
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.fields import or_none
+from engramq.schemas.ids import format_time
+from engramq.schemas.vocabulary import AuditAction
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+
+AUDIT: Final = sql("audit")
+ENTRIES: Final = sql("audit_entries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which entries are asked for; None: any. Both times included."""
+
+    action: AuditAction | None = None
+    actor: str | None = None
+    target_id: UUID | None = None
+    command_id: UUID | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody did, as operators read it; `at` is RFC 3339."""
+
+    at: str
+    namespace: str
+    actor: str
+    action: str
+    target_id: str | None
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+    reason: str | None
+    command_id: str | None
+
+
+async def record(
+    tx: Transaction,
+    envelope: Envelope,
+    action: AuditAction,
+    target: UUID | None,
+    *,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    reason: str | None = None,
+) -> None:
+    """Note that the principal of a command did this; see `write`."""
+    actor, command_id = envelope.principal.name, UUID(envelope.id)
+    await write(tx, actor, action, target, old=old, new=new, reason=reason, command_id=command_id)
+
+
+async def write(
+    tx: Transaction,
+    actor: str,
+    action: AuditAction,
+    target: UUID | None,
+    *,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    reason: str | None = None,
+    command_id: UUID | None = None,
+) -> None:
+    """Note that somebody did this; `old` and `new` hold what changed, as JSON values.
+
+    `target` is None for what is not about one memory, node, edge or token.
+    """
+    await tx.send(
+        AUDIT,
+        actor=actor,
+        action=action,
+        target_id=target,
+        old=Jsonb(dict(old)),
+        new=Jsonb(dict(new)),
+        reason=reason,
+        command_id=command_id,
+    )
+
+
+def reason_of(command: Command) -> str | None:
+    """Return the reason that a command gives, None where it gives none."""
+    return or_none(getattr(command, "reason", UNSET))
+
+
+async def entries(tx: Transaction, wanted: Wanted, limit: int) -> list[Entry]:
+    """Return the newest entries of the namespace, oldest of them first."""
+    rows = await tx.rows(ENTRIES, **asdict(wanted), limit=limit)
+    return [
+        Entry(
+            at=format_time(row["at"]),
+            namespace=tx.namespace,
+            actor=row["actor"],
+            action=row["action"],
+            target_id=_text(row["target_id"]),
+            old=row["old"],
+            new=row["new"],
+            reason=row["reason"],
+            command_id=_text(row["command_id"]),
+        )
+        for row in reversed(rows)
+    ]
+
+
+def _text(value: UUID | None) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,184 @@
+"""The way to PostgreSQL: one pool, transactions in one namespace each, and patience with a server that restarts."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Self, TypeVar
+
+import psycopg
+
+from engramq.workers.db.conninfo import SESSION, worker_conninfo
+from engramq.workers.db.errors import Again, Meaning, meaning, unavailable
+from engramq.workers.db.pool import Pool, Row, execute
+from engramq.workers.db.queries import sql
+from engramq.workers.db.readiness import NotReady, check_schema
+from engramq.workers.db.transaction import CommitUnknown, Transaction, transaction
+from engramq.workers.queue.contract import LeaseLost, OutcomeUnknown
+
+SESSION_CHECK: Final = sql("session_check")
+ALL_NAMESPACES: Final = sql("all_namespaces")
+REGISTER_MODEL: Final = sql("register_model")
+
+POOL_SIZE: Final = 16
+PATIENCE_S: Final = 2.0  # for a server that restarts
+CONFLICTS_MAX: Final = 10
+_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
+
+T = TypeVar("T")
+Work = Callable[[Transaction], Awaitable[T]]
+
+
+class Store:
+    """Opened by `Store.open`; closed by `aclose` or at the end of `async with`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @classmethod
+    async def open(cls, database_url: str, *, pool_size: int = POOL_SIZE) -> Self:
+        """Connect, and prove that schema, role and settings are what the workers count on.
+
+        Raises NotReady saying what is wrong and how to mend it; psycopg errors never leave here.
+        """
+        store = cls(Pool(worker_conninfo(database_url), pool_size))
+        try:
+            async with store._pool.connection() as connection:
+                await check_schema(connection)
+                found = await (await connection.execute(SESSION_CHECK)).fetchone()
+        except (psycopg.Error, OSError) as error:
+            await store.aclose()
+            raise NotReady.unreachable(error) from error
+        except NotReady:
+            await store.aclose()
+            raise
+        try:
+            _check_session(found or {})
+        except NotReady:
+            await store.aclose()
+            raise
+        return store
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._pool.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def read(self, namespace: str, work: Work[T]) -> T:
+        """Run `work` in a read-only transaction, again when a restart or a conflict breaks it.
+
+        Raises EngramqError with `unavailable`.
+        """
+        return await self._persist(lambda: self._once(namespace, work, read_only=True))
+
+    async def write(self, namespace: str, work: Work[T]) -> T:
+        """Run `work` in a transaction, again when a restart or a conflict breaks it; it has to bear repetition.
+
+        Commands that must take effect once go through the ledger. Raises EngramqError with `unavailable` when nothing
+        was applied, OutcomeUnknown when that cannot be said, LeaseLost when the transaction has a lease and lost it.
+        """
+        return await self._persist(lambda: self._once(namespace, work, read_only=False))
+
+    @asynccontextmanager
+    async def transaction(self, namespace: str, *, read_only: bool = False) -> AsyncIterator[Transaction]:
+        """Open one transaction, tried once. Raises what `read` and `write` do, and Again on a conflict."""
+        try:
+            async with (
+                self._pool.connection() as connection,
+                transaction(connection, namespace, read_only=read_only) as opened,
+            ):
+                yield opened
+        except (psycopg.Error, OSError) as error:
+            found = meaning(error)
+            if found is Meaning.DEFECT:
+                raise
+            if found is Meaning.CONFLICT:
+                raise Again from error
+            raise unavailable(error) from error
+        except CommitUnknown as error:
+            raise OutcomeUnknown from error
+
+    async def namespaces(self) -> list[str]:
+        """Return every namespace that holds anything; upkeep works them one at a time."""
+
+        async def read() -> list[str]:
+            async with self._pool.connection() as connection:
+                cursor = await connection.execute(ALL_NAMESPACES)
+                return [row["namespace"] for row in await cursor.fetchall()]
+
+        return await self._persist(read)
+
+    async def register_embedding_model(self, name: str, sha256: str, dimensions: int) -> int:
+        """Return the id of an embedding model, making its row and its vector index when it is new."""
+        values = {"name": name, "sha256": sha256, "dimensions": dimensions}
+
+        async def register() -> int:
+            async with self._pool.connection() as connection:
+                row = await (await execute(connection, REGISTER_MODEL, values)).fetchone()
+                assert row is not None
+                return int(row["id"])
+
+        return await self._persist(register)
+
+    async def _once(self, namespace: str, work: Work[T], *, read_only: bool) -> T:
+        async with (
+            self._pool.connection() as connection,
+            transaction(connection, namespace, read_only=read_only) as opened,
+        ):
+            return await work(opened)
+
+    async def _persist(self, run: Callable[[], Awaitable[T]]) -> T:
+        patient_until, conflicts, failures, uncertain = time.monotonic() + PATIENCE_S, 0, 0, False
+        while True:
+            try:
+                return await run()
+            except CommitUnknown:
+                uncertain, problem, found = True, None, Meaning.GONE
+            except (psycopg.Error, OSError, Again) as error:
+                problem, found = error, meaning(error)
+            except LeaseLost:
+                raise
+            if found is Meaning.DEFECT and problem is not None:
+                raise problem
+            if found is Meaning.CONFLICT and conflicts < CONFLICTS_MAX:
+                conflicts += 1
+                await asyncio.sleep(random.uniform(0, 0.004 * 2 ** min(conflicts, 6)))  # noqa: S311 - jitter
+                continue
+            if found is Meaning.GONE and time.monotonic() < patient_until:
+                await self._pool.drop_idle()
+                await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+                failures += 1
+                continue
+            if uncertain:
+                raise OutcomeUnknown("the connection was lost during COMMIT") from problem
+            raise unavailable(problem) from problem
+
+
+def _check_session(found: Row) -> None:
+    if found["superuser"] or found["owned"]:
+        raise NotReady(
+            f"The workers' database role {found['role']} owns tables or is a superuser.",
+            "Connect as a role that `engramq migrate` granted engramq_worker to.",
+        )
+    if found["unguarded"]:
+        raise NotReady(
+            f"Row-level security does not hold the role {found['role']} on: {found['unguarded']}.",
+            "Take BYPASSRLS from the role; if policies are gone, restore the schema from a backup.",
+        )
+    wrong = [name for name, value in _settings(found).items() if value != SESSION[name]]
+    if wrong:
+        raise NotReady(
+            f"The database does not take these settings: {', '.join(wrong)}.",
+            "pgvector 0.8 or later is needed; a connection pooler must pass options on.",
+        )
+
+
+def _settings(found: Row) -> dict[str, Any]:
+    """Return the settings that are read back as they were given."""
+    return {name: found[name] for name in ("hnsw.iterative_scan", "hnsw.ef_search", "plan_cache_mode", "jit")}

@@ -1,0 +1,72 @@
+"""What a driver error means: try again, give up saying that nothing was applied, or a defect of ours."""
+
+from enum import Enum, auto
+from typing import Final
+
+import psycopg
+
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
+
+# What features may catch; everything else is dealt with here.
+DatabaseError = psycopg.Error
+StatementTimeout = psycopg.errors.QueryCanceled
+
+
+class Meaning(Enum):
+    """What to do about an error."""
+
+    CONFLICT = auto()  # another transaction was in the way: try again
+    GONE = auto()  # the server or the connection went away: try again on a new connection, for a while
+    EXHAUSTED = auto()  # the server will not for now: refuse at once
+    DEFECT = auto()  # our own mistake: let it through
+
+
+class Again(Exception):
+    """Raised by an effect whose premises changed while it was at work: the transaction is tried again."""
+
+
+# By SQLSTATE, or by its class of two characters (PostgreSQL's documentation, appendix A).
+_MEANINGS: Final = {
+    "40001": Meaning.CONFLICT,  # serialization failure; also "already moved to another partition"
+    "40P01": Meaning.CONFLICT,  # deadlock
+    "55P03": Meaning.CONFLICT,  # lock_timeout
+    "53": Meaning.EXHAUSTED,  # disk full, out of memory, too many connections
+    "58": Meaning.EXHAUSTED,  # the server's own input or output fails
+    "28": Meaning.EXHAUSTED,  # wrong password or role
+    "3D000": Meaning.EXHAUSTED,  # no such database
+    "25006": Meaning.EXHAUSTED,  # a standby, or a database set read-only
+    "57014": Meaning.EXHAUSTED,  # statement_timeout: another try would take as long
+    "57": Meaning.GONE,  # shutting down, crashed, starting up
+    "25P03": Meaning.GONE,  # idle_in_transaction_session_timeout: this process was paused
+    "25P04": Meaning.GONE,  # transaction_timeout: likewise
+    "57P05": Meaning.GONE,  # idle_session_timeout
+    "08": Meaning.GONE,
+}
+_DISK_FULL: Final = "53100"
+
+
+def meaning(error: Exception) -> Meaning:
+    """Return what an error of the driver or of the connection, or Again, means."""
+    if isinstance(error, Again):
+        return Meaning.CONFLICT
+    if not isinstance(error, psycopg.Error):
+        return Meaning.GONE if isinstance(error, OSError) else Meaning.DEFECT
+    state = error.sqlstate or ""
+    known = _MEANINGS.get(state) or _MEANINGS.get(state[:2])
+    if known is not None:
+        return known
+    # Lost connections come without an SQLSTATE.
+    return Meaning.GONE if isinstance(error, psycopg.OperationalError) and not state else Meaning.DEFECT
+
+
+def unavailable(error: Exception | None = None) -> EngramqError:
+    """Return the refusal that says that nothing was applied; its text holds nothing of a statement or a row."""
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
+    if state == _DISK_FULL:
+        return refuse(FaultCode.UNAVAILABLE, "The database's disk is full.", retry_after_s=5.0)
+    found = Meaning.GONE if error is None else meaning(error)
+    if found is Meaning.CONFLICT:
+        return refuse(FaultCode.UNAVAILABLE, "Too many others are changing the same memories.", retry_after_s=1.0)
+    if found is Meaning.EXHAUSTED:
+        return refuse(FaultCode.UNAVAILABLE, f"The database refused ({state}).", retry_after_s=2.0)
+    return refuse(FaultCode.UNAVAILABLE, "The database cannot be reached.", retry_after_s=1.0)

@@ -1,0 +1,83 @@
+"""Rows to records, in one place."""
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, TypedDict
+
+from engramq.schemas.ids import format_time
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import (
+    DEFAULT_SECTOR,
+    UNTRUSTED_WARNING,
+    MemorySource,
+    MemoryState,
+    Partition,
+    Sector,
+    SectorSource,
+    Verification,
+)
+
+USEFULNESS_DIGITS: Final = 9
+
+
+def memory_record(row: Mapping[str, Any]) -> Memory:
+    """Return the memory that a row of the columns in the fragment `memory_columns` is."""
+    return Memory(
+        id=str(row["id"]),
+        external_id=row["external_id"],
+        content=row["content"],
+        confidence=row["confidence"],
+        source=MemorySource(row["source"]),
+        source_type=row["source_type"],
+        speaker=row["speaker"],
+        occurred_at=_time(row["occurred_at"]),
+        thread=row["thread"],
+        position=row["position"],
+        sector=Sector(row["sector"]) if row["sector"] else DEFAULT_SECTOR,
+        sector_source=SectorSource(row["sector_source"]) if row["sector_source"] else None,
+        partition=Partition(row["partition"]),
+        verification=Verification(row["verification"]),
+        state=MemoryState(row["state"]),
+        usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
+        supersedes=_id(row["supersedes"]),
+        superseded_by=_id(row["superseded_by"]),
+        promoted_at=_time(row["promoted_at"]),
+        promoted_by=row["promoted_by"],
+        metadata=row["metadata"],
+        created_by=row["created_by"],
+        created_at=format_time(row["created_at"]),
+        updated_at=format_time(row["updated_at"]),
+        accessed_at=_time(row["accessed_at"]),
+        **warned(row["partition"] == Partition.UNTRUSTED),
+    )
+
+
+class Warned(TypedDict, total=False):
+    """The fields by which an untrusted memory, or a link of one, is told from trusted ones; trusted ones have none."""
+
+    untrusted: bool
+    warning: str
+
+
+def warned(untrusted: bool) -> Warned:
+    """Return those fields."""
+    return Warned(untrusted=True, warning=UNTRUSTED_WARNING) if untrusted else Warned()
+
+
+def similarity(distance: float) -> float:
+    """Return the cosine similarity, from -1 to 1, that belongs to a cosine distance."""
+    return max(-1.0, min(1.0, 1.0 - distance)) if math.isfinite(distance) else 0.0
+
+
+def usefulness(confidence: float, helped: float, hindered: float) -> float:
+    """Return the mean of a Beta posterior with the prior (.5 + confidence, 1.5 - confidence), as replies show it."""
+    return round((0.5 + confidence + helped) / (2.0 + helped + hindered), USEFULNESS_DIGITS)
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else format_time(moment)
+
+
+def _id(value: object) -> str | None:
+    return None if value is None else str(value)

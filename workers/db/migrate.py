@@ -1,0 +1,99 @@
+"""Applies what a database has not had yet: in order, each migration in a transaction of its own, under one lock."""
+
+import asyncio
+import time
+from typing import Any, Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from engramq.workers.db.conninfo import owner_conninfo
+from engramq.workers.db.queries import sql
+from engramq.workers.db.readiness import Migration, NotReady, Reason, missing, packaged
+
+CREATE_TABLE: Final = sql("create_schema_migrations")
+LOCK: Final = sql("lock_migrations")
+RECORD: Final = sql("record_migration")
+
+LOCK_WAIT_S: Final = 300  # as long as another's migration may take
+RETRIES: Final = 5
+_PAUSE_S: Final = 0.3
+
+# Roles belong to the whole cluster: two databases that are migrated at once can meet there.
+_MET_ANOTHER: Final = (psycopg.errors.UniqueViolation, psycopg.errors.InternalError_, psycopg.errors.DuplicateObject)
+
+Connection = psycopg.AsyncConnection[dict[str, Any]]
+
+
+async def migrate(
+    database_url: str, *, wait_s: float = 0.0, migrations: tuple[Migration, ...] | None = None
+) -> list[str]:
+    """Bring a database up to this version and return what was applied, as `0001_foundation`.
+
+    Waits at most `wait_s` for a server that cannot be reached. Safe to run twice and from several processes at once.
+    Raises NotReady saying what is wrong and how to mend it.
+    """
+    known = packaged() if migrations is None else migrations
+    connection = await _connect(database_url, wait_s)
+    try:
+        async with connection:
+            await connection.execute(LOCK, {"timeout": f"{LOCK_WAIT_S}s"})
+            behind = await missing(connection, known)
+            if behind:
+                await connection.execute(CREATE_TABLE)
+            return [await _apply(connection, migration) for migration in behind]
+    except psycopg.Error as error:
+        raise _explained(error) from error
+
+
+async def _connect(database_url: str, wait_s: float) -> Connection:
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            return await psycopg.AsyncConnection.connect(
+                owner_conninfo(database_url), autocommit=True, row_factory=dict_row
+            )
+        except (psycopg.Error, OSError) as error:
+            if time.monotonic() >= until:
+                raise NotReady.unreachable(error) from error
+            await asyncio.sleep(_PAUSE_S)
+
+
+async def _apply(connection: Connection, migration: Migration) -> str:
+    for tries_left in reversed(range(RETRIES)):
+        try:
+            async with connection.transaction():
+                await connection.execute(migration.text.encode())
+                await connection.execute(RECORD, migration._asdict() | {"checksum": migration.checksum})
+            break
+        except _MET_ANOTHER:
+            if not tries_left:
+                raise
+            await asyncio.sleep(_PAUSE_S)
+    return f"{migration.version:04}_{migration.name}"
+
+
+def _explained(error: psycopg.Error) -> NotReady:
+    told = (error.diag.message_primary or str(error)).strip()
+    match error:
+        case psycopg.errors.FeatureNotSupported() | psycopg.errors.UndefinedFile() if "vector" in told:
+            return NotReady(
+                f"The PostgreSQL server has no pgvector: {told}.",
+                "Install pgvector 0.8 or later on the server (Debian: postgresql-NN-pgvector), then run this again.",
+            )
+        case psycopg.errors.InsufficientPrivilege():
+            return NotReady(
+                f"This database role may not do what a migration does: {told}.",
+                "Run `engramq migrate` with a URL of the database's owner. Once, a superuser has to: CREATE EXTENSION "
+                "vector; CREATE ROLE engramq_worker LOGIN; GRANT engramq_worker TO the owner.",
+            )
+        case psycopg.errors.LockNotAvailable():
+            return NotReady("Another migration has been running for five minutes.", "Wait for it, or end it.")
+        case psycopg.OperationalError() if not error.sqlstate or error.sqlstate.startswith(("57", "08")):
+            return NotReady.unreachable(error)
+        case _:
+            return NotReady(
+                f"A migration failed and was undone: {told}.",
+                "Nothing of it was applied. See the server's log.",
+                Reason.REFUSED,
+            )

@@ -1,0 +1,106 @@
+"""A transaction in one namespace, in pipeline mode: what is sent together travels together.
+
+BEGIN, the namespace and the first queries share a round trip; the last queries share one with COMMIT.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import psycopg
+
+from engramq.workers.db.pool import Connection, Row, execute
+from engramq.workers.db.queries import sql
+from engramq.workers.queue.contract import Lease
+
+BEGIN: Final = sql("begin")
+BEGIN_READ_ONLY: Final = sql("begin_read_only")
+ENTER_NAMESPACE: Final = sql("enter_namespace")
+COMMIT: Final = sql("commit")
+
+# How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
+# does is harmless then too, since its command id is in the ledger, or its writes name the state that they expect.
+COMMIT_LEASE_S: Final = 2.5
+
+
+class CommitUnknown(Exception):
+    """The connection was lost while COMMIT was under way: whether it happened is not known."""
+
+
+class Sent:
+    """A query on its way; ask for its rows once."""
+
+    def __init__(self, cursor: psycopg.AsyncCursor[Row]) -> None:
+        self._cursor = cursor
+
+    async def rows(self) -> list[Row]:
+        """Wait for the rows."""
+        return await self._cursor.fetchall()
+
+    async def row(self) -> Row | None:
+        """Wait for the first row, None when there is none."""
+        return await self._cursor.fetchone()
+
+
+class Transaction:
+    """An open transaction; every query gets its namespace as %(namespace)s."""
+
+    def __init__(self, connection: Connection, namespace: str) -> None:
+        self._connection = connection
+        self.namespace = namespace
+        self.lease: Lease | None = None  # set by whoever must not commit without it
+
+    async def send(self, query: bytes, **values: Any) -> Sent:
+        """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
+        return Sent(await execute(self._connection, query, {"namespace": self.namespace, **values}))
+
+    async def rows(self, query: bytes, **values: Any) -> list[Row]:
+        """Return all rows of a query."""
+        return await (await self.send(query, **values)).rows()
+
+    async def row(self, query: bytes, **values: Any) -> Row | None:
+        """Return the first row of a query, None when there is none."""
+        return await (await self.send(query, **values)).row()
+
+
+@asynccontextmanager
+async def transaction(connection: Connection, namespace: str, *, read_only: bool) -> AsyncIterator[Transaction]:
+    """Run the block in a transaction that commits at its end, unless the block raises.
+
+    Raises psycopg.Error; CommitUnknown instead when the connection was lost during COMMIT; LeaseLost.
+    """
+    pipeline = connection.pipeline()
+    await pipeline.__aenter__()
+    committing = False
+    committed: psycopg.AsyncCursor[Row] | None = None
+    try:
+        await connection.execute(BEGIN_READ_ONLY if read_only else BEGIN, prepare=False)
+        await execute(connection, ENTER_NAMESPACE, {"namespace": namespace})
+        opened = Transaction(connection, namespace)
+        yield opened
+        if opened.lease is not None:
+            opened.lease.require(COMMIT_LEASE_S)
+        committing = not read_only
+        committed = await connection.execute(COMMIT, prepare=False)
+        await pipeline.__aexit__(None, None, None)
+    except Exception as error:
+        # COMMIT comes in the same pipeline as what failed, so the server skips it.
+        with suppress(psycopg.Error):
+            if committed is None:
+                await pipeline.__aexit__(None, None, None)
+        if committing and connection.broken and isinstance(error, psycopg.Error | OSError):
+            raise CommitUnknown from error
+        await _roll_back(connection)
+        raise
+    except BaseException:
+        await connection.close()  # cancelled: nobody may wait for the server now
+        raise
+    if committed.statusmessage != COMMIT.decode().upper():
+        raise psycopg.errors.InFailedSqlTransaction("the transaction had failed before its end")
+
+
+async def _roll_back(connection: Connection) -> None:
+    in_transaction = psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR
+    with suppress(psycopg.Error):
+        if not connection.closed and connection.info.transaction_status in in_transaction:
+            await connection.rollback()

@@ -1,0 +1,140 @@
+"""Vectors in PostgreSQL: how they travel, and whether to search them by the index or by an exact scan."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from pgvector import HalfVector
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper
+
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.db.queries import sized_sql, sql
+from engramq.workers.db.transaction import Sent, Transaction
+
+NAMESPACE_SIZE: Final = sql("namespace_size")
+SET_EFFORT: Final = sql("set_effort")
+
+# The vector index looks at everybody's vectors and drops what is filtered out, an exact scan looks at the namespace's
+# own. Up to 10,000 rows the scan is faster and finds everything, unless the namespace is most of the table.
+EXACT_ROWS: Final = 10_000
+SMALL_ROWS: Final = 1_500  # a scan of so few is never slower
+LARGE_SHARE: Final = 0.5
+SIZES_KEPT_S: Final = 10.0
+SIZES_KEPT: Final = 10_000
+TEN_EFFORT: Final = 64  # hnsw.ef_search for 10 neighbours: half of the time that 100 takes
+ANYTHING: Final = 2.0  # the largest cosine distance there is
+
+
+class HalfBytes(bytes):
+    """A halfvec in PostgreSQL's binary form."""
+
+
+class _HalfDumper(Dumper):
+    """Sends HalfBytes as they are; the cast in the query says what type they have."""
+
+    format = psycopg.pq.Format.BINARY
+
+    def dump(self, obj: HalfBytes) -> Buffer:
+        return obj
+
+
+psycopg.adapters.register_dumper(HalfBytes, _HalfDumper)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """A vector and the model that made it."""
+
+    model_id: int
+    dimensions: int
+    half: HalfBytes
+
+    @classmethod
+    def of(cls, model_id: int, vector: NDArray[np.float32]) -> "Embedding":
+        """Return the embedding for a float32 vector [dimensions]."""
+        return cls(model_id, len(vector), HalfBytes(HalfVector(vector).to_binary()))
+
+    @property
+    def text(self) -> str:
+        """The vector as PostgreSQL reads it; five digits tell any two numbers of 16 bits apart."""
+        numbers = HalfVector.from_binary(self.half).to_list()
+        return "[" + ",".join(["%.5g" % number for number in numbers]) + "]"  # noqa: UP031 - half the time of format
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Rows of a namespace (counted up to just above EXACT_ROWS) and about how many rows everybody has."""
+
+    own: int
+    everybodys: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether an exact scan is the better way."""
+        if self.own <= SMALL_ROWS:
+            return True
+        return self.own <= EXACT_ROWS and self.own < self.everybodys * LARGE_SHARE
+
+
+class Sizes:
+    """Sizes of namespaces, remembered for a few seconds: one per process."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, tuple[Partition, ...]], tuple[float, Size]] = {}
+
+    async def of(self, tx: Transaction, partitions: Sequence[Partition]) -> Size:
+        """Return the size of the transaction's namespace in these partitions; asks the database when it must."""
+        key, now = (tx.namespace, tuple(sorted(partitions))), time.monotonic()
+        known = self._known.get(key)
+        if known is not None and now < known[0]:
+            return known[1]
+        row = await tx.row(NAMESPACE_SIZE, partitions=list(key[1]), limit=EXACT_ROWS + 1)
+        assert row is not None
+        size = Size(row["own"], max(row["own"], row["everybodys"]))
+        if len(self._known) >= SIZES_KEPT:
+            self._known.clear()
+        self._known[key] = (now + SIZES_KEPT_S, size)
+        return size
+
+
+async def cheaper(
+    tx: Transaction, sizes: Sizes, partitions: Sequence[Partition], *, exact: str, by_index: str, effort: int | None
+) -> str:
+    """Return which of two queries searches these partitions more cheaply; set the index's effort if it is to search."""
+    if (await sizes.of(tx, partitions)).exact:
+        return exact
+    if effort is not None:
+        await tx.send(SET_EFFORT, effort=str(effort))
+    return by_index
+
+
+async def send_nearest(
+    tx: Transaction,
+    sizes: Sizes,
+    embedding: Embedding,
+    partitions: Sequence[Partition],
+    *,
+    k: int,
+    farthest: float = ANYTHING,
+    effort: int | None = None,
+) -> Sent:
+    """Ask for the at most `k` visible active memories within that cosine distance, nearest first.
+
+    Rows have the columns of the fragment `memory_columns` and `distance`. Vectors of other models are not compared.
+    `effort` is what the index looks at before it is content (hnsw.ef_search; the session's when None).
+    """
+    name = await cheaper(tx, sizes, partitions, exact="nearest_exact", by_index="nearest_by_index", effort=effort)
+    values: dict[str, Any] = {
+        "embedding": embedding.half,
+        "model_id": embedding.model_id,
+        "partitions": list(partitions),
+        "include_superseded": False,
+        "k": k,
+        "farthest": farthest,
+    }
+    return await tx.send(sized_sql(name, embedding.dimensions), **values)

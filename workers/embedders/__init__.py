@@ -1,0 +1,1 @@
+"""Texts to vectors: the models, and what waits for them."""

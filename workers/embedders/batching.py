@@ -1,0 +1,262 @@
+"""One embedder shared by everything in a process: batches, cache, fairness.
+
+Knows: `interface.Embedder`, who waits, and what was computed lately. Refuses to know: any model. Wraps an embedder and
+offers the same contract plus `bulk`. While one batch runs, what arrives is collected and goes together into the next.
+An endpoint that is away takes long to fail: after one such failure nobody who waits is made to wait for the next.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import msgspec
+import numpy as np
+from anyio.abc import TaskGroup
+
+from engramq.workers.embedders.cache import VectorCache, content_key
+from engramq.workers.embedders.interface import (
+    Embedder,
+    EmbedderOverloaded,
+    EmbedderSpec,
+    EmbedderUnavailable,
+    EmbeddingFailure,
+    InputRejected,
+    Vectors,
+)
+from engramq.workers.embedders.waiting import Item, Waiting
+
+_CLOSED = EmbeddingFailure(reason="the embedder is shutting down")
+_NEVER: Final = -math.inf
+REST_S: Final = 10.0
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What may pile up. Beyond `interactive` waiting texts a call is refused; beyond `bulk` a bulk call waits for room.
+
+    20,000 rows of 384 dimensions need 37 MB, so MiniLM is bounded by entries and wider models by bytes. An interactive
+    call waits for `patience_s` at most, less than its caller for the reply. When its batch took `slow_failure_s` or
+    more to fail, or patience ends, and nothing else succeeded meanwhile, interactive calls fail at once for REST_S.
+    Bulk goes on trying, and its failures prove nothing: they may be due to a text that an endpoint cannot digest.
+    """
+
+    interactive: int = 2_048
+    bulk: int = 1_024
+    cache_entries: int = 20_000
+    cache_bytes: int = 48 * 1024 * 1024
+    slow_failure_s: float = 0.5
+    patience_s: float = 6.0
+
+
+class BatchingEmbedder:
+    """`async with BatchingEmbedder(inner) as embedder:` owns `inner` and the tasks that feed it.
+
+    The same text is computed once, whether it comes again or is under way; a caller that is cancelled hurts no other. A
+    text that the model rejects fails only the callers that sent it.
+    """
+
+    def __init__(self, inner: Embedder, bounds: Bounds | None = None) -> None:
+        self._inner = inner
+        self._bounds = bounds or Bounds()
+        self._cache = VectorCache(entries=self._bounds.cache_entries, size_bytes=self._bounds.cache_bytes)
+        self._waiting = Waiting()
+        self._under_way: dict[bytes, Item] = {}
+        self._rest_until = self._last_success = _NEVER
+        self._last_failure = _CLOSED
+        self._arrived = anyio.Event()
+        self._room = anyio.Event()
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def spec(self) -> EmbedderSpec:
+        return self._inner.spec
+
+    @property
+    def queued(self) -> int:
+        """Texts that wait for their batch."""
+        return self._waiting.interactive + self._waiting.bulk
+
+    async def __aenter__(self) -> Self:
+        tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        servers = self._inner.spec.batches.concurrent
+        for number in range(servers):
+            # Where several batches may run at once, the first server is kept free of bulk.
+            tasks.start_soon(self._serve, servers == 1 or number > 0)
+        self._tasks = tasks
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        tasks, self._tasks = self._tasks, None
+        assert tasks is not None
+        tasks.cancel_scope.cancel()
+        self._settle_failed(self._waiting.take_all(), EmbedderUnavailable(_CLOSED))
+        self._notify_room()
+        try:
+            return await tasks.__aexit__(kind, error, traceback)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._inner.aclose()
+
+    async def warm(self) -> None:
+        """Load or reach the model. Raises EmbedderUnavailable."""
+        await self._inner.warm()
+
+    async def embed(self, texts: Sequence[str], *, bulk: bool = False) -> Vectors:
+        """Return float32 [len(texts), dimensions], rows in the order of `texts`; the array is the caller's own.
+
+        `bulk` says that nobody is watching: such texts go in slices between the others, and the call waits for room.
+        Raises EmbedderOverloaded (interactive only, at once) or EmbedderUnavailable; then no text of the call counts.
+        """
+        self._require_open()
+        keys = [content_key(text) for text in texts]
+        distinct = dict(zip(keys, texts, strict=True))
+        if not bulk:
+            new = sum(key not in self._under_way and key not in self._cache for key in distinct)
+            self._require_working(new)
+            self._require_room(new)
+        rows: dict[bytes, Vectors] = {}
+        items: list[Item] = []
+        try:
+            # Neighbours in a slice are padded to the longest: shortest first saves half of the work on mixed lengths.
+            for key, text in sorted(distinct.items(), key=lambda pair: len(pair[1])) if bulk else distinct.items():
+                if bulk and key not in self._cache:
+                    await self._wait_for_room()
+                cached = self._cache.get(key)
+                if cached is not None:
+                    rows[key] = cached
+                else:
+                    items.append(self._want(key, text, interactive=not bulk))
+            with anyio.move_on_after(math.inf if bulk else self._bounds.patience_s) as waited:
+                for item in items:
+                    rows[item.key] = await _result(item)
+            if waited.cancelled_caught:
+                raise self._out_of_patience()
+        finally:
+            self._release(items)
+        if not texts:
+            return np.empty((0, self.spec.dimensions), dtype=np.float32)
+        return np.stack([rows[key] for key in keys])
+
+    def _require_open(self) -> None:
+        if self._tasks is None:
+            raise EmbedderUnavailable(_CLOSED)
+
+    def _require_working(self, new: int) -> None:
+        left_s = self._rest_until - anyio.current_time()
+        if new and left_s > 0:
+            raise EmbedderUnavailable(
+                EmbeddingFailure(reason=self._last_failure.reason, retry_after_s=round(left_s, 1))
+            )
+
+    def _out_of_patience(self) -> EmbedderUnavailable:
+        patience_s = self._bounds.patience_s
+        failure = EmbeddingFailure(reason=f"the embedder gave no answer within {patience_s:g} s")
+        self._rest(failure, anyio.current_time() - patience_s)
+        return EmbedderUnavailable(failure)
+
+    def _rest(self, failure: EmbeddingFailure, since: float) -> None:
+        """Let interactive calls rest after a failure that took long, unless something succeeded since its beginning."""
+        if self._last_success <= since:
+            self._last_failure, self._rest_until = failure, anyio.current_time() + REST_S
+            self._settle_failed(self._waiting.take_interactive(), EmbedderUnavailable(failure))
+
+    def _require_room(self, new: int) -> None:
+        waiting = self._waiting.interactive
+        # A lone call larger than the bound could never pass: it is let through when nothing else waits.
+        if waiting and waiting + new > self._bounds.interactive:
+            reason = f"{waiting} texts wait for the embedder already"
+            raise EmbedderOverloaded(EmbeddingFailure(reason=reason, retry_after_s=1.0))
+
+    async def _wait_for_room(self) -> None:
+        while self._waiting.bulk >= self._bounds.bulk:
+            await self._room.wait()
+            self._require_open()
+
+    def _want(self, key: bytes, text: str, *, interactive: bool) -> Item:
+        item = self._under_way.get(key)
+        if item is None:
+            item = self._under_way[key] = Item(key, text, interactive=interactive)
+            self._waiting.add(item)
+            self._notify_arrived()
+        elif interactive:
+            self._waiting.hasten(item)
+            self._notify_arrived()
+        item.wanted_by += 1
+        return item
+
+    def _release(self, items: Iterable[Item]) -> None:
+        for item in items:
+            item.wanted_by -= 1
+            if item.wanted_by == 0 and self._waiting.drop(item):
+                del self._under_way[item.key]
+        self._notify_room()
+
+    async def _serve(self, bulk_allowed: bool) -> None:
+        while True:
+            batch = self._waiting.take(self._inner.spec.batches, bulk_allowed=bulk_allowed)
+            if not batch:
+                await self._arrived.wait()
+                continue
+            self._notify_room()
+            try:
+                await self._compute(batch)
+            finally:
+                # Reached unsettled only when this task ends: nobody may be left waiting.
+                self._settle_failed([item for item in batch if not item.settled.is_set()], EmbedderUnavailable(_CLOSED))
+
+    async def _compute(self, batch: list[Item]) -> None:
+        started = anyio.current_time()
+        try:
+            vectors = await self._inner.embed([item.text for item in batch])
+        except InputRejected as error:
+            if len(batch) == 1:
+                self._settle_failed(batch, error)
+                return
+            middle = len(batch) // 2
+            await self._compute(batch[:middle])
+            await self._compute(batch[middle:])
+        except EmbedderUnavailable as error:
+            interactive = batch[0].interactive  # and so are all of it
+            if interactive and anyio.current_time() - started >= self._bounds.slow_failure_s:
+                self._rest(error.failure, started)
+            self._settle_failed(batch, error)
+        else:
+            self._rest_until, self._last_success = _NEVER, anyio.current_time()
+            self._settle(batch, vectors)
+
+    def _settle(self, batch: list[Item], vectors: Vectors) -> None:
+        for item, row in zip(batch, vectors, strict=True):
+            # Bulk fills a cache but never empties it: an import's texts seldom come again, a conversation's do.
+            self._cache.put(item.key, row, displace=item.interactive)
+            item.row = row
+            self._finish(item)
+
+    def _settle_failed(self, batch: Iterable[Item], error: EmbedderUnavailable) -> None:
+        for item in batch:
+            item.error = error
+            self._finish(item)
+
+    def _finish(self, item: Item) -> None:
+        del self._under_way[item.key]
+        item.settled.set()
+
+    def _notify_arrived(self) -> None:
+        self._arrived.set()
+        self._arrived = anyio.Event()
+
+    def _notify_room(self) -> None:
+        self._room.set()
+        self._room = anyio.Event()
+
+
+async def _result(item: Item) -> Vectors:
+    await item.settled.wait()
+    if item.error is not None:
+        # A new exception for each caller: one raised in many tasks would collect all their tracebacks.
+        raise type(item.error)(item.error.failure) from None
+    assert item.row is not None
+    return item.row

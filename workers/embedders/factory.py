@@ -1,0 +1,53 @@
+"""From the setting ENGRAMQ_EMBEDDER to an embedder.
+
+Knows: the names that the setting accepts. Refuses to know: what workers do with vectors.
+"""
+
+import os
+from urllib.parse import urlsplit
+
+from engramq.workers.embedders.hashing import HashEmbedder
+from engramq.workers.embedders.interface import Embedder
+from engramq.workers.embedders.minilm import MiniLmEmbedder
+
+_ACCEPTED = "minilm, hash, openai:<model> or openai:<model>@<dimensions>"
+_WITH_EXTRAS = ("fastembed", "sentence-transformers")
+
+
+def create_embedder(name: str, url: str | None = None, *, key: str = "", threads: int | None = None) -> Embedder:
+    """Return the embedder that `name` (ENGRAMQ_EMBEDDER) asks for; nothing is loaded or reached yet.
+
+    `url` (ENGRAMQ_EMBEDDER_URL; empty: OpenAI's own) and `key` (ENGRAMQ_EMBEDDER_KEY; for OpenAI's own endpoint
+    OPENAI_API_KEY serves too) matter to `openai:` only, `threads` to `minilm` only. Raises ValueError naming the
+    setting and what it accepts.
+    """
+    kind, separator, model = name.partition(":")
+    if kind in _WITH_EXTRAS:
+        reason = f"{kind}: embedders come with an extra that does not exist yet"
+        raise ValueError(f"ENGRAMQ_EMBEDDER={name!r}: {reason}; accepted are {_ACCEPTED}")
+    if name == "minilm":
+        return MiniLmEmbedder(threads=threads)
+    if name == "hash":
+        return HashEmbedder()
+    if kind == "openai" and separator:
+        return _openai(name, model, url or "", key)
+    raise ValueError(f"ENGRAMQ_EMBEDDER={name!r} is not an embedder; accepted are {_ACCEPTED}")
+
+
+def _openai(name: str, model: str, url: str, key: str) -> Embedder:
+    from engramq.workers.embedders import openai  # noqa: PLC0415 - httpx: memory and start-up time that other embedders never need
+
+    # Model names may hold colons, slashes and @ themselves: only what follows the last @ is read, as a number.
+    bare, at, dimensions = model.rpartition("@")
+    if not at:
+        bare, dimensions = model, "0"
+    if not bare or not (dimensions.isascii() and dimensions.isdigit()) or (at and int(dimensions) == 0):
+        raise ValueError(f"ENGRAMQ_EMBEDDER={name!r} is not an embedder; accepted are {_ACCEPTED}")
+    # A key for OpenAI is shown to nobody else: another endpoint gets what was set for it, or nothing.
+    key = key or os.environ.get("ENGRAMQ_EMBEDDER_KEY") or ("" if url else os.environ.get("OPENAI_API_KEY")) or ""
+    url = url or openai.DEFAULT_URL
+    if not (url.startswith(("http://", "https://")) and urlsplit(url).netloc):
+        raise ValueError("ENGRAMQ_EMBEDDER_URL must look like http://host:port/v1 or https://host/v1")
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError("ENGRAMQ_EMBEDDER_KEY (or OPENAI_API_KEY) holds a character that no HTTP header can carry")
+    return openai.OpenAiEmbedder(openai.Endpoint(model=bare, url=url, dimensions=int(dimensions)), key=key)

@@ -1,0 +1,85 @@
+"""The `hash` embedder: deterministic vectors without a model, for unit tests.
+
+Knows: words, their rough stems, character trigrams. Refuses to know: meaning. Texts that share words are near, others
+are not; nothing more may be concluded from its scores. Implements `interface.Embedder`.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
+
+DIMENSIONS = 384
+# A word outweighs its trigrams together, so that a shared spelling fragment alone never makes two texts near.
+_STEM_WEIGHT = 1.0
+_TRIGRAM_WEIGHT = 0.15
+_WORD = re.compile(r"[^\W_]+")
+_SUFFIXES = ("ations", "ation", "ings", "ing", "edly", "ies", "ed", "es", "ly", "s", "e", "y")
+_SHORTEST_STEM = 3
+# Words so common that sharing them says nothing; without this every two English sentences look alike.
+_STOP_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be been but by did do does for from had has have he her his i in is it its me my not of on "
+        "or our she so that the their them they this to was we were what when where which who will with you your",
+    )
+)
+
+
+class HashEmbedder:
+    """Hash stems and trigrams into 384 signed buckets (blake2b, so equal over runs and machines)."""
+
+    spec = EmbedderSpec(name="hash", dimensions=DIMENSIONS, max_tokens=1_000_000)
+
+    def __init__(self) -> None:
+        self._closed = False
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        if self._closed:
+            raise EmbedderUnavailable(EmbeddingFailure(reason="the hash embedder is closed"))
+        vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
+        for row, text in zip(vectors, texts, strict=True):
+            row[:] = _vector(text)
+        return vectors
+
+    async def warm(self) -> None:
+        """There is nothing to load."""
+
+    async def aclose(self) -> None:
+        self._closed = True
+
+
+def _vector(text: str) -> Vectors:
+    totals = np.zeros(DIMENSIONS, dtype=np.float64)
+    for (feature, weight), count in Counter(_features(text)).items():
+        digest = hashlib.blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        number = int.from_bytes(digest, "little")
+        sign = 1.0 if number & 1 else -1.0
+        totals[(number >> 1) % DIMENSIONS] += sign * weight * np.sqrt(count)
+    norm = float(np.linalg.norm(totals))
+    if norm == 0.0:
+        # Cosine distance needs a direction: texts without a word share one of their own.
+        totals[0] = norm = 1.0
+    return (totals / norm).astype(np.float32)
+
+
+def _features(text: str) -> Iterator[tuple[str, float]]:
+    words = _WORD.findall(text.casefold())
+    telling = [word for word in words if word not in _STOP_WORDS]
+    for word in telling or words:
+        stem = _stem(word)
+        yield f"word:{stem}", _STEM_WEIGHT
+        marked = f"<{stem}>"
+        for start in range(len(marked) - 2):
+            yield f"part:{marked[start : start + 3]}", _TRIGRAM_WEIGHT
+
+
+def _stem(word: str) -> str:
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= _SHORTEST_STEM:
+            return word.removesuffix(suffix)
+    return word

@@ -1,0 +1,63 @@
+"""Texts to embeddings as the store keeps them: the embedder, and the id under which the store knows its model."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from engramq.workers.db.database import Store
+from engramq.workers.db.vectors import Embedding
+from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
+
+
+class SharedEmbedder(Protocol):
+    """What engramq.workers.embedders.batching.BatchingEmbedder offers."""
+
+    @property
+    def spec(self) -> EmbedderSpec:
+        """The identity of the model."""
+
+    async def embed(self, texts: Sequence[str], *, bulk: bool = False) -> Vectors:
+        """Return a vector for each text; raises EmbedderUnavailable."""
+
+
+class Vectorizer:
+    """One per process. The model is registered with its first vector, when its length is sure to be known."""
+
+    def __init__(self, embedder: SharedEmbedder, store: Store) -> None:
+        self._embedder = embedder
+        self._store = store
+        self._model_ids: dict[tuple[str, int], int] = {}
+
+    @property
+    def spec(self) -> EmbedderSpec:
+        """The identity of the model."""
+        return self._embedder.spec
+
+    async def embed(self, texts: Sequence[str], *, bulk: bool = False) -> list[Embedding]:
+        """Return an embedding for each text.
+
+        Raises EmbedderUnavailable, or EngramqError (`unavailable`) when the model cannot be registered.
+        """
+        vectors = await self._embedder.embed(texts, bulk=bulk)
+        if not len(vectors):
+            return []
+        model_id = await self.model_id(vectors.shape[1])
+        return [Embedding.of(model_id, vector) for vector in vectors]
+
+    async def vectors(self, texts: Sequence[str], *, bulk: bool = False) -> Vectors:
+        """Return a vector for each text as the model makes it; raises EmbedderUnavailable."""
+        return await self._embedder.embed(texts, bulk=bulk)
+
+    async def try_embed(self, text: str) -> Embedding | None:
+        """Return the embedding of a text that somebody waits for, None when the model is not to be had."""
+        try:
+            return (await self.embed([text]))[0]
+        except EmbedderUnavailable:
+            return None
+
+    async def model_id(self, dimensions: int) -> int:
+        """Return the store's id of this model with vectors of this length."""
+        spec = self._embedder.spec
+        key = (spec.sha256, dimensions)
+        if key not in self._model_ids:
+            self._model_ids[key] = await self._store.register_embedding_model(spec.name, spec.sha256, dimensions)
+        return self._model_ids[key]

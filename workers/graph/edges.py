@@ -1,0 +1,156 @@
+"""Knowledge edges: written, merged, deleted. Deleting what is constitutive takes consent."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import UNSET
+
+from engramq.schemas.commands import (
+    AddEdge,
+    DeleteEdge,
+    DeleteNode,
+    DeletionNeedsConsent,
+    EdgeAdded,
+    GraphDeleted,
+    NameAmbiguous,
+)
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.ids import parse_uuid, uuid7
+from engramq.schemas.vocabulary import DEFAULT_SECTOR, AuditAction, Sector, SectorSource
+from engramq.workers.db import audit
+from engramq.workers.db.errors import Again
+from engramq.workers.db.json_values import Jsonb
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.graph.consent import Deletion, deletion_consent
+from engramq.workers.graph.constitution import MARKS, is_constitutive, merged
+from engramq.workers.graph.edge_sectors import edge_sector
+from engramq.workers.graph.nodes import ends_of, find_or_make, refuse_oversize
+
+INSERT: Final = sql("insert_edge")
+LOCK_BETWEEN: Final = sql("lock_edge_between")
+LOCK: Final = sql("lock_edge")
+MERGE: Final = sql("merge_edge")
+DELETE: Final = sql("delete_edge")
+LOCK_NODE: Final = sql("lock_node_for_deletion")
+MARKED: Final = sql("marked_edges")
+DELETE_OF_NODE: Final = sql("delete_edges_of_node")
+DELETE_NODE: Final = sql("delete_node")
+
+DEFAULT_WEIGHT: Final = 1.0
+
+
+async def add_edge(tx: Transaction, command: AddEdge) -> EdgeAdded | NameAmbiguous:
+    """Write an edge, or merge into the one that is there, and give it its sector."""
+    command.check()
+    ends = await find_or_make(tx, ends_of(command))
+    if isinstance(ends, NameAmbiguous):
+        return ends
+    given: dict[str, Any] = {} if command.properties is UNSET else command.properties
+    weight = DEFAULT_WEIGHT if command.weight is UNSET else command.weight
+    new = {
+        "id": UUID(uuid7()),
+        "source_id": ends[0],
+        "target_id": ends[1],
+        "relation": command.relation,
+        "weight": weight,
+        "memory_sector": edge_sector(command.relation, given),
+        "properties": given,
+    }
+    if await tx.row(INSERT, **{**new, "properties": Jsonb(given)}) is not None:
+        return _added(new, created=True)
+    standing = await tx.row(LOCK_BETWEEN, source_id=ends[0], target_id=ends[1], relation=command.relation)
+    if standing is None:  # deleted in between
+        raise Again
+    return _added(await _merge(tx, standing, command, given), created=False)
+
+
+async def delete_edge(tx: Transaction, envelope: Envelope, command: DeleteEdge) -> GraphDeleted | DeletionNeedsConsent:
+    """Remove an edge; of a constitutive one only with consent, which this asks for when there is none."""
+    edge_id = parse_uuid(command.edge_id)
+    row = None if edge_id is None else await tx.row(LOCK, id=edge_id)
+    if row is None:
+        return GraphDeleted(status="not_found", edge_id=command.edge_id)
+    covers = (row["id"],) if is_constitutive(row["properties"]) else ()
+    deletion = Deletion(AuditAction.DELETE_EDGE, row["id"], covers, audit.reason_of(command))
+    consent = await deletion_consent(tx, envelope, deletion)
+    if isinstance(consent, DeletionNeedsConsent):
+        return consent
+    await tx.send(DELETE, id=row["id"])
+    old = {name: row[name] for name in ("relation", "weight", "memory_sector", "sector_source")}
+    old |= {name: str(row[name]) for name in ("source_id", "target_id")}
+    await audit.record(
+        tx, envelope, AuditAction.DELETE_EDGE, row["id"], old=old, new=_with_proposal(consent), reason=deletion.reason
+    )
+    return GraphDeleted(status="deleted", edge_id=str(row["id"]))
+
+
+async def delete_node(tx: Transaction, envelope: Envelope, command: DeleteNode) -> GraphDeleted | DeletionNeedsConsent:
+    """Remove a named node with its edges; with constitutive ones only with consent, as for an edge."""
+    node_id = parse_uuid(command.node_id)
+    row = None if node_id is None else await tx.row(LOCK_NODE, id=node_id)
+    if row is None or node_id is None:
+        return GraphDeleted(status="not_found", node_id=command.node_id)
+    marked = await tx.rows(MARKED, id=node_id, keys=list(MARKS))
+    covers = tuple(edge["id"] for edge in marked if is_constitutive(edge["properties"]))
+    deletion = Deletion(AuditAction.DELETE_NODE, node_id, covers, audit.reason_of(command))
+    consent = await deletion_consent(tx, envelope, deletion)
+    if isinstance(consent, DeletionNeedsConsent):
+        return consent
+    gone = await tx.row(DELETE_OF_NODE, id=node_id, keys=list(MARKS))
+    assert gone is not None
+    if any(is_constitutive(properties) and UUID(edge) not in covers for edge, properties in gone["marked"]):
+        raise Again  # one has become constitutive since it was looked at
+    await tx.send(DELETE_NODE, id=node_id)
+    edges_deleted = gone["edges_deleted"]
+    await audit.record(
+        tx,
+        envelope,
+        AuditAction.DELETE_NODE,
+        node_id,
+        old={"label": row["label"], "edges": edges_deleted},
+        new=_with_proposal(consent),
+        reason=deletion.reason,
+    )
+    return GraphDeleted(status="deleted", node_id=str(node_id), edges_deleted=edges_deleted)
+
+
+async def _merge(tx: Transaction, standing: Row, command: AddEdge, given: dict[str, Any]) -> Row:
+    properties = merged(standing["properties"], given)
+    if properties != standing["properties"]:
+        refuse_oversize(properties)
+    # Properties decide an automatic sector; of a constitutive edge that would be a change without consent.
+    final = standing["sector_source"] == SectorSource.MANUAL or is_constitutive(standing["properties"])
+    now: Row = {
+        **standing,
+        "properties": properties,
+        "weight": standing["weight"] if command.weight is UNSET else command.weight,
+        "memory_sector": standing["memory_sector"] if final else edge_sector(command.relation, properties),
+    }
+    changed = {name: now[name] for name in ("id", "weight", "memory_sector")}
+    await tx.send(MERGE, **changed, properties=Jsonb(properties))
+    return now
+
+
+def _added(row: Row, *, created: bool) -> EdgeAdded:
+    return EdgeAdded(
+        edge_id=str(row["id"]),
+        created=created,
+        source_id=str(row["source_id"]),
+        target_id=str(row["target_id"]),
+        relation=row["relation"],
+        weight=row["weight"],
+        memory_sector=sector_of_row(row),
+        properties=row["properties"],
+    )
+
+
+def sector_of_row(row: Row) -> Sector:
+    """Return the sector of an edge as it reads."""
+    return Sector(row["memory_sector"]) if row["memory_sector"] else DEFAULT_SECTOR
+
+
+def _with_proposal(proposal_id: UUID | None) -> dict[str, Sequence[str] | str]:
+    return {} if proposal_id is None else {"proposal_id": str(proposal_id)}

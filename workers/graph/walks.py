@@ -1,0 +1,212 @@
+"""Walks over the knowledge graph: neighbours and paths, each step one bounded statement, all within one time."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from msgspec import UNSET
+
+from engramq.schemas.commands import FindPath, Neighbors, PathReport, QueryNeighbors, WalkStartMissing
+from engramq.schemas.records import Neighbor, NodeRef, PathEdge
+from engramq.schemas.vocabulary import Direction, Following, Sector
+from engramq.workers.db.database import Store
+from engramq.workers.db.errors import StatementTimeout
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.graph.edges import sector_of_row
+from engramq.workers.graph.reads import find_node, node_ref
+from engramq.workers.graph.traversal import OutOfTime, Reached, shortest_path, walk
+from engramq.workers.sectors.decay import decay
+
+NEIGHBOR_STEP: Final = sql("neighbor_step")
+PATH_STEP: Final = sql("path_step")
+PATH_EDGES: Final = sql("path_edges")
+WALK_TIME: Final = sql("walk_time")
+ACTIVE_HOURS: Final = sql("active_hours")
+NODE_NAMES: Final = sql("node_names")
+NODES_BY_ID: Final = sql("nodes_by_id")
+
+WALK_S: Final = 2.0  # for all steps of a walk; then the answer says that it was cut
+PROPERTIES_BYTES: Final = 2 * 1024 * 1024  # of all neighbours in one answer
+
+
+@dataclass(frozen=True, slots=True)
+class _NeighborHop:
+    """An edge of a walk; `weight` is decayed by sector and age, `row` has the edge as it is."""
+
+    near: UUID
+    far: UUID
+    edge_id: UUID
+    weight: float
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class _PathHop:
+    near: UUID
+    far: UUID
+    edge_id: UUID
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """How the steps of one walk are asked for."""
+
+    store: Store
+    namespace: str
+    query: bytes
+    values: dict[str, Any]
+    until: float
+
+    async def rows(self, frontier: Sequence[UUID], per_node: int, limit: int) -> list[Row]:
+        """Return the edges that lead on; raises OutOfTime."""
+        left_ms = int((self.until - time.monotonic()) * 1000)
+        if left_ms <= 0:
+            raise OutOfTime
+
+        async def step(tx: Transaction) -> list[Row]:
+            await tx.send(WALK_TIME, timeout=f"{left_ms}ms")
+            try:
+                return await tx.rows(self.query, frontier=list(frontier), per_node=per_node, limit=limit, **self.values)
+            except StatementTimeout:
+                raise OutOfTime from None
+
+        return await self.store.read(self.namespace, step)
+
+
+async def neighbors(store: Store, namespace: str, command: QueryNeighbors) -> Neighbors | WalkStartMissing:
+    """Walk from a node; see the command and its reply."""
+
+    async def begin(tx: Transaction) -> tuple[Row | None, Row | None]:
+        return await find_node(tx, command.node_name, command.label), await tx.row(ACTIVE_HOURS)
+
+    start, clock = await store.read(namespace, begin)
+    if start is None:
+        return missing(command.node_name)
+    hours: float = 0.0 if clock is None else clock["active_hours"]
+    steps = _steps(store, namespace, NEIGHBOR_STEP, command)
+
+    async def step(frontier: Sequence[UUID], per_node: int, limit: int) -> list[_NeighborHop]:
+        return [_hop(row, hours) for row in await steps.rows(frontier, per_node, limit)]
+
+    found, cut = await walk(start["id"], command.depth, command.limit, step)
+    ids = [reached.node for reached in found]
+    details = (
+        await store.read(namespace, lambda tx: tx.rows(NODES_BY_ID, ids=ids, bytes=PROPERTIES_BYTES)) if ids else []
+    )
+    by_id = {row["id"]: row for row in details}
+    shown = [_neighbor(reached, by_id[reached.node]) for reached in found if reached.node in by_id]
+    return Neighbors(
+        start_node=node_ref(start), neighbors=shown, count=len(shown), truncated=cut or len(shown) < len(found)
+    )
+
+
+async def path(store: Store, namespace: str, command: FindPath) -> PathReport | WalkStartMissing:
+    """Search a path; see the command and its reply."""
+
+    async def ends(tx: Transaction) -> tuple[Row | None, Row | None]:
+        return (
+            await find_node(tx, command.start_node, command.start_label),
+            await find_node(tx, command.end_node, command.end_label),
+        )
+
+    start, end = await store.read(namespace, ends)
+    if start is None or end is None:
+        return missing(command.start_node if start is None else command.end_node)
+    steps = _steps(store, namespace, PATH_STEP, None)
+
+    async def step(frontier: Sequence[UUID], per_node: int, limit: int) -> list[_PathHop]:
+        rows = await steps.rows(frontier, per_node, limit)
+        return [_PathHop(row["near"], row["far"], row["id"], row["weight"]) for row in rows]
+
+    way, cut = await shortest_path(start["id"], end["id"], command.max_depth, step)
+    if way is None:
+        return PathReport(path_found=False, path_length=None, nodes=[], edges=[], total_weight=None, truncated=cut)
+    return await store.read(namespace, lambda tx: _report(tx, start, way, cut))
+
+
+def missing(name: str) -> WalkStartMissing:
+    """Return the answer for a node that is not there."""
+    return WalkStartMissing(error=f"Node not found: {name}", node_name=name)
+
+
+def _steps(store: Store, namespace: str, query: bytes, command: QueryNeighbors | None) -> _Steps:
+    following = Following.BOTH if command is None else command.direction
+    relation = None if command is None or command.relation is UNSET else command.relation
+    sectors = None if command is None or command.sectors is UNSET else list(command.sectors)
+    values = {
+        "outgoing": following is not Following.INCOMING,
+        "incoming": following is not Following.OUTGOING,
+        "relation": relation,
+        "sectors": sectors,
+    }
+    return _Steps(store, namespace, query, values, time.monotonic() + WALK_S)
+
+
+def _hop(row: Row, hours: float) -> _NeighborHop:
+    sector: Sector = sector_of_row(row)
+    weight = row["weight"] * decay(sector, hours - row["last_active_hours"])
+    return _NeighborHop(row["near"], row["far"], row["id"], weight, row)
+
+
+def _neighbor(reached: Reached[_NeighborHop], node: Row) -> Neighbor:
+    edge = reached.hop.row
+    return Neighbor(
+        node_id=str(node["id"]),
+        label=node["label"],
+        name=node["name"],
+        distance=reached.distance,
+        edge_id=str(edge["id"]),
+        relation=edge["relation"],
+        weight=edge["weight"],
+        memory_sector=sector_of_row(edge),
+        direction=_direction(outgoing=edge["outgoing"]),
+        relevance=reached.relevance,
+        properties=node["properties"],
+    )
+
+
+async def _report(tx: Transaction, start: Row, way: Sequence[_PathHop], cut: bool) -> PathReport:
+    """Return a path with its names; an edge that was deleted since it was found makes it no path."""
+    edges = {row["id"]: row for row in await tx.rows(PATH_EDGES, ids=[hop.edge_id for hop in way])}
+    ids = _nodes_along(start["id"], way)
+    names = {row["id"]: row for row in await tx.rows(NODE_NAMES, ids=ids)}
+    if len(edges) < len(way) or len(names) < len(ids):
+        return PathReport(path_found=False, path_length=None, nodes=[], edges=[], total_weight=None, truncated=True)
+    nodes: list[NodeRef] = [node_ref(names[node]) for node in ids]
+    shown = [_path_edge(edges[hop.edge_id], before) for hop, before in zip(way, ids, strict=False)]
+    return PathReport(
+        path_found=True,
+        path_length=len(way),
+        nodes=nodes,
+        edges=shown,
+        total_weight=sum(edge.weight for edge in shown),
+        truncated=cut,
+    )
+
+
+def _nodes_along(start: UUID, way: Sequence[_PathHop]) -> list[UUID]:
+    ids = [start]
+    for hop in way:
+        ids.append(hop.far if hop.near == ids[-1] else hop.near)
+    return ids
+
+
+def _path_edge(row: Row, before: UUID) -> PathEdge:
+    return PathEdge(
+        edge_id=str(row["id"]),
+        source_id=str(row["source_id"]),
+        target_id=str(row["target_id"]),
+        relation=row["relation"],
+        weight=row["weight"],
+        memory_sector=sector_of_row(row),
+        direction=_direction(outgoing=row["source_id"] == before),
+    )
+
+
+def _direction(*, outgoing: bool) -> Direction:
+    return Direction.OUTGOING if outgoing else Direction.INCOMING

@@ -1,0 +1,1 @@
+"""Links between memories: what agents assert, what is made automatically, and the cap that holds for both."""

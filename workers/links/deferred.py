@@ -1,0 +1,128 @@
+"""Links that wait for a pending end: made as a connect once both ends are active, dropped when one is gone."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from engramq.schemas.commands import Connect, LinkRequest, Resolved
+from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.ids import format_time
+from engramq.schemas.vocabulary import AuditAction, Resolution, Standing
+from engramq.workers.db import audit
+from engramq.workers.db.json_values import Jsonb
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.links.rules import Link, LinkRules, Pair, asserted_link
+from engramq.workers.links.writer import Asserting, Ends, may_link
+
+AT: Final = sql("deferred_at")
+REQUESTS: Final = sql("deferred_requests")
+BETWEEN: Final = sql("deferred_between")
+DELETE: Final = sql("delete_deferred")
+TELL: Final = sql("tell_resolved")
+DUE: Final = sql("deferred_due")
+
+SETTLED_MAX: Final = 500  # in one transaction; what is left is due, and found by `deferred_due`
+
+
+async def settle_deferred(tx: Transaction, memory_ids: Collection[UUID], *, rules: LinkRules) -> int:
+    """Make or drop the links that wait at these memories and for nothing else; return how many were settled.
+
+    Each is audited, and told in the answer of the command that asked for it. It locks the memories at both ends, so
+    call it where the transaction holds no lock of a memory yet.
+    """
+    waiting = await tx.rows(AT, ids=list(memory_ids), limit=SETTLED_MAX)
+    if not waiting:
+        return 0
+    writer = await Asserting.open(tx, [Ends(row["source_id"], row["target_id"]) for row in waiting], rules)
+    # Read again, now that nobody else can settle or remove them.
+    rows = await tx.rows(REQUESTS, ids=[row["id"] for row in waiting])
+    settled: list[tuple[Row, Resolved]] = []
+    for row in rows:
+        envelope = _envelope(tx.namespace, row)
+        resolved = _settle(writer, row, envelope)
+        if resolved is None:
+            continue
+        settled.append((row, resolved))
+        if resolved.state is Resolution.DROPPED:
+            await _audit_dropped(tx, envelope, row, resolved)
+    await writer.save()
+    await _finish(tx, settled)
+    return len(settled)
+
+
+async def deferred_due(tx: Transaction, *, limit: int) -> list[UUID]:
+    """Return memories at which links wait for nothing any more; `settle_deferred` takes them."""
+    return list(dict.fromkeys(row["id"] for row in await tx.rows(DUE, limit=limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request that waits, and the link that it would make if nothing else were there."""
+
+    row: Row
+    link: Link
+
+
+async def waiting_between(tx: Transaction, pair: Pair) -> list[Waiting]:
+    """Return the links that wait between two locked memories, in the order in which they were asked for."""
+    rows = await tx.rows(BETWEEN, ids=list(pair))
+    return [Waiting(row, asserted_link(row["id"], row["source_id"], row["target_id"], _request(row))) for row in rows]
+
+
+async def drop_deferred(tx: Transaction, waiting: Collection[Waiting], why: str) -> None:
+    """Remove links that wait between locked memories, since somebody took them away."""
+    if waiting:
+        await _finish(tx, [(one.row, Resolved(state=Resolution.DROPPED, error=why, at=_now())) for one in waiting])
+
+
+def _settle(writer: Asserting, row: Row, envelope: Envelope) -> Resolved | None:
+    """Make a link, or say why it is dropped; None: it has to wait on."""
+    ends, request = Ends(row["source_id"], row["target_id"]), envelope.command
+    try:
+        may_link(writer.table, ends, envelope.principal)
+        if Standing.PENDING in (writer.table.standing(end) for end in ends):
+            return None
+        assert isinstance(request, Connect)
+        made = writer.add(request, envelope, action=AuditAction.RESOLVE_DEFERRED)
+    except EngramqError as refusal:
+        fault = refusal.fault
+        return Resolved(state=Resolution.DROPPED, code=fault.code, error=fault.error, at=_now())
+    return Resolved(state=Resolution.MADE, action=made.action, at=_now())
+
+
+def _request(row: Row) -> Connect:
+    """Return the request that waits."""
+    ends = {"source": str(row["source_id"]), "target": str(row["target_id"])}
+    return Connect(**msgspec.structs.asdict(msgspec.convert({**row["request"], **ends}, LinkRequest)))
+
+
+def _envelope(namespace: str, row: Row) -> Envelope:
+    """Return the command that asked for a link, as if it asked for this one only."""
+    principal = msgspec.convert(row["principal"], Principal)
+    return Envelope(id=str(row["command_id"]), namespace=namespace, principal=principal, command=_request(row))
+
+
+async def _audit_dropped(tx: Transaction, envelope: Envelope, row: Row, resolved: Resolved) -> None:
+    new = {"state": resolved.state, "code": resolved.code, "error": resolved.error}
+    said = {name: value for name, value in row["request"].items() if name != "note"}
+    old = {"source_id": str(row["source_id"]), "target_id": str(row["target_id"]), **said}
+    await audit.record(tx, envelope, AuditAction.RESOLVE_DEFERRED, row["source_id"], old=old, new=new)
+
+
+async def _finish(tx: Transaction, settled: Sequence[tuple[Row, Resolved]]) -> None:
+    """Let links wait no more, and tell those who asked for them; ledger rows are written in the order of their ids."""
+    await tx.send(DELETE, ids=[row["id"] for row, _ in settled])
+    for row, resolved in sorted(settled, key=lambda one: (one[0]["command_id"], one[0]["id"])):
+        told = Jsonb(msgspec.to_builtins(resolved))
+        await tx.send(TELL, command_id=row["command_id"], item=row["item"], resolved=told)
+
+
+def _now() -> str:
+    return format_time(datetime.now(UTC))

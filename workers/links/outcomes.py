@@ -1,0 +1,106 @@
+"""What came of using memories: it moves their usefulness, and links those that helped together."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET
+
+from engramq.schemas.commands import OutcomeRecorded, RecordOutcome
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.records import SkippedMemory, UsefulMemory
+from engramq.schemas.vocabulary import LINK_WEIGHTS, AuditAction, Origin, Relation, Standing
+from engramq.workers.db import audit
+from engramq.workers.db.memory_rows import usefulness
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.links.rules import LinkRules, Pair, pair_of, raised, rounded
+from engramq.workers.links.snapshot import LinkTable
+from engramq.workers.links.writer import AutomaticLink, add_automatic
+
+ADD: Final = sql("add_outcome")
+CONFIDENCES: Final = sql("confidences")
+
+HELPED: Final = 0.5  # memories of a signal above this are linked
+RAISE: Final = 0.10  # what a signal of 1 adds to the weight of a link that is there
+
+
+@dataclass(slots=True)
+class Linked:
+    """What became of the pairs of memories that helped together."""
+
+    created: set[Pair] = field(default_factory=set)
+    reinforced: set[Pair] = field(default_factory=set)
+    skipped: int = 0
+
+
+async def record_outcome(
+    tx: Transaction, command: RecordOutcome, *, envelope: Envelope, rules: LinkRules
+) -> OutcomeRecorded:
+    """Note how much memories helped. Pending ones are counted too, but not linked."""
+    given = list(dict.fromkeys(parse_uuid(text) or text for text in command.memory_ids))
+    ids = [one for one in given if isinstance(one, UUID)]
+    linking = command.signal > HELPED
+    pairs = [pair_of(one, other) for one, other in combinations(ids, 2)] if linking else []
+    table = await LinkTable.open(tx, ids, changing=pairs, making=pairs)
+    standing = {one: table.standing(one) if isinstance(one, UUID) else Standing.NOT_FOUND for one in given}
+    counted = [one for one in ids if standing[one] in {Standing.ACTIVE, Standing.PENDING}]
+    helpful = [one for one in counted if standing[one] is Standing.ACTIVE]
+    linked = _link(table, helpful, command.signal, rules) if linking else Linked()
+    await table.save()
+    return OutcomeRecorded(
+        updated=await _add(tx, command, envelope, counted),
+        edges_created=len(linked.created),
+        edges_reinforced=len(linked.reinforced),
+        edges_skipped=linked.skipped,
+        skipped=[SkippedMemory(memory_id=str(one), reason=standing[one]) for one in given if one not in counted],
+    )
+
+
+def _link(table: LinkTable, helpful: Sequence[UUID], signal: float, rules: LinkRules) -> Linked:
+    """Link memories that helped together, in the order in which they were given; what has no room is left out."""
+    linked = Linked()
+    for source, target in combinations(helpful, 2):
+        pair = pair_of(source, target)
+        standing = table.link(pair)
+        if table.partition(source) is not table.partition(target):
+            linked.skipped += 1  # what promotion has left behind: an untrusted memory lifts no trusted one
+        elif standing is not None:
+            weight, count = raised(standing.weight, signal * RAISE), standing.reinforcement_count + 1
+            table.put(dataclasses.replace(standing, weight=weight, reinforcement_count=count))
+            linked.reinforced.add(pair)
+        else:
+            weight = rounded(signal * LINK_WEIGHTS[Relation.OUTCOME])
+            wanted = AutomaticLink(source, target, Relation.OUTCOME.value, weight, Origin.OUTCOME)
+            if add_automatic(table, wanted, rules.cap):
+                linked.created.add(pair)
+            else:
+                linked.skipped += 1
+    # What was reinforced first may have had to make room for what came after.
+    linked.reinforced = {pair for pair in linked.reinforced if table.link(pair) is not None}
+    return linked
+
+
+async def _add(tx: Transaction, command: RecordOutcome, envelope: Envelope, ids: Sequence[UUID]) -> list[UsefulMemory]:
+    """Add the signal to locked memories; return their usefulness now."""
+    if not ids:
+        return []
+    helped, hindered = command.signal * command.weight, (1 - command.signal) * command.weight
+    added = await tx.send(ADD, ids=sorted(ids), helped=helped, hindered=hindered)
+    confidences = {row["id"]: row["confidence"] for row in await tx.rows(CONFIDENCES, ids=list(ids))}
+    now = {row["id"]: usefulness(confidences[row["id"]], row["helped"], row["hindered"]) for row in await added.rows()}
+    for one in ids:
+        await audit.record(
+            tx,
+            envelope,
+            AuditAction.OUTCOME,
+            one,
+            old={},
+            new={"signal": command.signal, "weight": command.weight, "usefulness": now[one]},
+            reason=None if command.note is UNSET else command.note,
+        )
+    return [UsefulMemory(memory_id=str(one), usefulness=now[one]) for one in ids]

@@ -1,0 +1,144 @@
+"""What a link is, who may take its place, and what asserting it again does to it."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET
+
+from engramq.schemas.commands import LinkRequest
+from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.vocabulary import (
+    DISPLACEABLE,
+    LINK_WEIGHTS,
+    OTHER_LINK_WEIGHT,
+    IfExists,
+    LinkAction,
+    Origin,
+    Relation,
+)
+
+Pair = tuple[UUID, UUID]  # the lower id first
+
+DIGITS: Final = 9  # of computed weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRules:
+    """The settings of links: how many a memory may have, and what asserting one again adds to its weight."""
+
+    cap: int
+    delta: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A link between two memories, as it is stored or will be."""
+
+    id: UUID
+    pair: Pair
+    declared_from: UUID | None
+    relation: str
+    weight: float
+    origin: Origin
+    note: str | None = None
+    reinforcement_count: int = 0
+
+    @property
+    def asserted(self) -> bool:
+        """Whether an agent stands behind it."""
+        return self.origin is Origin.AGENT
+
+    @property
+    def displaceable(self) -> bool:
+        """Whether it may have to make room for another."""
+        return not self.asserted and self.relation in DISPLACEABLE
+
+    def other(self, end: UUID) -> UUID:
+        """Return the end that is not this one."""
+        low, high = self.pair
+        return high if end == low else low
+
+
+def pair_of(one: UUID, other: UUID) -> Pair:
+    """Return two ids as the pair that a link of theirs is stored under."""
+    return (one, other) if one < other else (other, one)
+
+
+def default_weight(relation: str) -> float:
+    """Return what a link of this relation weighs unless a weight is given."""
+    return LINK_WEIGHTS.get(relation, OTHER_LINK_WEIGHT)
+
+
+def clamped(weight: float) -> float:
+    """Return the weight that can be stored: from 0 to 1."""
+    return min(1.0, max(0.0, weight))
+
+
+def asserted_link(new_id: UUID, source: UUID, target: UUID, request: LinkRequest) -> Link:
+    """Return the new link that an agent asks for."""
+    relation = Relation.SIMILAR.value if request.relation is UNSET else request.relation
+    return Link(
+        id=new_id,
+        pair=pair_of(source, target),
+        declared_from=source,
+        relation=relation,
+        weight=default_weight(relation) if request.weight is UNSET else clamped(request.weight),
+        origin=Origin.AGENT,
+        note=None if request.note is UNSET else request.note,
+    )
+
+
+def asserted_again(
+    standing: Link, request: LinkRequest, delta: float, *, quoted: bool = True
+) -> tuple[LinkAction, Link]:
+    """Return what an agent's request makes of the link that is there; what it changes becomes the agent's.
+
+    Raises EngramqError: `edge_exists`, `relation_conflict`; `quoted`: they may say the standing relation.
+    """
+    other_relation = request.relation is not UNSET and request.relation != standing.relation
+    match request.if_exists:
+        case IfExists.ERROR:
+            raise refuse(FaultCode.EDGE_EXISTS, f"{_described(standing, quoted)} is there already.")
+        case IfExists.SKIP:
+            return LinkAction.SKIPPED, standing
+        case IfExists.UPDATE:
+            return LinkAction.UPDATED, _changed(standing, request)
+        case IfExists.REINFORCE if not other_relation:
+            stronger = replace(standing, weight=raised(standing.weight, delta))
+            return LinkAction.REINFORCED, _changed(
+                replace(stronger, reinforcement_count=standing.reinforcement_count + 1), request, weight=False
+            )
+        case IfExists.REINFORCE if standing.displaceable:
+            assert request.relation is not UNSET
+            return LinkAction.UPDATED, _changed(replace(standing, weight=default_weight(request.relation)), request)
+        case _:
+            raise refuse(
+                FaultCode.RELATION_CONFLICT,
+                f"{_described(standing, quoted)} has another relation than {request.relation!r}.",
+            )
+
+
+def raised(weight: float, by: float) -> float:
+    """Return a weight made heavier, at most 1."""
+    return min(1.0, rounded(weight + by))
+
+
+def rounded(weight: float) -> float:
+    """Return a computed weight without the noise of binary fractions."""
+    return round(weight, DIGITS)
+
+
+def _changed(link: Link, request: LinkRequest, *, weight: bool = True) -> Link:
+    return replace(
+        link,
+        origin=Origin.AGENT,
+        relation=link.relation if request.relation is UNSET else request.relation,
+        note=link.note if request.note is UNSET else request.note,
+        weight=clamped(request.weight) if weight and request.weight is not UNSET else link.weight,
+    )
+
+
+def _described(link: Link, quoted: bool) -> str:
+    low, high = link.pair
+    return f"The link {link.relation!r} between {low} and {high}" if quoted else f"The link between {low} and {high}"

@@ -1,0 +1,174 @@
+"""The links of some memories: read under the locks of those memories, changed here, written at once by `save`.
+
+Whoever counts links must hold the locks of both ends. They are taken in one statement, in the order of ids, that all
+writers keep; the links are read by the next statement, which sees what those who held the locks before have committed.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, Self
+from uuid import UUID
+
+from engramq.schemas.vocabulary import MemoryState, Origin, Partition, Standing, Verification
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.links.rules import Link, Pair
+from engramq.workers.memories.supersession import LOCK
+
+LOCK_LINKS: Final = sql("lock_links")
+LINKS_AT: Final = sql("links_at")
+TOMBSTONES: Final = sql("tombstones")
+INSERT: Final = sql("insert_links")
+UPDATE: Final = sql("update_links")
+DELETE: Final = sql("delete_links")
+
+
+def standing_of(row: Row | None) -> Standing:
+    """Return whether a memory with this row (as lock_memories returns it) can be linked."""
+    if row is None:
+        return Standing.NOT_FOUND
+    if row["state"] == MemoryState.ARCHIVED:
+        return Standing.ARCHIVED
+    if row["superseded_by"] is not None:
+        return Standing.SUPERSEDED
+    if row["verification"] == Verification.REJECTED:
+        return Standing.REJECTED
+    return Standing.PENDING if row["state"] == MemoryState.PENDING else Standing.ACTIVE
+
+
+class LinkTable:
+    """Made by `open`. `put` and `remove` change it; `save` writes what has changed."""
+
+    def __init__(self, tx: Transaction, memories: Mapping[UUID, Row]) -> None:
+        self.tx = tx
+        self._memories = memories
+        self._stored: dict[Pair, Link] = {}
+        self._links: dict[Pair, Link] = {}
+        self._counting: dict[UUID, dict[Pair, Link]] = {memory_id: {} for memory_id in memories}
+        self._buried: set[Pair] = set()
+        self._used: set[Pair] = set()
+
+    @classmethod
+    async def open(
+        cls, tx: Transaction, ids: Iterable[UUID], *, changing: Collection[Pair] = (), making: Collection[Pair] = ()
+    ) -> Self:
+        """Lock those of these memories that exist, and read their links.
+
+        `changing`: pairs whose links may be changed; their links are locked too, since some writers hold no ends.
+        `making`: pairs that an automatic writer may link; it is looked up which of them nobody but an agent may.
+        """
+        wanted = sorted(set(ids))
+        memories = await tx.send(LOCK, ids=wanted)
+        if changing:
+            await tx.send(LOCK_LINKS, **columns_of(changing))
+        links = await tx.send(LINKS_AT, ids=wanted)
+        buried = await tx.send(TOMBSTONES, **columns_of(making)) if making else None
+        table = cls(tx, {row["id"]: row for row in await memories.rows()})
+        for row in await links.rows():
+            table._read(row)
+        if buried is not None:
+            table._buried = {(row["low_id"], row["high_id"]) for row in await buried.rows()}
+        return table
+
+    def standing(self, memory_id: UUID) -> Standing:
+        """Say whether a memory can be linked."""
+        return standing_of(self._memories.get(memory_id))
+
+    def partition(self, memory_id: UUID) -> Partition:
+        """Return the partition of a memory that exists."""
+        return Partition(self._memories[memory_id]["partition"])
+
+    def is_untrusted(self, ends: Iterable[UUID]) -> bool:
+        """Say whether any of these memories is untrusted; those that do not exist are not."""
+        return any(one in self._memories and self.partition(one) is Partition.UNTRUSTED for one in ends)
+
+    def successor(self, memory_id: UUID) -> UUID | None:
+        """Return what replaced a memory that exists."""
+        successor: UUID | None = self._memories[memory_id]["superseded_by"]
+        return successor
+
+    def link(self, pair: Pair) -> Link | None:
+        """Return the link of a pair of these memories."""
+        return self._links.get(pair)
+
+    def counting(self, memory_id: UUID) -> list[Link]:
+        """Return the links that count against the cap of one of these memories."""
+        return list(self._counting[memory_id].values()) if memory_id in self._counting else []
+
+    def neighbors(self, memory_id: UUID) -> set[UUID]:
+        """Return the other ends of the links that count at a memory."""
+        return {link.other(memory_id) for link in self.counting(memory_id)}
+
+    def is_buried(self, pair: Pair) -> bool:
+        """Say whether somebody took the link of a pair away, so that only an agent may make it again."""
+        return pair in self._buried
+
+    def put(self, link: Link) -> None:
+        """Make a link between two active ones of these memories, or use the one that is there, changed or not."""
+        self._used.add(link.pair)
+        self._links[link.pair] = link
+        for end in link.pair:
+            self._counting[end][link.pair] = link
+
+    def remove(self, link: Link) -> None:
+        """Remove a link."""
+        self._links.pop(link.pair, None)
+        for end in link.pair:
+            if end in self._counting:
+                self._counting[end].pop(link.pair, None)
+
+    async def save(self) -> None:
+        """Write what has changed since the table was opened."""
+        gone, new, changed = [], [], []
+        for pair, link in self._stored.items():
+            now = self._links.get(pair)
+            if now is None or now.id != link.id:
+                gone.append(link.id)
+            elif pair in self._used:
+                changed.append(now)
+        for pair, link in self._links.items():
+            stored = self._stored.get(pair)
+            if stored is None or stored.id != link.id:
+                new.append(link)
+        if gone:
+            await self.tx.send(DELETE, ids=gone)
+        if new:
+            pairs = columns_of([link.pair for link in new])
+            await self.tx.send(INSERT, **pairs, declared=[link.declared_from for link in new], **_columns(new))
+        if changed:
+            await self.tx.send(UPDATE, **_columns(changed))
+        self._stored = dict(self._links)
+        self._used.clear()
+
+    def _read(self, row: Row) -> None:
+        pair = row["source_id"], row["target_id"]
+        link = self._links.get(pair)
+        if link is None:
+            link = self._stored[pair] = self._links[pair] = Link(
+                id=row["id"],
+                pair=pair,
+                declared_from=row["declared_from"],
+                relation=row["relation"],
+                weight=row["weight"],
+                origin=Origin(row["origin"]),
+                note=row["note"],
+                reinforcement_count=row["reinforcement_count"],
+            )
+        if row["counts"] and row["end_id"] in self._counting:
+            self._counting[row["end_id"]][pair] = link
+
+
+def columns_of(pairs: Collection[Pair]) -> dict[str, list[UUID]]:
+    """Return pairs as the queries take them."""
+    return {"lows": [low for low, _ in pairs], "highs": [high for _, high in pairs]}
+
+
+def _columns(links: list[Link]) -> dict[str, list[Any]]:
+    return {
+        "ids": [link.id for link in links],
+        "relations": [str(link.relation) for link in links],
+        "weights": [link.weight for link in links],
+        "origins": [link.origin.value for link in links],
+        "notes": [link.note for link in links],
+        "counts": [link.reinforcement_count for link in links],
+    }

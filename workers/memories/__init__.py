@@ -1,0 +1,1 @@
+"""Memories: stored, read, changed, replaced, reviewed, imported, forgotten."""

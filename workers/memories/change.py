@@ -1,0 +1,90 @@
+"""Changes of one memory: update, archive, erase, restore."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from engramq.schemas import limits
+from engramq.schemas.commands import UpdateMemory
+from engramq.schemas.faults import invalid
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import MemoryState, SectorSource
+from engramq.workers.db.json_values import Jsonb
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.memories import supersession
+
+UPDATE: Final = sql("update_memory")
+ARCHIVE: Final = sql("archive")
+UNARCHIVE: Final = sql("unarchive")
+ERASE: Final = sql("erase_nodes")
+FORGET_NOTES: Final = sql("forget_waiting_notes")
+CONTENT_OF: Final = sql("content_of")
+
+# Values of these say nothing of what a memory contains, so the audit log may hold them.
+TELLABLE: Final = ("sector", "sector_source", "confidence", "position")
+CHANGEABLE: Final = ("sector", "metadata", "confidence", "speaker", "occurred_at", "thread", "position")
+
+
+async def update(tx: Transaction, memory: Memory, change: UpdateMemory) -> None:
+    """Change a locked memory; raises EngramqError naming metadata when it would grow too large."""
+    given = {name: getattr(change, name) for name in CHANGEABLE if getattr(change, name) is not UNSET}
+    values: dict[str, Any] = dict.fromkeys(CHANGEABLE) | given
+    if "metadata" in given:
+        if not fits(memory.metadata, given["metadata"]):
+            raise invalid("metadata", f"metadata: merged it would be more than {limits.METADATA_BYTES} bytes of JSON.")
+        values["metadata"] = Jsonb(given["metadata"])
+    values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
+    values["renamed"] = bool({"speaker", "occurred_at"} & given.keys())
+    await tx.send(UPDATE, id=UUID(memory.id), **values)
+
+
+def fits(metadata: dict[str, Any], more: dict[str, Any]) -> bool:
+    """Say whether metadata with more merged into it are within the limit."""
+    return len(msgspec.json.encode({**metadata, **more})) <= limits.METADATA_BYTES
+
+
+def is_change(change: UpdateMemory) -> bool:
+    """Say whether an update has anything to change."""
+    return any(getattr(change, name) is not UNSET for name in CHANGEABLE)
+
+
+async def archive(tx: Transaction, memory_id: UUID) -> None:
+    """Hide a locked memory."""
+    await tx.send(ARCHIVE, id=memory_id)
+
+
+async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None:
+    """Remove memories that were locked with what replaced them: rows, links, counters, and their places in chains.
+
+    `successors`: by memory, the one that replaces it and stays, None where there is no such.
+    """
+    staying = {gone: successor for gone, successor in successors.items() if successor is not None}
+    for gone, successor in staying.items():
+        await supersession.close_chain(tx, gone, successor)
+    await tx.send(FORGET_NOTES, ids=list(successors))
+    await tx.send(ERASE, ids=list(successors))
+    for successor in sorted(set(staying.values())):
+        await supersession.point_to_previous(tx, successor)
+
+
+async def restore(tx: Transaction, row: Row) -> dict[str, Any]:
+    """Undo archive and supersession of a memory that was locked with its successor; return what changed, new values."""
+    changed: dict[str, Any] = {}
+    if row["state"] == MemoryState.ARCHIVED:
+        restored = await tx.row(UNARCHIVE, id=row["id"])
+        assert restored is not None
+        changed["state"] = restored["state"]
+    if row["superseded_by"] is not None:
+        await supersession.undo(tx, row["id"], row["superseded_by"])
+        changed["superseded_by"] = None
+    return changed
+
+
+async def content_of(tx: Transaction, memory_id: UUID) -> Row | None:
+    """Return (content, created_by) of a memory, None when it is not there."""
+    return await tx.row(CONTENT_OF, id=memory_id)

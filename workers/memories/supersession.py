@@ -1,0 +1,136 @@
+"""One memory replacing another: both rows and the link between them, in one transaction."""
+
+from typing import Any, Final
+from uuid import UUID
+
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.ids import parse_uuid, uuid7
+from engramq.schemas.vocabulary import MemoryState, Origin, Partition, Relation, Verification
+from engramq.workers.db.errors import Again
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+
+LOCK: Final = sql("lock_memories")
+SUPERSEDE: Final = sql("supersede")
+SUCCESSORS: Final = sql("successors")
+LINK: Final = sql("link_supersedes")
+UNLINK: Final = sql("unlink_supersedes")
+RELINK: Final = sql("relink_replaced")
+REVEAL: Final = sql("reveal")
+POINT_TO_PREVIOUS: Final = sql("point_to_previous")
+REPLACED_BY: Final = sql("replaced_by")
+REHANG: Final = sql("rehang")
+
+
+async def lock(tx: Transaction, *ids: UUID) -> dict[UUID, Row]:
+    """Lock those of these memories that exist, in canonical order, and return what decides about them."""
+    rows = await tx.rows(LOCK, ids=sorted(ids))
+    return {row["id"]: row for row in rows}
+
+
+async def lock_with_successor(tx: Transaction, memory_id: UUID) -> tuple[Row | None, Row | None]:
+    """Lock a memory and the one that replaced it, if any; either is None when it is not there.
+
+    Raises Again when it was replaced, or restored, by somebody else in between.
+    """
+    seen = (await tx.row(SUCCESSORS, id=memory_id)) or {"id": None}
+    rows = await lock(tx, *([memory_id] if seen["id"] is None else [memory_id, seen["id"]]))
+    row = rows.get(memory_id)
+    if row is None:
+        return None, None
+    if row["superseded_by"] != seen["id"]:
+        raise Again
+    return row, rows.get(seen["id"])
+
+
+async def supersede(tx: Transaction, old_text: str, new_text: str, principal: Principal) -> tuple[UUID, UUID, bool]:
+    """Hide `old` behind `new`; return both ids and whether anything changed (an exact repeat changes nothing).
+
+    Raises EngramqError: `self_loop`, `memory_not_active`, `untrusted_supersedes`, `already_superseded`,
+    `supersede_cycle`, `forbidden`.
+    """
+    old_id, new_id = parse_uuid(old_text), parse_uuid(new_text)
+    if old_text == new_text or (old_id is not None and old_id == new_id):
+        raise refuse(FaultCode.SELF_LOOP, "A memory cannot supersede itself.")
+    if old_id is None or new_id is None:
+        raise _not_active(old_text if old_id is None else new_text, "is not known")
+    rows = await lock(tx, old_id, new_id)
+    for memory_id in (old_id, new_id):
+        if memory_id not in rows:
+            raise _not_active(str(memory_id), "is not known")
+    old, new = rows[old_id], rows[new_id]
+    if old["superseded_by"] == new_id:
+        return old_id, new_id, False
+    await _require_replaceable(tx, old, new, principal)
+    await tx.send(SUPERSEDE, old_id=old_id, new_id=new_id)
+    await _link(tx, old_id, new_id)
+    return old_id, new_id, True
+
+
+async def undo(tx: Transaction, old_id: UUID, new_id: UUID) -> None:
+    """Let the old memory be seen again; both are locked already (the new one may have been erased)."""
+    await tx.send(REVEAL, id=old_id)
+    await point_to_previous(tx, new_id)
+    ends = {"old_id": old_id, "new_id": new_id, "relation": Relation.SUPERSEDES}
+    await tx.send(UNLINK, **ends)
+    await tx.send(RELINK, **ends)
+
+
+async def close_chain(tx: Transaction, going: UUID, successor: UUID) -> None:
+    """Hide what a memory that is to be erased had replaced behind its successor.
+
+    Without a successor it stays hidden, by an id that is nobody's: an erasure must not bring a stale memory back.
+    """
+    for row in await tx.rows(REPLACED_BY, id=going):
+        await tx.send(REHANG, id=row["id"], new_id=successor)
+        await _link(tx, row["id"], successor)
+
+
+async def point_to_previous(tx: Transaction, memory_id: UUID) -> None:
+    """Let a memory say that it supersedes the one that it replaced last, of those that are still there."""
+    await tx.send(POINT_TO_PREVIOUS, id=memory_id)
+
+
+async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:
+    for row in (old, new):
+        if row["state"] == MemoryState.ARCHIVED:
+            raise _not_active(str(row["id"]), "is archived")
+    if old["partition"] == Partition.TRUSTED and new["partition"] == Partition.UNTRUSTED:
+        raise refuse(FaultCode.UNTRUSTED_SUPERSEDES, "An untrusted memory cannot supersede a trusted one.")
+    if principal.untrusted and Partition.TRUSTED in (old["partition"], new["partition"]):
+        raise _forbidden()
+    if old["superseded_by"] is not None:
+        raise refuse(
+            FaultCode.ALREADY_SUPERSEDED,
+            f"Memory {old['id']} is superseded by {old['superseded_by']} already.",
+            memory_id=str(old["superseded_by"]),
+        )
+    if new["superseded_by"] is not None:
+        # Whatever replaces is not replaced itself, so chains have no cycle; this only tells which refusal it is.
+        chain = [row["id"] for row in await tx.rows(SUCCESSORS, id=new["id"])]
+        if old["id"] in chain:
+            raise refuse(FaultCode.SUPERSEDE_CYCLE, f"Memory {new['id']} is already replaced by {old['id']}.")
+        raise _not_active(str(new["id"]), f"is superseded by {new['superseded_by']}")
+    if new["verification"] == Verification.REJECTED:
+        raise _not_active(str(new["id"]), "is rejected")
+
+
+async def _link(tx: Transaction, old_id: UUID, new_id: UUID) -> None:
+    await tx.send(
+        LINK, id=UUID(uuid7()), old_id=old_id, new_id=new_id, relation=Relation.SUPERSEDES, origin=Origin.AGENT
+    )
+
+
+def _not_active(memory_id: str, why: str) -> EngramqError:
+    return refuse(FaultCode.MEMORY_NOT_ACTIVE, f"Memory {memory_id} {why}.", memory_id=memory_id)
+
+
+def _forbidden() -> EngramqError:
+    return refuse(FaultCode.FORBIDDEN, "An untrusted principal may supersede untrusted memories only.")
+
+
+def pointers(**ids: Any) -> dict[str, str | None]:
+    """Return ids as the audit log and replies write them."""
+    return {name: None if value is None else str(value) for name, value in ids.items()}

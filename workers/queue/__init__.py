@@ -1,0 +1,1 @@
+"""The answering half of the queue: claims jobs, runs their commands, settles them. Knows no memories."""

@@ -1,0 +1,128 @@
+"""What a worker's handlers and its runtime agree on.
+
+A handler gets a Job, does its one thing, and returns an Outcome. It knows nothing of Redis, queues, retries or replies;
+the runtime knows nothing of memories.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engramq.schemas.commands import Command, Reply
+from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.vocabulary import WorkerKind
+
+
+class Lease(Protocol):
+    """The right to carry a command out: lost when the worker was away for too long and another has taken over."""
+
+    def require(self, seconds: float = 0.0) -> None:
+        """Return if the lease surely holds for that many more seconds, else raise LeaseLost."""
+
+
+class LeaseLost(Exception):
+    """The lease has run out: stop without any effect; whoever holds it now finishes the command."""
+
+
+class OutcomeUnknown(Exception):
+    """The store cannot say whether an effect was committed: do not answer, carry the command out again later.
+
+    The ledger makes the repetition harmless.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Crumbs:
+    """What a session will remember of this command; written in the Redis transaction that sends the reply."""
+
+    stored: str | None = None
+    recalled: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUse:
+    """A call in a session, as the session saw it. Times are milliseconds of Redis's clock.
+
+    `intervals` are the times (from, until) between the session's calls, less than half an hour apart, that nobody has
+    been told of yet; `instance` tells the sessions of one name apart.
+    """
+
+    namespace: str
+    session: str  # with its principal
+    instance: int
+    intervals: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """A command that this one causes and nobody waits for."""
+
+    namespace: str
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a command. `replayed`: it had been carried out before, and this is the stored reply."""
+
+    reply: Reply
+    crumbs: Crumbs | None = None
+    follow_ups: tuple[FollowUp, ...] = ()
+    replayed: bool = False
+    # Bookkeeping, best effort, nobody waits for it; it gets the use of the command's session if it had one.
+    after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One command to be carried out, under its lease."""
+
+    envelope: Envelope
+    lease: Lease
+
+
+class MailboxView(Protocol):
+    """What handlers may ask about the queue."""
+
+    async def depths(self) -> Mapping[WorkerKind, tuple[int, int]]:
+        """Return (commands waiting or running, dead letters) by mailbox."""
+
+    async def find(self, command_id: str, namespace: str, principal: str | None) -> Answer | bool | None:
+        """Look for a command that the ledger does not know, of this principal or (None) of any in the namespace.
+
+        True: it is being carried out. False: it waits in a mailbox. An Answer: it went to the dead letters, with the
+        fault its caller got. None: nothing is known, or it belongs to somebody else.
+        """
+
+    async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
+        """Remove erased memories (contents by id) from mailboxes, dead letters, undelivered replies and breadcrumbs.
+
+        Return how many places they were in.
+        """
+
+
+Handler = Callable[[Job], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A worker kind: the handlers of its commands, and the work that it does on a schedule."""
+
+    kind: WorkerKind
+    handlers: Mapping[type[Command], Handler]
+    schedule: tuple["Periodic", ...] = field(default=())
+    concurrency: int = 32  # commands that one process carries out at a time
+    # Told which sessions commands were a use of, refused ones too; after the reply, best effort.
+    sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Periodic:
+    """Something to do every so many seconds, by one worker of the kind at a time.
+
+    What `run` returns is sent when it is a tuple of FollowUps.
+    """
+
+    name: str
+    every_s: float
+    run: Callable[[], Awaitable[Any]]

@@ -1,0 +1,107 @@
+"""Dead letters: commands that were given up, kept with their raw bytes until somebody retries or drops them."""
+
+from typing import Any, Final
+
+import msgspec
+from redis.asyncio import Redis
+
+from engramq.schemas.codec import DecodeError, decode_envelope, decoded
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import Fault
+from engramq.schemas.jobs import FOLLOW_UP_BOUND, encode_job, job_id
+from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.scripts import REVIVE
+from engramq.schemas.vocabulary import WorkerKind
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command that was given up. `raw` is its envelope as it came, or (`whole_job`) a job that could not be read.
+
+    `error` is the class of the last error and `message` says it without content; times are seconds since the epoch;
+    `fault` is what the caller was answered, if anybody could be.
+    """
+
+    id: str
+    mailbox: WorkerKind
+    raw: bytes
+    error: str
+    message: str
+    attempts: int
+    died_at: float
+    issued_at: float = 0.0
+    whole_job: bool = False
+    fault: Fault | None = None
+
+    def envelope(self) -> Envelope | None:
+        """Return what `raw` says, or None when this version cannot read it."""
+        try:
+            return decode_envelope(self.raw)
+        except DecodeError:
+            return None
+
+
+_decoder: Final = msgspec.msgpack.Decoder(DeadLetter)
+
+
+def encode_letter(letter: DeadLetter) -> bytes:
+    """Return the bytes of a dead letter."""
+    return msgspec.msgpack.encode(letter)
+
+
+def decode_letter(data: bytes) -> DeadLetter:
+    """Return the dead letter in `data`; raises DecodeError."""
+    return decoded(_decoder, data)
+
+
+class DeadLetters:
+    """The dead letters of every mailbox. The client belongs to the caller; its errors come through."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis: Any = redis
+        self._keys = keys
+
+    async def list(self, mailbox: WorkerKind, limit: int = 100) -> list[DeadLetter]:
+        """Return the newest letters of a mailbox, the newest first."""
+        ids = await self._redis.zrevrange(self._keys.dead_index(mailbox), 0, limit - 1)
+        if not ids:
+            return []
+        found = await self._redis.hmget(self._keys.dead(mailbox), ids)
+        return [decode_letter(data) for data in found if data is not None]
+
+    async def show(self, letter_id: str) -> DeadLetter | None:
+        """Return the letter with this id, in whatever mailbox it is."""
+        async with self._redis.pipeline(transaction=False) as batch:
+            for mailbox in WorkerKind:
+                batch.hget(self._keys.dead(mailbox), letter_id)
+            found = [data for data in await batch.execute() if data is not None]
+        return decode_letter(found[0]) if found else None
+
+    async def retry(self, letter_id: str) -> bool:
+        """Put a letter back into its mailbox as a fresh command; False when it is gone or the mailbox is full."""
+        letter = await self.show(letter_id)
+        if letter is None:
+            return False
+        keys, mailbox, job = self._keys, letter.mailbox, job_id(letter.id, 1)
+        revived = await self._redis.eval(
+            REVIVE.text,
+            6,
+            keys.dead(mailbox),
+            keys.dead_index(mailbox),
+            keys.mailbox(mailbox),
+            keys.bell(mailbox),
+            keys.depth(mailbox),
+            JOB_KEY + job,
+            letter.id,
+            job,
+            letter.raw if letter.whole_job else encode_job([letter.raw], int(letter.died_at * 1000)),
+            FOLLOW_UP_BOUND,
+        )
+        return bool(revived)
+
+    async def drop(self, letter_id: str) -> bool:
+        """Remove a letter for good; False when there is none."""
+        async with self._redis.pipeline(transaction=True) as batch:
+            for mailbox in WorkerKind:
+                batch.hdel(self._keys.dead(mailbox), letter_id)
+                batch.zrem(self._keys.dead_index(mailbox), letter_id)
+            return any(await batch.execute())

@@ -1,0 +1,243 @@
+"""What handlers may ask about the queue: see MailboxView in workers/contract.py."""
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from engramq.schemas.codec import decode_answer, decode_envelope, encode
+from engramq.schemas.commands import ForgetMemory
+from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S, decode_job, decode_note, encode_job, job_id
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
+from engramq.schemas.scripts import SCRUB_CRUMBS, SCRUB_JOB
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.dead_letters import decode_letter
+
+JOBS_PER_READ: Final = 50
+LETTERS_PER_READ: Final = 100
+TRIES: Final = 5  # a job that changes under the hand is looked at again
+
+
+class Mailboxes:
+    """Implements MailboxView with a client of its own; use as `async with Mailboxes(...)`.
+
+    Every method raises OutcomeUnknown when Redis is away: the command that asked is carried out again later.
+    """
+
+    def __init__(self, redis_url: str, keys: Keys) -> None:
+        self._redis: Any = Redis.from_url(redis_url, socket_connect_timeout=1.0, socket_timeout=5.0)
+        self._keys = keys
+
+    async def __aenter__(self) -> "Mailboxes":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._redis.aclose()
+
+    async def depths(self) -> Mapping[WorkerKind, tuple[int, int]]:
+        """Return (commands waiting or running, dead letters) by mailbox."""
+        async with self._reached(), self._redis.pipeline(transaction=False) as batch:
+            for kind in WorkerKind:
+                batch.zcard(self._keys.mailbox(kind))
+                batch.get(self._keys.depth(kind))
+                batch.zcard(self._keys.dead_index(kind))
+            found = iter(await batch.execute())
+        # The counter means nothing while the mailbox is empty.
+        rows = zip(WorkerKind, zip(found, found, found, strict=True), strict=True)
+        return {kind: (int(depth or 0) if jobs else 0, dead) for kind, (jobs, depth, dead) in rows}
+
+    async def find(self, command_id: str, namespace: str, principal: str | None) -> Answer | bool | None:
+        """Look for a command that the ledger does not know; see MailboxView."""
+        async with self._reached():
+            async with self._redis.pipeline(transaction=False) as batch:
+                batch.get(self._keys.note(command_id))
+                for kind in WorkerKind:
+                    batch.hget(self._keys.dead(kind), command_id)
+                note_data, *letters = await batch.execute()
+            for data in letters:
+                letter = decode_letter(data) if data is not None else None
+                envelope = letter.envelope() if letter is not None else None
+                if letter is not None and envelope is not None:
+                    theirs = (envelope.namespace, envelope.principal.name)
+                    return Answer(id=command_id, fault=letter.fault) if _told(theirs, namespace, principal) else None
+            if note_data is None:
+                return None
+            note = decode_note(note_data)
+            if not _told((note.namespace, note.principal), namespace, principal):
+                return None
+            # A command that is tried again is a job of its own.
+            jobs = {note.job_id, job_id(command_id, 1)}
+            leases = await self._redis.exists(*(LEASE_KEY + job for job in jobs))
+            waiting = await self._redis.exists(*(JOB_KEY + job for job in jobs))
+        if not waiting:
+            return None
+        return bool(leases)
+
+    async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
+        """Remove erased memories (contents by id) from mailboxes, dead letters, undelivered replies and breadcrumbs.
+
+        A waiting command that names one, or that stores the same content, goes too; its caller is told `unavailable` if
+        it was never begun. Notes and follow-ups hold no content. Return how many places they were in.
+        """
+        if not erased:
+            return 0
+        gone = _Erased(namespace, erased)
+        async with self._reached():
+            places = 0
+            for kind in WorkerKind:
+                places += await self._scrub_mailbox(kind, gone)
+                places += await self._scrub_dead(kind, gone)
+            return places + await self._scrub_replies(gone) + await self._scrub_sessions(gone)
+
+    async def _scrub_mailbox(self, kind: WorkerKind, erased: "_Erased") -> int:
+        ids = [job.decode() for job in await self._redis.zrange(self._keys.mailbox(kind), 0, -1)]
+        places = 0
+        for start in range(0, len(ids), JOBS_PER_READ):
+            several = ids[start : start + JOBS_PER_READ]
+            payloads = await self._redis.mget([JOB_KEY + job for job in several])
+            for job, payload in zip(several, payloads, strict=True):
+                if payload is not None and erased.may_be_in(payload):
+                    places += await self._scrub_job(job, payload, erased)
+        return places
+
+    async def _scrub_job(self, job: str, payload: bytes | None, erased: "_Erased") -> int:
+        for _ in range(TRIES):
+            if payload is None:
+                return 0
+            try:
+                parts = decode_job(payload)
+            except msgspec.DecodeError:
+                return 0  # a worker is about to make a dead letter of it
+            kept = [part for part in parts if not erased.is_in_command(part)]
+            if len(kept) == len(parts):
+                return 0
+            less = encode_job(kept, time.time_ns() // 1_000_000)
+            begun = await self._redis.eval(SCRUB_JOB.text, 2, JOB_KEY + job, TRIES_KEY + job, payload, less)
+            if begun >= 0:
+                if not begun:
+                    await self._refuse([part for part in parts if part not in kept])
+                return len(parts) - len(kept)
+            payload = await self._redis.get(JOB_KEY + job)
+        return 0
+
+    async def _refuse(self, parts: list[bytes]) -> None:
+        """Tell the callers of commands that were taken out before anybody began them.
+
+        A command that is tried again may have had its effect: its caller is left to learn it as `pending`.
+        """
+        for part in parts:
+            envelope = decode_envelope(part)
+            if envelope.reply_to and envelope.attempt == 1:
+                fault = refuse(FaultCode.UNAVAILABLE, "A memory that the request names or repeats was erased.").fault
+                await self._redis.rpush(envelope.reply_to, encode(Answer(id=envelope.id, fault=fault)))
+                await self._redis.expire(envelope.reply_to, REPLY_TTL_S)
+
+    async def _scrub_dead(self, kind: WorkerKind, erased: "_Erased") -> int:
+        ids = await self._redis.zrange(self._keys.dead_index(kind), 0, -1)
+        places = 0
+        for start in range(0, len(ids), LETTERS_PER_READ):
+            several = ids[start : start + LETTERS_PER_READ]
+            letters = await self._redis.hmget(self._keys.dead(kind), several)
+            for letter_id, data in zip(several, letters, strict=True):
+                if data is not None and erased.is_in_letter(data):
+                    await self._redis.hdel(self._keys.dead(kind), letter_id)
+                    await self._redis.zrem(self._keys.dead_index(kind), letter_id)
+                    places += 1
+        return places
+
+    async def _scrub_replies(self, erased: "_Erased") -> int:
+        lists = self._keys.reply_lists
+        await self._redis.zremrangebyscore(lists, "-inf", time.time() - REPLY_LIST_MAX_AGE_S)
+        places = 0
+        for reply_list in await self._redis.zrange(lists, 0, -1):
+            for data in await self._redis.lrange(reply_list, 0, -1):
+                if erased.is_in_answer(data):
+                    places += await self._redis.lrem(reply_list, 1, data)
+        return places
+
+    async def _scrub_sessions(self, erased: "_Erased") -> int:
+        sessions = self._keys.sessions(erased.namespace)
+        places = 0
+        for session in await self._redis.zrange(sessions, 0, -1):
+            where = self._keys.crumbs_of(session.decode())
+            places += await self._redis.eval(SCRUB_CRUMBS.text, 2, *where, *erased.ids)
+        return places
+
+    @asynccontextmanager
+    async def _reached(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except (RedisError, OSError) as problem:
+            raise OutcomeUnknown("Redis is away") from problem
+
+
+def _told(owner: tuple[str, str], namespace: str, principal: str | None) -> bool:
+    """Say whether who asks may hear of a command of this owner (namespace and principal)."""
+    return owner[0] == namespace and principal in (None, owner[1])
+
+
+class _Erased:
+    """What is to vanish: an id wherever it stands as a value, a content wherever it is some memory's content."""
+
+    def __init__(self, namespace: str, contents: Mapping[str, str]) -> None:
+        self.namespace = namespace
+        self.ids = frozenset(contents)
+        self._contents = frozenset(contents.values())
+        self._id_bytes = [one.encode() for one in self.ids]
+        # With its length: the whole value, not a part of one.
+        self._content_bytes = [msgspec.msgpack.encode(one) for one in self._contents]
+
+    def may_be_in(self, data: bytes) -> bool:
+        return self._names(data) or any(one in data for one in self._content_bytes)
+
+    def is_in_command(self, data: bytes) -> bool:
+        """Say whether these bytes are a command of the namespace that names or repeats the memory."""
+        if not self.may_be_in(data):
+            return False
+        try:
+            envelope = decode_envelope(data)
+        except msgspec.DecodeError:
+            return False
+        return self._is_in_envelope(envelope)
+
+    def is_in_letter(self, data: bytes) -> bool:
+        if not self.may_be_in(data):
+            return False
+        envelope = decode_letter(data).envelope()
+        if envelope is not None:
+            return self._is_in_envelope(envelope)
+        return self.namespace.encode() in data  # unreadable: the bytes are all that there is to go by
+
+    def is_in_answer(self, data: bytes) -> bool:
+        if not self._names(data):
+            return False
+        try:
+            answer = decode_answer(data)
+        except msgspec.DecodeError:
+            return True
+        return self._has(msgspec.to_builtins(answer.reply))
+
+    def _names(self, data: bytes) -> bool:
+        return any(one in data for one in self._id_bytes)
+
+    def _is_in_envelope(self, envelope: Envelope) -> bool:
+        # The erasing command itself names the memory and no more; it ends by its own worker's hand.
+        if envelope.namespace != self.namespace or isinstance(envelope.command, ForgetMemory):
+            return False
+        return self._has(msgspec.to_builtins(envelope.command))
+
+    def _has(self, value: Any, name: str = "") -> bool:
+        if isinstance(value, str):
+            return value in self.ids or (name == "content" and value in self._contents)
+        if isinstance(value, dict):
+            return any(self._has(item, str(key)) for key, item in value.items())
+        if isinstance(value, list | tuple):
+            return any(self._has(item, name) for item in value)
+        return False

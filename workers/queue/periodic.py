@@ -1,0 +1,84 @@
+"""Periodic work: every worker of a kind keeps the time, a Redis key decides which of them does it."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import Final
+
+from engramq.schemas.codec import encode
+from engramq.schemas.connection import pack, pack_script
+from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import FOLLOW_UP_BOUND, encode_job, job_id
+from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.contract import FollowUp, Periodic
+from engramq.workers.queue.job import follow_up_envelope
+from engramq.workers.queue.pipeline import Away, Courier
+
+log = logging.getLogger(__name__)
+
+FIRST_TURN_S: Final = 60.0  # after a start, at most: a stack that is stopped every ten minutes has its turns too
+KEEP_S: Final = 1.5  # how often the key of work that takes long is renewed
+SHORTEST_TTL_MS: Final = 5_000  # of the key while the work is being done
+
+SCRIPTS: Final = (KEEP_SCHEDULE, ENQUEUE_READS)
+
+
+class Schedule:
+    """One Periodic of one kind. `run` is its task."""
+
+    def __init__(self, kind: WorkerKind, periodic: Periodic, keys: Keys, courier: Courier) -> None:
+        self._periodic = periodic
+        self._keys = keys
+        self._key = keys.schedule(kind, periodic.name)
+        self._courier = courier
+        self._token = uuid7()
+
+    async def run(self) -> None:
+        """Do the work whenever it is due and no other worker has it; until cancelled."""
+        await asyncio.sleep(min(self._periodic.every_s, FIRST_TURN_S))
+        while True:
+            with contextlib.suppress(Away):
+                if await self._courier.call(pack("SET", self._key, self._token, "NX", "PX", self._ttl_ms())):
+                    await self._do()
+            await asyncio.sleep(self._periodic.every_s)
+
+    async def _do(self) -> None:
+        began = time.monotonic()
+        keeping = asyncio.create_task(self._keep())
+        try:
+            found = await self._periodic.run()
+            if isinstance(found, tuple):
+                await self._send([item for item in found if isinstance(item, FollowUp)])
+        except Away:
+            raise
+        except Exception as problem:  # noqa: BLE001 - the next time may go well
+            extra = {"schedule": self._periodic.name, "error": type(problem).__name__}
+            log.error("Periodic work failed", extra=extra)
+        finally:
+            keeping.cancel()
+            # A little less than the period, so that the worker that had it does not miss its own next turn.
+            left_s = self._periodic.every_s * 0.9 - (time.monotonic() - began)
+            left = (self._token, max(1, round(left_s * 1000)))
+            with contextlib.suppress(Away):  # at a stop it would take the place of the cancellation
+                await self._courier.call(pack_script(KEEP_SCHEDULE, (self._key,), left))
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_S)
+            with contextlib.suppress(Away):
+                await self._courier.call(pack_script(KEEP_SCHEDULE, (self._key,), (self._token, self._ttl_ms())))
+
+    async def _send(self, follow_ups: list[FollowUp]) -> None:
+        keys, now_ms = self._keys, time.time_ns() // 1_000_000
+        for follow_up in follow_ups:
+            envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
+            job = job_id(envelope.id, 1)
+            where = (keys.mailbox(kind), keys.bell(kind), keys.depth(kind), JOB_KEY + job)
+            payload = encode_job([encode(envelope)], now_ms)
+            await self._courier.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND)))
+
+    def _ttl_ms(self) -> int:
+        return max(SHORTEST_TTL_MS, round(self._periodic.every_s * 900))

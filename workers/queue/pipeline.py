@@ -1,0 +1,98 @@
+"""Calls to Redis from everything that a worker does at once, gathered into one write while the last is on its way."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from engramq.schemas.connection import LINE_ERRORS, Line, UnsupportedServer
+from engramq.schemas.scripts import Script
+
+log = logging.getLogger(__name__)
+
+BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.5)  # between attempts to reach a Redis that is away
+
+
+class Away(Exception):
+    """Redis could not be reached, did not answer, or refused: whether the call had an effect is unknown."""
+
+
+class Courier:
+    """Owns one connection; `run` is its task, `call` is for everybody else."""
+
+    def __init__(self, redis_url: str, scripts: Sequence[Script]) -> None:
+        self._line = Line(redis_url, scripts)
+        self._calls: list[tuple[bytes, asyncio.Future[Any]]] = []
+        self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._closed = False
+        self._reached = True
+
+    async def call(self, packed: bytes) -> Any:
+        """Return the reply to a packed command; raises Away."""
+        if self._closed:
+            raise Away("this worker is closing")
+        if not self._calls and not self._turn.locked():
+            # Nothing is on its way: going oneself spares two turns of the event loop.
+            async with self._turn:
+                own: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                try:
+                    await self._carry([(packed, own)])
+                finally:
+                    if own.done():
+                        own.exception()  # seen, even when this call is cancelled
+                return own.result()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._calls.append((packed, answer))
+        self._wake.set()
+        return await answer
+
+    async def run(self) -> None:
+        """Carry calls until cancelled, connecting again whenever Redis comes back."""
+        failures = 0
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._calls:
+                    async with self._turn:
+                        calls, self._calls = self._calls, []
+                        carried = await self._carry(calls)
+                    if carried:
+                        failures = 0
+                        continue
+                    await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                    failures += 1
+        finally:
+            self._closed = True
+            for _, answer in self._calls:
+                _fail(answer, "this worker is closing")
+            await self._line.close()
+
+    async def _carry(self, calls: list[tuple[bytes, asyncio.Future[Any]]]) -> bool:
+        replies: list[Any] = []
+        try:
+            await self._line.open()
+            replies = await self._line.exchange([packed for packed, _ in calls])
+        except (*LINE_ERRORS, UnsupportedServer) as problem:
+            if self._reached:
+                log.warning("Redis cannot be reached", extra={"error": type(problem).__name__})
+        finally:
+            for _, answer in calls[len(replies) :]:
+                _fail(answer, "no answer")
+        for (_, answer), reply in zip(calls, replies, strict=False):
+            if isinstance(reply, NoScriptError):
+                await self._line.close()  # opening it again loads the scripts
+            if isinstance(reply, ResponseError):
+                _fail(answer, type(reply).__name__)
+            elif not answer.done():
+                answer.set_result(reply)
+        self._reached = bool(replies)
+        return self._reached
+
+
+def _fail(answer: asyncio.Future[Any], reason: str) -> None:
+    if not answer.done():
+        answer.set_exception(Away(reason))

@@ -1,0 +1,104 @@
+"""A worker process: several kinds, their schedules and the signals, all in one task group."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from engramq.schemas.connection import LINE_ERRORS, Line, pack
+from engramq.schemas.ids import uuid7
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Settings
+from engramq.workers.queue.contract import Actor
+from engramq.workers.queue.periodic import SCRIPTS, Schedule
+from engramq.workers.queue.pipeline import BACKOFF_S, Away, Courier
+from engramq.workers.queue.poison import SuspectSlot
+from engramq.workers.queue.worker import MailboxWorker
+
+log = logging.getLogger(__name__)
+
+GRACE_S: Final = 8.0  # for what runs when the process is asked to stop
+ALIVE_S: Final = 5.0  # how often a worker says that it lives
+FORGOTTEN_S: Final = 60.0  # after which a silent worker is forgotten
+
+
+async def serve(
+    actors: Sequence[Actor],
+    settings: Settings,
+    *,
+    grace_s: float = GRACE_S,
+    stop: asyncio.Event | None = None,
+    ready: asyncio.Event | None = None,
+    handle_signals: bool = True,
+) -> None:
+    """Carry out the commands of these kinds until SIGTERM, SIGINT or `stop`.
+
+    Waits for Redis when it is away. Sets `ready` when the workers listen. Raises UnsupportedServer when Redis is too
+    old. `settings.redis_url` must name a server.
+    """
+    stop = stop or asyncio.Event()
+    keys = Keys(settings.key_prefix)
+    if handle_signals:
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    if not await _reach(settings.redis_url, stop):
+        return
+    slot = SuspectSlot()
+    workers = [MailboxWorker(actor, settings.redis_url, keys, grace_s=grace_s, slot=slot) for actor in actors]
+    courier = Courier(settings.redis_url, SCRIPTS)
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(worker.async_run()) for worker in workers]
+        others = [group.create_task(courier.run()), group.create_task(_tell_alive(actors, keys, courier))]
+        others += [
+            group.create_task(Schedule(actor.kind, periodic, keys, courier).run())
+            for actor in actors
+            for periodic in actor.schedule
+        ]
+        log.info("Workers serve", extra={"kinds": [str(actor.kind) for actor in actors]})
+        if ready is not None:
+            ready.set()
+        await stop.wait()
+        log.info("Workers stop", extra={"jobs": sum(len(worker.tasks) for worker in workers)})
+        for worker in workers:
+            worker.stop()
+        await asyncio.wait(running)
+        for task in others:
+            task.cancel()
+
+
+async def _reach(redis_url: str, stop: asyncio.Event) -> bool:
+    """Wait until Redis answers and is new enough; False when `stop` came first."""
+    line, failures = Line(redis_url), 0
+    try:
+        while not stop.is_set():
+            try:
+                await line.open()
+            except LINE_ERRORS as problem:
+                if not failures:
+                    log.warning("Redis is not there yet", extra={"error": type(problem).__name__})
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                failures += 1
+            else:
+                return True
+        return False
+    finally:
+        await line.close()
+
+
+async def _tell_alive(actors: Sequence[Actor], keys: Keys, courier: Courier) -> None:
+    """Say which workers live, so that status and doctor can see a mailbox that nobody serves."""
+    worker_id = uuid7()
+    while True:
+        now = time.time()
+        with contextlib.suppress(Away, RedisError):
+            for actor in actors:
+                alive = keys.alive(actor.kind)
+                await courier.call(pack("ZADD", alive, now, worker_id))
+                await courier.call(pack("ZREMRANGEBYSCORE", alive, "-inf", now - FORGOTTEN_S))
+        await asyncio.sleep(ALIVE_S)

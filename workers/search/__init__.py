@@ -1,0 +1,1 @@
+"""Searching memories: candidates, their ranking, and what is shown."""

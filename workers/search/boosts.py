@@ -1,0 +1,130 @@
+"""What counts for the best candidates besides their match: their links, how useful they proved, how long they lay idle.
+
+Every lift is bounded and small beside a good match: it orders what is nearly alike, and brings in what an agent linked
+to a good match. No untrusted memory lifts a trusted one. Links of similarity lift nothing: they repeat what the vectors
+have said, and on LoCoMo even a tenth of the weight of others costs half a point of recall at 10. Pure.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from engramq.schemas.vocabulary import Origin, Sector
+from engramq.workers.search.ranking import Candidates, Column, Measure, Ranking, ranking, total
+from engramq.workers.sectors.decay import decay, link_decay
+
+# A memory of full confidence that nobody has judged: half a vote more than its confidence of two.
+NEUTRAL_USEFULNESS: Final = 0.75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifts:
+    """What each lift counts; 1.0 is about one standard deviation of the fused score."""
+
+    links: float = 0.4  # of the score of the memory at the other end, by the link's weight
+    co_retrieved: float = 0.1  # the same over a link that only tells what was found together
+    seed_at_most: float = 4.0  # of that score
+    usefulness: float = 0.8  # by how far it is from neutral: -.6 to +.2
+    recency: float = 0.2  # what a memory loses that has faded altogether
+
+
+DEFAULT_LIFTS: Final = Lifts()
+
+
+class Facts(msgspec.Struct, array_like=True):
+    """What is known of some memories, a list for each field and a row for each memory."""
+
+    ids: list[str] = []
+    usefulness: list[float] = []
+    sector: list[Sector] = []
+    idle_hours: list[float] = []  # active hours since it was stored or last found
+
+
+class Reached(msgspec.Struct, frozen=True, array_like=True):
+    """A link from a good match, the seed, to another memory."""
+
+    seed: str
+    other: str
+    relation: str
+    weight: float
+    origin: Origin
+    idle_hours: float  # active hours since it was last used
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies around the best candidates. `linked` are all ends of `links`, measured as candidates are."""
+
+    facts: Facts
+    links: list[Reached]
+    linked: Candidates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifted:
+    """A ranking with its lifts. `via` has, by row, the link that counts for more than all the rest of a score."""
+
+    ranking: Ranking
+    via: Mapping[int, Reached]
+
+
+def lifted(measure: Measure, first: Ranking, around: Surroundings, lifts: Lifts = DEFAULT_LIFTS) -> Lifted:
+    """Rank anew, with the linked memories that were no candidates among the others."""
+    links = _leading(first, around)
+    candidates, parts = _with_newcomers(measure, first, around.linked, {link.other for link in links})
+    rows = {one: row for row, one in enumerate(candidates.ids)}
+    over, best = _over_links(first, rows, links, lifts)
+    useful, recent = np.zeros(len(candidates)), np.zeros(len(candidates))
+    facts = around.facts
+    for one, usefulness, sector, idle in zip(facts.ids, facts.usefulness, facts.sector, facts.idle_hours, strict=True):
+        if (row := rows.get(one)) is not None:
+            useful[row] = lifts.usefulness * (usefulness - NEUTRAL_USEFULNESS)
+            recent[row] = lifts.recency * (decay(sector, idle) - 1.0)
+    parts |= {"usefulness": useful, "recency": recent}
+    rest = total(parts)
+    ranked = ranking(candidates, rest + over, parts | {"links": over})
+    newcomers = range(len(first.candidates), len(candidates))
+    return Lifted(
+        ranking=ranked,
+        via={row: link for row, link in best.items() if row in newcomers or 0 < over[row] > rest[row]},
+    )
+
+
+def _leading(first: Ranking, around: Surroundings) -> list[Reached]:
+    """Return the links that may be followed: none leads from an untrusted memory to a trusted one."""
+    trusted = dict(zip(around.linked.ids, around.linked.trusted, strict=True))
+    trusted |= zip(first.candidates.ids, first.candidates.trusted, strict=True)
+    return [link for link in around.links if trusted[link.seed] or not trusted[link.other]]
+
+
+def _with_newcomers(
+    measure: Measure, first: Ranking, linked: Candidates, reached: Set[str]
+) -> tuple[Candidates, dict[str, Column]]:
+    """Return the candidates followed by those that were reached and are none, and the parts of all their scores."""
+    wanted = reached - set(first.candidates.ids)
+    rows = [row for row, one in enumerate(linked.ids) if one in wanted]
+    parts = dict(first.parts)
+    if not rows:
+        return first.candidates, parts
+    newcomers = linked.chosen(rows)
+    own = measure.own_parts(newcomers)
+    nothing = np.zeros(len(rows))
+    parts = {name: np.concatenate([column, own.get(name, nothing)]) for name, column in parts.items()}
+    return first.candidates.joined(newcomers), parts
+
+
+def _over_links(
+    first: Ranking, rows: Mapping[str, int], links: Sequence[Reached], lifts: Lifts
+) -> tuple[Column, dict[int, Reached]]:
+    """Return what links add to each score, and the link that does, of several the best one, though it be nothing."""
+    over, best = np.zeros(len(rows)), dict[int, Reached]()
+    for link in links:
+        seed, other = rows[link.seed], rows[link.other]
+        factor = lifts.co_retrieved if link.origin is Origin.CO_RETRIEVAL else lifts.links
+        score = min(max(float(first.scores[seed]), 0.0), lifts.seed_at_most)
+        lift = factor * link.weight * link_decay(link.idle_hours) * score
+        if lift > over[other] or other not in best:
+            over[other], best[other] = lift, link
+    return over, best

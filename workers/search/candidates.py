@@ -1,0 +1,111 @@
+"""Candidates of a search: by words, by vector, or by both in one statement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from engramq.schemas.vocabulary import Partition, Sector
+from engramq.workers.db.queries import sized_sql, sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import EXACT_ROWS, SET_EFFORT, Embedding, Sizes
+from engramq.workers.search.question import TIME_WORDS, Question
+from engramq.workers.search.ranking import Candidates
+
+SEARCH_TEXT: Final = sql("search_text")
+CHOSEN_SIZE: Final = sql("chosen_size")
+
+CANDIDATES: Final = 200  # of each arm; with 100 the tenth place loses a point of recall
+EFFORT: Final = 200  # hnsw.ef_search: as many as are wanted
+# Memories that full text looks up, 2 to 4 microseconds each. On LoCoMo a tenth of a namespace costs no recall, since
+# common words still count for what rarer ones or the vectors found.
+POSTINGS: Final = 1_000
+WORDS: Final = 64  # of the question, the rarest
+HALF_LENGTH: Final = 200.0  # different words of a memory that halve what a match counts
+
+_candidates: Final = msgspec.json.Decoder(Candidates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What may be found. `sectors` None: all; times are on occurred_at, else created_at, both ends included."""
+
+    partitions: Sequence[Partition]
+    sectors: Sequence[Sector] | None = None
+    thread: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    include_superseded: bool = False
+
+    @property
+    def are_selective(self) -> bool:
+        """Whether an index other than that of the vectors may find what they leave."""
+        return self.thread is not None or self.since is not None or self.until is not None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The parameters of the fragment `chosen`."""
+        return {
+            "partitions": list(self.partitions),
+            "sectors": None if self.sectors is None else list(self.sectors),
+            "thread": self.thread,
+            "since": self.since,
+            "until": self.until,
+            "include_superseded": self.include_superseded,
+        }
+
+
+async def find_candidates(
+    tx: Transaction,
+    sizes: Sizes,
+    question: Question,
+    embedding: Embedding | None,
+    filters: Filters,
+    *,
+    scan: bool = False,
+) -> Candidates:
+    """Return at most CANDIDATES of each arm, in no order; by words alone when there is no embedding.
+
+    `scan`: compare every vector, whatever it costs.
+    """
+    query, values = await choose_query(tx, sizes, question, embedding, filters, scan=scan)
+    row = await tx.row(query, **values)
+    assert row is not None
+    return _candidates.decode(row["candidates"])
+
+
+async def choose_query(
+    tx: Transaction,
+    sizes: Sizes,
+    question: Question,
+    embedding: Embedding | None,
+    filters: Filters,
+    *,
+    scan: bool = False,
+) -> tuple[bytes, dict[str, Any]]:
+    """Return the query that finds the candidates best, and its parameters; prepare the transaction for it."""
+    size = await sizes.of(tx, filters.partitions)
+    values = filters.values | {
+        "question": question.text,
+        "dates": question.names_a_date,
+        "time_words": TIME_WORDS if question.asks_when else None,
+        "size": max(size.own if size.own <= EXACT_ROWS else size.everybodys, 1),
+        "postings": POSTINGS,
+        "words": WORDS,
+        "half_length": HALF_LENGTH,
+        "candidates": CANDIDATES,
+    }
+    if embedding is None:
+        return SEARCH_TEXT, values
+    exact = scan or size.exact or (filters.are_selective and await _are_few(tx, filters))
+    if not exact:
+        await tx.send(SET_EFFORT, effort=str(EFFORT))
+    values |= {"embedding": embedding.half, "model_id": embedding.model_id}
+    return sized_sql("search_exact" if exact else "search_by_index", embedding.dimensions), values
+
+
+async def _are_few(tx: Transaction, filters: Filters) -> bool:
+    row = await tx.row(CHOSEN_SIZE, **filters.values, limit=EXACT_ROWS + 1)
+    return row is not None and row["memories"] <= EXACT_ROWS

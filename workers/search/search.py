@@ -1,0 +1,117 @@
+"""What a search finds: candidates, their order with all that lifts them, and the memories that are shown of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET, UnsetType
+
+from engramq.schemas.commands import SearchMemories
+from engramq.schemas.fields import or_none
+from engramq.schemas.records import Memory, Via
+from engramq.schemas.vocabulary import Partition, Ranking
+from engramq.workers.db.memory_rows import memory_record
+from engramq.workers.db.pool import Row
+from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.memories.store import send_read
+from engramq.workers.search.boosts import Lifted, Reached, lifted
+from engramq.workers.search.candidates import Filters, find_candidates
+from engramq.workers.search.question import Question
+from engramq.workers.search.ranking import Measure, by_relevance, by_similarity
+from engramq.workers.search.selection import Twins, within_budget
+from engramq.workers.search.surroundings import send_surroundings, surroundings
+
+DIGITS: Final = 6  # of scores in replies
+BEST: Final = 64  # candidates of each partition that can be lifted, or twice as many as are shown
+SEEDS: Final = 10  # of them, of each partition, whose links are followed
+SPARE: Final = 4  # memories more than are shown that are read while their lifts are: the order will change a little
+
+
+async def find_memories(
+    tx: Transaction, sizes: Sizes, command: SearchMemories, embedding: Embedding | None
+) -> list[Memory]:
+    """Return what a search finds, best first. Without an embedding words alone decide, whatever ranking is wanted."""
+    question, filters = Question(command.query), _filters(command)
+    candidates = await find_candidates(tx, sizes, question, embedding, filters)
+    if not len(candidates):
+        return []
+    read: dict[str, Row] = {}
+    if command.ranking is Ranking.SIMILARITY and embedding is not None:
+        found = Lifted(ranking=by_similarity(candidates), via={})
+    else:
+        measure = Measure.of(question, candidates)
+        first = by_relevance(measure, candidates)
+        best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
+        around = await send_surroundings(tx, question, embedding, filters, best=best, seeds=seeds)
+        reading = await send_read(tx, [UUID(one) for one in best[: command.limit + SPARE]])
+        found = lifted(measure, first, await surroundings(around))
+        read = await _rows(reading)
+    memories = await _shown(tx, found, command, read)
+    return memories if command.max_chars is UNSET else within_budget(memories, command.max_chars)
+
+
+async def _shown(tx: Transaction, found: Lifted, command: SearchMemories, read: Mapping[str, Row]) -> list[Memory]:
+    """Take as many of the best as are wanted; more when some turn out to be twins, or to have gone."""
+    memories: list[Memory] = []
+    twins = Twins()
+    order = _near_enough(found, command.min_similarity)
+    ids = found.ranking.candidates.ids
+    for start in range(0, len(order), command.limit):
+        chunk = order[start : start + command.limit]
+        missing = [UUID(ids[row]) for row in chunk if ids[row] not in read]
+        rows = {**read, **await _rows(await send_read(tx, missing))} if missing else read
+        for row in chunk:
+            if ids[row] not in rows:
+                continue
+            memory = memory_record(rows[ids[row]])
+            if not (command.collapse_duplicates and twins.is_repeated(memory)):
+                memories.append(_scored(memory, found, row, explain=command.explain))
+        if len(memories) >= command.limit:
+            break
+    return memories[: command.limit]
+
+
+async def _rows(sent: Sent) -> dict[str, Row]:
+    return {str(row["id"]): row for row in await sent.rows()}
+
+
+def _near_enough(found: Lifted, least: float | UnsetType) -> Sequence[int]:
+    ranking = found.ranking
+    if least is UNSET:
+        return ranking.order
+    similarity = ranking.candidates.similarity
+    return [row for row in ranking.order if (known := similarity[row]) is not None and known >= least]
+
+
+def _scored(memory: Memory, found: Lifted, row: int, *, explain: bool) -> Memory:
+    ranking = found.ranking
+    similarity = ranking.candidates.similarity[row]
+    memory.score = round(float(ranking.scores[row]), DIGITS)
+    memory.similarity = None if similarity is None else round(similarity, DIGITS)
+    if (link := found.via.get(row)) is not None:
+        memory.via = _via(link)
+    if explain:
+        parts = ranking.explained(row)
+        memory.explain = {name: None if part is None else round(part, DIGITS) for name, part in parts.items()}
+    return memory
+
+
+def _via(link: Reached) -> Via:
+    return Via(memory_id=link.seed, relation=link.relation, weight=link.weight)
+
+
+def _filters(command: SearchMemories) -> Filters:
+    return Filters(
+        partitions=each_once(command.partitions),
+        sectors=or_none(command.sectors),
+        thread=or_none(command.thread),
+        since=or_none(command.since),
+        until=or_none(command.until),
+        include_superseded=command.include_superseded,
+    )
+
+
+def each_once(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
+    """Return the partitions without repetitions."""
+    return tuple(dict.fromkeys(partitions))

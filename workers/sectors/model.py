@@ -1,0 +1,146 @@
+"""The sector of a memory, from its wording and its vector, by a few kilobytes of weights.
+
+Knows: the weights file beside it. Refuses to know: who embedded the text, queues, the store. Numpy only; a text costs
+about a tenth of a millisecond, on the thread that asks. Every text gets a sector: how sure, says the confidence.
+"""
+
+import io
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from engramq.schemas.vocabulary import Sector
+from engramq.workers.embedders.interface import Vectors
+from engramq.workers.sectors.cues import NAMES, cue_rows
+from engramq.workers.sectors.features import Standard, assemble
+from engramq.workers.sectors.regression import Matrix, softmax, with_intercept
+
+WEIGHTS: Final = Path(__file__).parent / "weights.npz"
+
+
+class SectorGuess(msgspec.Struct, frozen=True):
+    """The likeliest sector, and the calibrated chance, 0 to 1, that it is the right one."""
+
+    sector: Sector
+    confidence: float
+
+
+# All that numpy and zipfile raise over a file with wrong bytes in it.
+_DAMAGE: Final = (
+    OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, SyntaxError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+# Numbers, signs and blanks were not among the texts learned from: what a memory reads as before it is classified.
+_NOTHING_SAID: Final = SectorGuess(Sector.SEMANTIC, 1 / len(Sector))
+
+
+class UnusableVectors(ValueError):
+    """These vectors are not what the weights were made for: another embedder's, or not one finite row per text."""
+
+
+class UnusableWeights(Exception):
+    """The weights file is missing, damaged, or was made for other cues: install again, or train anew."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """One linear classifier: weights [features + 1, sectors], the intercepts last; temperature divides the logits."""
+
+    weights: Matrix
+    temperature: float
+
+    def chances(self, features: Matrix) -> Matrix:
+        return softmax(with_intercept(features) @ self.weights / self.temperature)
+
+
+class SectorModel:
+    """Classify by vector and wording, or by wording alone where the vector comes from an embedder of another make."""
+
+    def __init__(self, *, embedder_sha256: str, standard: Standard, scale: float, heads: tuple[Head, Head]) -> None:
+        """`heads`: with the vector, and without. `embedder_sha256` names the embedder that the first one knows."""
+        self.embedder_sha256 = embedder_sha256
+        self._standard = standard
+        self._scale = scale
+        self._full, self._wording = heads
+        self._dimensions = len(self._full.weights) - len(self._wording.weights)
+
+    @classmethod
+    def load(cls, path: Path = WEIGHTS) -> "SectorModel":
+        """Read the weights. Raises UnusableWeights."""
+        try:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+                content = {name: file[name] for name in file.files}
+            if (tuple(content["cues"]), tuple(content["sectors"])) != (NAMES, tuple(Sector)):
+                raise UnusableWeights(f"{path} was made for other cues: run python -m tools.sectors.train")
+            return cls(
+                embedder_sha256=str(content["embedder_sha256"]),
+                standard=Standard(content["mean"], content["spread"]),
+                scale=float(content["scale"]),
+                heads=(
+                    Head(content["full"].astype(np.float64), float(content["full_temperature"])),
+                    Head(content["wording"].astype(np.float64), float(content["wording_temperature"])),
+                ),
+            )
+        except _DAMAGE as error:
+            raise UnusableWeights(f"{path} cannot be used: {type(error).__name__}") from error
+
+    def save(self, path: Path = WEIGHTS) -> None:
+        """Write what `load` reads; the same weights give the same bytes."""
+        np.savez_compressed(
+            path,
+            embedder_sha256=np.array(self.embedder_sha256),
+            cues=np.array(NAMES),
+            sectors=np.array([sector.value for sector in Sector]),
+            mean=self._standard.mean,
+            spread=self._standard.spread,
+            scale=np.array(self._scale),
+            full=self._full.weights.astype(np.float32),
+            full_temperature=np.array(self._full.temperature),
+            wording=self._wording.weights.astype(np.float32),
+            wording_temperature=np.array(self._wording.temperature),
+        )
+
+    def knows(self, embedder_sha256: str) -> bool:
+        """Whether `classify` takes this embedder's vectors; if not, use `classify_wording`."""
+        return embedder_sha256 == self.embedder_sha256
+
+    def classify(self, content: str, vector: Vectors, *, embedder_sha256: str) -> SectorGuess:
+        """Return the sector of one text; `vector` [dimensions] of the content alone. Raises UnusableVectors."""
+        return self.classify_many([content], np.asarray(vector)[None], embedder_sha256=embedder_sha256)[0]
+
+    def classify_many(self, contents: Sequence[str], vectors: Vectors, *, embedder_sha256: str) -> list[SectorGuess]:
+        """Return a guess per text; `vectors` [len(contents), dimensions], the rows of the same order.
+
+        `embedder_sha256` is the digest stored beside the vectors. Raises UnusableVectors.
+        """
+        if not self.knows(embedder_sha256):
+            raise UnusableVectors(
+                f"the sector weights belong to the embedder {self.embedder_sha256[:12]}, "
+                f"not {embedder_sha256[:12] or 'one without a digest'}: classify the wording alone"
+            )
+        if vectors.shape != (len(contents), self._dimensions) or not np.isfinite(vectors).all():
+            raise UnusableVectors(
+                f"expected finite vectors of shape {(len(contents), self._dimensions)}, got {vectors.shape}"
+            )
+        return self._guesses(self._full, contents, vectors)
+
+    def classify_wording(self, contents: Sequence[str]) -> list[SectorGuess]:
+        """Return a guess per text from its wording alone, for vectors of other embedders; less sure, and says so."""
+        return self._guesses(self._wording, contents, None)
+
+    def _guesses(self, head: Head, contents: Sequence[str], vectors: Vectors | None) -> list[SectorGuess]:
+        if not contents:
+            return []
+        features = assemble(vectors, cue_rows(contents), self._standard, self._scale)
+        sectors = tuple(Sector)
+        return [
+            SectorGuess(sectors[int(row.argmax())], float(row.max()))
+            if any(map(str.isalpha, content))
+            else _NOTHING_SAID
+            for content, row in zip(contents, head.chances(features), strict=True)
+        ]

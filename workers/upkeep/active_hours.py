@@ -1,0 +1,52 @@
+"""Tells the clocks of namespaces when sessions are in use, without being in anybody's way."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from engramq.workers.db.database import Store
+from engramq.workers.queue.contract import SessionUse
+from engramq.workers.queue.debounce import Gathering
+from engramq.workers.upkeep.clock import Interval, tick
+
+GATHER_S: Final = 1.0  # the uses of this long become one statement for each namespace
+WAITING_MAX: Final = 20_000  # sessions that wait to be told; beyond, further ones are left out: it is best effort
+
+
+class SessionClock:
+    """One per process."""
+
+    def __init__(self, store: Store, *, gather_s: float = GATHER_S, stopping: asyncio.Event | None = None) -> None:
+        self._store = store
+        self._told: dict[tuple[str, str], list[Interval]] = {}
+        self._gathering = Gathering(self._write, gather_s, stopping)
+
+    async def tell(self, uses: Sequence[SessionUse]) -> None:
+        """Note that sessions were in use. Raises EngramqError or OutcomeUnknown when it cannot be written."""
+        for use in uses:
+            self._add(use)
+        if self._told:
+            await self._gathering.soon()
+
+    def _add(self, use: SessionUse) -> None:
+        key = (use.namespace, use.session)
+        if not use.intervals or (key not in self._told and len(self._told) >= WAITING_MAX):
+            return
+        known = self._told.setdefault(key, [])
+        for since, until in use.intervals:
+            # The calls of a session follow one another: mostly this time goes on where the last one ended.
+            if known and known[-1][1] == since:
+                known[-1] = (known[-1][0], until)
+            else:
+                known.append((since, until))
+
+    async def _write(self) -> None:
+        told, self._told = self._told, {}
+        by_namespace: dict[str, list[Interval]] = {}
+        for (namespace, _), intervals in told.items():
+            by_namespace.setdefault(namespace, []).extend(intervals)
+        for namespace, intervals in by_namespace.items():
+            await self._tick(namespace, intervals)
+
+    async def _tick(self, namespace: str, intervals: Sequence[Interval]) -> None:
+        await self._store.write(namespace, lambda tx: tick(tx, intervals))

@@ -1,0 +1,164 @@
+"""The `upkeep` kind: finds unfinished work and hands it on, forgets what is out of date."""
+
+import logging
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from msgspec import UNSET
+
+from engramq.schemas.commands import EmbedPending, Sweep, Swept
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.vocabulary import Partition, WorkerKind
+from engramq.workers.db.database import Store
+from engramq.workers.links import co_retrieved_pairs as co_retrieval
+from engramq.workers.links import decay as wear
+from engramq.workers.memories import store as memories
+from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome, OutcomeUnknown, Periodic
+from engramq.workers.upkeep import trimming as upkeep
+from engramq.workers.upkeep.back_off import BackOff
+from engramq.workers.upkeep.unfinished import Unfinished
+
+log = logging.getLogger(__name__)
+
+PENDING_S: Final = 3.0  # a memory younger than this may be in somebody's hands
+BATCH: Final = 100  # memories of one follow-up
+BATCHES: Final = 10  # follow-ups of one namespace in a sweep that finds the embedder working
+TRIM_EVERY_S: Final = 600.0
+COUNT_EVERY_S: Final = 300.0
+WEAR_EVERY_S: Final = 900.0
+WORN_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
+FIRST: Final = UUID(int=0)
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the last sweeps of a namespace saw."""
+
+    after: UUID = FIRST  # the sweep goes round, so that memories that cannot be embedded do not block the others
+    handed_on: tuple[UUID, ...] = ()
+    back_off: BackOff = field(default_factory=BackOff)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caretaker:
+    """The handlers and schedules of the kind."""
+
+    store: Store
+    unfinished: Unfinished
+    interval_s: float
+    pending_s: float = PENDING_S
+    _progress: dict[str, Progress] = field(default_factory=dict)
+    _worn: dict[str, float] = field(default_factory=dict)  # what the clock showed when links were last worn down
+
+    async def sweep(self, job: Job) -> Outcome:
+        """Carry out Sweep."""
+        command = job.envelope.command
+        assert isinstance(command, Sweep)
+        follow_ups = await self.look(None if command.only_namespace is UNSET else command.only_namespace)
+        pending = sum(len(one.command.memory_ids) for one in follow_ups if isinstance(one.command, EmbedPending))
+        return Outcome(Swept(pending=pending), follow_ups=follow_ups)
+
+    async def look(self, only_namespace: str | None = None) -> tuple[FollowUp, ...]:
+        """Return the commands that finish what is unfinished."""
+        namespaces = await self.store.namespaces() if only_namespace is None else [only_namespace]
+        for gone in self._progress.keys() - set(namespaces):
+            if only_namespace is None:
+                del self._progress[gone]
+        if only_namespace is None:
+            self.unfinished.forget(set(namespaces))
+        found: list[FollowUp] = []
+        for namespace in namespaces:
+            found += await self._look_at(namespace)
+            found += await self.unfinished.look_at(namespace)
+        return tuple(found)
+
+    async def look_in_time(self) -> tuple[FollowUp, ...]:
+        """Do as `look` does; while the database is away there is nothing to hand on."""
+        try:
+            return await self.look()
+        except (EngramqError, OutcomeUnknown):
+            log.warning("Nothing swept: the database is away")
+            return ()
+
+    async def _look_at(self, namespace: str) -> list[FollowUp]:
+        progress = self._progress.setdefault(namespace, Progress())
+        now = time.monotonic()
+        if now < progress.back_off.not_before:
+            return []
+        waiting = await self._still_waiting(namespace, progress.handed_on)
+        stuck = bool(progress.handed_on) and waiting == len(progress.handed_on)
+        batches = 1 if stuck else BATCHES
+        ids = await self._pending(namespace, progress.after, BATCH * batches)
+        if not ids and progress.after != FIRST:
+            ids = await self._pending(namespace, FIRST, BATCH * batches)
+        progress.after = ids[-1] if len(ids) == BATCH * batches else FIRST
+        progress.handed_on = tuple(ids[:BATCH])
+        progress.back_off.note(now, stuck=stuck)
+        if not ids:
+            del self._progress[namespace]
+        return [
+            FollowUp(namespace, EmbedPending(memory_ids=tuple(str(one) for one in ids[start : start + BATCH])))
+            for start in range(0, len(ids), BATCH)
+        ]
+
+    async def _pending(self, namespace: str, after: UUID, limit: int) -> list[UUID]:
+        return await self.store.read(
+            namespace, lambda tx: memories.pending_after(tx, after, older_than_s=self.pending_s, limit=limit)
+        )
+
+    async def _still_waiting(self, namespace: str, ids: tuple[UUID, ...]) -> int:
+        if not ids:
+            return 0
+        return len(await self.store.read(namespace, lambda tx: memories.pending_contents(tx, ids)))
+
+    async def trim(self) -> None:
+        """Forget old commands, and pairs that nobody finds together any more."""
+        for namespace in await self.store.namespaces():
+            while await self.store.write(namespace, upkeep.trim_ledger) == upkeep.TRIMMED_AT_ONCE:
+                pass
+            while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
+                pass
+
+    async def wear_links(self) -> None:
+        """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
+        namespaces = await self.store.namespaces()
+        for gone in self._worn.keys() - set(namespaces):
+            del self._worn[gone]
+        for namespace in namespaces:
+            clock = await self.store.read(namespace, wear.clock)
+            if clock < self._worn.get(namespace, -WORN_ANEW_HOURS) + WORN_ANEW_HOURS:
+                continue
+            await self._wear(namespace)
+            self._worn[namespace] = clock
+
+    async def _wear(self, namespace: str) -> None:
+        worn = await self.store.write(namespace, lambda tx: wear.wear(tx, None))
+        while worn.after is not None:
+            worn = await self.store.write(namespace, partial(wear.wear, after=worn.after))
+
+    async def count_lexemes(self) -> None:
+        """Count the words of large namespaces, for full text to tell common ones from rare ones."""
+        for namespace in await self.store.namespaces():
+            for partition in Partition:
+                await self._count(namespace, partition)
+
+    async def _count(self, namespace: str, partition: Partition) -> None:
+        if await self.store.read(namespace, lambda tx: upkeep.is_worth_counting(tx, partition)):
+            await self.store.write(namespace, lambda tx: upkeep.count_lexemes(tx, partition))
+
+
+def actor(caretaker: Caretaker) -> Actor:
+    """Return the worker kind."""
+    return Actor(
+        WorkerKind.UPKEEP,
+        {Sweep: caretaker.sweep},
+        schedule=(
+            Periodic("sweep", caretaker.interval_s, caretaker.look_in_time),
+            Periodic("trim", TRIM_EVERY_S, caretaker.trim),
+            Periodic("wear_links", WEAR_EVERY_S, caretaker.wear_links),
+            Periodic("count_lexemes", COUNT_EVERY_S, caretaker.count_lexemes),
+        ),
+    )

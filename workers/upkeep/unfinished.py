@@ -1,0 +1,96 @@
+"""Finding what stores leave to be done and a crash took away: memories without a sector or without similarity links.
+
+No index says which they are (see the schema), so each sweep looks at the newest memories of a namespace, and once in a
+while, over as many sweeps as it takes, at all of them. That is also how imported memories get their links.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from engramq.schemas.commands import Newcomer
+from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.links.deferred import deferred_due
+from engramq.workers.links.similarity import linking
+from engramq.workers.queue.contract import FollowUp
+from engramq.workers.sectors.handlers import BATCH, classifying
+from engramq.workers.upkeep import unfinished_rows as unfinished
+from engramq.workers.upkeep.back_off import BackOff
+from engramq.workers.upkeep.unfinished_rows import Place, Seen
+
+OLDER_THAN_S: Final = 3.0  # a younger memory may be in somebody's hands
+LOOKED_AT: Final = 1_000  # memories of a namespace in one look: about 1 ms
+LINKED_AT_ONCE: Final = 300  # memories of a sweep: each takes a search, some milliseconds of the database
+DEFERRED_AT_ONCE: Final = 100
+ROUND_EVERY_S: Final = 600.0
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How much of one kind of work is handed on."""
+
+    handed_on: frozenset[UUID] = frozenset()
+    back_off: BackOff = field(default_factory=BackOff)
+
+    def portion(self, newest: list[UUID], older: list[UUID], now: float) -> list[UUID]:
+        """Return which of these to hand on now."""
+        if now < self.back_off.not_before:
+            return []
+        found = list(dict.fromkeys(newest + older))
+        stuck = bool(self.handed_on) and self.handed_on <= set(found)
+        self.back_off.note(now, stuck=stuck)
+        self.handed_on = frozenset(newest[:BATCH])
+        return found[:BATCH] if stuck else found
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What the last looks at a namespace saw."""
+
+    place: Place | None = None  # of the round through all memories; None between rounds
+    round_at: float = 0.0
+    sectors: _Pace = field(default_factory=_Pace)
+    links: _Pace = field(default_factory=_Pace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """Looks at one namespace at a time and remembers how far it came."""
+
+    store: Store
+    older_than_s: float = OLDER_THAN_S
+    _progress: dict[str, _Progress] = field(default_factory=dict)
+
+    def forget(self, kept: set[str]) -> None:
+        """Forget all namespaces but these."""
+        for gone in self._progress.keys() - kept:
+            del self._progress[gone]
+
+    async def look_at(self, namespace: str) -> tuple[FollowUp, ...]:
+        """Return the commands that finish what is unfinished."""
+        progress = self._progress.setdefault(namespace, _Progress())
+        now = time.monotonic()
+        if now < min(progress.sectors.back_off.not_before, progress.links.back_off.not_before):
+            return ()
+        newest, due = await self.store.read(namespace, self._newest)
+        older = Seen()
+        if progress.place is None and newest.more and now >= progress.round_at:
+            progress.place, progress.round_at = newest.place, now + ROUND_EVERY_S
+        elif progress.place is not None:
+            place = progress.place
+            older = await self.store.read(namespace, lambda tx: self._look(tx, place, LINKED_AT_ONCE))
+            progress.place = older.place if older.more else None
+        sectors = progress.sectors.portion(newest.without_sector, older.without_sector, now)
+        links = progress.links.portion([*due, *newest.without_links[:LINKED_AT_ONCE]], older.without_links, now)
+        return (
+            *classifying(namespace, map(str, sectors)),
+            *linking(namespace, [Newcomer(memory_id=str(one)) for one in links]),
+        )
+
+    async def _newest(self, tx: Transaction) -> tuple[Seen, list[UUID]]:
+        return await self._look(tx, Place(), LOOKED_AT), await deferred_due(tx, limit=DEFERRED_AT_ONCE)
+
+    async def _look(self, tx: Transaction, place: Place, unlinked: int) -> Seen:
+        return await unfinished.look(tx, place, older_than_s=self.older_than_s, limit=LOOKED_AT, unlinked=unlinked)
