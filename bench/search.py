@@ -1,10 +1,10 @@
-"""search_memories over MCP HTTP, beside embedding alone and the SQL alone in the same run; and what lifts cost.
+"""search_memories over MCP HTTP, beside embedding alone and the SQL alone in the same run; and what boosts cost.
 
     python -m bench.search [--memories 10000,100000] [--callers 1,8,64,256] [--runs 5] [--seconds 2] [--words 3,8]
 
 The memories are made up (vectors and words), the questions are embedded for real. They have so many made-up words: 3 to
 8 are 24 tokens, 2 to 4 are 14, as many as LoCoMo's questions have. Prints JSON lines: medians over the runs. `ratio` is
-the p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2. `lifts` compares searches in one
+the p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2. `boosts` compares searches in one
 process, each question with and without links, usefulness and idle time; every memory has some links.
 """
 
@@ -84,8 +84,8 @@ def link(owner_url: str) -> int:
     return count
 
 
-async def lifts(database_url: str, model_id: int, questions: list[str]) -> dict[str, Any]:
-    """Return the median milliseconds of a search without its embedding, with lifts and without."""
+async def boosts(database_url: str, model_id: int, questions: list[str]) -> dict[str, Any]:
+    """Return the median milliseconds of a search without its embedding, with boosts and without."""
     model, sizes = MiniLmEmbedder(), Sizes()
     commands = [SearchMemories(query=one, limit=SHOWN) for one in questions]
     vectors = await model.embed(questions)
@@ -101,9 +101,9 @@ async def lifts(database_url: str, model_id: int, questions: list[str]) -> dict[
             await read_memories(tx, [UUID(found.ids[row]) for row in order[:SHOWN]])
 
         async def both(number: int) -> None:
-            lifted = partial(find_memories, sizes=sizes, command=commands[number], embedding=embeddings[number])
+            boosted = partial(find_memories, sizes=sizes, command=commands[number], embedding=embeddings[number])
             works: dict[str, Callable[[Transaction], Awaitable[object]]]
-            works = {"with": lifted, "without": partial(ranked, number=number)}
+            works = {"with": boosted, "without": partial(ranked, number=number)}
             for name, work in works.items():
                 started = time.perf_counter()
                 await store.read(NAMESPACE, work)
@@ -133,8 +133,8 @@ def measure(memories: int, load: Load, words: tuple[int, int]) -> None:
             return {"embedding": embedding_ms, "sql": sql_ms}
 
         linked = link(stack.owner_url)
-        lifting = asyncio.run(lifts(stack.database_url, model_id, [next(questions) for _ in range(ALONE)]))
-        emit(BENCH, "lifts", synthetic=True, memories=memories, links=linked, **lifting)
+        lifting = asyncio.run(boosts(stack.database_url, model_id, [next(questions) for _ in range(ALONE)]))
+        emit(BENCH, "boosts", synthetic=True, memories=memories, links=linked, **lifting)
         beside_parts(BENCH, memories, load, port, search, parts)
 
 

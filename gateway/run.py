@@ -25,7 +25,7 @@ from engramq.gateway.mcp.transport import http_app, http_caller, serve_lines
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs
-from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_fronts
+from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
 from engramq.schemas.commands import Ping
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
@@ -64,7 +64,7 @@ class Gateway:
             return ["worker"]
         return [] if isinstance(answer, Answer) and answer.reply is not None else ["worker"]
 
-    def open_front(self, hello: Hello) -> Serve:
+    def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio front; raises SettingsError when it asks for tools that there are not."""
         profile = Profile(tools=choose_tools(hello.tools), output_schemas=hello.output_schemas)
         caller = local_caller(hello.namespace, hello.principal)
@@ -149,7 +149,7 @@ async def _serve(gateway: Gateway, listener: SocketListener | None, bound: socke
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_await_signal, stopping)
         if listener is not None:
-            tasks.start_soon(serve_fronts, listener, gateway.open_front, stopping)
+            tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping)
             log.info("Serving stdio fronts")
         if web is not None and bound is not None:
             tasks.start_soon(web.run_on, bound)

@@ -17,7 +17,7 @@ from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.mcp.tools import guidance, sessions
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.references import NothingFound, References, Resolver
-from engramq.gateway.sessions import SessionCrumbs
+from engramq.gateway.sessions import SessionBreadcrumbs
 from engramq.schemas.codec import fault_body, fingerprint, reply_body
 from engramq.schemas.commands import Command, StoreMemory
 from engramq.schemas.envelope import Answer, Principal
@@ -61,7 +61,7 @@ class Trail(Resolver, Protocol):
     async def begin(self, namespace: str, principal: str, session: str) -> int:
         """Clear the session and return its new instance."""
 
-    async def read(self, namespace: str, principal: str, session: str) -> SessionCrumbs:
+    async def read(self, namespace: str, principal: str, session: str) -> SessionBreadcrumbs:
         """Return the session's breadcrumbs."""
 
 

@@ -16,14 +16,14 @@ from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import format_time
 from engramq.schemas.keys import Keys
-from engramq.schemas.scripts import BEGIN_SESSION, READ_CRUMBS, Script
+from engramq.schemas.scripts import BEGIN_SESSION, READ_SESSION, Script
 from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
 
 _RECALLED: Final = re.compile(re.escape(RECALLED_REFERENCE) + r"\[(0|[1-9][0-9]{0,5})\]")
 _GAP_MS: Final = limits.SESSION_GAP_SECONDS * 1000
 
 
-class SessionCrumbs(msgspec.Struct, frozen=True, kw_only=True):
+class SessionBreadcrumbs(msgspec.Struct, frozen=True, kw_only=True):
     """The breadcrumbs of a session. Times are RFC 3339; null when there are none.
 
     `last_recalled_ids` keeps the numbering of the search: an id that was erased since is null in its place.
@@ -48,13 +48,13 @@ class Breadcrumbs:
         arguments = (name, limits.BREADCRUMB_SECONDS, _GAP_MS)
         return int(await self._run(BEGIN_SESSION, (namespace, principal, session), *arguments))
 
-    async def read(self, namespace: str, principal: str, session: str) -> SessionCrumbs:
+    async def read(self, namespace: str, principal: str, session: str) -> SessionBreadcrumbs:
         """Return the breadcrumbs of a session."""
         found = await self._look(namespace, principal, session, touched=True)
         if not found:
-            return SessionCrumbs()
+            return SessionBreadcrumbs()
         stored, recalled, expires_ms, touched = found
-        return SessionCrumbs(
+        return SessionBreadcrumbs(
             last_stored_id=stored.decode() or None,
             last_recalled_ids=_recalled(recalled),
             session_memory_ids=tuple(memory_id.decode() for memory_id in touched),
@@ -82,12 +82,12 @@ class Breadcrumbs:
     async def _look(self, namespace: str, principal: str, session: str, *, touched: bool) -> list[Any]:
         name = self._keys.session(namespace, principal, session)
         arguments = (name, limits.BREADCRUMB_SECONDS, _GAP_MS, int(touched))
-        found: list[Any] = await self._run(READ_CRUMBS, (namespace, principal, session), *arguments)
+        found: list[Any] = await self._run(READ_SESSION, (namespace, principal, session), *arguments)
         return found
 
     async def _run(self, script: Script, whose: tuple[str, str, str], *arguments: str | int) -> Any:
         keys = self._keys
-        where = (keys.crumbs(*whose), keys.touched(*whose), keys.sessions(whose[0]))
+        where = (keys.session_state(*whose), keys.touched(*whose), keys.sessions(whose[0]))
         try:
             # The text goes along each time: it is 2 KB on a local socket, and no NOSCRIPT has to be handled.
             return await self._redis.eval(script.text, len(where), *where, *arguments)

@@ -69,7 +69,7 @@ def _make_way(path: Path) -> None:
         raise SettingsError(f"--socket: another gateway serves {path}.")
 
 
-async def serve_fronts(listener: SocketListener, open_session: OpenSession, stopping: anyio.Event) -> None:
+async def serve_stdio_sessions(listener: SocketListener, open_session: OpenSession, stopping: anyio.Event) -> None:
     """Serve every connection; what goes wrong on one ends that one only.
 
     Once `stopping` is set no more is accepted or read, and each connection ends when its last answer is sent.
@@ -80,7 +80,7 @@ async def serve_fronts(listener: SocketListener, open_session: OpenSession, stop
         streams.add(stream)
         try:
             async with stream:
-                await _serve_front(stream, open_session)
+                await _serve_stdio_session(stream, open_session)
         except* HUNG_UP:
             log.debug("A front hung up")
         except* Exception:  # nine other clients share this process
@@ -109,7 +109,7 @@ def _stop_reading(stream: SocketStream) -> None:
         same.shutdown(socket.SHUT_RD)
 
 
-async def _serve_front(stream: SocketStream, open_session: OpenSession) -> None:
+async def _serve_stdio_session(stream: SocketStream, open_session: OpenSession) -> None:
     reader = LineReader(stream, limits.BODY_BYTES)
     async with aclosing(reader.lines()) as lines:
         with anyio.move_on_after(HELLO_S) as waiting:

@@ -21,14 +21,14 @@ EXCHANGE_S: Final = 5.0  # for the replies to commands that do not block
 OLDEST_SERVER: Final = (7, 0)  # BLMPOP came with Redis 7.0
 
 # What an exchange raises when the connection is gone. Whether the server carried the commands out is then unknown.
-LINE_ERRORS: Final = (RedisError, OSError, TimeoutError)
+CONNECTION_ERRORS: Final = (RedisError, OSError, TimeoutError)
 
 
 class UnsupportedServer(RuntimeError):
     """The Redis server is too old; the message names its version."""
 
 
-class Line:
+class RedisConnection:
     """A connection that opens itself when it is used. One exchange at a time: the caller sees to that."""
 
     def __init__(self, redis_url: str, scripts: Sequence[Script] = ()) -> None:
@@ -39,7 +39,7 @@ class Line:
     async def open(self) -> None:
         """Connect unless connected, check the server's version, load the scripts.
 
-        Raises one of LINE_ERRORS, or UnsupportedServer.
+        Raises one of CONNECTION_ERRORS, or UnsupportedServer.
         """
         if self._connection.is_connected:
             # redis-py offers no way to ask whether the server has hung up (its end is read) or the connection was reset
@@ -63,7 +63,7 @@ class Line:
     async def exchange(self, commands: Sequence[bytes], timeout_s: float = EXCHANGE_S) -> list[Any]:
         """Send packed commands in one write and return their replies; an error reply is a value among them.
 
-        Raises one of LINE_ERRORS and closes the connection when a reply does not come.
+        Raises one of CONNECTION_ERRORS and closes the connection when a reply does not come.
         """
         connection = self._connection
         replies: list[Any] = []
@@ -82,7 +82,7 @@ class Line:
         return replies
 
     async def close(self) -> None:
-        """Close the connection; using the line opens it again."""
+        """Close the connection; using the connection opens it again."""
         await self._connection.disconnect(nowait=True)
 
 
@@ -93,7 +93,7 @@ def pack(*command: str | bytes | int | float) -> bytes:
 
 
 def pack_script(script: Script, keys: Sequence[str], arguments: Iterable[str | bytes | int | float]) -> bytes:
-    """Return the call of a script that the line has loaded."""
+    """Return the call of a script that the connection has loaded."""
     return pack("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
 

@@ -32,9 +32,9 @@ class Keys:
         """Zset, arq's queue: job id -> when it is due, in milliseconds."""
         return f"{self.prefix}:mailbox:{kind}"
 
-    def bell(self, kind: WorkerKind) -> str:
+    def wakeups(self, kind: WorkerKind) -> str:
         """List: one element for each ring."""
-        return f"{self.prefix}:bell:{kind}"
+        return f"{self.prefix}:wakeups:{kind}"
 
     def depth(self, kind: WorkerKind) -> str:
         """Integer: commands waiting or running; means 0 while the mailbox is empty."""
@@ -64,9 +64,9 @@ class Keys:
         """String: the Note of a command whose caller was told `pending`."""
         return f"{self.prefix}:note:{_part(command_id)}"
 
-    def crumbs(self, namespace: str, principal: str, session: str) -> str:
+    def session_state(self, namespace: str, principal: str, session: str) -> str:
         """Hash of a session: instance, seen (ms), stored, recalled (ids, each with a newline), clock."""
-        return f"{self.prefix}:crumbs:{self.session(namespace, principal, session)}"
+        return f"{self.prefix}:session_state:{self.session(namespace, principal, session)}"
 
     def touched(self, namespace: str, principal: str, session: str) -> str:
         """Zset of a session: memory id -> order of its first touch."""
@@ -80,6 +80,6 @@ class Keys:
         """Return the end that the keys of a session share."""
         return f"{_part(namespace)}:{_part(principal)}:{_part(session)}"
 
-    def crumbs_of(self, session: str) -> tuple[str, str]:
-        """Return the keys (crumbs, touched) of a session as `sessions` lists it."""
-        return f"{self.prefix}:crumbs:{session}", f"{self.prefix}:touched:{session}"
+    def session_keys_of(self, session: str) -> tuple[str, str]:
+        """Return the keys (session_state, touched) of a session as `sessions` lists it."""
+        return f"{self.prefix}:session_state:{session}", f"{self.prefix}:touched:{session}"

@@ -13,9 +13,9 @@ local function now_ms()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
-local function ring(bell)
-  redis.call('LPUSH', bell, '1')
-  redis.call('LTRIM', bell, 0, 63)
+local function wake(wakeups)
+  redis.call('LPUSH', wakeups, '1')
+  redis.call('LTRIM', wakeups, 0, 63)
 end
 local function commands_in(job_id)
   return tonumber(string.match(job_id, '%.(%d+)$')) or 1
@@ -27,7 +27,7 @@ local function depth_of(mailbox, depth_key)
 end
 -- Take a job in and return -1, or return how many commands there is room for when it does not fit wholly.
 -- A job that is there already counts as taken.
-local function enqueue(mailbox, bell, depth_key, job_key, job_id, payload, bound, at)
+local function enqueue(mailbox, wakeups, depth_key, job_key, job_id, payload, bound, at)
   local count, depth = commands_in(job_id), depth_of(mailbox, depth_key)
   if depth + count > bound then
     if redis.call('EXISTS', job_key) == 1 then return -1 end
@@ -36,7 +36,7 @@ local function enqueue(mailbox, bell, depth_key, job_key, job_id, payload, bound
   if redis.call('SET', job_key, payload, 'NX') then
     redis.call('ZADD', mailbox, at, job_id)
     redis.call('SET', depth_key, depth + count)
-    ring(bell)
+    wake(wakeups)
   end
   return -1
 end
@@ -46,15 +46,15 @@ end
 -- A session's instance is the time it began, so that no two are ever equal. `ticked` is up to when the clock of active
 -- hours was told that the session was in use, `owed` what it has not been told of older instances ("from until " each).
 -- Returns the instance, ticked and owed as they are when `telling`, which then count as told.
-local function use_session(crumbs, now, gap, telling)
-  local found = redis.call('HMGET', crumbs, 'instance', 'seen', 'ticked', 'owed')
+local function use_session(session_state, now, gap, telling)
+  local found = redis.call('HMGET', session_state, 'instance', 'seen', 'ticked', 'owed')
   local instance, seen, owed = found[1], tonumber(found[2] or ''), found[4] or ''
   local ticked = tonumber(found[3] or '') or seen
   if not seen or now - seen >= gap then
     if seen and seen > ticked and #owed < OWED_BYTES then owed = owed .. ticked .. ' ' .. seen .. ' ' end
     instance, ticked = now, now
   end
-  redis.call('HSET', crumbs, 'instance', instance, 'seen', now, 'ticked', telling and now or ticked,
+  redis.call('HSET', session_state, 'instance', instance, 'seen', now, 'ticked', telling and now or ticked,
     'owed', telling and '' or owed)
   return instance, ticked, owed
 end
@@ -87,24 +87,24 @@ def _script(body: str, *, allow_oom: bool = True) -> Script:
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-# KEYS mailbox bell depth job; ARGV job id, payload, bound. Returns -1 (taken) or the room there is (nothing taken).
+# KEYS mailbox wakeups depth job; ARGV job id, payload, bound. Returns -1 (taken) or the room there is (nothing taken).
 _ENQUEUE: Final = """
 return enqueue(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms())
 """
 ENQUEUE_WRITES: Final = _script(_ENQUEUE, allow_oom=False)
 ENQUEUE_READS: Final = _script(_ENQUEUE)
 
-# KEYS mailbox bell depth; ARGV token, lease, commands wanted, most jobs to look at, prefixes of job, lease, tries, and
-# how many suspects may be taken (0 or 1). A suspect was begun SUSPECT_TRIES times and never ended: it may be what kills
-# its workers, so a process runs one at a time. Returns 1 when more is ready, milliseconds until the next job is due
-# (-1: unknown), 1 when a suspect was left for later, then id, payload, tries of each.
-SUSPECT_TRIES: Final = 2
+# KEYS mailbox wakeups depth; ARGV token, lease, commands wanted, most jobs to look at, prefixes of job, lease, tries,
+# and how many poison jobs may be taken (0 or 1). A poison job was begun POISON_TRIES times and never ended: it may be
+# what kills its workers, so a process runs one at a time. Returns 1 when more is ready, milliseconds until the next job
+# is due (-1: unknown), 1 when a poison job was left for later, then id, payload, tries of each.
+POISON_TRIES: Final = 2
 CLAIM: Final = _script(
     """
-local mailbox, bell, depth_key = KEYS[1], KEYS[2], KEYS[3]
+local mailbox, wakeups, depth_key = KEYS[1], KEYS[2], KEYS[3]
 local token, lease, wanted, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local job_key, lease_key, tries_key = ARGV[5], ARGV[6], ARGV[7]
-local suspects = tonumber(ARGV[8])
+local poison_jobs = tonumber(ARGV[8])
 local now = now_ms()
 local ids = redis.call('ZRANGEBYSCORE', mailbox, '-inf', now, 'LIMIT', 0, most)
 local more, left, out = false, 0, {0, -1, 0}
@@ -113,12 +113,12 @@ for _, id in ipairs(ids) do
   if redis.call('SET', lease_key .. id, token, 'NX', 'PX', lease) then
     local payload = redis.call('GET', job_key .. id)
     local tries = payload and redis.call('INCR', tries_key .. id)
-    if payload and tries > SUSPECT_TRIES and suspects == 0 then
+    if payload and tries > POISON_TRIES and poison_jobs == 0 then
       redis.call('DECR', tries_key .. id)
       redis.call('DEL', lease_key .. id)
       left = left + 1
     elseif payload then
-      if tries > SUSPECT_TRIES then suspects = 0 end
+      if tries > POISON_TRIES then poison_jobs = 0 end
       redis.call('ZADD', mailbox, now + lease, id)
       out[#out + 1] = id
       out[#out + 1] = payload
@@ -136,14 +136,14 @@ end
 if left > 0 then out[3] = 1 end
 if more or (#ids == most and left < most) then
   out[1] = 1
-  ring(bell)
+  wake(wakeups)
 elseif left == 0 then
-  redis.call('DEL', bell)
+  redis.call('DEL', wakeups)
   local first = redis.call('ZRANGE', mailbox, 0, 0, 'WITHSCORES')
   if first[2] then out[2] = math.max(1, first[2] - now) end
 end
 return out
-""".replace("SUSPECT_TRIES", str(SUSPECT_TRIES))
+""".replace("POISON_TRIES", str(POISON_TRIES))
 )
 
 # KEYS mailbox; ARGV lease, prefix of lease, then id and token of each job. Returns 1 (renewed) or 0 (lost) for each.
@@ -162,7 +162,8 @@ end
 return out
 """)
 
-# KEYS mailbox bell; ARGV token, lease, prefixes of lease and tries. Gives back what a claim took whose answer was lost.
+# KEYS mailbox wakeups; ARGV token, lease, prefixes of lease and tries. Gives back what a claim took whose answer was
+# lost.
 RELEASE: Final = _script("""
 local now, count = now_ms(), 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now, now + ARGV[2], 'LIMIT', 0, 1000)) do
@@ -173,21 +174,21 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now, now + ARGV[2], 'LI
     count = count + 1
   end
 end
-if count > 0 then ring(KEYS[2]) end
+if count > 0 then wake(KEYS[2]) end
 return count
 """)
 
-# KEYS bell. A worker that stops may have taken a ring for a job that it will not claim.
-RING: Final = _script("ring(KEYS[1])")
+# KEYS wakeups. A worker that stops may have taken a wake-up for a job that it will not claim.
+WAKE: Final = _script("wake(KEYS[1])")
 
 # Everything that a worker does with a job that it holds. KEYS lease; ARGV token, then steps, each a word, the number of
 # its arguments and these. Returns 0 with nothing done when the lease is not this worker's any more, else 1, or when
 # sessions were used: now, then instance, ticked and owed of each (see use_session).
 #   end     mailbox, depth, job, tries, job id: the job is over
 #   reply   reply list, ttl (s), answers...
-#   job     mailbox, bell, depth, job, tries, job id, payload, bound, delay (ms), tries so far: a retry or a follow-up
+#   job     mailbox, wakeups, depth, job, tries, job id, payload, bound, delay (ms), tries so far: retry or follow-up
 #   dead    dead letters, their index, id, letter, most to keep
-#   crumbs  crumbs, touched, sessions, session, ttl (s), gap (ms), most to keep, stored ('' none),
+#   session_state  session state, touched, sessions, session, ttl (s), gap (ms), most to keep, stored ('' none),
 #           recalled ('-' none, else ids each with a newline), touched ids...
 SETTLE: Final = _script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
@@ -215,7 +216,7 @@ steps['dead'] = function(a)
     for i = 1, #oldest, 2 do redis.call('HDEL', a[1], oldest[i]) end
   end
 end
-steps['crumbs'] = function(a)
+steps['session_state'] = function(a)
   local instance, ticked, owed = use_session(a[1], now, tonumber(a[6]), true)
   used[#used + 1] = instance
   used[#used + 1] = ticked
@@ -248,8 +249,8 @@ if #used == 1 then return 1 end
 return used
 """)
 
-# KEYS crumbs touched sessions; ARGV session, ttl (s), gap (ms). Clears the breadcrumbs and returns the new instance.
-# The time since the last call counts for the clock like that between any two calls.
+# KEYS session state, touched, sessions; ARGV session, ttl (s), gap (ms). Clears the breadcrumbs and returns the new
+# instance. The time since the last call counts for the clock like that between any two calls.
 BEGIN_SESSION: Final = _script("""
 local now = now_ms()
 local instance = math.max(now, tonumber(redis.call('HGET', KEYS[1], 'instance') or '0') + 1)
@@ -261,10 +262,10 @@ list_session(KEYS[3], ARGV[1], now, ARGV[2])
 return instance
 """)
 
-# KEYS crumbs touched sessions; ARGV session, ttl (s), gap (ms), 1 to have the touched ids too.
+# KEYS session state, touched, sessions; ARGV session, ttl (s), gap (ms), 1 to have the touched ids too.
 # Reading is a use of the session: it slides the expiry. Returns stored, recalled, milliseconds of expiry, touched; or
 # nothing when there are no breadcrumbs.
-READ_CRUMBS: Final = _script("""
+READ_SESSION: Final = _script("""
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 local now = now_ms()
 use_session(KEYS[1], now, tonumber(ARGV[3]), false)
@@ -277,8 +278,9 @@ if ARGV[4] == '1' then touched = redis.call('ZRANGE', KEYS[2], 0, -1) end
 return {found[1] or '', found[2] or '', now + ARGV[2] * 1000, touched}
 """)
 
-# KEYS crumbs touched; ARGV memory ids. Takes erased memories out of a session; what was recalled keeps its numbering.
-SCRUB_CRUMBS: Final = _script("""
+# KEYS session state, touched; ARGV memory ids. Takes erased memories out of a session; what was recalled keeps its
+# numbering.
+SCRUB_SESSION: Final = _script("""
 local gone = {}
 for _, id in ipairs(ARGV) do gone[id] = true end
 local places = redis.call('ZREM', KEYS[2], unpack(ARGV))
@@ -307,7 +309,7 @@ redis.call('SET', KEYS[1], ARGV[2])
 return redis.call('EXISTS', KEYS[2])
 """)
 
-# KEYS dead letters, their index, mailbox, bell, depth, job; ARGV id, job id, payload, bound. Puts a dead letter back
+# KEYS dead letters, their index, mailbox, wakeups, depth, job; ARGV id, job id, payload, bound. Puts a dead letter back
 # into its mailbox. Returns 1, or 0 when it is gone or the mailbox is full.
 REVIVE: Final = _script("""
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end

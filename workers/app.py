@@ -30,7 +30,7 @@ from engramq.workers.memories import embedding
 from engramq.workers.memories import handlers as promotion
 from engramq.workers.memories import import_handlers as imports
 from engramq.workers.queue.contract import Actor, MailboxView
-from engramq.workers.queue.inspection import Mailboxes
+from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.process import serve
 from engramq.workers.search import handlers as recall
 from engramq.workers.search.usage import Usage
@@ -177,7 +177,7 @@ async def run(
     async with AsyncExitStack() as owned:
         store = await owned.enter_async_context(await open_store(settings.database_url))
         embedder = await owned.enter_async_context(BatchingEmbedder(inner))
-        mailboxes = await owned.enter_async_context(Mailboxes(settings.redis_url, Keys(settings.key_prefix)))
+        mailboxes = await owned.enter_async_context(Inspection(settings.redis_url, Keys(settings.key_prefix)))
         parts = Parts(
             settings=settings,
             store=store,

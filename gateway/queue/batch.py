@@ -1,4 +1,4 @@
-"""Commands on their way to Redis: gathered into parcels (jobs to be) by mailbox, kept until their fate is known."""
+"""Commands on their way to Redis: gathered into batches (jobs to be) by mailbox, kept until their fate is known."""
 
 import asyncio
 import time
@@ -13,8 +13,8 @@ from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 from engramq.schemas.vocabulary import WorkerKind
 
-_NO_PARCEL: Final = (None, 0)
-WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further parcel beyond this size
+_NO_BATCH: Final = (None, 0)
+WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further batch beyond this size
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class Waiting:
 
 
 @dataclass(slots=True, eq=False)
-class Parcel:
+class Batch:
     """Commands that become one job: all reads or all writes.
 
     `uncertain`: it was sent before and nobody knows whether it arrived.
@@ -57,15 +57,20 @@ class Parcel:
         """Give the job its id and its final form; sending the same form twice makes one job."""
         self.job_id = job_id(self.commands[0].id, len(self.commands))
         payload = encode_job([waiting.data for waiting in self.commands], time.time_ns() // 1_000_000)
-        where = (keys.mailbox(self.mailbox), keys.bell(self.mailbox), keys.depth(self.mailbox), JOB_KEY + self.job_id)
+        where = (
+            keys.mailbox(self.mailbox),
+            keys.wakeups(self.mailbox),
+            keys.depth(self.mailbox),
+            JOB_KEY + self.job_id,
+        )
         script = ENQUEUE_WRITES if self.commands[0].write else ENQUEUE_READS
         self.packed = pack_script(script, where, (self.job_id, payload, bound))
         for waiting in self.commands:
             waiting.job_id = self.job_id
 
-    def first(self, count: int) -> "Parcel":
-        """Return a parcel of the first `count` commands; what remains here is the rest."""
-        head = Parcel(self.mailbox, self.commands[:count])
+    def first(self, count: int) -> "Batch":
+        """Return a batch of the first `count` commands; what remains here is the rest."""
+        head = Batch(self.mailbox, self.commands[:count])
         self.commands = self.commands[count:]
         return head
 
@@ -77,7 +82,7 @@ class Outbox:
         self._keys = keys
         self._bound = bound
         self._new: deque[Waiting] = deque()
-        self._again: deque[Parcel] = deque()
+        self._again: deque[Batch] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._new or self._again)
@@ -86,36 +91,36 @@ class Outbox:
         """Take a new command."""
         self._new.append(waiting)
 
-    def again(self, parcel: Parcel) -> None:
-        """Take a parcel back that has to be sent once more."""
-        self._again.append(parcel)
+    def again(self, batch: Batch) -> None:
+        """Take a batch back that has to be sent once more."""
+        self._again.append(batch)
 
-    def take(self) -> list[Parcel]:
-        """Return parcels for one write, the oldest first; commands that nobody waits for any more are left out."""
-        parcels: list[Parcel] = []
+    def take(self) -> list[Batch]:
+        """Return batches for one write, the oldest first; commands that nobody waits for any more are left out."""
+        batches: list[Batch] = []
         size = 0
         while self._again and size < WRITE_BYTES:
             again = self._again.popleft()
             if not all(waiting.future.done() for waiting in again.commands):
-                parcels.append(again)
+                batches.append(again)
                 size += sum(len(waiting.data) for waiting in again.commands)
-        open_parcels: dict[tuple[WorkerKind, bool], tuple[Parcel, int]] = {}
+        open_batches: dict[tuple[WorkerKind, bool], tuple[Batch, int]] = {}
         while self._new and size < WRITE_BYTES:
             waiting = self._new.popleft()
             if waiting.future.done():
                 continue
             size += len(waiting.data)
             sort = (waiting.mailbox, waiting.write)
-            parcel, filled = open_parcels.get(sort, _NO_PARCEL)
-            if parcel is None or len(parcel.commands) == COMMANDS_PER_JOB or filled >= JOB_BYTES:
-                parcel, filled = Parcel(waiting.mailbox, []), 0
-                parcels.append(parcel)
-            parcel.commands.append(waiting)
-            open_parcels[sort] = (parcel, filled + len(waiting.data))
-        for parcel in parcels:
-            if not parcel.packed:
-                parcel.seal(self._keys, self._bound)
-        return parcels
+            batch, filled = open_batches.get(sort, _NO_BATCH)
+            if batch is None or len(batch.commands) == COMMANDS_PER_JOB or filled >= JOB_BYTES:
+                batch, filled = Batch(waiting.mailbox, []), 0
+                batches.append(batch)
+            batch.commands.append(waiting)
+            open_batches[sort] = (batch, filled + len(waiting.data))
+        for batch in batches:
+            if not batch.packed:
+                batch.seal(self._keys, self._bound)
+        return batches
 
     def overdue(self, age_s: float) -> list[Waiting]:
         """Return the commands older than this that can be refused: those that were never sent, and reads."""
@@ -123,6 +128,6 @@ class Outbox:
         overdue = []
         while self._new and self._new[0].born <= latest:
             overdue.append(self._new.popleft())
-        for parcel in self._again:
-            overdue += [waiting for waiting in parcel.commands if waiting.born <= latest and not waiting.may_be_applied]
+        for batch in self._again:
+            overdue += [waiting for waiting in batch.commands if waiting.born <= latest and not waiting.may_be_applied]
         return overdue

@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 from redis.exceptions import NoScriptError, OutOfMemoryError
 
-from engramq.gateway.queue.batch import Outbox, Parcel, Waiting
+from engramq.gateway.queue.batch import Batch, Outbox, Waiting
 from engramq.schemas.codec import DecodeError, decode_answer, encode, fingerprint
 from engramq.schemas.commands import Command
-from engramq.schemas.connection import LINE_ERRORS, Line, UnsupportedServer, pack
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, UnsupportedServer, pack
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import uuid7
@@ -55,8 +55,8 @@ class Bus:
         self._keys = keys
         self._reply_timeout_s = reply_timeout_s
         self._reply_list = keys.replies(uuid7())
-        self._sending = Line(redis_url, (ENQUEUE_READS, ENQUEUE_WRITES))
-        self._reading = Line(redis_url)
+        self._sending = RedisConnection(redis_url, (ENQUEUE_READS, ENQUEUE_WRITES))
+        self._reading = RedisConnection(redis_url)
         self._outbox = Outbox(keys, mailbox_bound)
         self._waiting: dict[str, Waiting] = {}
         self._notes: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
@@ -69,7 +69,7 @@ class Bus:
         """Start; raises UnsupportedServer when the Redis there is too old. One that is away is waited for later."""
         try:
             await self._sending.open()
-        except LINE_ERRORS as problem:
+        except CONNECTION_ERRORS as problem:
             log.warning("Redis is not there yet", extra={"error": type(problem).__name__})
         self._tasks = [asyncio.create_task(self._send_forever()), asyncio.create_task(self._read_forever())]
         for task in self._tasks:
@@ -233,26 +233,26 @@ class Bus:
             log.error("Redis cannot be used", extra={"error": str(problem)})
             self._fail_pings(refuse(FaultCode.UNAVAILABLE, str(problem)))
             return False
-        except LINE_ERRORS:
+        except CONNECTION_ERRORS:
             self._fail_pings(_unavailable())
             return False
-        parcels, notes, pings = self._outbox.take(), dict(self._notes), len(self._pings)
-        if not (parcels or notes or pings):
+        batches, notes, pings = self._outbox.take(), dict(self._notes), len(self._pings)
+        if not (batches or notes or pings):
             return True
-        for parcel in parcels:
-            for waiting in parcel.commands:
+        for batch in batches:
+            for waiting in batch.commands:
                 waiting.sent = True
-        commands = [parcel.packed for parcel in parcels] + [packed for packed, _ in notes.values()]
+        commands = [batch.packed for batch in batches] + [packed for packed, _ in notes.values()]
         try:
             replies = await self._sending.exchange([*commands, pack("PING")] if pings else commands, SEND_S)
-        except LINE_ERRORS:
-            for parcel in parcels:
-                parcel.uncertain = True
-                self._outbox.again(parcel)
+        except CONNECTION_ERRORS:
+            for batch in batches:
+                batch.uncertain = True
+                self._outbox.again(batch)
             self._fail_pings(_unavailable())
             return False
-        for parcel, reply in zip(parcels, replies[: len(parcels)], strict=True):
-            await self._conclude(parcel, reply)
+        for batch, reply in zip(batches, replies[: len(batches)], strict=True):
+            await self._conclude(batch, reply)
         for command_id, (_, written) in notes.items():
             del self._notes[command_id]
             _succeed(written)
@@ -261,29 +261,29 @@ class Bus:
         del self._pings[:pings]
         return True
 
-    async def _conclude(self, parcel: Parcel, reply: Any) -> None:
-        """Act on what Redis said of a parcel: -1 taken, else the room there is, or an error: nothing was done."""
+    async def _conclude(self, batch: Batch, reply: Any) -> None:
+        """Act on what Redis said of a batch: -1 taken, else the room there is, or an error: nothing was done."""
         if reply == -1:
-            for waiting in parcel.commands:
+            for waiting in batch.commands:
                 if not waiting.for_reply:
                     _succeed(waiting.future)
         elif isinstance(reply, NoScriptError):
             await self._sending.close()  # opening it again loads the scripts
-            self._outbox.again(parcel)
-        elif parcel.uncertain:
+            self._outbox.again(batch)
+        elif batch.uncertain:
             # It may have arrived the first time: a refusal now would not be true.
-            asyncio.get_running_loop().call_later(FULL_S, self._send_again, parcel)
+            asyncio.get_running_loop().call_later(FULL_S, self._send_again, batch)
         elif isinstance(reply, int) and reply > 0:
-            self._outbox.again(parcel.first(reply))
-            _refuse(parcel, _overloaded)
+            self._outbox.again(batch.first(reply))
+            _refuse(batch, _overloaded)
         elif isinstance(reply, int | OutOfMemoryError):
-            _refuse(parcel, _overloaded)
+            _refuse(batch, _overloaded)
         else:
             log.error("Redis refused a job", extra={"error": type(reply).__name__})
-            _refuse(parcel, _unavailable)
+            _refuse(batch, _unavailable)
 
-    def _send_again(self, parcel: Parcel) -> None:
-        self._outbox.again(parcel)
+    def _send_again(self, batch: Batch) -> None:
+        self._outbox.again(batch)
         self._wake.set()
 
     async def _read_forever(self) -> None:
@@ -296,7 +296,7 @@ class Bus:
             try:
                 await self._reading.open()
                 *_, found = await self._reading.exchange(commands, BLOCK_S + SEND_S)
-            except (*LINE_ERRORS, UnsupportedServer) as problem:
+            except (*CONNECTION_ERRORS, UnsupportedServer) as problem:
                 if not failures:
                     log.warning("Redis went away", extra={"error": type(problem).__name__})
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
@@ -349,8 +349,8 @@ def _overloaded() -> EngramqError:
     return refuse(FaultCode.OVERLOADED, "Too many requests are waiting.", retry_after_s=RETRY_AFTER_S)
 
 
-def _refuse(parcel: Parcel, problem: Callable[[], EngramqError]) -> None:
-    for waiting in parcel.commands:
+def _refuse(batch: Batch, problem: Callable[[], EngramqError]) -> None:
+    for waiting in batch.commands:
         _fail(waiting.future, problem())
 
 

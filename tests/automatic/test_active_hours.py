@@ -25,9 +25,9 @@ async def redis(stage: Stage) -> AsyncIterator[Any]:
 
 async def pass_ms(stage: Stage, redis: Any, milliseconds: int, session: str = "default") -> None:
     """Let this much time have passed since the last call of a session."""
-    crumbs = stage.keys.crumbs(DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, session)
+    session_state = stage.keys.session_state(DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, session)
     for name in ("seen", "ticked"):
-        await redis.hincrby(crumbs, name, -milliseconds)
+        await redis.hincrby(session_state, name, -milliseconds)
 
 
 def clock_s(desk: Desk) -> float:

@@ -101,7 +101,7 @@ async def test_one_process_tells_the_uses_of_a_moment_together(store: Store, mon
 
     monkeypatch.setattr("engramq.workers.upkeep.active_hours.tick", note)
     monkeypatch.setattr("engramq.workers.upkeep.active_hours.WAITING_MAX", 2)
-    heard = SessionClock(store, gather_s=0.05)
+    heard = SessionClock(store, debounce_s=0.05)
     uses = [
         SessionUse("a", "a:ada:x", 1, ((0, 5), (5, 9))),
         SessionUse("a", "a:ada:x", 1, ((9, 12), (20, 30))),
@@ -115,7 +115,7 @@ async def test_one_process_tells_the_uses_of_a_moment_together(store: Store, mon
 
 async def test_a_process_that_stops_does_not_wait(store: Store) -> None:
     stopping = asyncio.Event()
-    heard = SessionClock(store, gather_s=60.0, stopping=stopping)
+    heard = SessionClock(store, debounce_s=60.0, stopping=stopping)
     telling = asyncio.create_task(heard.tell([SessionUse("a", "a:ada:x", 1, ((0, HOUR_MS),))]))
     await asyncio.sleep(0)
     stopping.set()

@@ -97,11 +97,11 @@ async def service(gateway: Gateway) -> Service:
 
 
 @pytest.fixture
-async def crumbs(workers: WorkerSide, keys: Keys) -> None:
+async def breadcrumbs(workers: WorkerSide, keys: Keys) -> None:
     """What the workers leave behind after a store and a search in the session `s`."""
     whose = ("ns", "me", "s")
     left: dict[Any, Any] = {"instance": "1", "seen": "99999999999999", "stored": "m-9", "recalled": "m-1\nm-2\n\n"}
-    await workers.redis.hset(keys.crumbs(*whose), mapping=left)
+    await workers.redis.hset(keys.session_state(*whose), mapping=left)
     await workers.redis.zadd(keys.touched(*whose), {"m-1": 1, "m-2": 2, "m-9": 3})
 
 

@@ -129,7 +129,9 @@ def test_an_item_is_listed_as_what_connect_takes() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.promise("CN-33", "CN-44")
-async def test_references_work_in_the_items_of_a_batch(service: Service, workers: WorkerSide, crumbs: None) -> None:
+async def test_references_work_in_the_items_of_a_batch(
+    service: Service, workers: WorkerSide, breadcrumbs: None
+) -> None:
     items = [
         {"source": "@stored", "target": "@recalled[0]"},
         {"source": "@recalled[1]", "target": "m-5", "note": "n"},
@@ -164,7 +166,7 @@ def test_a_promotion_takes_its_id_by_either_name_and_not_by_both() -> None:
 
 @pytest.mark.anyio
 async def test_a_promotions_other_name_takes_references_too(
-    service: Service, workers: WorkerSide, crumbs: None
+    service: Service, workers: WorkerSide, breadcrumbs: None
 ) -> None:
     await call(service, "memory_promote_to_trusted", recordId="@stored", session="s")
     assert workers.seen[-1].command == PromoteMemory(record_id="m-9")

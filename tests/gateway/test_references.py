@@ -34,7 +34,7 @@ async def call(service: Service, tool: str, *, principal: str = "me", **argument
 @pytest.mark.promise("CN-44")
 @pytest.mark.parametrize(("tool", "field"), ID_PARAMETERS)
 async def test_every_memory_id_may_be_a_reference(
-    service: Service, workers: WorkerSide, crumbs: None, tool: str, field: str
+    service: Service, workers: WorkerSide, breadcrumbs: None, tool: str, field: str
 ) -> None:
     for reference, expected in (("@stored", "m-9"), ("@recalled[0]", "m-1"), ("@recalled[1]", "m-2")):
         await call(service, tool, **with_id(tool, field, reference), session="s")
@@ -45,7 +45,7 @@ async def test_every_memory_id_may_be_a_reference(
 @pytest.mark.parametrize(("tool", "field"), ID_PARAMETERS)
 @pytest.mark.parametrize("reference", NOTHING)
 async def test_a_reference_to_nothing_is_refused_by_name(
-    service: Service, workers: WorkerSide, crumbs: None, tool: str, field: str, reference: str
+    service: Service, workers: WorkerSide, breadcrumbs: None, tool: str, field: str, reference: str
 ) -> None:
     body = await call(service, tool, **with_id(tool, field, reference), session="s")
     assert (body["status"], body["field"]) == ("invalid_parameter", field)
@@ -54,7 +54,7 @@ async def test_a_reference_to_nothing_is_refused_by_name(
 
 
 async def test_references_mean_nothing_in_another_session_or_to_another_principal(
-    service: Service, workers: WorkerSide, crumbs: None
+    service: Service, workers: WorkerSide, breadcrumbs: None
 ) -> None:
     for other in ({"session": "t"}, {}, {"session": "s", "principal": "you"}):
         body = await call(service, "get_memory", memory_id="@stored", **other)
@@ -68,7 +68,7 @@ async def test_a_malformed_id_is_just_an_unknown_one(service: Service, workers: 
 
 
 async def test_breadcrumbs_are_read_and_cleared_by_the_gateway(
-    service: Service, workers: WorkerSide, crumbs: None
+    service: Service, workers: WorkerSide, breadcrumbs: None
 ) -> None:
     body = await call(service, "get_breadcrumbs", session="s")
     assert body.pop("expires_at").endswith("Z")

@@ -109,7 +109,7 @@ class WorkerSide:
 
     async def run(self) -> None:
         """Serve every mailbox until cancelled."""
-        bells = {self.keys.bell(kind): kind for kind in WorkerKind}
+        bells = {self.keys.wakeups(kind): kind for kind in WorkerKind}
         while True:
             rung = await self.redis.blpop(list(bells), timeout=1)
             if rung is not None:

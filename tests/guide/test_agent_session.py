@@ -39,9 +39,9 @@ async def test_an_agent_works_with_references_from_search_to_outcome(stage: Stag
         assert (link["relation"], link["direction"], link["note"]) == ("supports", "incoming", "the figure")
         assert (link["origin"], link["weight"]) == ("agent", pytest.approx(SUPPORTS + 0.9 * 0.1))
 
-        crumbs = await agent.call("get_breadcrumbs", **here)
-        assert (crumbs["last_stored_id"], crumbs["last_recalled_ids"][0]) == (figure["id"], reason["id"])
-        assert crumbs["session_memory_ids"] == [reason["id"], figure["id"]]
+        session_state = await agent.call("get_breadcrumbs", **here)
+        assert (session_state["last_stored_id"], session_state["last_recalled_ids"][0]) == (figure["id"], reason["id"])
+        assert session_state["session_memory_ids"] == [reason["id"], figure["id"]]
         await starts_afresh(agent, begun["instance"], reason["id"])
 
 

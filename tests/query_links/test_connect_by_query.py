@@ -67,7 +67,7 @@ async def test_what_both_queries_mean_is_linked_as_connect_would(study: Study) -
     (edge,) = study.world.rows("select relation, origin, weight, declared_from::text from edges")
     assert edge == {"relation": "supports", "origin": "agent", "weight": 0.75, "declared_from": kettle}
     # Breadcrumbs and counters are left alone.
-    assert outcome.crumbs is None
+    assert outcome.session_state is None
     assert outcome.after_reply is None
     assert study.world.count("memory_usage") == 0
 

@@ -14,7 +14,7 @@ async def test_memories_are_linked_by_what_they_say(database: Database, redis_ur
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
         kettle = await agent.store("The kettle in the kitchen whistles in D minor")
         pump = await agent.store("The pump in the cellar needs oil every week")
-        crumbs = await agent.call("get_breadcrumbs")
+        session_state = await agent.call("get_breadcrumbs")
         asked = {"source_query": "kitchen kettle whistles in minor", "target_query": "oil the cellar pump weekly"}
         preview = await agent.call("connect_by_query", **asked, dry_run=True, min_confidence=0.2)
         assert preview["action"] == "dry_run_preview"
@@ -30,4 +30,4 @@ async def test_memories_are_linked_by_what_they_say(database: Database, redis_ur
         later = await agent.call("get_command", command_id=made["command_id"])
         assert later["reply"]["connect_result"] == made["connect_result"]
         assert later["reply"]["source_content"] == kettle["content"]
-        assert {**await agent.call("get_breadcrumbs"), "expires_at": ""} == {**crumbs, "expires_at": ""}
+        assert {**await agent.call("get_breadcrumbs"), "expires_at": ""} == {**session_state, "expires_at": ""}

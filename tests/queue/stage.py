@@ -167,12 +167,12 @@ class Stage:
         for job in await self.redis.zrange(mailbox, 0, -1):
             await self.redis.delete(LEASE_KEY + job.decode())
             await self.redis.zadd(mailbox, {job: 0})
-        await self.redis.lpush(self.keys.bell(kind), "1")
+        await self.redis.lpush(self.keys.wakeups(kind), "1")
 
     async def enqueue(self, job: str, payload: bytes, *, bound: int, kind: WorkerKind = WorkerKind.RECALL) -> int:
         """Put a job into a mailbox as a gateway does."""
         keys = self.keys
-        where = (keys.mailbox(kind), keys.bell(kind), keys.depth(kind), JOB_KEY + job)
+        where = (keys.mailbox(kind), keys.wakeups(kind), keys.depth(kind), JOB_KEY + job)
         return int(await self.redis.eval(ENQUEUE_WRITES.text, len(where), *where, job, payload, bound))
 
     async def until(self, condition: Callable[[], Any]) -> None:

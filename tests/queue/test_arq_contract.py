@@ -22,7 +22,7 @@ from engramq.schemas.jobs import JOB_FUNCTION, decode_job, encode_job
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome
-from engramq.workers.queue.poison import SuspectSlot
+from engramq.workers.queue.poison import PoisonSlot
 from engramq.workers.queue.worker import MailboxWorker
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
 
@@ -73,7 +73,7 @@ def test_arq_and_the_gateway_write_a_job_alike() -> None:
 
 
 async def test_the_worker_is_set_up_without_what_costs_or_harms(stage: Stage) -> None:
-    worker = MailboxWorker(an_actor(echo), stage.url, stage.keys, grace_s=1, slot=SuspectSlot())
+    worker = MailboxWorker(an_actor(echo), stage.url, stage.keys, grace_s=1, slot=PoisonSlot())
     assert worker.queue_name == stage.keys.mailbox(WorkerKind.RECALL)
     assert (worker.keep_result_s, worker.keep_result_forever, worker.allow_abort_jobs) == (0, False, False)
     assert (worker.poll_delay_s, worker.max_tries, worker.max_jobs) == (0, 5, 32)

@@ -11,9 +11,9 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
-from engramq.schemas.scripts import CLAIM, RELEASE, RENEW, SETTLE, SUSPECT_TRIES
+from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.settlement import Steps
+from engramq.workers.queue.settlement import Settlement
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
 
 pytestmark = pytest.mark.anyio
@@ -30,10 +30,10 @@ async def a_job(stage: Stage, commands: int = 1) -> str:
     return str((await stage.redis.zrange(stage.keys.mailbox(RECALL), 0, -1))[0].decode())
 
 
-async def claim(stage: Stage, token: str = "me", wanted: int = 32, suspects: int = 1) -> list[Any]:
+async def claim(stage: Stage, token: str = "me", wanted: int = 32, poison_jobs: int = 1) -> list[Any]:
     keys = stage.keys
-    where = (keys.mailbox(RECALL), keys.bell(RECALL), keys.depth(RECALL))
-    arguments = (token, LEASE_MS, wanted, wanted + 32, JOB_KEY, LEASE_KEY, TRIES_KEY, suspects)
+    where = (keys.mailbox(RECALL), keys.wakeups(RECALL), keys.depth(RECALL))
+    arguments = (token, LEASE_MS, wanted, wanted + 32, JOB_KEY, LEASE_KEY, TRIES_KEY, poison_jobs)
     found: list[Any] = await stage.redis.eval(CLAIM.text, len(where), *where, *arguments)
     return found
 
@@ -50,19 +50,19 @@ async def test_a_claim_gives_ids_payloads_and_tries_and_says_when_to_look_again(
 
 async def test_a_claim_that_filled_its_window_rings_again(stage: Stage) -> None:
     await a_job(stage, 3)
-    await stage.redis.delete(stage.keys.bell(RECALL))
+    await stage.redis.delete(stage.keys.wakeups(RECALL))
     more, _, _, *found = await claim(stage, wanted=2)
     assert (more, len(found)) == (1, 6)
-    assert await stage.redis.llen(stage.keys.bell(RECALL)) == 1
+    assert await stage.redis.llen(stage.keys.wakeups(RECALL)) == 1
     more, *_ = await claim(stage, wanted=2)
     assert more == 0
-    assert await stage.redis.llen(stage.keys.bell(RECALL)) == 0, "a stale ring would wake somebody for nothing"
+    assert await stage.redis.llen(stage.keys.wakeups(RECALL)) == 0, "a stale ring would wake somebody for nothing"
 
 
 async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_failed_try(stage: Stage) -> None:
     job = await a_job(stage)
     await claim(stage, "lost")
-    where = (stage.keys.mailbox(RECALL), stage.keys.bell(RECALL))
+    where = (stage.keys.mailbox(RECALL), stage.keys.wakeups(RECALL))
     assert await stage.redis.eval(RELEASE.text, 2, *where, "other", LEASE_MS, LEASE_KEY, TRIES_KEY) == 0
     assert await stage.redis.eval(RELEASE.text, 2, *where, "lost", LEASE_MS, LEASE_KEY, TRIES_KEY) == 1
     assert not await stage.redis.exists(LEASE_KEY + job, TRIES_KEY + job)
@@ -73,12 +73,12 @@ async def test_one_suspect_at_a_time_and_others_are_not_held_up(stage: Stage) ->
     first = await a_job(stage, 3)
     jobs = [job.decode() for job in await stage.redis.zrange(stage.keys.mailbox(RECALL), 0, -1)]
     for job in jobs[:2]:
-        await stage.redis.set(TRIES_KEY + job, SUSPECT_TRIES)
-    _, _, left, *found = await claim(stage, suspects=0)
+        await stage.redis.set(TRIES_KEY + job, POISON_TRIES)
+    _, _, left, *found = await claim(stage, poison_jobs=0)
     assert (left, [name.decode() for name in found[0::3]]) == (1, jobs[2:])
-    _, _, left, *found = await claim(stage, suspects=1)
+    _, _, left, *found = await claim(stage, poison_jobs=1)
     assert (left, [name.decode() for name in found[0::3]]) == (1, [first])
-    assert int(await stage.redis.get(TRIES_KEY + jobs[1])) == SUSPECT_TRIES, "being left is no try"
+    assert int(await stage.redis.get(TRIES_KEY + jobs[1])) == POISON_TRIES, "being left is no try"
 
 
 async def test_only_the_holder_renews(stage: Stage) -> None:
@@ -93,7 +93,7 @@ async def test_only_the_holder_renews(stage: Stage) -> None:
 async def test_only_the_holder_ends_and_answers(stage: Stage) -> None:
     job = await a_job(stage)
     await claim(stage, "me")
-    steps = Steps(stage.keys)
+    steps = Settlement(stage.keys)
     steps.end(RECALL, job)
     steps.reply(stage.keys.replies("x"), [b"answer"])
     arguments = steps._arguments

@@ -77,11 +77,11 @@ async def test_what_is_found_anyway_is_lifted_by_its_link_until_that_is_removed(
     await others(agent)
     without = by_id(await agent.search(QUESTION, limit=50))
     await link(agent, kettle, valve)
-    lifted = by_id(await agent.search(QUESTION, limit=50))
-    assert lifted[valve]["score"] > without[valve]["score"]
-    assert lifted[valve]["via"]["memory_id"] == kettle
-    assert lifted[kettle]["score"] == pytest.approx(without[kettle]["score"], abs=1e-3)  # by no more than its new rank
-    assert next(iter(lifted)) == kettle
+    boosted = by_id(await agent.search(QUESTION, limit=50))
+    assert boosted[valve]["score"] > without[valve]["score"]
+    assert boosted[valve]["via"]["memory_id"] == kettle
+    assert boosted[kettle]["score"] == pytest.approx(without[kettle]["score"], abs=1e-3)  # by no more than its new rank
+    assert next(iter(boosted)) == kettle
     await agent.call("disconnect", source=kettle, target=valve)
     again = by_id(await agent.search(QUESTION, limit=50))
     assert {one: memory["score"] for one, memory in again.items()} == pytest.approx(
@@ -134,16 +134,16 @@ async def test_a_mixed_link_leads_from_trusted_to_untrusted_only_and_only_when_b
     await agent.store("A web page says that meeting seven is moved", partition="untrusted")
     await link(agent, kettle, valve)
 
-    async def lift(question: str, memory_id: str, **arguments: Any) -> float:
+    async def boost(question: str, memory_id: str, **arguments: Any) -> float:
         found = by_id(await agent.search(question, limit=50, explain=True, **arguments))
         return float(found[memory_id]["explain"].get("links", 0.0)) if memory_id in found else -1.0
 
-    assert await lift(QUESTION, valve, partitions=["untrusted"]) > 0
+    assert await boost(QUESTION, valve, partitions=["untrusted"]) > 0
     assert (await agent.call("memory_promote_to_trusted", record_id=kettle))["status"] == "promoted"
-    assert await lift(QUESTION, valve) == -1  # not found at all
-    assert await lift(QUESTION, valve, partitions=BOTH) > 0
-    assert await lift("which valve was replaced in March", kettle, partitions=BOTH) == 0
-    assert await lift("which valve was replaced in March", kettle) == 0
+    assert await boost(QUESTION, valve) == -1  # not found at all
+    assert await boost(QUESTION, valve, partitions=BOTH) > 0
+    assert await boost("which valve was replaced in March", kettle, partitions=BOTH) == 0
+    assert await boost("which valve was replaced in March", kettle) == 0
 
 
 async def test_many_untrusted_memories_take_no_lift_from_trusted_ones(agent: Agent) -> None:

@@ -210,8 +210,8 @@ async def test_max_chars_bounds_all_contents_together(scene: Scene) -> None:
 async def test_what_was_found_is_counted_afterwards_and_get_memory_counts_nothing(scene: Scene) -> None:
     kept = await scene.keep("A needle in the hay")
     outcomes = [await scene.world.outcome(job(SearchMemories(query="needle"))) for _ in range(3)]
-    assert outcomes[0].crumbs is not None
-    assert outcomes[0].crumbs.recalled == (kept,)
+    assert outcomes[0].session_state is not None
+    assert outcomes[0].session_state.recalled == (kept,)
     assert scene.world.count("memory_usage") == 0
     for outcome in outcomes:
         assert outcome.after_reply is not None

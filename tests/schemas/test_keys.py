@@ -17,7 +17,7 @@ triples = st.tuples(names, names, names)
 
 @given(triples, triples)
 def test_different_sessions_have_different_keys(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
-    for key in (KEYS.crumbs, KEYS.touched, KEYS.session):
+    for key in (KEYS.session_state, KEYS.touched, KEYS.session):
         assert (key(*one) == key(*other)) == (one == other)
 
 
@@ -29,11 +29,11 @@ def test_different_namespaces_and_commands_have_different_keys(one: str, other: 
 
 @given(triples, names)
 def test_a_users_name_cannot_reach_a_key_of_another_sort(session: tuple[str, str, str], name: str) -> None:
-    theirs = {KEYS.crumbs(*session), KEYS.touched(*session), KEYS.sessions(session[0]), KEYS.note(name)}
+    theirs = {KEYS.session_state(*session), KEYS.touched(*session), KEYS.sessions(session[0]), KEYS.note(name)}
     assert len(theirs) == 4
     ours = {KEYS.reply_lists, KEYS.cursor_secret, KEYS.replies("gateway")}
     for kind in WorkerKind:
-        ours |= {KEYS.mailbox(kind), KEYS.bell(kind), KEYS.depth(kind), KEYS.dead(kind), KEYS.dead_index(kind)}
+        ours |= {KEYS.mailbox(kind), KEYS.wakeups(kind), KEYS.depth(kind), KEYS.dead(kind), KEYS.dead_index(kind)}
         ours |= {KEYS.alive(kind), KEYS.schedule(kind, name)}
     assert not theirs & ours
     assert len(ours) == 3 + 7 * len(WorkerKind)
@@ -41,7 +41,7 @@ def test_a_users_name_cannot_reach_a_key_of_another_sort(session: tuple[str, str
 
 @given(triples)
 def test_keys_have_no_character_that_redis_or_a_log_line_reads_otherwise(session: tuple[str, str, str]) -> None:
-    key = KEYS.crumbs(*session)
+    key = KEYS.session_state(*session)
     assert key.isascii()
     assert key.isprintable()
     assert not set(key) & set("*?[]{}\\ ")
@@ -50,7 +50,7 @@ def test_keys_have_no_character_that_redis_or_a_log_line_reads_otherwise(session
 
 @given(triples)
 def test_a_listed_session_leads_back_to_its_keys(session: tuple[str, str, str]) -> None:
-    assert KEYS.crumbs_of(KEYS.session(*session)) == (KEYS.crumbs(*session), KEYS.touched(*session))
+    assert KEYS.session_keys_of(KEYS.session(*session)) == (KEYS.session_state(*session), KEYS.touched(*session))
 
 
 def test_prefixes_tell_installations_apart() -> None:

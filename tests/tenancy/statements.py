@@ -55,7 +55,7 @@ BY_NAME: dict[str, Any] = {
     "target_label": None,
     "new_sector": None,
     "time_words": None,
-    "effort": "100",
+    "ef_search": "100",
     "timeout": "10s",
     "memory": "64MB",
     "farthest": 2.0,

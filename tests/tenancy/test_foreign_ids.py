@@ -204,7 +204,7 @@ async def test_what_is_anothers_is_answered_as_what_nobody_has(stage: Stage, dat
     service = await stage.gateway()
     async with agent_of(service, THEIRS, "somebody") as them:
         theirs = await belongings_of(them)
-        crumbs = await them.call("get_breadcrumbs", session="pond-session")
+        session_state = await them.call("get_breadcrumbs", session="pond-session")
         before = state_of(database)
         comparison = Comparison(service, theirs)
         for tool, probes in PROBES.items():
@@ -221,7 +221,7 @@ async def test_what_is_anothers_is_answered_as_what_nobody_has(stage: Stage, dat
         assert comparison.found == [], "\n".join(comparison.found)
         assert state_of(database) == before
         after = await them.call("get_breadcrumbs", session="pond-session")
-        assert {**after, "expires_at": None} == {**crumbs, "expires_at": None}
+        assert {**after, "expires_at": None} == {**session_state, "expires_at": None}
 
 
 @pytest.mark.promise("MT-14")

@@ -53,12 +53,16 @@ async def test_breadcrumbs_and_references_are_their_principals_alone(stage: Stag
     assert (await ask(service, ADA, "get_memory", memory_id="@stored"))["memory"]["id"] == memory
     assert (await ask(service, ADA, "get_memory", memory_id="@recalled[0]"))["memory"]["id"] == memory
     for forged in FORGED:
-        crumbs = await ask(service, forged, "get_breadcrumbs")
-        if crumbs["status"] == "success":
-            told = crumbs["last_stored_id"], crumbs["last_recalled_ids"], crumbs["session_memory_ids"]
+        trail = await ask(service, forged, "get_breadcrumbs")
+        if trail["status"] == "success":
+            told = (
+                trail["last_stored_id"],
+                trail["last_recalled_ids"],
+                trail["session_memory_ids"],
+            )
             assert told == (None, [], []), forged
         else:
-            assert (crumbs["status"], crumbs["field"]) == ("invalid_parameter", "session"), forged
+            assert (trail["status"], trail["field"]) == ("invalid_parameter", "session"), forged
         for reference in ("@stored", "@recalled[0]"):
             refused = await ask(service, forged, "get_memory", memory_id=reference)
             assert refused["status"] == "invalid_parameter", forged
@@ -101,6 +105,6 @@ async def test_no_argument_says_where_a_reply_goes(stage: Stage) -> None:
                 continue
             body = await ask(service, ADA, tool, **{name: lists[0]})
             assert body["status"] == "invalid_parameter", (tool, name)
-    for session in (*lists, stage.keys.crumbs("acme", "ada", "work")):
+    for session in (*lists, stage.keys.session_state("acme", "ada", "work")):
         forger = ("acme", "eve", session[:100])
         assert (await ask(service, forger, "get_breadcrumbs"))["session_memory_ids"] == []

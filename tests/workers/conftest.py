@@ -27,7 +27,7 @@ from engramq.workers.memories.handlers import actor as promotion_actor
 from engramq.workers.memories.import_handlers import Importer
 from engramq.workers.memories.import_handlers import actor as imports_actor
 from engramq.workers.queue.contract import Actor, Handler, Job, Outcome
-from engramq.workers.queue.inspection import Mailboxes
+from engramq.workers.queue.inspection import Inspection
 from engramq.workers.sectors.handlers import Classifier
 from engramq.workers.sectors.handlers import actor as sectors_actor
 from engramq.workers.upkeep.handlers import Caretaker
@@ -66,7 +66,7 @@ class World:
     ledger: Ledger
     model: SwitchedEmbedder
     caretaker: Caretaker
-    mailboxes: Mailboxes
+    mailboxes: Inspection
     handlers: dict[type[Command], Handler] = field(default_factory=dict)
 
     def serve(self, actor: Actor) -> None:
@@ -100,7 +100,7 @@ class World:
 @pytest.fixture
 async def world(database: Database, store: Store, redis_url: str, key_prefix: str) -> AsyncIterator[World]:
     model = SwitchedEmbedder()
-    async with BatchingEmbedder(model) as embedder, Mailboxes(redis_url, Keys(key_prefix)) as mailboxes:
+    async with BatchingEmbedder(model) as embedder, Inspection(redis_url, Keys(key_prefix)) as mailboxes:
         vectorizer, ledger = Vectorizer(embedder, store), Ledger(store)
         # Nobody classifies here unless a test does; a sweep that looked for it would find every memory.
         never = Unfinished(store=store, older_than_s=3600.0)

@@ -17,7 +17,7 @@ from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Sent, Transaction
 
 NAMESPACE_SIZE: Final = sql("namespace_size")
-SET_EFFORT: Final = sql("set_effort")
+SET_EF_SEARCH: Final = sql("set_ef_search")
 
 # The vector index looks at everybody's vectors and drops what is filtered out, an exact scan looks at the namespace's
 # own. Up to 10,000 rows the scan is faster and finds everything, unless the namespace is most of the table.
@@ -26,7 +26,7 @@ SMALL_ROWS: Final = 1_500  # a scan of so few is never slower
 LARGE_SHARE: Final = 0.5
 SIZES_KEPT_S: Final = 10.0
 SIZES_KEPT: Final = 10_000
-TEN_EFFORT: Final = 64  # hnsw.ef_search for 10 neighbours: half of the time that 100 takes
+TEN_EF_SEARCH: Final = 64  # hnsw.ef_search for 10 neighbours: half of the time that 100 takes
 ANYTHING: Final = 2.0  # the largest cosine distance there is
 
 
@@ -103,13 +103,13 @@ class Sizes:
 
 
 async def cheaper(
-    tx: Transaction, sizes: Sizes, partitions: Sequence[Partition], *, exact: str, by_index: str, effort: int | None
+    tx: Transaction, sizes: Sizes, partitions: Sequence[Partition], *, exact: str, by_index: str, ef_search: int | None
 ) -> str:
-    """Return which of two queries searches these partitions more cheaply; set the index's effort if it is to search."""
+    """Return which of two queries searches these partitions more cheaply; set ef_search if the index is to."""
     if (await sizes.of(tx, partitions)).exact:
         return exact
-    if effort is not None:
-        await tx.send(SET_EFFORT, effort=str(effort))
+    if ef_search is not None:
+        await tx.send(SET_EF_SEARCH, ef_search=str(ef_search))
     return by_index
 
 
@@ -121,14 +121,14 @@ async def send_nearest(
     *,
     k: int,
     farthest: float = ANYTHING,
-    effort: int | None = None,
+    ef_search: int | None = None,
 ) -> Sent:
     """Ask for the at most `k` visible active memories within that cosine distance, nearest first.
 
     Rows have the columns of the fragment `memory_columns` and `distance`. Vectors of other models are not compared.
-    `effort` is what the index looks at before it is content (hnsw.ef_search; the session's when None).
+    `ef_search` is what the index looks at before it is content (hnsw.ef_search; the session's when None).
     """
-    name = await cheaper(tx, sizes, partitions, exact="nearest_exact", by_index="nearest_by_index", effort=effort)
+    name = await cheaper(tx, sizes, partitions, exact="nearest_exact", by_index="nearest_by_index", ef_search=ef_search)
     values: dict[str, Any] = {
         "embedding": embedding.half,
         "model_id": embedding.model_id,

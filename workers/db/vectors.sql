@@ -44,6 +44,6 @@ left join memory_usage u on u.node_id = m.node_id
 where hit.distance <= %(farthest)s
 order by hit.distance, m.node_id
 
--- name: set_effort
+-- name: set_ef_search
 -- How many candidates the vector index keeps in this transaction.
-select set_config('hnsw.ef_search', %(effort)s, true)
+select set_config('hnsw.ef_search', %(ef_search)s, true)

@@ -13,10 +13,10 @@ from engramq.workers.db.database import Store
 from engramq.workers.links.co_retrieved_pairs import Together, link_pairs, note_pairs
 from engramq.workers.links.rules import LinkRules, Pair, pair_of
 from engramq.workers.queue.contract import SessionUse
-from engramq.workers.queue.debounce import Gathering
+from engramq.workers.queue.debounce import Debounce
 
-GATHER_S: Final = 0.5  # searches of this long become one statement for each namespace
-PAIRS_MAX: Final = 20_000  # that wait; beyond, further ones are left out: it is best effort
+DEBOUNCE_S: Final = 0.5  # searches of this long become one statement for each namespace
+PAIRS_MAX: Final = 20_000  # that wait; beyond, further ones are left out: it is best ef_search
 PAIRS_AT_ONCE: Final = 500  # of one transaction
 
 
@@ -28,7 +28,7 @@ class CoRetrievals:
         self._rules = rules
         self._found: dict[str, dict[Pair, Together]] = {}
         self._waiting = 0
-        self._gathering = Gathering(self._write_all, GATHER_S, stopping)
+        self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping)
 
     async def note(self, memories: Sequence[Memory], use: SessionUse | None) -> None:
         """Note what a search has found, best first. Raises EngramqError or OutcomeUnknown when it cannot be written.
@@ -49,7 +49,7 @@ class CoRetrievals:
             known.times += 1
             if len(known.instances) < limits.CO_RETRIEVALS:
                 known.instances.add(f"{use.session}:{use.instance}")
-        await self._gathering.soon()
+        await self._debounce.soon()
 
     async def _write_all(self) -> None:
         found, self._found, self._waiting = self._found, {}, 0

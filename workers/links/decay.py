@@ -9,11 +9,11 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 
-WEAR: Final = sql("wear_links")
+DECAY: Final = sql("decay_links")
 CLOCK: Final = sql("clock_of")
 
 AUTOMATIC: Final = (Origin.SIMILARITY, Origin.CO_RETRIEVAL)
-STEP_HOURS: Final = 10.0  # active hours that are worn off at once: fewer take less than a percent
+STEP_HOURS: Final = 10.0  # active hours of decay that are written at once: fewer take less than a percent
 LEAST_WEIGHT: Final = 0.10  # below, a link that was never counted goes
 LOOKED_AT: Final = 1_000  # links of one transaction
 
@@ -21,19 +21,19 @@ _FIRST: Final = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Worn:
+class Decayed:
     """What one step of a pass did; `after` is where the next one goes on, None at the end."""
 
-    worn: int
+    decayed: int
     gone: int
     after: tuple[UUID, UUID] | None
 
 
-async def wear(tx: Transaction, after: tuple[UUID, UUID] | None) -> Worn:
-    """Wear down or remove automatic links among the next LOOKED_AT ones."""
+async def decay(tx: Transaction, after: tuple[UUID, UUID] | None) -> Decayed:
+    """Decay down or remove automatic links among the next LOOKED_AT ones."""
     source, target = after or (_FIRST, _FIRST)
     row = await tx.row(
-        WEAR,
+        DECAY,
         after_source=source,
         after_target=target,
         limit=LOOKED_AT,
@@ -45,7 +45,7 @@ async def wear(tx: Transaction, after: tuple[UUID, UUID] | None) -> Worn:
     )
     assert row is not None
     more = row["looked_at"] == LOOKED_AT
-    return Worn(row["worn"], row["gone"], (row["after_source"], row["after_target"]) if more else None)
+    return Decayed(row["decayed"], row["gone"], (row["after_source"], row["after_target"]) if more else None)
 
 
 async def clock(tx: Transaction) -> float:

@@ -1,7 +1,7 @@
--- name: wear_links
+-- name: decay_links
 -- Of the next links of a namespace, wear down those that no agent asserted and nobody used, by the active hours since
 -- their last use or wear; remove those that weigh next to nothing and were never counted. A link that somebody is
--- changing is left for the next time. Tells how many were looked at, worn and removed, and where to go on.
+-- changing is left for the next time. Tells how many were looked at, decayed and removed, and where to go on.
 with now as (
     select {clock} as hours
 ), looked as materialized (
@@ -27,14 +27,14 @@ with now as (
     delete from edges e using due
     where e.id = due.id and due.weight < %(least)s and due.reinforcement_count = 0
     returning 1
-), worn as (
+), decayed as (
     update edges e set weight = due.weight, decayed_active_hours = now.hours
     from due, now
     where e.id = due.id and not (due.weight < %(least)s and due.reinforcement_count = 0)
     returning 1
 )
 select
-    (select count(*) from looked) as looked_at, (select count(*) from worn) as worn, (select count(*) from gone) as gone,
+    (select count(*) from looked) as looked_at, (select count(*) from decayed) as decayed, (select count(*) from gone) as gone,
     (select source_id from looked order by source_id desc, target_id desc limit 1) as after_source,
     (select target_id from looked order by source_id desc, target_id desc limit 1) as after_target
 

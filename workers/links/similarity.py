@@ -34,14 +34,14 @@ from engramq.workers.links.unlinked import (
 )
 from engramq.workers.links.writer import AutomaticLink, write_automatic
 from engramq.workers.queue.contract import FollowUp, Handler, Job, Outcome, SessionUse
-from engramq.workers.queue.debounce import Gathering
+from engramq.workers.queue.debounce import Debounce
 
 log = logging.getLogger(__name__)
 
 BATCH: Final = 100  # newcomers of one command, and that are linked in one go
 SEARCHES_AT_ONCE: Final = 20  # of one transaction: some milliseconds each
 LINKED_AT_ONCE: Final = 25  # newcomers whose neighbours are locked by one transaction
-GATHER_S: Final = 1.0  # how long newcomers are gathered: each transaction costs as much as many links
+DEBOUNCE_S: Final = 1.0  # how long newcomers are gathered: each transaction costs as much as many links
 NOTED_MAX: Final = 5_000  # newcomers that wait in a process; beyond, they are left to the sweep
 
 
@@ -62,13 +62,13 @@ class NewcomerLinker:
     sizes: Sizes
     rules: LinkRules
     threshold: float
-    gather_s: float = GATHER_S
+    debounce_s: float = DEBOUNCE_S
     stopping: asyncio.Event | None = None
     _noted: dict[str, dict[UUID, tuple[Near, ...] | None]] = field(default_factory=dict)
-    _gathering: Gathering = field(init=False)
+    _debounce: Debounce = field(init=False)
 
     def __post_init__(self) -> None:
-        self._gathering = Gathering(self._link_all, self.gather_s, self.stopping)
+        self._debounce = Debounce(self._link_all, self.debounce_s, self.stopping)
 
     async def note(self, job: Job) -> Outcome:
         """Carry out LinkNewcomers: note them, to be linked after the reply with those that come meanwhile."""
@@ -85,7 +85,7 @@ class NewcomerLinker:
                 several.setdefault(memory_id, None)
 
         async def link(_use: SessionUse | None) -> None:
-            await self._gathering.soon()
+            await self._debounce.soon()
 
         return Outcome(NewcomersNoted(noted=len(taken)), after_reply=link)
 

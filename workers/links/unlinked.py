@@ -13,7 +13,7 @@ from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.memory_rows import similarity
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import TEN_EFFORT, Sizes, cheaper
+from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper
 
 NEWCOMERS: Final = sql("newcomers")
 WAIT_AT: Final = sql("links_wait_at")
@@ -79,7 +79,7 @@ async def neighbors(tx: Transaction, sizes: Sizes, newcomer: Unlinked, *, least:
     """Search for the nearest memories to one of them that are at least that similar."""
     partitions = (newcomer.partition,)
     name = await cheaper(
-        tx, sizes, partitions, exact="neighbors_exact", by_index="neighbors_by_index", effort=TEN_EFFORT
+        tx, sizes, partitions, exact="neighbors_exact", by_index="neighbors_by_index", ef_search=TEN_EF_SEARCH
     )
     values = _visible(newcomer.model_id, partitions, least)
     rows = await tx.rows(sized_sql(name, newcomer.dimensions), id=newcomer.id, **values)

@@ -18,14 +18,14 @@ from engramq.workers.db.ledger import Effect, Ledger
 from engramq.workers.db.memory_rows import memory_record, similarity
 from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import TEN_EFFORT, Sizes, send_nearest
+from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, send_nearest
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.similarity import linking
 from engramq.workers.memories import store as memories
 from engramq.workers.memories.routing import route
 from engramq.workers.memories.store import Draft, Vectorized
-from engramq.workers.queue.contract import Actor, Crumbs, Job, Outcome
+from engramq.workers.queue.contract import Actor, Job, Outcome, SessionState
 from engramq.workers.sectors.handlers import classifying
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Embedder:
         newcomers = [self._newcomer(stored, seen)] if active else []
         return Outcome(
             recorded.reply,
-            crumbs=Crumbs(stored=stored.id),
+            session_state=SessionState(stored=stored.id),
             follow_ups=classifying(job.envelope.namespace, lacking) + linking(job.envelope.namespace, newcomers),
             replayed=recorded.replayed,
         )
@@ -106,7 +106,7 @@ class Embedder:
                 (Partition.TRUSTED,),
                 k=max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS),
                 farthest=farthest,
-                effort=TEN_EFFORT,
+                ef_search=TEN_EF_SEARCH,
             )
         inserting = await memories.send_insert(tx, draft)
         seen.rows = [] if looking is None else await looking.rows()

@@ -32,7 +32,7 @@ class OutcomeUnknown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Crumbs:
+class SessionState:
     """What a session will remember of this command; written in the Redis transaction that sends the reply."""
 
     stored: str | None = None
@@ -66,10 +66,10 @@ class Outcome:
     """What came of a command. `replayed`: it had been carried out before, and this is the stored reply."""
 
     reply: Reply
-    crumbs: Crumbs | None = None
+    session_state: SessionState | None = None
     follow_ups: tuple[FollowUp, ...] = ()
     replayed: bool = False
-    # Bookkeeping, best effort, nobody waits for it; it gets the use of the command's session if it had one.
+    # Bookkeeping, best ef_search, nobody waits for it; it gets the use of the command's session if it had one.
     after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
 
 
@@ -112,7 +112,7 @@ class Actor:
     handlers: Mapping[type[Command], Handler]
     schedule: tuple["Periodic", ...] = field(default=())
     concurrency: int = 32  # commands that one process carries out at a time
-    # Told which sessions commands were a use of, refused ones too; after the reply, best effort.
+    # Told which sessions commands were a use of, refused ones too; after the reply, best ef_search.
     sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
 
 

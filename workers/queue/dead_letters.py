@@ -88,7 +88,7 @@ class DeadLetters:
             keys.dead(mailbox),
             keys.dead_index(mailbox),
             keys.mailbox(mailbox),
-            keys.bell(mailbox),
+            keys.wakeups(mailbox),
             keys.depth(mailbox),
             JOB_KEY + job,
             letter.id,

@@ -5,15 +5,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 
-class Gathering:
+class Debounce:
     """Whoever notes first waits for others and does the work of all; the others return at once.
 
     `work` takes what has been noted so far. It never runs twice at a time. `stopping` ends the wait early.
     """
 
-    def __init__(self, work: Callable[[], Awaitable[None]], gather_s: float, stopping: asyncio.Event | None) -> None:
+    def __init__(self, work: Callable[[], Awaitable[None]], debounce_s: float, stopping: asyncio.Event | None) -> None:
         self._work = work
-        self._gather_s = gather_s
+        self._gather_s = debounce_s
         self._stopping = stopping or asyncio.Event()
         self._wanted = self._busy = False
 

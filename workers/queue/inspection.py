@@ -15,7 +15,7 @@ from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S, decode_job, decode_note, encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
-from engramq.schemas.scripts import SCRUB_CRUMBS, SCRUB_JOB
+from engramq.schemas.scripts import SCRUB_JOB, SCRUB_SESSION
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import decode_letter
@@ -25,8 +25,8 @@ LETTERS_PER_READ: Final = 100
 TRIES: Final = 5  # a job that changes under the hand is looked at again
 
 
-class Mailboxes:
-    """Implements MailboxView with a client of its own; use as `async with Mailboxes(...)`.
+class Inspection:
+    """Implements MailboxView with a client of its own; use as `async with Inspection(...)`.
 
     Every method raises OutcomeUnknown when Redis is away: the command that asked is carried out again later.
     """
@@ -35,7 +35,7 @@ class Mailboxes:
         self._redis: Any = Redis.from_url(redis_url, socket_connect_timeout=1.0, socket_timeout=5.0)
         self._keys = keys
 
-    async def __aenter__(self) -> "Mailboxes":
+    async def __aenter__(self) -> "Inspection":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -166,8 +166,8 @@ class Mailboxes:
         sessions = self._keys.sessions(erased.namespace)
         places = 0
         for session in await self._redis.zrange(sessions, 0, -1):
-            where = self._keys.crumbs_of(session.decode())
-            places += await self._redis.eval(SCRUB_CRUMBS.text, 2, *where, *erased.ids)
+            where = self._keys.session_keys_of(session.decode())
+            places += await self._redis.eval(SCRUB_SESSION.text, 2, *where, *erased.ids)
         return places
 
     @asynccontextmanager

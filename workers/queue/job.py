@@ -14,13 +14,13 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, decode_job
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
-from engramq.workers.queue.background import Afterwards
-from engramq.workers.queue.contract import Crumbs, FollowUp, LeaseLost, SessionUse
+from engramq.workers.queue.background import BackgroundTasks
+from engramq.workers.queue.contract import FollowUp, LeaseLost, SessionState, SessionUse
 from engramq.workers.queue.dead_letters import DeadLetter, encode_letter
 from engramq.workers.queue.dispatcher import MAX_TRIES, Dispatcher, Finished
 from engramq.workers.queue.lease import HeldLease
-from engramq.workers.queue.pipeline import Away, Courier
-from engramq.workers.queue.settlement import Session, Steps, session_of
+from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
+from engramq.workers.queue.settlement import Session, Settlement, session_of
 
 log = logging.getLogger(__name__)
 
@@ -30,26 +30,26 @@ SYSTEM: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What the errands of one mailbox share."""
+class JobContext:
+    """What the jobs of one mailbox share."""
 
     mailbox: WorkerKind
     keys: Keys
-    courier: Courier
+    pipeline: Pipeline
     dispatcher: Dispatcher
-    afterwards: Afterwards
+    background: BackgroundTasks
     sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Errand:
+class ClaimedJob:
     """A claimed job. `tries`: how often it has been claimed without an orderly end, this time included."""
 
     job_id: str
     payload: bytes
     tries: int
     lease: HeldLease
-    desk: Desk
+    context: JobContext
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
     _finished: list[Finished] = field(default_factory=list)
@@ -99,14 +99,14 @@ class Errand:
     async def _carry_out(self, envelope: Envelope) -> None:
         tries = envelope.attempt + self.tries - 1
         raw = self.open[envelope.id]
-        self._note(await self.desk.dispatcher.run(envelope, raw, self.lease, tries))
+        self._note(await self.context.dispatcher.run(envelope, raw, self.lease, tries))
 
     def _note(self, finished: Finished) -> None:
         self._finished.append(finished)
         self._news.set()
 
     def _deadly(self, envelope: Envelope) -> Finished:
-        return self.desk.dispatcher.give_up(
+        return self.context.dispatcher.give_up(
             envelope,
             self.open[envelope.id],
             self.tries - 1,
@@ -138,7 +138,7 @@ class Errand:
         log.error("Unreadable bytes set aside", extra={"letter_id": letter_id, "error": error})
         return DeadLetter(
             id=letter_id,
-            mailbox=self.desk.mailbox,
+            mailbox=self.context.mailbox,
             raw=raw,
             error=error,
             message="These bytes are no job." if whole_job else "These bytes are no command of this version.",
@@ -150,23 +150,23 @@ class Errand:
     async def _settle(self, *, last: bool) -> None:
         """Write what has been finished so far, the end of the job too when it is the last time."""
         finished, letters = list(self._finished), list(self._letters)
-        steps = Steps(self.desk.keys)
+        settlement = Settlement(self.context.keys)
         if last:
             self.ending = True
-            steps.end(self.desk.mailbox, self.job_id)
-        self._add_finished(steps, finished)
+            settlement.end(self.context.mailbox, self.job_id)
+        self._add_finished(settlement, finished)
         for letter in letters:
-            steps.dead(letter.mailbox, letter.id, encode_letter(letter))
-        uses = await self._write(steps)
+            settlement.dead(letter.mailbox, letter.id, encode_letter(letter))
+        uses = await self._write(settlement)
         del self._finished[: len(finished)], self._letters[: len(letters)]
         for done in finished:
             self.open.pop(done.envelope.id, None)
             if done.outcome is not None and done.outcome.after_reply is not None:
                 use = uses.get(session_of(done.envelope))
-                self.desk.afterwards.start(partial(done.outcome.after_reply, use), done.envelope.id)
+                self.context.background.start(partial(done.outcome.after_reply, use), done.envelope.id)
 
-    def _add_finished(self, steps: Steps, finished: list[Finished]) -> None:
-        mailbox, now_ms = self.desk.mailbox, time.time_ns() // 1_000_000
+    def _add_finished(self, settlement: Settlement, finished: list[Finished]) -> None:
+        mailbox, now_ms = self.context.mailbox, time.time_ns() // 1_000_000
         answers: dict[str, list[bytes]] = {}
         follow_ups: dict[WorkerKind, list[tuple[str, bytes]]] = {}
         for done in finished:
@@ -174,17 +174,17 @@ class Errand:
                 answers.setdefault(done.envelope.reply_to, []).append(done.answer)
             if done.again is not None:
                 again, delay_ms = [(done.again.id, encode(done.again))], round(done.delay_s * 1000)
-                steps.job(mailbox, again, bound=UNBOUNDED, at_ms=now_ms, delay_ms=delay_ms)
+                settlement.job(mailbox, again, bound=UNBOUNDED, at_ms=now_ms, delay_ms=delay_ms)
             if done.letter is not None:
-                steps.dead(mailbox, done.letter.id, encode_letter(done.letter))
+                settlement.dead(mailbox, done.letter.id, encode_letter(done.letter))
             if done.outcome is not None:
                 for follow_up in done.outcome.follow_ups:
                     sent = follow_up_envelope(follow_up)
                     follow_ups.setdefault(follow_up.command.mailbox, []).append((sent.id, encode(sent)))
         for reply_list, encoded in answers.items():
-            steps.reply(reply_list, encoded)
-        steps.sessions((done.envelope, _crumbs(done)) for done in finished if done.again is None)
-        add_jobs(steps, follow_ups, now_ms)
+            settlement.reply(reply_list, encoded)
+        settlement.sessions((done.envelope, _session_state(done)) for done in finished if done.again is None)
+        add_jobs(settlement, follow_ups, now_ms)
 
     async def _put_back(self, *, apart: bool) -> None:
         """End the job and put its open commands back: as one job that is due at once, or each as a job of its own.
@@ -194,33 +194,33 @@ class Errand:
         finished = list(self._finished)
         for done in finished:
             self.open.pop(done.envelope.id, None)
-        mailbox, now_ms, steps = self.desk.mailbox, time.time_ns() // 1_000_000, Steps(self.desk.keys)
+        mailbox, now_ms, settlement = self.context.mailbox, time.time_ns() // 1_000_000, Settlement(self.context.keys)
         self.ending = True
-        steps.end(mailbox, self.job_id)
-        self._add_finished(steps, finished)
+        settlement.end(mailbox, self.job_id)
+        self._add_finished(settlement, finished)
         for letter in self._letters:
-            steps.dead(letter.mailbox, letter.id, encode_letter(letter))
+            settlement.dead(letter.mailbox, letter.id, encode_letter(letter))
         entries = list(self.open.items())
         size = 1 if apart else COMMANDS_PER_JOB
         for start in range(0, len(entries), size):
             several = entries[start : start + size]
-            steps.job(mailbox, several, bound=UNBOUNDED, at_ms=now_ms, tries=self.tries - 1)
+            settlement.job(mailbox, several, bound=UNBOUNDED, at_ms=now_ms, tries=self.tries - 1)
         try:
-            await self._write(steps)
+            await self._write(settlement)
         except LeaseLost:
             log.warning("A lease was lost", extra={"job_id": self.job_id})
 
-    async def _write(self, steps: Steps) -> dict[Session, SessionUse]:
-        """Write the steps, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
+    async def _write(self, settlement: Settlement) -> dict[Session, SessionUse]:
+        """Write the settlement, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
 
         Returns how sessions were used, which is unknown when the answer to the first attempt was lost.
         """
-        packed = steps.pack(self.job_id, self.lease.token)
+        packed = settlement.pack(self.job_id, self.lease.token)
         repeated = False
         while True:
             try:
-                written = await self.desk.courier.call(packed)
-            except Away:
+                written = await self.context.pipeline.call(packed)
+            except ConnectionLost:
                 self.lease.require()
                 repeated = True
                 await asyncio.sleep(SETTLE_AGAIN_S)
@@ -228,9 +228,9 @@ class Errand:
             if not written and not repeated:
                 self.lease.lost = True
                 raise LeaseLost
-            uses = steps.uses(written)
-            if uses and self.desk.sessions_used is not None:
-                self.desk.afterwards.start(partial(self.desk.sessions_used, tuple(uses.values())), self.job_id)
+            uses = settlement.uses(written)
+            if uses and self.context.sessions_used is not None:
+                self.context.background.start(partial(self.context.sessions_used, tuple(uses.values())), self.job_id)
             return uses
 
 
@@ -245,16 +245,16 @@ def follow_up_envelope(follow_up: FollowUp) -> Envelope:
     )
 
 
-def add_jobs(steps: Steps, commands: dict[WorkerKind, list[tuple[str, bytes]]], now_ms: int) -> None:
+def add_jobs(settlement: Settlement, commands: dict[WorkerKind, list[tuple[str, bytes]]], now_ms: int) -> None:
     """Enqueue follow-ups; where a mailbox is full beyond reason they are dropped, and the sweep finds the work."""
     for mailbox, envelopes in commands.items():
         for start in range(0, len(envelopes), COMMANDS_PER_JOB):
-            steps.job(mailbox, envelopes[start : start + COMMANDS_PER_JOB], bound=FOLLOW_UP_BOUND, at_ms=now_ms)
+            settlement.job(mailbox, envelopes[start : start + COMMANDS_PER_JOB], bound=FOLLOW_UP_BOUND, at_ms=now_ms)
 
 
-def _crumbs(done: Finished) -> Crumbs | None:
+def _session_state(done: Finished) -> SessionState | None:
     outcome = done.outcome
-    return None if outcome is None or outcome.replayed else outcome.crumbs
+    return None if outcome is None or outcome.replayed else outcome.session_state
 
 
 def _too_late(envelope: Envelope, now: float) -> bool:

@@ -15,7 +15,7 @@ from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import FollowUp, Periodic
 from engramq.workers.queue.job import follow_up_envelope
-from engramq.workers.queue.pipeline import Away, Courier
+from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 
 log = logging.getLogger(__name__)
 
@@ -29,19 +29,19 @@ SCRIPTS: Final = (KEEP_SCHEDULE, ENQUEUE_READS)
 class Schedule:
     """One Periodic of one kind. `run` is its task."""
 
-    def __init__(self, kind: WorkerKind, periodic: Periodic, keys: Keys, courier: Courier) -> None:
+    def __init__(self, kind: WorkerKind, periodic: Periodic, keys: Keys, pipeline: Pipeline) -> None:
         self._periodic = periodic
         self._keys = keys
         self._key = keys.schedule(kind, periodic.name)
-        self._courier = courier
+        self._pipeline = pipeline
         self._token = uuid7()
 
     async def run(self) -> None:
         """Do the work whenever it is due and no other worker has it; until cancelled."""
         await asyncio.sleep(min(self._periodic.every_s, FIRST_TURN_S))
         while True:
-            with contextlib.suppress(Away):
-                if await self._courier.call(pack("SET", self._key, self._token, "NX", "PX", self._ttl_ms())):
+            with contextlib.suppress(ConnectionLost):
+                if await self._pipeline.call(pack("SET", self._key, self._token, "NX", "PX", self._ttl_ms())):
                     await self._do()
             await asyncio.sleep(self._periodic.every_s)
 
@@ -52,7 +52,7 @@ class Schedule:
             found = await self._periodic.run()
             if isinstance(found, tuple):
                 await self._send([item for item in found if isinstance(item, FollowUp)])
-        except Away:
+        except ConnectionLost:
             raise
         except Exception as problem:  # noqa: BLE001 - the next time may go well
             extra = {"schedule": self._periodic.name, "error": type(problem).__name__}
@@ -62,23 +62,23 @@ class Schedule:
             # A little less than the period, so that the worker that had it does not miss its own next turn.
             left_s = self._periodic.every_s * 0.9 - (time.monotonic() - began)
             left = (self._token, max(1, round(left_s * 1000)))
-            with contextlib.suppress(Away):  # at a stop it would take the place of the cancellation
-                await self._courier.call(pack_script(KEEP_SCHEDULE, (self._key,), left))
+            with contextlib.suppress(ConnectionLost):  # at a stop it would take the place of the cancellation
+                await self._pipeline.call(pack_script(KEEP_SCHEDULE, (self._key,), left))
 
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(KEEP_S)
-            with contextlib.suppress(Away):
-                await self._courier.call(pack_script(KEEP_SCHEDULE, (self._key,), (self._token, self._ttl_ms())))
+            with contextlib.suppress(ConnectionLost):
+                await self._pipeline.call(pack_script(KEEP_SCHEDULE, (self._key,), (self._token, self._ttl_ms())))
 
     async def _send(self, follow_ups: list[FollowUp]) -> None:
         keys, now_ms = self._keys, time.time_ns() // 1_000_000
         for follow_up in follow_ups:
             envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
             job = job_id(envelope.id, 1)
-            where = (keys.mailbox(kind), keys.bell(kind), keys.depth(kind), JOB_KEY + job)
+            where = (keys.mailbox(kind), keys.wakeups(kind), keys.depth(kind), JOB_KEY + job)
             payload = encode_job([encode(envelope)], now_ms)
-            await self._courier.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND)))
+            await self._pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND)))
 
     def _ttl_ms(self) -> int:
         return max(SHORTEST_TTL_MS, round(self._periodic.every_s * 900))

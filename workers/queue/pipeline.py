@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from engramq.schemas.connection import LINE_ERRORS, Line, UnsupportedServer
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, UnsupportedServer
 from engramq.schemas.scripts import Script
 
 log = logging.getLogger(__name__)
@@ -15,15 +15,15 @@ log = logging.getLogger(__name__)
 BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.5)  # between attempts to reach a Redis that is away
 
 
-class Away(Exception):
+class ConnectionLost(Exception):
     """Redis could not be reached, did not answer, or refused: whether the call had an effect is unknown."""
 
 
-class Courier:
+class Pipeline:
     """Owns one connection; `run` is its task, `call` is for everybody else."""
 
     def __init__(self, redis_url: str, scripts: Sequence[Script]) -> None:
-        self._line = Line(redis_url, scripts)
+        self._connection = RedisConnection(redis_url, scripts)
         self._calls: list[tuple[bytes, asyncio.Future[Any]]] = []
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -31,9 +31,9 @@ class Courier:
         self._reached = True
 
     async def call(self, packed: bytes) -> Any:
-        """Return the reply to a packed command; raises Away."""
+        """Return the reply to a packed command; raises ConnectionLost."""
         if self._closed:
-            raise Away("this worker is closing")
+            raise ConnectionLost("this worker is closing")
         if not self._calls and not self._turn.locked():
             # Nothing is on its way: going oneself spares two turns of the event loop.
             async with self._turn:
@@ -69,14 +69,14 @@ class Courier:
             self._closed = True
             for _, answer in self._calls:
                 _fail(answer, "this worker is closing")
-            await self._line.close()
+            await self._connection.close()
 
     async def _carry(self, calls: list[tuple[bytes, asyncio.Future[Any]]]) -> bool:
         replies: list[Any] = []
         try:
-            await self._line.open()
-            replies = await self._line.exchange([packed for packed, _ in calls])
-        except (*LINE_ERRORS, UnsupportedServer) as problem:
+            await self._connection.open()
+            replies = await self._connection.exchange([packed for packed, _ in calls])
+        except (*CONNECTION_ERRORS, UnsupportedServer) as problem:
             if self._reached:
                 log.warning("Redis cannot be reached", extra={"error": type(problem).__name__})
         finally:
@@ -84,7 +84,7 @@ class Courier:
                 _fail(answer, "no answer")
         for (_, answer), reply in zip(calls, replies, strict=False):
             if isinstance(reply, NoScriptError):
-                await self._line.close()  # opening it again loads the scripts
+                await self._connection.close()  # opening it again loads the scripts
             if isinstance(reply, ResponseError):
                 _fail(answer, type(reply).__name__)
             elif not answer.done():
@@ -95,4 +95,4 @@ class Courier:
 
 def _fail(answer: asyncio.Future[Any], reason: str) -> None:
     if not answer.done():
-        answer.set_exception(Away(reason))
+        answer.set_exception(ConnectionLost(reason))

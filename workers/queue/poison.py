@@ -1,4 +1,4 @@
-"""One suspect at a time in a process, whatever its mailbox.
+"""One poison job at a time in a process, whatever its mailbox.
 
 A command that kills its process takes along what runs beside it, each time. A job that was begun a few times and
 never ended is therefore run apart from other such jobs: the innocent ones end, and only the guilty one uses its tries
@@ -8,8 +8,8 @@ up.
 from collections.abc import Callable
 
 
-class SuspectSlot:
-    """The right to run a suspect. Holders ask before they claim, since claiming counts as a try."""
+class PoisonSlot:
+    """The right to run a poison job. Holders ask before they claim, since claiming counts as a try."""
 
     def __init__(self) -> None:
         self._taken = False

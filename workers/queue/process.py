@@ -10,14 +10,14 @@ from typing import Final
 
 from redis.exceptions import RedisError
 
-from engramq.schemas.connection import LINE_ERRORS, Line, pack
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.workers.queue.contract import Actor
 from engramq.workers.queue.periodic import SCRIPTS, Schedule
-from engramq.workers.queue.pipeline import BACKOFF_S, Away, Courier
-from engramq.workers.queue.poison import SuspectSlot
+from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
+from engramq.workers.queue.poison import PoisonSlot
 from engramq.workers.queue.worker import MailboxWorker
 
 log = logging.getLogger(__name__)
@@ -48,14 +48,14 @@ async def serve(
             asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     if not await _reach(settings.redis_url, stop):
         return
-    slot = SuspectSlot()
+    slot = PoisonSlot()
     workers = [MailboxWorker(actor, settings.redis_url, keys, grace_s=grace_s, slot=slot) for actor in actors]
-    courier = Courier(settings.redis_url, SCRIPTS)
+    pipeline = Pipeline(settings.redis_url, SCRIPTS)
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(worker.async_run()) for worker in workers]
-        others = [group.create_task(courier.run()), group.create_task(_tell_alive(actors, keys, courier))]
+        others = [group.create_task(pipeline.run()), group.create_task(_tell_alive(actors, keys, pipeline))]
         others += [
-            group.create_task(Schedule(actor.kind, periodic, keys, courier).run())
+            group.create_task(Schedule(actor.kind, periodic, keys, pipeline).run())
             for actor in actors
             for periodic in actor.schedule
         ]
@@ -73,12 +73,12 @@ async def serve(
 
 async def _reach(redis_url: str, stop: asyncio.Event) -> bool:
     """Wait until Redis answers and is new enough; False when `stop` came first."""
-    line, failures = Line(redis_url), 0
+    connection, failures = RedisConnection(redis_url), 0
     try:
         while not stop.is_set():
             try:
-                await line.open()
-            except LINE_ERRORS as problem:
+                await connection.open()
+            except CONNECTION_ERRORS as problem:
                 if not failures:
                     log.warning("Redis is not there yet", extra={"error": type(problem).__name__})
                 with contextlib.suppress(TimeoutError):
@@ -88,17 +88,17 @@ async def _reach(redis_url: str, stop: asyncio.Event) -> bool:
                 return True
         return False
     finally:
-        await line.close()
+        await connection.close()
 
 
-async def _tell_alive(actors: Sequence[Actor], keys: Keys, courier: Courier) -> None:
+async def _tell_alive(actors: Sequence[Actor], keys: Keys, pipeline: Pipeline) -> None:
     """Say which workers live, so that status and doctor can see a mailbox that nobody serves."""
     worker_id = uuid7()
     while True:
         now = time.time()
-        with contextlib.suppress(Away, RedisError):
+        with contextlib.suppress(ConnectionLost, RedisError):
             for actor in actors:
                 alive = keys.alive(actor.kind)
-                await courier.call(pack("ZADD", alive, now, worker_id))
-                await courier.call(pack("ZREMRANGEBYSCORE", alive, "-inf", now - FORGOTTEN_S))
+                await pipeline.call(pack("ZADD", alive, now, worker_id))
+                await pipeline.call(pack("ZREMRANGEBYSCORE", alive, "-inf", now - FORGOTTEN_S))
         await asyncio.sleep(ALIVE_S)

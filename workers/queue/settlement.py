@@ -10,7 +10,7 @@ from engramq.schemas.jobs import REPLY_TTL_S, encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Crumbs, SessionUse
+from engramq.workers.queue.contract import SessionState, SessionUse
 
 DEAD_LETTERS_MAX = 10_000  # kept per mailbox, the newest
 
@@ -18,8 +18,8 @@ Argument = str | bytes | int | float
 Session = tuple[str, str, str]  # namespace, principal, session
 
 
-class Steps:
-    """The steps of one settlement, in order."""
+class Settlement:
+    """What one settlement does, in order."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -54,7 +54,7 @@ class Steps:
         """
         keys, job = self._keys, job_id(envelopes[0][0], len(envelopes))
         payload = encode_job([data for _, data in envelopes], at_ms)
-        where = (keys.mailbox(mailbox), keys.bell(mailbox), keys.depth(mailbox), JOB_KEY + job, TRIES_KEY + job)
+        where = (keys.mailbox(mailbox), keys.wakeups(mailbox), keys.depth(mailbox), JOB_KEY + job, TRIES_KEY + job)
         self._step("job", *where, job, payload, bound, delay_ms, tries)
 
     def dead(self, mailbox: WorkerKind, letter_id: str, letter: bytes) -> None:
@@ -62,13 +62,13 @@ class Steps:
         keys = self._keys
         self._step("dead", keys.dead(mailbox), keys.dead_index(mailbox), letter_id, letter, DEAD_LETTERS_MAX)
 
-    def sessions(self, ended: Iterable[tuple[Envelope, Crumbs | None]]) -> None:
+    def sessions(self, ended: Iterable[tuple[Envelope, SessionState | None]]) -> None:
         """Use the sessions of commands and write what they will remember, all of one session together."""
-        sessions: dict[Session, list[Crumbs]] = {}
-        for envelope, crumbs in ended:
-            if envelope.in_session or crumbs is not None:
+        sessions: dict[Session, list[SessionState]] = {}
+        for envelope, session_state in ended:
+            if envelope.in_session or session_state is not None:
                 left = sessions.setdefault(session_of(envelope), [])
-                left += () if crumbs is None else (crumbs,)
+                left += () if session_state is None else (session_state,)
         for session, several in sessions.items():
             self._sessions.append(session)
             self._session(session, several)
@@ -89,19 +89,19 @@ class Steps:
             for session, instance, ticked, owed in told
         }
 
-    def _session(self, session: Session, several: list[Crumbs]) -> None:
+    def _session(self, session: Session, several: list[SessionState]) -> None:
         stored, recalled, touched = "", "-", list[str]()
-        for crumbs in several:
-            if crumbs.stored is not None:
-                stored = crumbs.stored
+        for session_state in several:
+            if session_state.stored is not None:
+                stored = session_state.stored
                 touched.append(stored)
-            if crumbs.recalled is not None:
-                recalled = "".join(f"{memory_id}\n" for memory_id in crumbs.recalled)
-                touched.extend(crumbs.recalled)
+            if session_state.recalled is not None:
+                recalled = "".join(f"{memory_id}\n" for memory_id in session_state.recalled)
+                touched.extend(session_state.recalled)
         keys = self._keys
         self._step(
-            "crumbs",
-            keys.crumbs(*session),
+            "session_state",
+            keys.session_state(*session),
             keys.touched(*session),
             keys.sessions(session[0]),
             keys.session(*session),

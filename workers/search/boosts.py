@@ -1,8 +1,8 @@
 """What counts for the best candidates besides their match: their links, how useful they proved, how long they lay idle.
 
-Every lift is bounded and small beside a good match: it orders what is nearly alike, and brings in what an agent linked
-to a good match. No untrusted memory lifts a trusted one. Links of similarity lift nothing: they repeat what the vectors
-have said, and on LoCoMo even a tenth of the weight of others costs half a point of recall at 10. Pure.
+Every boost is bounded and small beside a good match: it orders what is nearly alike, and brings in what an agent linked
+to a good match. No untrusted memory boosts a trusted one. Links of similarity boost nothing: they repeat what the
+vectors have said, and on LoCoMo even a tenth of the weight of others costs half a point of recall at 10. Pure.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -21,8 +21,8 @@ NEUTRAL_USEFULNESS: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lifts:
-    """What each lift counts; 1.0 is about one standard deviation of the fused score."""
+class Boosts:
+    """What each boost counts; 1.0 is about one standard deviation of the fused score."""
 
     links: float = 0.4  # of the score of the memory at the other end, by the link's weight
     co_retrieved: float = 0.1  # the same over a link that only tells what was found together
@@ -31,7 +31,7 @@ class Lifts:
     recency: float = 0.2  # what a memory loses that has faded altogether
 
 
-DEFAULT_LIFTS: Final = Lifts()
+DEFAULT_BOOSTS: Final = Boosts()
 
 
 class Facts(msgspec.Struct, array_like=True):
@@ -63,30 +63,30 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lifted:
-    """A ranking with its lifts. `via` has, by row, the link that counts for more than all the rest of a score."""
+class Boosted:
+    """A ranking with its boosts. `via` has, by row, the link that counts for more than all the rest of a score."""
 
     ranking: Ranking
     via: Mapping[int, Reached]
 
 
-def lifted(measure: Measure, first: Ranking, around: Surroundings, lifts: Lifts = DEFAULT_LIFTS) -> Lifted:
+def boosted(measure: Measure, first: Ranking, around: Surroundings, boosts: Boosts = DEFAULT_BOOSTS) -> Boosted:
     """Rank anew, with the linked memories that were no candidates among the others."""
     links = _leading(first, around)
     candidates, parts = _with_newcomers(measure, first, around.linked, {link.other for link in links})
     rows = {one: row for row, one in enumerate(candidates.ids)}
-    over, best = _over_links(first, rows, links, lifts)
+    over, best = _over_links(first, rows, links, boosts)
     useful, recent = np.zeros(len(candidates)), np.zeros(len(candidates))
     facts = around.facts
     for one, usefulness, sector, idle in zip(facts.ids, facts.usefulness, facts.sector, facts.idle_hours, strict=True):
         if (row := rows.get(one)) is not None:
-            useful[row] = lifts.usefulness * (usefulness - NEUTRAL_USEFULNESS)
-            recent[row] = lifts.recency * (decay(sector, idle) - 1.0)
+            useful[row] = boosts.usefulness * (usefulness - NEUTRAL_USEFULNESS)
+            recent[row] = boosts.recency * (decay(sector, idle) - 1.0)
     parts |= {"usefulness": useful, "recency": recent}
     rest = total(parts)
     ranked = ranking(candidates, rest + over, parts | {"links": over})
     newcomers = range(len(first.candidates), len(candidates))
-    return Lifted(
+    return Boosted(
         ranking=ranked,
         via={row: link for row, link in best.items() if row in newcomers or 0 < over[row] > rest[row]},
     )
@@ -116,15 +116,15 @@ def _with_newcomers(
 
 
 def _over_links(
-    first: Ranking, rows: Mapping[str, int], links: Sequence[Reached], lifts: Lifts
+    first: Ranking, rows: Mapping[str, int], links: Sequence[Reached], boosts: Boosts
 ) -> tuple[Column, dict[int, Reached]]:
     """Return what links add to each score, and the link that does, of several the best one, though it be nothing."""
     over, best = np.zeros(len(rows)), dict[int, Reached]()
     for link in links:
         seed, other = rows[link.seed], rows[link.other]
-        factor = lifts.co_retrieved if link.origin is Origin.CO_RETRIEVAL else lifts.links
-        score = min(max(float(first.scores[seed]), 0.0), lifts.seed_at_most)
-        lift = factor * link.weight * link_decay(link.idle_hours) * score
-        if lift > over[other] or other not in best:
-            over[other], best[other] = lift, link
+        factor = boosts.co_retrieved if link.origin is Origin.CO_RETRIEVAL else boosts.links
+        score = min(max(float(first.scores[seed]), 0.0), boosts.seed_at_most)
+        boost = factor * link.weight * link_decay(link.idle_hours) * score
+        if boost > over[other] or other not in best:
+            over[other], best[other] = boost, link
     return over, best

@@ -10,7 +10,7 @@ import msgspec
 from engramq.schemas.vocabulary import Partition, Sector
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import EXACT_ROWS, SET_EFFORT, Embedding, Sizes
+from engramq.workers.db.vectors import EXACT_ROWS, SET_EF_SEARCH, Embedding, Sizes
 from engramq.workers.search.question import TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates
 
@@ -18,7 +18,7 @@ SEARCH_TEXT: Final = sql("search_text")
 CHOSEN_SIZE: Final = sql("chosen_size")
 
 CANDIDATES: Final = 200  # of each arm; with 100 the tenth place loses a point of recall
-EFFORT: Final = 200  # hnsw.ef_search: as many as are wanted
+EF_SEARCH: Final = 200  # hnsw.ef_search: as many as are wanted
 # Memories that full text looks up, 2 to 4 microseconds each. On LoCoMo a tenth of a namespace costs no recall, since
 # common words still count for what rarer ones or the vectors found.
 POSTINGS: Final = 1_000
@@ -101,7 +101,7 @@ async def choose_query(
         return SEARCH_TEXT, values
     exact = scan or size.exact or (filters.are_selective and await _are_few(tx, filters))
     if not exact:
-        await tx.send(SET_EFFORT, effort=str(EFFORT))
+        await tx.send(SET_EF_SEARCH, ef_search=str(EF_SEARCH))
     values |= {"embedding": embedding.half, "model_id": embedding.model_id}
     return sized_sql("search_exact" if exact else "search_by_index", embedding.dimensions), values
 

@@ -38,7 +38,7 @@ from engramq.workers.graph import read_handlers as graph_reads
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.memories import reading as recall
 from engramq.workers.memories.store import read_memories
-from engramq.workers.queue.contract import Actor, Crumbs, Job, MailboxView, Outcome, SessionUse
+from engramq.workers.queue.contract import Actor, Job, MailboxView, Outcome, SessionState, SessionUse
 from engramq.workers.search.search import each_once, find_memories
 from engramq.workers.search.usage import Usage
 
@@ -163,7 +163,7 @@ _UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
 
 def _found(memories: list[Memory], degraded: bool | UnsetType) -> Outcome:
     reply = MemoryList(memories=memories, count=len(memories), degraded=degraded)
-    return Outcome(reply, crumbs=Crumbs(recalled=tuple(one.id for one in memories)))
+    return Outcome(reply, session_state=SessionState(recalled=tuple(one.id for one in memories)))
 
 
 def _counting(memories: list[Memory], principal: Principal) -> list[Memory]:

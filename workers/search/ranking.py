@@ -2,8 +2,8 @@
 
 A candidate has up to two scores: `lexical`, what its words add up to, and `similarity`, the cosine of its content. Each
 is normalised over the candidates (mean 0, deviation 1), which fuses better than ranks do, and what the conversation
-around it says lifts it: its neighbours in the thread, the best of its thread, its speaker, its date. A rule whose field
-is missing does nothing. No memory of one partition lifts one of the other. `lifts` says what counts besides.
+around it says boosts it: its neighbours in the thread, the best of its thread, its speaker, its date. A rule whose
+field is missing does nothing. No memory of one partition boosts one of the other. `boosts` says what counts besides.
 
 The weights are round and were chosen on the development half of LoCoMo; fitted ones fall over on other corpora.
 Candidates come as columns, since a few operations on arrays cost a fifth of a loop over 400 rows.
@@ -202,7 +202,7 @@ def by_relevance(measure: Measure, candidates: Candidates) -> Ranking:
     """Order by the fused scores and the rules; the order in which candidates are given makes no difference."""
     parts = measure.own_parts(candidates)
     fused = or_nothing(parts["lexical"]) + or_nothing(parts["similarity"])
-    parts |= _thread_lifts(candidates, fused, measure.weights)
+    parts |= _thread_boosts(candidates, fused, measure.weights)
     return ranking(candidates, total(parts), parts)
 
 
@@ -223,7 +223,7 @@ def ranking(
     return Ranking(candidates=candidates, scores=scores, parts=parts, order=order)
 
 
-def _thread_lifts(candidates: Candidates, fused: Column, weights: Weights) -> dict[str, Column]:
+def _thread_boosts(candidates: Candidates, fused: Column, weights: Weights) -> dict[str, Column]:
     """Return what the rules about threads add to each candidate. A place that no candidate has counts 0, the mean."""
     numbers: dict[tuple[bool, str], int] = {}
     threads = np.array(
@@ -238,7 +238,7 @@ def _thread_lifts(candidates: Candidates, fused: Column, weights: Weights) -> di
     best = np.full(len(numbers) + 1, -np.inf)
     np.maximum.at(best, threads, fused)
     best[-1] = 0.0  # of those without a thread
-    lifts = {"best_of_thread": weights.best_of_thread * best[threads]}
+    boosts = {"best_of_thread": weights.best_of_thread * best[threads]}
     positions = _column(candidates.position)
     placed = np.flatnonzero((threads >= 0) & ~np.isnan(positions))
     if len(placed) > 1:
@@ -249,10 +249,10 @@ def _thread_lifts(candidates: Candidates, fused: Column, weights: Weights) -> di
             "near_to": weights.near_to * (places.away(-2) + places.away(2)),
             "answers": weights.answers * places.away(-1, asks),
         }
-        for name, lift in near.items():
-            lifts[name] = np.zeros(len(candidates))
-            lifts[name][placed] = lift
-    return lifts
+        for name, boost in near.items():
+            boosts[name] = np.zeros(len(candidates))
+            boosts[name][placed] = boost
+    return boosts
 
 
 class _Places:

@@ -1,4 +1,4 @@
-"""What a search finds: candidates, their order with all that lifts them, and the memories that are shown of them."""
+"""What a search finds: candidates, their order with all that boosts them, and the memories that are shown of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,7 +15,7 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.memories.store import send_read
-from engramq.workers.search.boosts import Lifted, Reached, lifted
+from engramq.workers.search.boosts import Boosted, Reached, boosted
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Measure, by_relevance, by_similarity
@@ -23,9 +23,9 @@ from engramq.workers.search.selection import Twins, within_budget
 from engramq.workers.search.surroundings import send_surroundings, surroundings
 
 DIGITS: Final = 6  # of scores in replies
-BEST: Final = 64  # candidates of each partition that can be lifted, or twice as many as are shown
+BEST: Final = 64  # candidates of each partition that can be boosted, or twice as many as are shown
 SEEDS: Final = 10  # of them, of each partition, whose links are followed
-SPARE: Final = 4  # memories more than are shown that are read while their lifts are: the order will change a little
+SPARE: Final = 4  # memories more than are shown that are read while their boosts are: the order will change a little
 
 
 async def find_memories(
@@ -38,20 +38,20 @@ async def find_memories(
         return []
     read: dict[str, Row] = {}
     if command.ranking is Ranking.SIMILARITY and embedding is not None:
-        found = Lifted(ranking=by_similarity(candidates), via={})
+        found = Boosted(ranking=by_similarity(candidates), via={})
     else:
         measure = Measure.of(question, candidates)
         first = by_relevance(measure, candidates)
         best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
         around = await send_surroundings(tx, question, embedding, filters, best=best, seeds=seeds)
         reading = await send_read(tx, [UUID(one) for one in best[: command.limit + SPARE]])
-        found = lifted(measure, first, await surroundings(around))
+        found = boosted(measure, first, await surroundings(around))
         read = await _rows(reading)
     memories = await _shown(tx, found, command, read)
     return memories if command.max_chars is UNSET else within_budget(memories, command.max_chars)
 
 
-async def _shown(tx: Transaction, found: Lifted, command: SearchMemories, read: Mapping[str, Row]) -> list[Memory]:
+async def _shown(tx: Transaction, found: Boosted, command: SearchMemories, read: Mapping[str, Row]) -> list[Memory]:
     """Take as many of the best as are wanted; more when some turn out to be twins, or to have gone."""
     memories: list[Memory] = []
     twins = Twins()
@@ -76,7 +76,7 @@ async def _rows(sent: Sent) -> dict[str, Row]:
     return {str(row["id"]): row for row in await sent.rows()}
 
 
-def _near_enough(found: Lifted, least: float | UnsetType) -> Sequence[int]:
+def _near_enough(found: Boosted, least: float | UnsetType) -> Sequence[int]:
     ranking = found.ranking
     if least is UNSET:
         return ranking.order
@@ -84,7 +84,7 @@ def _near_enough(found: Lifted, least: float | UnsetType) -> Sequence[int]:
     return [row for row in ranking.order if (known := similarity[row]) is not None and known >= least]
 
 
-def _scored(memory: Memory, found: Lifted, row: int, *, explain: bool) -> Memory:
+def _scored(memory: Memory, found: Boosted, row: int, *, explain: bool) -> Memory:
     ranking = found.ranking
     similarity = ranking.candidates.similarity[row]
     memory.score = round(float(ranking.scores[row]), DIGITS)

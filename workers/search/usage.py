@@ -8,10 +8,10 @@ from uuid import UUID
 
 from engramq.workers.db.database import Store
 from engramq.workers.memories.reading import note_access
-from engramq.workers.queue.debounce import Gathering
+from engramq.workers.queue.debounce import Debounce
 
-GATHER_S: Final = 0.5  # notes of this long become one statement for each namespace
-NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best effort
+DEBOUNCE_S: Final = 0.5  # notes of this long become one statement for each namespace
+NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best ef_search
 
 
 class Usage:
@@ -21,7 +21,7 @@ class Usage:
         self._store = store
         self._notes: dict[str, Counter[UUID]] = {}
         self._noted = 0
-        self._gathering = Gathering(self._write_all, GATHER_S, stopping)
+        self._debounce = Debounce(self._write_all, DEBOUNCE_S, stopping)
 
     async def note(self, namespace: str, ids: Sequence[UUID]) -> None:
         """Count that these memories were found. Raises EngramqError or OutcomeUnknown when they cannot be counted."""
@@ -29,7 +29,7 @@ class Usage:
             return
         self._noted += len(ids)
         self._notes.setdefault(namespace, Counter()).update(ids)
-        await self._gathering.soon()
+        await self._debounce.soon()
 
     async def _write_all(self) -> None:
         notes, self._notes, self._noted = self._notes, {}, 0

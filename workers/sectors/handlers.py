@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 BATCH: Final = 100  # memories of one command, and of one look at the model
 INLINE: Final = 4  # texts that take less time than handing them to a thread does: 0.1 ms each
 COMMANDS_AT_ONCE: Final = 64  # most of them only wait to be gathered
-GATHER_S: Final = (
+DEBOUNCE_S: Final = (
     0.2  # how long commands of one namespace are gathered: nobody waits for them, and together they cost less
 )
 
@@ -60,7 +60,7 @@ class Classifier:
 
     store: Store
     load: Callable[[], SectorModel] = SectorModel.load
-    gather_s: float = GATHER_S
+    debounce_s: float = DEBOUNCE_S
     _model: SectorModel | None = None
     _gathered: dict[str, "_Gathering"] = field(default_factory=dict)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -82,7 +82,7 @@ class Classifier:
             return Outcome(SectorsClassified(classified=0))
         gathering = self._gathered[namespace] = _Gathering(ids)
         try:
-            await asyncio.sleep(self.gather_s)
+            await asyncio.sleep(self.debounce_s)
             del self._gathered[namespace]
             classified = await self._classify_all(job, gathering.ids)
             gathering.succeeded = True

@@ -1,1 +1,1 @@
-"""What is done on a schedule: unfinished work found, old rows trimmed, links worn down, the clock of active hours."""
+"""What is done on a schedule: unfinished work, old rows, the decay of links, active hours."""

@@ -6,27 +6,27 @@ from typing import Final
 
 from engramq.workers.db.database import Store
 from engramq.workers.queue.contract import SessionUse
-from engramq.workers.queue.debounce import Gathering
+from engramq.workers.queue.debounce import Debounce
 from engramq.workers.upkeep.clock import Interval, tick
 
-GATHER_S: Final = 1.0  # the uses of this long become one statement for each namespace
-WAITING_MAX: Final = 20_000  # sessions that wait to be told; beyond, further ones are left out: it is best effort
+DEBOUNCE_S: Final = 1.0  # the uses of this long become one statement for each namespace
+WAITING_MAX: Final = 20_000  # sessions that wait to be told; beyond, further ones are left out: it is best ef_search
 
 
 class SessionClock:
     """One per process."""
 
-    def __init__(self, store: Store, *, gather_s: float = GATHER_S, stopping: asyncio.Event | None = None) -> None:
+    def __init__(self, store: Store, *, debounce_s: float = DEBOUNCE_S, stopping: asyncio.Event | None = None) -> None:
         self._store = store
         self._told: dict[tuple[str, str], list[Interval]] = {}
-        self._gathering = Gathering(self._write, gather_s, stopping)
+        self._debounce = Debounce(self._write, debounce_s, stopping)
 
     async def tell(self, uses: Sequence[SessionUse]) -> None:
         """Note that sessions were in use. Raises EngramqError or OutcomeUnknown when it cannot be written."""
         for use in uses:
             self._add(use)
         if self._told:
-            await self._gathering.soon()
+            await self._debounce.soon()
 
     def _add(self, use: SessionUse) -> None:
         key = (use.namespace, use.session)

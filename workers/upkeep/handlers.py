@@ -14,7 +14,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition, WorkerKind
 from engramq.workers.db.database import Store
 from engramq.workers.links import co_retrieved_pairs as co_retrieval
-from engramq.workers.links import decay as wear
+from engramq.workers.links import decay as decay
 from engramq.workers.memories import store as memories
 from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome, OutcomeUnknown, Periodic
 from engramq.workers.upkeep import trimming as upkeep
@@ -28,8 +28,8 @@ BATCH: Final = 100  # memories of one follow-up
 BATCHES: Final = 10  # follow-ups of one namespace in a sweep that finds the embedder working
 TRIM_EVERY_S: Final = 600.0
 COUNT_EVERY_S: Final = 300.0
-WEAR_EVERY_S: Final = 900.0
-WORN_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
+DECAY_EVERY_S: Final = 900.0
+DECAYED_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
 FIRST: Final = UUID(int=0)
 
 
@@ -51,7 +51,7 @@ class Caretaker:
     interval_s: float
     pending_s: float = PENDING_S
     _progress: dict[str, Progress] = field(default_factory=dict)
-    _worn: dict[str, float] = field(default_factory=dict)  # what the clock showed when links were last worn down
+    _decayed: dict[str, float] = field(default_factory=dict)  # what the clock showed when links last decayed
 
     async def sweep(self, job: Job) -> Outcome:
         """Carry out Sweep."""
@@ -122,22 +122,22 @@ class Caretaker:
             while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
                 pass
 
-    async def wear_links(self) -> None:
+    async def decay_links(self) -> None:
         """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
         namespaces = await self.store.namespaces()
-        for gone in self._worn.keys() - set(namespaces):
-            del self._worn[gone]
+        for gone in self._decayed.keys() - set(namespaces):
+            del self._decayed[gone]
         for namespace in namespaces:
-            clock = await self.store.read(namespace, wear.clock)
-            if clock < self._worn.get(namespace, -WORN_ANEW_HOURS) + WORN_ANEW_HOURS:
+            clock = await self.store.read(namespace, decay.clock)
+            if clock < self._decayed.get(namespace, -DECAYED_ANEW_HOURS) + DECAYED_ANEW_HOURS:
                 continue
-            await self._wear(namespace)
-            self._worn[namespace] = clock
+            await self._decay(namespace)
+            self._decayed[namespace] = clock
 
-    async def _wear(self, namespace: str) -> None:
-        worn = await self.store.write(namespace, lambda tx: wear.wear(tx, None))
-        while worn.after is not None:
-            worn = await self.store.write(namespace, partial(wear.wear, after=worn.after))
+    async def _decay(self, namespace: str) -> None:
+        decayed = await self.store.write(namespace, lambda tx: decay.decay(tx, None))
+        while decayed.after is not None:
+            decayed = await self.store.write(namespace, partial(decay.decay, after=decayed.after))
 
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces, for full text to tell common ones from rare ones."""
@@ -158,7 +158,7 @@ def actor(caretaker: Caretaker) -> Actor:
         schedule=(
             Periodic("sweep", caretaker.interval_s, caretaker.look_in_time),
             Periodic("trim", TRIM_EVERY_S, caretaker.trim),
-            Periodic("wear_links", WEAR_EVERY_S, caretaker.wear_links),
+            Periodic("decay_links", DECAY_EVERY_S, caretaker.decay_links),
             Periodic("count_lexemes", COUNT_EVERY_S, caretaker.count_lexemes),
         ),
     )

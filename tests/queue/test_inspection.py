@@ -26,9 +26,9 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import encode_job
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import dispatcher as dispatch
-from engramq.workers.queue.contract import Crumbs, Job, Outcome, OutcomeUnknown
+from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, SessionState
 from engramq.workers.queue.dead_letters import DeadLetters
-from engramq.workers.queue.inspection import Mailboxes
+from engramq.workers.queue.inspection import Inspection
 from tests.queue.server import Server
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, ping, send
 from tests.queue.worker_process import a_memory
@@ -40,8 +40,8 @@ ERASED = uuid7()
 
 
 @pytest.fixture
-async def view(stage: Stage) -> AsyncIterator[Mailboxes]:
-    async with Mailboxes(stage.url, stage.keys) as view:
+async def view(stage: Stage) -> AsyncIterator[Inspection]:
+    async with Inspection(stage.url, stage.keys) as view:
         yield view
 
 
@@ -68,7 +68,7 @@ async def everything(stage: Stage) -> bytes:
     return b"\n".join(dumps)
 
 
-async def test_depths_count_commands_waiting_and_dead_letters(stage: Stage, view: Mailboxes) -> None:
+async def test_depths_count_commands_waiting_and_dead_letters(stage: Stage, view: Inspection) -> None:
     bus = await stage.bus()
     for _ in range(3):
         await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
@@ -81,7 +81,7 @@ async def test_depths_count_commands_waiting_and_dead_letters(stage: Stage, view
     assert set(depths) == set(WorkerKind)
 
 
-async def test_a_pending_write_is_found_waiting_then_running_then_nowhere(stage: Stage, view: Mailboxes) -> None:
+async def test_a_pending_write_is_found_waiting_then_running_then_nowhere(stage: Stage, view: Inspection) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
     async def slow(job: Job) -> Outcome:
@@ -108,7 +108,7 @@ async def test_a_pending_write_is_found_waiting_then_running_then_nowhere(stage:
 
 
 async def test_a_pending_write_that_is_tried_again_is_still_found(
-    stage: Stage, view: Mailboxes, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, view: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "BACKOFF_FIRST_S", 60.0)
     monkeypatch.setattr(dispatch, "BACKOFF_MAX_S", 60.0)
@@ -123,7 +123,7 @@ async def test_a_pending_write_that_is_tried_again_is_still_found(
     assert await view.find(pending.command_id, NAMESPACE, "ada") is False
 
 
-async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage, view: Mailboxes) -> None:
+async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage, view: Inspection) -> None:
     await stage.workers(an_actor(kind=WorkerKind.EMBEDDING))
     answer = await send(await stage.bus(), StoreMemory(content="x"))
     assert isinstance(answer, Answer)
@@ -134,12 +134,12 @@ async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage
 
 
 @pytest.mark.promise("MT-19")
-async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: Mailboxes) -> None:
+async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: Inspection) -> None:
     bus = await stage.bus()
-    crumbs = Breadcrumbs(stage.redis, stage.keys)
+    session_state = Breadcrumbs(stage.redis, stage.keys)
 
     async def leave(job: Job) -> Outcome:
-        return Outcome(Pong(), crumbs=Crumbs(stored=ERASED, recalled=("a", ERASED, "b")))
+        return Outcome(Pong(), session_state=SessionState(stored=ERASED, recalled=("a", ERASED, "b")))
 
     leaving = await stage.workers(an_actor(leave))
     await ping(bus)
@@ -176,17 +176,17 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: Ma
         with pytest.raises(EngramqError) as refusal:
             _raise(await refused)
         assert refusal.value.fault.code is FaultCode.UNAVAILABLE
-    found = await crumbs.read(NAMESPACE, "ada", "default")
+    found = await session_state.read(NAMESPACE, "ada", "default")
     assert (found.last_stored_id, found.last_recalled_ids) == (None, ("a", None, "b"))
     assert found.session_memory_ids == ("a", "b")
-    assert await crumbs.resolve("@recalled[2]", NAMESPACE, "ada", "default") == "b"
+    assert await session_state.resolve("@recalled[2]", NAMESPACE, "ada", "default") == "b"
     await stage.workers(*(an_actor(echo, store, kind=kind) for kind in (WorkerKind.EMBEDDING, WorkerKind.PROMOTION)))
     assert isinstance(await asked[1], Answer)
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
     await stage.until(lambda: stage.empty(WorkerKind.PROMOTION))
 
 
-async def test_scrubbing_leaves_other_memories_and_other_namespaces_alone(stage: Stage, view: Mailboxes) -> None:
+async def test_scrubbing_leaves_other_memories_and_other_namespaces_alone(stage: Stage, view: Inspection) -> None:
     bus = await stage.bus()
     for command in (
         StoreMemory(content=SECRET + "!"),
@@ -199,7 +199,7 @@ async def test_scrubbing_leaves_other_memories_and_other_namespaces_alone(stage:
     assert await _count(stage) == 4
 
 
-async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(stage: Stage, view: Mailboxes) -> None:
+async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(stage: Stage, view: Inspection) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
     async def slow(job: Job) -> Outcome:
@@ -221,7 +221,7 @@ async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(s
 
 
 async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
-    stage: Stage, view: Mailboxes, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, view: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "BACKOFF_FIRST_S", 60.0)
     monkeypatch.setattr(dispatch, "BACKOFF_MAX_S", 60.0)
@@ -243,7 +243,7 @@ async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
 
 async def test_without_redis_the_outcome_is_unknown(own_server: Server, own_stage: Stage) -> None:
     own_server.kill()
-    async with Mailboxes(own_server.url, own_stage.keys) as view:
+    async with Inspection(own_server.url, own_stage.keys) as view:
         with pytest.raises(OutcomeUnknown):
             await view.scrub(NAMESPACE, {ERASED: SECRET})
         with pytest.raises(OutcomeUnknown):
@@ -252,7 +252,7 @@ async def test_without_redis_the_outcome_is_unknown(own_server: Server, own_stag
             await view.depths()
 
 
-async def test_what_was_scrubbed_cannot_be_brought_back_by_a_retry(stage: Stage, view: Mailboxes) -> None:
+async def test_what_was_scrubbed_cannot_be_brought_back_by_a_retry(stage: Stage, view: Inspection) -> None:
     await stage.workers(an_actor(kind=WorkerKind.EMBEDDING))
     answer = await send(await stage.bus(), StoreMemory(content=SECRET))
     assert isinstance(answer, Answer)

@@ -7,7 +7,7 @@ import pytest
 
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
-from engramq.workers.links import decay as wear
+from engramq.workers.links import decay as decay
 from engramq.workers.links.rules import pair_of
 from tests.workers.conftest import World, world
 
@@ -39,9 +39,9 @@ def weights(world: World) -> dict[UUID, float]:
 
 
 async def worn_at(world: World, hours: float) -> dict[UUID, Any]:
-    """Let the clock show this, wear the links down, and return their weights."""
+    """Let the clock show this, decay the links down, and return their weights."""
     world.rows("update namespaces set active_hours = %s", hours)
-    await world.caretaker.wear_links()
+    await world.caretaker.decay_links()
     return weights(world)
 
 
@@ -57,7 +57,7 @@ async def test_half_of_an_unused_automatic_link_is_left_after_its_half_life(worl
 
 async def test_a_few_hours_are_not_worth_a_write(world: World) -> None:
     await link(world)
-    found = await worn_at(world, wear.STEP_HOURS - 1)
+    found = await worn_at(world, decay.STEP_HOURS - 1)
     assert set(found.values()) == {0.8}
 
 
@@ -86,7 +86,7 @@ async def test_what_agents_outcomes_and_imports_made_and_protected_relations_do_
 async def test_every_link_is_looked_at_in_steps_of_a_bounded_size(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wear, "LOOKED_AT", 2)
+    monkeypatch.setattr(decay, "LOOKED_AT", 2)
     for number in range(5):
         await link(world, weight=0.8 if number % 2 else 0.12)
     found = await worn_at(world, 1000.0)
@@ -98,7 +98,7 @@ async def test_a_link_that_somebody_is_changing_is_left_for_the_next_time(world:
     world.rows("update namespaces set active_hours = 1000")
     async with world.store.transaction(DEFAULT_NAMESPACE) as tx:
         await tx.row(b"select id from edges where id = %(id)s for update", id=busy)
-        await world.caretaker.wear_links()
+        await world.caretaker.decay_links()
         assert weights(world) == {busy: 0.8, free: pytest.approx(0.4)}
 
 

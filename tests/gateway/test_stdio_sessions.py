@@ -16,7 +16,7 @@ from mcp_types import jsonrpc_message_adapter
 
 from engramq.gateway.framing import Line, LineReader
 from engramq.gateway.run import Gateway
-from engramq.gateway.stdio_sessions import listen, serve_fronts
+from engramq.gateway.stdio_sessions import listen, serve_stdio_sessions
 from engramq.schemas import limits
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError
@@ -93,7 +93,7 @@ async def serving(gateway: Gateway, path: Path) -> AsyncIterator[Served]:
     listener = await listen(path)
 
     async def serve() -> None:
-        await serve_fronts(listener, gateway.open_front, served.stopping)
+        await serve_stdio_sessions(listener, gateway.open_stdio_session, served.stopping)
         served.ended.set()
 
     async with anyio.create_task_group() as tasks:

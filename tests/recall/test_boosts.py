@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.schemas.vocabulary import Origin, Sector
-from engramq.workers.search.boosts import DEFAULT_LIFTS, Facts, Lifted, Reached, Surroundings, lifted
+from engramq.workers.search.boosts import DEFAULT_BOOSTS, Boosted, Facts, Reached, Surroundings, boosted
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance
 from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
@@ -24,9 +24,9 @@ def link(seed: str, other: str, *, weight: float = 0.75, origin: Origin = Origin
     return Reached(seed, other, "supports", weight, origin, idle)
 
 
-def with_lifts(candidates: Candidates, around: Surroundings) -> Lifted:
+def with_lifts(candidates: Candidates, around: Surroundings) -> Boosted:
     measure = Measure.of(QUESTION, candidates)
-    return lifted(measure, by_relevance(measure, candidates), around)
+    return boosted(measure, by_relevance(measure, candidates), around)
 
 
 def around_of(links: list[Reached], linked: list[dict[str, Any]] | None = None, **facts: list[Any]) -> Surroundings:
@@ -65,10 +65,10 @@ def test_lifts_are_bounded_and_all_parts_make_the_score(scene: tuple[Candidates,
     found = with_lifts(candidates, around).ranking
     assert sorted(found.order) == list(range(len(found.candidates)))
     assert len(set(found.candidates.ids)) == len(found.candidates)
-    most = DEFAULT_LIFTS.links * DEFAULT_LIFTS.seed_at_most
+    most = DEFAULT_BOOSTS.links * DEFAULT_BOOSTS.seed_at_most
     assert np.all((found.parts["links"] >= 0) & (found.parts["links"] <= most))
     assert np.all((found.parts["usefulness"] >= -0.6 - 1e-9) & (found.parts["usefulness"] <= 0.2 + 1e-9))
-    assert np.all((found.parts["recency"] <= 0) & (found.parts["recency"] >= -DEFAULT_LIFTS.recency))
+    assert np.all((found.parts["recency"] <= 0) & (found.parts["recency"] >= -DEFAULT_BOOSTS.recency))
     for row in found.order:
         parts = [part for part in found.explained(row).values() if part is not None]
         assert math.fsum(parts) == pytest.approx(float(found.scores[row]), abs=1e-9)
@@ -89,7 +89,7 @@ def test_no_untrusted_memory_lifts_a_trusted_one(scene: tuple[Candidates, Surrou
 def test_without_anything_around_nothing_changes(candidates: Candidates) -> None:
     measure = Measure.of(QUESTION, candidates)
     first = by_relevance(measure, candidates)
-    assert scores(lifted(measure, first, NOTHING).ranking) == pytest.approx(scores(first))
+    assert scores(boosted(measure, first, NOTHING).ranking) == pytest.approx(scores(first))
 
 
 NEAR_TIE = [{"lexical": 3.0, "similarity": 0.81}, {"lexical": 3.0, "similarity": 0.80}]
@@ -141,16 +141,16 @@ def test_a_link_counts_by_its_weight_its_last_use_and_what_made_it() -> None:
     candidates = made_of([STRONG, *OTHERS])
     seed, other = candidates.ids[0], candidates.ids[5]
 
-    def lift(one: Reached) -> float:
+    def boost(one: Reached) -> float:
         found = with_lifts(candidates, around_of([one])).ranking
         return float(found.parts["links"][found.candidates.ids.index(other)])
 
-    full = lift(link(seed, other, weight=1.0))
+    full = boost(link(seed, other, weight=1.0))
     assert full > 0
-    assert lift(link(seed, other, weight=0.5)) == pytest.approx(full / 2)
-    assert lift(link(seed, other, weight=1.0, idle=LINK_HALF_LIFE_HOURS)) == pytest.approx(full / 2)
-    assert lift(link(seed, other, weight=1.0, origin=Origin.CO_RETRIEVAL)) == pytest.approx(full / 4)
-    assert lift(link(candidates.ids[1], other)) == 0  # what matches badly lifts nothing
+    assert boost(link(seed, other, weight=0.5)) == pytest.approx(full / 2)
+    assert boost(link(seed, other, weight=1.0, idle=LINK_HALF_LIFE_HOURS)) == pytest.approx(full / 2)
+    assert boost(link(seed, other, weight=1.0, origin=Origin.CO_RETRIEVAL)) == pytest.approx(full / 4)
+    assert boost(link(candidates.ids[1], other)) == 0  # what matches badly boosts nothing
 
 
 def test_whoever_comes_in_over_a_link_says_so_even_when_the_match_is_no_better_than_others() -> None:
