@@ -26,10 +26,10 @@ from bench.synthetic import Corpus
 from engramq.schemas.commands import SearchMemories
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
+from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.memories.store import read_memories
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Measure, by_relevance

@@ -23,7 +23,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.memories.store import Draft, send_insert
+from engramq.workers.memories.store import INSERT, Draft, columns_of
 
 BENCH = "store"
 NAMESPACE = "bench"
@@ -47,7 +47,7 @@ async def alone(database_url: str, model_id: int, contents: list[str]) -> tuple[
             async def write(tx: Transaction) -> None:
                 embedding = Embedding.of(model_id, vectors[number])
                 draft = Draft(NewMemory(content=contents[number]), Partition.TRUSTED, DEFAULT_PRINCIPAL, embedding)
-                await (await send_insert(tx, draft)).stored()
+                await tx.row(INSERT, **columns_of(draft), embedding=embedding.half, model_id=embedding.model_id)
 
             await store.write(NAMESPACE, write)
 

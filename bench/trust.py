@@ -26,11 +26,11 @@ from bench.synthetic import Corpus, half
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.conninfo import WORKER_ROLE, worker_conninfo
 from engramq.workers.db.database import Store
+from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.pool import Pool
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes, send_nearest
 from engramq.workers.memories import reading as recall
-from engramq.workers.memories.store import read_memories
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
 from tools.loading import load
@@ -64,7 +64,7 @@ def reads(corpus: Corpus, model_id: int, calls: int) -> dict[str, Read]:
         await search(tx, number, None)
 
     async def nearest(tx: Transaction, number: int) -> None:
-        await (await send_nearest(tx, sizes, embeddings[number], TRUSTED, k=SHOWN)).rows()
+        await (await send_nearest(tx, sizes, embeddings[number], TRUSTED, k=SHOWN)).fetchall()
 
     async def recent(tx: Transaction, _number: int) -> None:
         await recall.recent(tx, partitions=TRUSTED, sectors=None, include_superseded=False, after=None, limit=10)

@@ -1,18 +1,18 @@
-"""A worker process: from settings to store, embedder and actors, and from those to the runtime."""
+"""A worker process: the table of worker kinds, and from settings to what their handlers share."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers import commands
+from engramq.workers.auth import handlers as auth
 from engramq.workers.db.database import Store
-from engramq.workers.db.ledger import Ledger
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady, Reason
 from engramq.workers.db.vectors import Sizes
@@ -20,23 +20,22 @@ from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.graph import handlers as edges
+from engramq.workers.graph import handlers as graph
+from engramq.workers.handling import CommandHandler, CommandRunner, Services
 from engramq.workers.links import handlers as links
-from engramq.workers.links import lookup as query_links
-from engramq.workers.links import similarity as linking
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.memories import embedding
-from engramq.workers.memories import handlers as promotion
-from engramq.workers.memories import import_handlers as imports
+from engramq.workers.links.similarity import SimilarityLinker
+from engramq.workers.memories import handlers as memories
 from engramq.workers.queue.contract import Actor, MailboxView
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.process import serve
-from engramq.workers.search import handlers as recall
+from engramq.workers.search import handlers as search
 from engramq.workers.search.usage import Usage
 from engramq.workers.sectors import handlers as sectors
-from engramq.workers.upkeep import handlers as upkeep
+from engramq.workers.sectors.classifier import Classifier
 from engramq.workers.upkeep.active_hours import SessionClock
+from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
 
 log = logging.getLogger(__name__)
@@ -44,116 +43,101 @@ log = logging.getLogger(__name__)
 TRY_AGAIN_S: Final = 0.5
 SAY_AGAIN_S: Final = 60.0
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What the actors of one process share."""
-
-    settings: Settings
-    store: Store
-    ledger: Ledger
-    vectorizer: Vectorizer
-    sizes: Sizes
-    mailboxes: MailboxView
-    stopping: asyncio.Event  # set when the process is asked to stop: nobody gathers any longer then
-
-    @property
-    def link_rules(self) -> LinkRules:
-        """What the settings say of links."""
-        return LinkRules(cap=self.settings.degree_cap, delta=self.settings.reinforce_delta)
-
-
-def build_actors(kinds: Sequence[WorkerKind], parts: Parts) -> list[Actor]:
-    """Return the actors of these kinds, each once; all of them tell one clock which sessions are in use."""
-    clock = SessionClock(parts.store, stopping=parts.stopping)
-    actors = (_BUILDERS[kind](parts) for kind in dict.fromkeys(kinds))
-    return [replace(actor, sessions_used=clock.tell) for actor in actors]
-
-
-def _embedding(parts: Parts) -> Actor:
-    return embedding.actor(
-        embedding.Embedder(
-            store=parts.store,
-            ledger=parts.ledger,
-            vectorizer=parts.vectorizer,
-            sizes=parts.sizes,
-            similar_threshold=parts.settings.similar_threshold,
-            link_threshold=parts.settings.link_threshold,
-        )
-    )
-
-
-def _sectors(parts: Parts) -> Actor:
-    return sectors.actor(sectors.Classifier(store=parts.store))
-
-
-def _edges(parts: Parts) -> Actor:
-    linker = links.Linker(ledger=parts.ledger, rules=parts.link_rules)
-    newcomers = linking.NewcomerLinker(
-        store=parts.store,
-        sizes=parts.sizes,
-        rules=parts.link_rules,
-        threshold=parts.settings.link_threshold,
-        stopping=parts.stopping,
-    )
-    by_query = query_links.QueryLinker(
-        store=parts.store,
-        ledger=parts.ledger,
-        vectorizer=parts.vectorizer,
-        sizes=parts.sizes,
-        confidence=Confidence(parts.vectorizer),
-        rules=parts.link_rules,
-    )
-    return edges.actor(
-        edges.Weaver(ledger=parts.ledger),
-        links.handlers(linker),
-        linking.handlers(newcomers),
-        query_links.handlers(by_query),
-    )
-
-
-def _promotion(parts: Parts) -> Actor:
-    return promotion.actor(
-        promotion.Keeper(store=parts.store, ledger=parts.ledger, mailboxes=parts.mailboxes, rules=parts.link_rules)
-    )
-
-
-def _recall(parts: Parts) -> Actor:
-    return recall.actor(
-        recall.Reader(
-            store=parts.store,
-            vectorizer=parts.vectorizer,
-            sizes=parts.sizes,
-            usage=Usage(parts.store, stopping=parts.stopping),
-            co_retrievals=CoRetrievals(parts.store, parts.link_rules, stopping=parts.stopping),
-            mailboxes=parts.mailboxes,
-        )
-    )
-
-
-def _imports(parts: Parts) -> Actor:
-    return imports.actor(imports.Importer(store=parts.store, ledger=parts.ledger, vectorizer=parts.vectorizer))
-
-
-def _upkeep(parts: Parts) -> Actor:
-    return upkeep.actor(
-        upkeep.Caretaker(
-            store=parts.store,
-            unfinished=Unfinished(store=parts.store),
-            interval_s=parts.settings.sweep_interval_s,
-        )
-    )
-
-
-_BUILDERS: Final[Mapping[WorkerKind, Callable[[Parts], Actor]]] = {
-    WorkerKind.EMBEDDING: _embedding,
-    WorkerKind.SECTORS: _sectors,
-    WorkerKind.EDGES: _edges,
-    WorkerKind.PROMOTION: _promotion,
-    WorkerKind.RECALL: _recall,
-    WorkerKind.IMPORTS: _imports,
-    WorkerKind.UPKEEP: _upkeep,
+# What each worker kind carries out; a command's `mailbox` names the same kind.
+HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
+    WorkerKind.EMBEDDING: (memories.store_memory, memories.embed_pending),
+    WorkerKind.SECTORS: (sectors.classify_sectors,),
+    WorkerKind.EDGES: (
+        links.connect,
+        links.connect_all,
+        links.disconnect_memories,
+        links.connect_by_query,
+        links.record_outcome,
+        links.link_activated,
+        graph.add_node,
+        graph.add_edge,
+        graph.delete_edge,
+        graph.delete_node,
+        graph.reclassify_sector,
+        graph.propose,
+        graph.decide,
+    ),
+    WorkerKind.PROMOTION: (
+        memories.supersede_memory,
+        memories.update_memory,
+        memories.forget_memory,
+        memories.restore_memory,
+        memories.verify_memory,
+        memories.promote_memory,
+        memories.purge_memories,
+    ),
+    WorkerKind.RECALL: (
+        search.search_memories,
+        memories.list_recent,
+        memories.get_memory,
+        memories.memory_stats,
+        graph.get_node,
+        graph.get_edge,
+        graph.query_neighbors,
+        graph.find_path,
+        graph.list_proposals,
+        commands.get_command,
+        commands.ping,
+        auth.authenticate,
+    ),
+    WorkerKind.IMPORTS: (memories.import_batch,),
+    WorkerKind.UPKEEP: (),
 }
+USUAL_CONCURRENCY: Final = 32  # commands that one process carries out at a time
+CONCURRENCY: Final[Mapping[WorkerKind, int]] = {
+    WorkerKind.SECTORS: 64,  # most of them only wait for others to come
+    WorkerKind.IMPORTS: 2,  # one batch is embedded while the other is written
+}
+
+
+def build_services(
+    store: Store, embedder: BatchingEmbedder, settings: Settings, *, stopping: asyncio.Event | None = None
+) -> Services:
+    """Return what the handlers of one process share; once `stopping` is set nobody waits for others to come."""
+    rules = LinkRules(cap=settings.degree_cap, delta=settings.reinforce_delta)
+    vectorizer, sizes = Vectorizer(embedder, store), Sizes()
+    return Services(
+        rules,
+        vectorizer,
+        sizes,
+        Confidence(vectorizer),
+        Classifier(store=store),
+        Usage(store, stopping=stopping),
+        CoRetrievals(store, rules, stopping=stopping),
+        SimilarityLinker(store=store, sizes=sizes, rules=rules, threshold=settings.link_threshold, stopping=stopping),
+    )
+
+
+def build_actors(
+    kinds: Sequence[WorkerKind],
+    *,
+    store: Store,
+    mailboxes: MailboxView,
+    settings: Settings,
+    services: Services,
+    stopping: asyncio.Event | None = None,
+) -> list[Actor]:
+    """Return the actors of these kinds, each once; all of them tell one clock which sessions are in use."""
+    clock = SessionClock(store, stopping=stopping)
+    upkeep = Upkeep(store=store, unfinished=Unfinished(store=store), interval_s=settings.sweep_interval_s)
+    actors = []
+    for kind in dict.fromkeys(kinds):
+        runner = CommandRunner(HANDLERS[kind], store=store, mailboxes=mailboxes, settings=settings, services=services)
+        actors.append(
+            Actor(
+                kind,
+                dict.fromkeys(runner.handlers, runner.run),
+                schedule=upkeep.schedule() if kind is WorkerKind.UPKEEP else (),
+                concurrency=CONCURRENCY.get(kind, USUAL_CONCURRENCY),
+                sessions_used=clock.tell,
+            )
+        )
+    return actors
 
 
 async def run(
@@ -170,24 +154,19 @@ async def run(
     UnsupportedServer when Redis is too old.
     """
     try:
-        inner = create_embedder(settings.embedder, settings.embedder_url, key=settings.embedder_key)
+        model = create_embedder(settings.embedder, settings.embedder_url, key=settings.embedder_key)
     except ValueError as problem:
         raise SettingsError(str(problem)) from None
     stop = stop or asyncio.Event()
     async with AsyncExitStack() as owned:
         store = await owned.enter_async_context(await open_store(settings.database_url))
-        embedder = await owned.enter_async_context(BatchingEmbedder(inner))
+        embedder = await owned.enter_async_context(BatchingEmbedder(model))
         mailboxes = await owned.enter_async_context(Inspection(settings.redis_url, Keys(settings.key_prefix)))
-        parts = Parts(
-            settings=settings,
-            store=store,
-            ledger=Ledger(store),
-            vectorizer=Vectorizer(embedder, store),
-            sizes=Sizes(),
-            mailboxes=mailboxes,
-            stopping=stop,
+        services = build_services(store, embedder, settings, stopping=stop)
+        actors = build_actors(
+            kinds, store=store, mailboxes=mailboxes, settings=settings, services=services, stopping=stop
         )
-        await serve(build_actors(kinds, parts), settings, stop=stop, ready=ready, handle_signals=handle_signals)
+        await serve(actors, settings, stop=stop, ready=ready, handle_signals=handle_signals)
 
 
 async def open_store(database_url: str) -> Store:

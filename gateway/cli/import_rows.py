@@ -13,7 +13,7 @@ from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.mcp.texts import text_problem
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.schemas import limits
-from engramq.schemas.commands import NewMemory
+from engramq.schemas.commands import ImportRecord
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
@@ -21,7 +21,7 @@ from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
 HELD_BATCHES: Final = 8
 LINE: Final = "line"  # the field of a rejection that concerns the line as a whole
 NAMESPACE: Final = "namespace"
-_RECORD_FIELDS: Final = NewMemory.__struct_fields__
+_RECORD_FIELDS: Final = frozenset(ImportRecord.__struct_fields__)
 _ENVELOPE_FIELDS: Final = ("session", "idempotency_key")  # a call's, not a record's
 
 
@@ -31,7 +31,7 @@ class Row:
 
     line: int
     namespace: str
-    record: NewMemory
+    record: ImportRecord
 
 
 class Rejection(msgspec.Struct, frozen=True):
@@ -91,8 +91,9 @@ def _read_row(number: int, line: bytes, namespace: str, one_namespace: bool) -> 
         if name in record:
             raise invalid(name, f"A record has no field {name}.")
     checked = check_arguments(TOOLS["store_memory"], record).parameters
-    fields = {name: getattr(checked, name) for name in _RECORD_FIELDS}
-    return Row(number, namespace if one_namespace else own, NewMemory(**fields))
+    # What the row leaves out stays out: an update changes only what is named.
+    fields = {name: getattr(checked, name) for name in record.keys() & _RECORD_FIELDS}
+    return Row(number, namespace if one_namespace else own, ImportRecord(**fields))
 
 
 def _check_namespace(name: Any) -> None:

@@ -3,7 +3,7 @@
 from typing import Final, get_args
 
 from engramq.schemas.commands.base import Command, Reply, WriteReply
-from engramq.schemas.commands.bulk import BatchImported, ImportBatch, Receipt
+from engramq.schemas.commands.bulk import BatchImported, ImportBatch, ImportRecord, Receipt
 from engramq.schemas.commands.consent import (
     Decided,
     DecideProposal,
@@ -38,6 +38,7 @@ from engramq.schemas.commands.graph import (
     WalkStartMissing,
 )
 from engramq.schemas.commands.links import (
+    Activated,
     BatchConnected,
     BatchLink,
     BatchLinked,
@@ -48,11 +49,10 @@ from engramq.schemas.commands.links import (
     Connects,
     Disconnect,
     Disconnected,
-    LinkNewcomers,
+    LinkActivated,
     LinkRequest,
+    LinksScheduled,
     Near,
-    Newcomer,
-    NewcomersNoted,
     OutcomeRecorded,
     QueryConnected,
     RecordOutcome,
@@ -88,8 +88,6 @@ from engramq.schemas.commands.system import (
     Pong,
     QueueDepth,
     Stats,
-    Sweep,
-    Swept,
 )
 from engramq.schemas.commands.trust import (
     Authenticate,
@@ -119,7 +117,7 @@ AnyCommand = (
     | ConnectByQuery
     | Connects
     | RecordOutcome
-    | LinkNewcomers
+    | LinkActivated
     | EmbedPending
     | ClassifySectors
     | ImportBatch
@@ -139,7 +137,6 @@ AnyCommand = (
     | Authenticate
     | MemoryStats
     | Ping
-    | Sweep
 )
 
 AnyReply = (
@@ -157,7 +154,7 @@ AnyReply = (
     | QueryConnected
     | BatchConnected
     | OutcomeRecorded
-    | NewcomersNoted
+    | LinksScheduled
     | Identity
     | PendingEmbedded
     | SectorsClassified
@@ -182,13 +179,13 @@ AnyReply = (
     | CommandReport
     | Stats
     | Pong
-    | Swept
 )
 
 COMMANDS: Final[tuple[type[Command], ...]] = get_args(AnyCommand)
 
 __all__ = [
     "COMMANDS",
+    "Activated",
     "AddEdge",
     "AddNode",
     "AnyCommand",
@@ -228,8 +225,10 @@ __all__ = [
     "GraphDeleted",
     "Identity",
     "ImportBatch",
-    "LinkNewcomers",
+    "ImportRecord",
+    "LinkActivated",
     "LinkRequest",
+    "LinksScheduled",
     "ListProposals",
     "ListRecentMemories",
     "MemoryChanged",
@@ -240,8 +239,6 @@ __all__ = [
     "Near",
     "Neighbors",
     "NewMemory",
-    "Newcomer",
-    "NewcomersNoted",
     "NodeAdded",
     "NodeFound",
     "NodeMissing",
@@ -275,8 +272,6 @@ __all__ = [
     "Stored",
     "SupersedeMemory",
     "Superseded",
-    "Sweep",
-    "Swept",
     "UpdateMemory",
     "Verified",
     "VerifyMemory",

@@ -1,6 +1,6 @@
 """Commands that carry many records."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -8,7 +8,26 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, WriteReply
 from engramq.schemas.commands.memories import NewMemory
-from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus, Scope, WorkerKind
+from engramq.schemas.fields import UnitInterval
+from engramq.schemas.vocabulary import MemorySource, OnDuplicate, ReceiptStatus, Scope, Verification, WorkerKind
+
+
+class ImportRecord(NewMemory, frozen=True, kw_only=True, omit_defaults=True):
+    """What a row of an import says: what it leaves out has no default here, so that an update leaves it alone."""
+
+    confidence: UnitInterval | UnsetType = UNSET  # type: ignore[assignment]  # wider than NewMemory's: see `memory`
+    source: MemorySource | UnsetType = UNSET  # type: ignore[assignment]
+    verification: Verification | UnsetType = UNSET  # type: ignore[assignment]
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the row names."""
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not UNSET}
+
+    @property
+    def memory(self) -> NewMemory:
+        """The memory that the row is where there is none yet."""
+        return NewMemory(**self.given)
 
 
 class ImportBatch(Command, frozen=True, kw_only=True, omit_defaults=True, tag="import_batch"):
@@ -18,7 +37,7 @@ class ImportBatch(Command, frozen=True, kw_only=True, omit_defaults=True, tag="i
     scope: ClassVar[Scope] = Scope.WRITE
     write: ClassVar[bool] = True
 
-    records: Annotated[tuple[NewMemory, ...], Meta(min_length=1, max_length=limits.IMPORT_ROWS)]
+    records: Annotated[tuple[ImportRecord, ...], Meta(min_length=1, max_length=limits.IMPORT_ROWS)]
     on_duplicate: OnDuplicate = OnDuplicate.SKIP
 
 

@@ -244,24 +244,24 @@ class Near(msgspec.Struct, frozen=True, array_like=True):
     similarity: float
 
 
-class Newcomer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Activated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A memory that has just become active; `near` when its store has looked for its neighbours already."""
 
     memory_id: str
     near: tuple[Near, ...] | UnsetType = UNSET
 
 
-class LinkNewcomers(Command, frozen=True, kw_only=True, omit_defaults=True, tag="link_newcomers"):
-    """Make the similarity links of new memories and settle links that waited for them; sent by workers only."""
+class LinkActivated(Command, frozen=True, kw_only=True, omit_defaults=True, tag="link_activated"):
+    """Make the similarity links of active memories and settle links that waited for them; sent by workers only."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
     scope: ClassVar[Scope] = Scope.ADMIN
 
-    newcomers: tuple[Newcomer, ...]
+    memories: tuple[Activated, ...]
 
 
-class NewcomersNoted(Reply, kw_only=True, tag="newcomers_noted"):
-    """How many newcomers will be looked at in a moment; the others are left to the sweep."""
+class LinksScheduled(Reply, kw_only=True, tag="links_scheduled"):
+    """How many memories will be linked in a moment; the others are left to the sweep."""
 
     status: Literal["success"] = "success"
-    noted: int
+    scheduled: int

@@ -3,11 +3,10 @@
 from typing import Any, ClassVar, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands.base import Command, Reply
 from engramq.schemas.fields import Identifier
-from engramq.schemas.vocabulary import CommandStatus, Scope, WorkerKind
+from engramq.schemas.vocabulary import CommandStatus, WorkerKind
 
 
 class Ping(Command, frozen=True, kw_only=True, omit_defaults=True, tag="ping"):
@@ -74,19 +73,3 @@ class Stats(Reply, kw_only=True, tag="stats"):
     edges: list[EdgeCount]
     queues: dict[str, QueueDepth]
     embedder: dict[str, Any]
-
-
-class Sweep(Command, frozen=True, kw_only=True, omit_defaults=True, tag="sweep"):
-    """Look for unfinished work of one namespace, or of all when none is named; sent by the schedule."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.UPKEEP
-    scope: ClassVar[Scope] = Scope.ADMIN
-
-    only_namespace: str | UnsetType = UNSET
-
-
-class Swept(Reply, kw_only=True, tag="swept"):
-    """What a sweep found and handed on."""
-
-    status: Literal["success"] = "success"
-    pending: int

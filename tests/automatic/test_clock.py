@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import SessionUse
-from engramq.workers.upkeep import clock
-from engramq.workers.upkeep.active_hours import SessionClock
-from engramq.workers.upkeep.clock import Interval, tick
+from engramq.workers.upkeep import active_hours as clock
+from engramq.workers.upkeep.active_hours import Interval, SessionClock, tick
 
 pytestmark = pytest.mark.anyio
 

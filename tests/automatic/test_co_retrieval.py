@@ -9,11 +9,12 @@ import pytest
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.co_retrieved_pairs import Together, note_pairs
+from engramq.workers.links.co_retrieval import Together, note_pairs
 from engramq.workers.links.rules import pair_of
 from tests.automatic.desk import Desk
 from tests.conftest import Database
 from tests.pipeline.stage import Stage, agent_of, stage_settings, staged, until
+from tests.running import opened
 from tests.workers.conftest import World, world
 
 __all__ = ["world"]
@@ -139,7 +140,7 @@ async def test_counting_waits_for_an_erasure_without_being_in_its_way(world: Wor
     async def waits() -> bool:
         return bool(world.rows("select pid from pg_locks where not granted"))
 
-    async with asyncio.TaskGroup() as group, world.store.transaction(DEFAULT_NAMESPACE) as tx:
+    async with asyncio.TaskGroup() as group, opened(world.store, DEFAULT_NAMESPACE) as tx:
         await tx.row(b"select id from nodes where id = %(id)s for update", id=one)
         group.create_task(world.store.write(DEFAULT_NAMESPACE, count))
         await until(waits)

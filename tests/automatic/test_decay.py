@@ -9,6 +9,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.links import decay as decay
 from engramq.workers.links.rules import pair_of
+from tests.running import opened
 from tests.workers.conftest import World, world
 
 __all__ = ["world"]
@@ -41,7 +42,7 @@ def weights(world: World) -> dict[UUID, float]:
 async def worn_at(world: World, hours: float) -> dict[UUID, Any]:
     """Let the clock show this, decay the links down, and return their weights."""
     world.rows("update namespaces set active_hours = %s", hours)
-    await world.caretaker.decay_links()
+    await world.upkeep.decay_links()
     return weights(world)
 
 
@@ -96,9 +97,9 @@ async def test_every_link_is_looked_at_in_steps_of_a_bounded_size(
 async def test_a_link_that_somebody_is_changing_is_left_for_the_next_time(world: World) -> None:
     busy, free = await link(world), await link(world)
     world.rows("update namespaces set active_hours = 1000")
-    async with world.store.transaction(DEFAULT_NAMESPACE) as tx:
+    async with opened(world.store, DEFAULT_NAMESPACE) as tx:
         await tx.row(b"select id from edges where id = %(id)s for update", id=busy)
-        await world.caretaker.decay_links()
+        await world.upkeep.decay_links()
         assert weights(world) == {busy: 0.8, free: pytest.approx(0.4)}
 
 
@@ -109,5 +110,5 @@ async def test_pairs_that_nobody_finds_together_any_more_are_forgotten(world: Wo
             "insert into co_retrievals values (%s, %s, %s, '{x}', now() - make_interval(days => %s))",
             *(DEFAULT_NAMESPACE, ids[0], high, age),
         )
-    await world.caretaker.trim()
+    await world.upkeep.trim()
     assert [row["high_id"] for row in world.rows("select high_id from co_retrievals")] == [ids[2]]

@@ -1,6 +1,5 @@
 """Carries graph commands out with the real handlers, and looks at what is stored."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,11 @@ from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope
 from engramq.workers.db.database import Store
-from engramq.workers.db.ledger import Ledger
-from engramq.workers.graph import handlers as edges
-from engramq.workers.graph import read_handlers as graph_reads
-from engramq.workers.queue.contract import Handler, Job, Outcome
+from engramq.workers.handling import CommandRunner
+from engramq.workers.queue.contract import Job, Outcome
 from tests.conftest import Database
 from tests.jobs import job
+from tests.running import runner
 
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
 BOB = Principal(name="bob", scopes=(Scope.READ, Scope.WRITE, Scope.VERIFY))
@@ -30,15 +28,14 @@ class Desk:
 
     store: Store
     database: Database
-    handlers: Mapping[type[Command], Handler]
+    runner: CommandRunner
 
     @classmethod
     def at(cls, store: Store, database: Database) -> "Desk":
-        writes = edges.actor(edges.Weaver(ledger=Ledger(store))).handlers
-        return cls(store, database, {**writes, **graph_reads.handlers(store)})
+        return cls(store, database, runner(store))
 
     async def carry_out(self, given: Job) -> Outcome:
-        return await self.handlers[type(given.envelope.command)](given)
+        return await self.runner.run(given)
 
     async def do(
         self, command: Command, *, by: Principal = ADA, namespace: str = DEFAULT_NAMESPACE, **envelope: Any

@@ -16,7 +16,7 @@ from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
-from engramq.workers.memories import reading as recall
+from engramq.workers.memories import stats
 from tests.graph.desk import Desk
 from tests.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.jobs import job
@@ -381,5 +381,5 @@ async def test_stats_stay_short_however_many_relations_were_made_up(
         for number in range(edges):
             await desk.do(AddEdge(source_name="Ada", target_name=f"{relation} {number}", relation=relation))
     monkeypatch.setattr(limits, "EDGE_KINDS_SHOWN", 2)
-    counts = await desk.store.read(DEFAULT_NAMESPACE, recall.counts)
+    counts = await desk.store.read(DEFAULT_NAMESPACE, stats.counts)
     assert {edge.relation: edge.count for edge in counts.edges} == {"COMMON": 3, "RARE": 2, "custom": 2}

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.schemas.vocabulary import Origin, Relation
-from engramq.workers.links.displacement import Full, displacement
-from engramq.workers.links.rules import Link, pair_of
+from engramq.workers.links.rules import Full, Link, displacement, pair_of
 
 ENDS = [UUID(int=number) for number in range(1, 5)]
 OTHERS = [UUID(int=number) for number in range(1, 9)]

@@ -6,13 +6,7 @@ from typing import Any
 import pytest
 
 from engramq.schemas.commands import ConnectByQuery, QueryConnected
-from engramq.workers.db.vectors import Sizes
-from engramq.workers.embedders.confidence import Confidence
-from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.graph import handlers as edges
-from engramq.workers.links import handlers as links
-from engramq.workers.links import lookup as query_links
-from engramq.workers.links.rules import LinkRules
+from engramq.schemas.settings import read_settings
 from tests.workers.conftest import World, world
 
 __all__ = ["Study", "study", "world"]
@@ -53,17 +47,5 @@ class Study:
 
 @pytest.fixture
 def study(world: World) -> Study:
-    embedding = world.handlers[next(one for one in world.handlers if one.__name__ == "StoreMemory")]
-    vectorizer: Vectorizer = embedding.__self__.vectorizer  # type: ignore[attr-defined]
-    rules = LinkRules(cap=CAP, delta=0.1)
-    linker = query_links.QueryLinker(
-        store=world.store,
-        ledger=world.ledger,
-        vectorizer=vectorizer,
-        sizes=Sizes(),
-        confidence=Confidence(vectorizer),
-        rules=rules,
-    )
-    by_id = links.Linker(ledger=world.ledger, rules=rules)
-    world.serve(edges.actor(edges.Weaver(ledger=world.ledger), links.handlers(by_id), query_links.handlers(linker)))
+    world.use(settings=read_settings({"ENGRAMQ_DEGREE_CAP": str(CAP)}))
     return Study(world)

@@ -16,10 +16,12 @@ from engramq.schemas.commands import (
     Superseded,
     SupersedeMemory,
 )
-from engramq.schemas.envelope import Principal
+from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES, IfExists, Partition, QueryLinkAction, Verification
-from engramq.workers.db.ledger import find_entry
+from engramq.workers.answers import decode_answer, filled
+from engramq.workers.db import ledger
+from engramq.workers.db.transaction import Transaction
 from tests.jobs import job, repeated
 from tests.query_links.conftest import CAP, Study
 from tests.refusals import refused
@@ -171,9 +173,13 @@ async def test_the_ledger_keeps_no_contents_and_an_erased_memory_is_told(study: 
     first = (await study.world.outcome(given)).reply
     kept = "".join(study.everything()["ledger"])
     assert not any(word in kept for word in ("kettle", "pump"))
-    entry = await study.world.store.read("default_user", lambda tx: find_entry(tx, given.envelope.id))
-    assert entry is not None
-    told = entry.answer.reply
+
+    async def find(tx: Transaction) -> Answer:
+        entry = await ledger.find(tx, given.envelope)
+        assert entry is not None
+        return await filled(tx, decode_answer(entry.answer))
+
+    told = (await study.world.store.read("default_user", find)).reply
     assert isinstance(told, QueryConnected)
     assert (told.source_content, told.target_content, told.connect_result) == (
         KETTLE, PUMP, first.connect_result,  # type: ignore[attr-defined]

@@ -12,8 +12,8 @@ from engramq.schemas.codec import encode
 from engramq.schemas.commands import (
     ForgetMemory,
     ImportBatch,
+    ImportRecord,
     MemoryList,
-    NewMemory,
     Ping,
     Pong,
     Stored,
@@ -151,7 +151,7 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: In
             StoreMemory(content=SECRET),
             StoreMemory(content="harmless"),
             UpdateMemory(memory_id=ERASED, metadata={}),
-            ImportBatch(records=(NewMemory(content="fine"), NewMemory(content=SECRET))),
+            ImportBatch(records=(ImportRecord(content="fine"), ImportRecord(content=SECRET))),
         )
     ]
     await stage.workers(an_actor(kind=WorkerKind.SECTORS))

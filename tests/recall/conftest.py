@@ -7,12 +7,7 @@ import pytest
 
 from engramq.schemas.commands import ListRecentMemories, MemoryList, SearchMemories
 from engramq.schemas.records import Memory
-from engramq.workers.db.vectors import Sizes
-from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.links.co_retrieval import CoRetrievals
-from engramq.workers.search.handlers import Reader, actor
-from engramq.workers.search.usage import Usage
-from tests.workers.conftest import LINK_RULES, World, world
+from tests.workers.conftest import World, world
 
 __all__ = ["Scene", "scene", "world"]
 
@@ -44,21 +39,6 @@ class Scene:
 
 @pytest.fixture
 def scene(world: World) -> Scene:
-    embedding = world.handlers[next(one for one in world.handlers if one.__name__ == "StoreMemory")]
-    vectorizer: Vectorizer = embedding.__self__.vectorizer  # type: ignore[attr-defined]
-    usage = Usage(world.store)
-    world.serve(
-        actor(
-            Reader(
-                store=world.store,
-                vectorizer=vectorizer,
-                sizes=Sizes(),
-                usage=usage,
-                co_retrievals=CoRetrievals(world.store, LINK_RULES),
-                mailboxes=world.mailboxes,
-            )
-        )
-    )
     return Scene(world)
 
 

@@ -15,7 +15,7 @@ from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
 from engramq.workers.search.candidates import CANDIDATES, Filters, choose_query, find_candidates
 from engramq.workers.search.question import Question
 from engramq.workers.search.search import find_memories
-from engramq.workers.upkeep.trimming import count_lexemes
+from engramq.workers.upkeep.lexemes import count_lexemes
 from tests.conftest import Database
 from tools.loading import Loaded, load
 

@@ -19,13 +19,13 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.conninfo import SESSION
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
-from engramq.workers.db.ledger import Ledger
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import LeaseLost, OutcomeUnknown
 from tests.conftest import Database
 from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
+from tests.running import run_once
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ async def test_a_session_that_is_killed_in_mid_transaction_is_done_again_once(st
             await asyncio.to_thread(ask, database, KILL_OTHERS)
         return reply
 
-    recorded = await Ledger(store).run(job(Forget(memory_id="x")), effect)
+    recorded = await run_once(store, job(Forget(memory_id="x")), effect)
     assert isinstance(recorded.reply, Forgotten)
     assert tries == 2
     assert notes(database) == 1
@@ -91,7 +91,7 @@ async def test_a_commit_whose_answer_was_lost_is_looked_up_not_repeated(
             raise psycopg.OperationalError("the connection is lost")
 
     monkeypatch.setattr(psycopg.AsyncPipeline, "__aexit__", losing)
-    recorded = await Ledger(store).run(once, note)
+    recorded = await run_once(store, once, note)
     assert lost == 1
     assert recorded.replayed is False
     assert notes(database) == 1
@@ -119,10 +119,10 @@ async def test_a_worker_that_was_paused_in_its_transaction_leaves_nothing(store:
         return reply
 
     with pytest.raises(LeaseLost):
-        await Ledger(store).run(paused, effect)
+        await run_once(store, paused, effect)
     assert notes(database) == 0
     assert tries == 1
-    await Ledger(store).run(repeated(paused), note)
+    await run_once(store, repeated(paused), note)
     assert notes(database) == 1
 
 
@@ -158,7 +158,7 @@ async def test_a_conflict_is_tried_again_and_then_refused_with_nothing_applied(
         raise Again
 
     with refused(FaultCode.UNAVAILABLE):
-        await Ledger(store).run(job(Forget(memory_id="x")), always_in_the_way)
+        await run_once(store, job(Forget(memory_id="x")), always_in_the_way)
     assert tries == 11
     assert notes(database) == 0
 
@@ -192,9 +192,9 @@ async def test_a_mistake_of_ours_is_let_through(store: Store, database: Database
         raise AssertionError
 
     with pytest.raises(psycopg.errors.DivisionByZero):
-        await Ledger(store).run(job(Forget(memory_id="x")), mistaken)
+        await run_once(store, job(Forget(memory_id="x")), mistaken)
     assert notes(database) == 0
-    await Ledger(store).run(job(Forget(memory_id="x")), note)
+    await run_once(store, job(Forget(memory_id="x")), note)
     assert notes(database) == 1
 
 
@@ -274,7 +274,7 @@ async def test_writes_wait_for_a_postgresql_that_restarts_and_take_effect_once(
 ) -> None:
     await asyncio.gather(*(fragile.read("n", lambda tx: tx.row(b"select 1")) for _ in range(8)))
     stop(own_servers)
-    writes = [asyncio.create_task(Ledger(fragile).run(job(Forget(memory_id="x")), note)) for _ in range(4)]
+    writes = [asyncio.create_task(run_once(fragile, job(Forget(memory_id="x")), note)) for _ in range(4)]
     await asyncio.sleep(0)
     await start_again(own_servers)
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
@@ -294,7 +294,7 @@ async def test_without_postgresql_nothing_is_applied_and_the_refusal_says_so(
     stop(own_servers)
     try:
         with refused(FaultCode.UNAVAILABLE) as faults:
-            await Ledger(fragile).run(refusing, note)
+            await run_once(fragile, refusing, note)
         assert "Nothing was applied" in faults[0].recovery
         assert faults[0].retry_after_s
         with refused(FaultCode.UNAVAILABLE):

@@ -14,13 +14,14 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.tokens import TOKEN_PREFIX, new_token, token_digest
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
 from engramq.workers.auth import tokens
-from engramq.workers.auth.handlers import handlers
+from engramq.workers.auth.handlers import authenticate
 from engramq.workers.cli import BAD_USAGE, FAILED, main
 from engramq.workers.cli.arguments import UsageEnd
 from engramq.workers.cli.token_command import parse_expiry, parse_token
 from engramq.workers.db.database import Store
 from tests.conftest import Database
 from tests.jobs import job
+from tests.running import runner
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +30,7 @@ UNKNOWN_ID = "0199c1de-0000-7000-8000-000000000000"
 
 async def identity(store: Store, token: str) -> Identity:
     command = Authenticate(token_sha256=token_digest(token))
-    reply = (await handlers(store)[Authenticate](job(command, namespace=SYSTEM_NAMESPACE))).reply
+    reply = (await runner(store, authenticate).run(job(command, namespace=SYSTEM_NAMESPACE))).reply
     assert isinstance(reply, Identity)
     return reply
 

@@ -73,7 +73,7 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
         await agent.store(f"Page {number}", thread="pages")
     for name, value in (("ASK_AGAIN_S", 0.001), ("PROGRESS_S", 0.0), ("ANSWER_TIMEOUT_S", 0.001)):
         monkeypatch.setattr(purge_command, name, value)
-    monkeypatch.setattr("engramq.workers.memories.purge_handlers.ERASED_AT_ONCE", 1)
+    monkeypatch.setattr("engramq.workers.memories.purge.ERASED_AT_ONCE", 1)
     code, out, err = await terminal("purge", "--thread", "pages", "--yes")
     assert code == 0
     assert "Erased 20" in out

@@ -25,12 +25,13 @@ from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, MemoryStat
 from engramq.workers.memories.review import promote as promote_in
 from tests.jobs import job, repeated
 from tests.refusals import refused
-from tests.workers.conftest import LINK_RULES, World
+from tests.running import opened
+from tests.workers.conftest import World
 
 pytestmark = pytest.mark.anyio
 
 REVIEWER = Principal(name="reviewer", scopes=(Scope.READ, Scope.VERIFY))
-CAP = LINK_RULES.cap
+CAP = 10
 WRITER = Principal(name="writer", scopes=(Scope.READ, Scope.WRITE, Scope.ADMIN))
 STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
 
@@ -225,7 +226,7 @@ async def test_a_pending_memory_is_promoted_and_completed_later(world: World) ->
     memory_id = await research(world, verification=Verification.VERIFIED)
     assert (await promote(world, memory_id)).memory.state is MemoryState.PENDING
     world.model.down = False
-    for follow_up in await world.caretaker.look():
+    for follow_up in await world.upkeep.look():
         await world.outcome(job(follow_up.command, namespace=follow_up.namespace))
     (row,) = standing(world)
     assert (row["partition"], row["state"], row["embedding"] is None) == ("trusted", MemoryState.ACTIVE, False)
@@ -312,7 +313,7 @@ async def test_only_who_may_verify_verifies_and_promotes(world: World, principal
 async def test_a_promotion_writes_one_version_of_the_row(world: World) -> None:
     """Each version may cost an entry in the index of vectors, which takes milliseconds."""
     ids = [await research(world, f"Fact {number}", verification=Verification.VERIFIED) for number in range(20)]
-    async with world.store.transaction(DEFAULT_NAMESPACE) as tx:
+    async with opened(world.store, DEFAULT_NAMESPACE) as tx:
         for memory_id in ids:
             await promote_in(tx, UUID(memory_id), "reviewer")
         await tx.rows(b"select pg_stat_force_next_flush()")

@@ -16,8 +16,7 @@ from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, WorkerKind
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.memories import purge as purging_store
-from engramq.workers.memories import purge_handlers as purging
+from engramq.workers.memories import purge as purging
 from engramq.workers.queue.contract import LeaseLost, OutcomeUnknown
 from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
@@ -155,7 +154,7 @@ async def test_a_purge_that_was_broken_off_is_finished_and_tells_the_whole(
     monkeypatch.setattr(purging, "ERASED_AT_ONCE", 3)
     ids = await keep(world, *(f"memory {number}" for number in range(10)), thread="t")
     command = job(PurgeMemories(thread="t", erase=True), idempotency_key="k")
-    erase, calls = purging_store.erase, 0
+    erase, calls = purging.erase, 0
 
     async def losing(tx: Transaction, *arguments: Any) -> None:
         nonlocal calls
@@ -165,7 +164,7 @@ async def test_a_purge_that_was_broken_off_is_finished_and_tells_the_whole(
             assert isinstance(command.lease, HeldLease)
             command.lease.held = False
 
-    monkeypatch.setattr(purging_store, "erase", losing)
+    monkeypatch.setattr(purging, "erase", losing)
     with pytest.raises(LeaseLost):
         await world.outcome(command)
     assert world.count("memories") == 7
@@ -181,7 +180,7 @@ async def test_what_is_partly_done_is_never_said_not_to_be_applied(
 ) -> None:
     monkeypatch.setattr(purging, "ERASED_AT_ONCE", 2)
     await keep(world, *(f"memory {number}" for number in range(5)), thread="t")
-    erase, calls = purging_store.erase, 0
+    erase, calls = purging.erase, 0
 
     async def refusing(tx: Transaction, *arguments: Any) -> None:
         nonlocal calls
@@ -190,7 +189,7 @@ async def test_what_is_partly_done_is_never_said_not_to_be_applied(
             raise refuse(FaultCode.UNAVAILABLE, "The database's disk is full.")
         await erase(tx, *arguments)
 
-    monkeypatch.setattr(purging_store, "erase", refusing)
+    monkeypatch.setattr(purging, "erase", refusing)
     command = job(PurgeMemories(thread="t", erase=True))
     with refused(FaultCode.UNAVAILABLE):  # nothing is done yet
         await world.outcome(command)

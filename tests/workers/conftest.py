@@ -11,33 +11,23 @@ from psycopg.rows import dict_row
 from engramq.schemas.commands import Command, Reply, Stored, StoreMemory
 from engramq.schemas.envelope import Principal
 from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
+from engramq.workers.app import build_services
 from engramq.workers.db.database import Store
-from engramq.workers.db.ledger import Ledger
-from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
-from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.links.rules import LinkRules
-from engramq.workers.memories.embedding import Embedder
-from engramq.workers.memories.embedding import actor as embedding_actor
-from engramq.workers.memories.handlers import Keeper
-from engramq.workers.memories.handlers import actor as promotion_actor
-from engramq.workers.memories.import_handlers import Importer
-from engramq.workers.memories.import_handlers import actor as imports_actor
-from engramq.workers.queue.contract import Actor, Handler, Job, Outcome
+from engramq.workers.handling import CommandRunner, Services
+from engramq.workers.queue.contract import Job, Outcome
 from engramq.workers.queue.inspection import Inspection
-from engramq.workers.sectors.handlers import Classifier
-from engramq.workers.sectors.handlers import actor as sectors_actor
-from engramq.workers.upkeep.handlers import Caretaker
-from engramq.workers.upkeep.handlers import actor as upkeep_actor
+from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
 from tests.conftest import Database
 from tests.jobs import OWNER, job
+from tests.running import runner
 
 T = TypeVar("T", bound=Reply)
-LINK_RULES = LinkRules(cap=10, delta=0.1)
 
 
 class SwitchedEmbedder(HashEmbedder):
@@ -63,17 +53,29 @@ class World:
 
     database: Database
     store: Store
-    ledger: Ledger
     model: SwitchedEmbedder
-    caretaker: Caretaker
+    embedder: BatchingEmbedder
+    upkeep: Upkeep
     mailboxes: Inspection
-    handlers: dict[type[Command], Handler] = field(default_factory=dict)
+    settings: Settings
+    services: Services = field(init=False)
+    runner: CommandRunner = field(init=False)
 
-    def serve(self, actor: Actor) -> None:
-        self.handlers.update(actor.handlers)
+    def __post_init__(self) -> None:
+        self.use(settings=self.settings)
+
+    def use(self, *services: object, settings: Settings | None = None) -> None:
+        """Carry commands out with other settings, or with these services in the place of the usual ones."""
+        self.settings = settings or self.settings
+        self.services = build_services(self.store, self.embedder, self.settings)
+        if services:
+            replaced = {type(one) for one in services}
+            kept = [one for kind, one in self.services._shared.items() if kind not in replaced]
+            self.services = Services(*kept, *services)
+        self.runner = runner(self.store, mailboxes=self.mailboxes, settings=self.settings, services=self.services)
 
     async def outcome(self, given: Job) -> Outcome:
-        return await self.handlers[type(given.envelope.command)](given)
+        return await self.runner.run(given)
 
     async def ask(self, expected: type[T], command: Command, **envelope: Any) -> T:
         """Carry a command out and return its reply, which must be of the expected type."""
@@ -101,25 +103,7 @@ class World:
 async def world(database: Database, store: Store, redis_url: str, key_prefix: str) -> AsyncIterator[World]:
     model = SwitchedEmbedder()
     async with BatchingEmbedder(model) as embedder, Inspection(redis_url, Keys(key_prefix)) as mailboxes:
-        vectorizer, ledger = Vectorizer(embedder, store), Ledger(store)
         # Nobody classifies here unless a test does; a sweep that looked for it would find every memory.
         never = Unfinished(store=store, older_than_s=3600.0)
-        caretaker = Caretaker(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)
-        made = World(database, store, ledger, model, caretaker, mailboxes)
-        made.serve(
-            embedding_actor(
-                Embedder(
-                    store=store,
-                    ledger=ledger,
-                    vectorizer=vectorizer,
-                    sizes=Sizes(),
-                    similar_threshold=0.5,
-                    link_threshold=0.6,
-                )
-            )
-        )
-        made.serve(promotion_actor(Keeper(store=store, ledger=ledger, mailboxes=mailboxes, rules=LINK_RULES)))
-        made.serve(imports_actor(Importer(store=store, ledger=ledger, vectorizer=vectorizer)))
-        made.serve(sectors_actor(Classifier(store=store)))
-        made.serve(upkeep_actor(caretaker))
-        yield made
+        upkeep = Upkeep(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)
+        yield World(database, store, model, embedder, upkeep, mailboxes, read_settings({}))

@@ -34,7 +34,7 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.db import vectors
 from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.vectors import Embedding
-from engramq.workers.memories.store import Vectorized, activate
+from engramq.workers.memories.pending import Vectorized, activate
 from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
@@ -209,7 +209,7 @@ async def test_without_the_model_a_memory_is_kept_pending_and_completed_later(wo
     found = world.rows("select node_id from memories where lexemes @@ lexeme_query(namespace, 'backup')")
     assert [str(row["node_id"]) for row in found] == [stored.stored.id]
     world.model.down = False
-    follow_ups = await world.caretaker.look()
+    follow_ups = await world.upkeep.look()
     for one in follow_ups:
         await world.ask(PendingEmbedded, one.command, namespace=one.namespace)
     assert world.rows("select state, embedding is not null as whole from memories") == [

@@ -7,8 +7,8 @@ from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
     ImportBatch,
+    ImportRecord,
     MemoryChanged,
-    NewMemory,
     UpdateMemory,
 )
 from engramq.schemas.envelope import Principal
@@ -53,8 +53,8 @@ async def test_every_text_comes_back_as_it_was_and_does_nothing_else(world: Worl
     updated = await world.ask(MemoryChanged, change, **envelope)
     assert updated.memory is not None
     assert (updated.memory.metadata, updated.memory.speaker) == ({name: text}, name)
-    same = NewMemory(content=text, external_id=name, source_type=name)
-    batch = ImportBatch(records=(same, NewMemory(content=text, speaker=name)))
+    same = ImportRecord(content=text, external_id=name, source_type=name)
+    batch = ImportBatch(records=(same, ImportRecord(content=text, speaker=name)))
     imported = await world.ask(BatchImported, batch, **envelope, idempotency_key=name)
     assert (imported.skipped, imported.stored) == (1, 1)
     for unknown in (text, name):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from engramq.schemas.commands import BatchImported, ForgetMemory, Forgotten, ImportBatch, LinkNewcomers, NewMemory
+from engramq.schemas.commands import BatchImported, ForgetMemory, Forgotten, ImportBatch, ImportRecord, LinkActivated
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import (
@@ -35,12 +35,12 @@ STORED, SKIPPED, UPDATED, REJECTED = (
 STRANGER = Principal(name="stranger", scopes=ALL_SCOPES, untrusted=True)
 
 
-def row(content: str, **fields: Any) -> NewMemory:
-    return NewMemory(content=content, **fields)
+def row(content: str, **fields: Any) -> ImportRecord:
+    return ImportRecord(content=content, **fields)
 
 
 async def bring_in(
-    world: World, *rows: NewMemory, on_duplicate: OnDuplicate = OnDuplicate.SKIP, **envelope: Any
+    world: World, *rows: ImportRecord, on_duplicate: OnDuplicate = OnDuplicate.SKIP, **envelope: Any
 ) -> BatchImported:
     return await world.ask(BatchImported, ImportBatch(records=rows, on_duplicate=on_duplicate), **envelope)
 
@@ -200,8 +200,8 @@ async def test_another_content_gets_other_similarity_links_but_keeps_what_was_co
     assert left == {frozenset((changed, others[2])), frozenset((same, others[0]))}
     unlinked = world.rows("select node_id from memories where links_made_at is null")
     assert [str(one["node_id"]) for one in unlinked] == [changed]
-    (linking,) = [one.command for one in outcome.follow_ups if isinstance(one.command, LinkNewcomers)]
-    assert changed in {one.memory_id for one in linking.newcomers}
+    (linking,) = [one.command for one in outcome.follow_ups if isinstance(one.command, LinkActivated)]
+    assert changed in {one.memory_id for one in linking.memories}
 
 
 @pytest.mark.promise("TP-28")

@@ -12,7 +12,7 @@ from engramq.schemas.commands import (
     ClassifySectors,
     EmbedPending,
     ImportBatch,
-    NewMemory,
+    ImportRecord,
     SectorsClassified,
     StoreMemory,
     UpdateMemory,
@@ -21,7 +21,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import MemoryState, OnDuplicate, Sector, SectorSource
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.queue.contract import FollowUp, LeaseLost, Outcome, OutcomeUnknown
-from engramq.workers.sectors.handlers import Classifier, actor
+from engramq.workers.sectors.classifier import Classifier
 from engramq.workers.sectors.model import SectorGuess, SectorModel, UnusableWeights
 from engramq.workers.upkeep import unfinished
 from engramq.workers.upkeep.unfinished import Unfinished
@@ -61,7 +61,7 @@ def interrupted(world: World, meanwhile: Any) -> None:
     model = Interrupting.load()
     assert isinstance(model, Interrupting)
     model.meanwhile = meanwhile
-    world.serve(actor(Classifier(store=world.store, load=lambda: model)))
+    world.use(Classifier(store=world.store, load=lambda: model))
 
 
 async def test_commands_that_come_together_are_carried_out_together(world: World) -> None:
@@ -108,7 +108,7 @@ async def test_the_vector_is_used_where_the_model_knows_its_maker(world: World) 
 
     model = Watched.load()
     world.rows("update embedding_models set sha256 = %s", model.embedder_sha256)
-    world.serve(actor(Classifier(store=world.store, load=lambda: model)))
+    world.use(Classifier(store=world.store, load=lambda: model))
     assert await classified(world, stored.id) == 1
     (vector,) = seen
     (expected,) = await world.model.embed([RECIPE])
@@ -184,13 +184,13 @@ async def test_pending_memories_are_classified_when_they_have_their_vectors(worl
     assert asked(embedded.follow_ups) == [(row["id"],)]
 
 
-async def imported(world: World, *records: NewMemory, on_duplicate: OnDuplicate = OnDuplicate.SKIP) -> Outcome:
+async def imported(world: World, *records: ImportRecord, on_duplicate: OnDuplicate = OnDuplicate.SKIP) -> Outcome:
     return await world.outcome(job(ImportBatch(records=records, on_duplicate=on_duplicate)))
 
 
 async def test_an_import_asks_for_the_sectors_that_it_was_not_given_in_batches(world: World) -> None:
-    records = [NewMemory(content=f"{RECIPE} {number}") for number in range(150)]
-    outcome = await imported(world, *records, NewMemory(content="given", sector=Sector.EMOTIONAL))
+    records = [ImportRecord(content=f"{RECIPE} {number}") for number in range(150)]
+    outcome = await imported(world, *records, ImportRecord(content="given", sector=Sector.EMOTIONAL))
     batches = asked(outcome.follow_ups)
     assert [len(one) for one in batches] == [100, 50]
     assert isinstance(outcome.reply, BatchImported)
@@ -200,11 +200,11 @@ async def test_an_import_asks_for_the_sectors_that_it_was_not_given_in_batches(w
 
 async def test_an_import_of_another_content_has_its_sector_told_again_unless_it_was_chosen(world: World) -> None:
     names = ("auto", "chosen")
-    await imported(world, *[NewMemory(content=f"{RECIPE} {name}", external_id=name) for name in names])
+    await imported(world, *[ImportRecord(content=f"{RECIPE} {name}", external_id=name) for name in names])
     ids = [row["id"] for row in world.rows("select id::text from nodes order by external_id")]
     await classified(world, *ids)
     await world.outcome(job(UpdateMemory(memory_id=ids[1], sector=Sector.EPISODIC)))
-    again = [NewMemory(content=f"New content {name}", external_id=name) for name in names]
+    again = [ImportRecord(content=f"New content {name}", external_id=name) for name in names]
     outcome = await imported(world, *again, on_duplicate=OnDuplicate.UPDATE)
     assert asked(outcome.follow_ups) == [tuple(ids)]
     assert sectors(world) == {
@@ -215,7 +215,7 @@ async def test_an_import_of_another_content_has_its_sector_told_again_unless_it_
 
 async def test_writing_sectors_spares_every_index(world: World) -> None:
     """Rows that share a page are in one batch here, and still none of them pays an insert into the vector index."""
-    outcome = await imported(world, *[NewMemory(content=f"{RECIPE} {number}") for number in range(100)])
+    outcome = await imported(world, *[ImportRecord(content=f"{RECIPE} {number}") for number in range(100)])
     (batch,) = asked(outcome.follow_ups)
     assert await classified(world, *batch) == 100
     await world.store.aclose()  # sessions report what they did at their end at the latest
@@ -234,7 +234,7 @@ async def test_a_model_that_cannot_be_loaded_leaves_the_sectors_open(
         raise UnusableWeights("damaged")
 
     stored = (await world.keep(RECIPE)).stored
-    world.serve(actor(Classifier(store=world.store, load=broken)))
+    world.use(Classifier(store=world.store, load=broken))
     assert await classified(world, stored.id) == 0
     assert "Memories stay without a sector" in caplog.text
     assert RECIPE not in caplog.text

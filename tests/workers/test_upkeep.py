@@ -2,11 +2,10 @@
 
 import pytest
 
-from engramq.schemas.commands import EmbedPending, PendingEmbedded, StoreMemory, Sweep, Swept
-from engramq.schemas.ids import uuid7
+from engramq.schemas.commands import EmbedPending, PendingEmbedded, StoreMemory
 from engramq.workers.queue.contract import FollowUp
-from engramq.workers.upkeep import handlers as upkeep
-from engramq.workers.upkeep.handlers import Caretaker
+from engramq.workers.upkeep import schedule
+from engramq.workers.upkeep.schedule import Upkeep
 from tests.jobs import job
 from tests.workers.conftest import World
 
@@ -28,20 +27,18 @@ async def test_a_sweep_hands_on_what_is_pending_in_every_namespace(world: World)
         expected[namespace] = {(await world.keep(f"{word} waits", namespace=namespace)).stored.id for word in "abc"}
     world.model.down = False
     await world.keep("whole", namespace="three")
-    outcome = await world.outcome(job(Sweep()))
-    assert isinstance(outcome.reply, Swept)
-    assert outcome.reply.pending == 6
-    commands = {one.namespace: one.command for one in outcome.follow_ups}
+    found = await world.upkeep.look()
+    commands = {one.namespace: one.command for one in found}
     assert all(isinstance(command, EmbedPending) for command in commands.values())
     assert {name: set(command.memory_ids) for name, command in commands.items()} == expected  # type: ignore[attr-defined]
-    assert await finish(world, outcome.follow_ups) == 6
-    assert await world.caretaker.look() == ()
+    assert await finish(world, found) == 6
+    assert await world.upkeep.look() == ()
 
 
 async def test_a_memory_that_was_just_stored_is_left_to_whoever_has_it(world: World) -> None:
     world.model.down = True
     await world.keep("a moment ago")
-    patient = Caretaker(store=world.store, unfinished=world.caretaker.unfinished, interval_s=5.0, pending_s=60.0)
+    patient = Upkeep(store=world.store, unfinished=world.upkeep.unfinished, interval_s=5.0, pending_s=60.0)
     assert await patient.look() == ()
 
 
@@ -49,12 +46,12 @@ async def test_while_the_model_is_down_a_sweep_hands_on_less_and_less_often(worl
     world.model.down = True
     for number in range(5):
         await world.keep(f"waiting {number}")
-    first = await world.caretaker.look()
+    first = await world.upkeep.look()
     assert await finish(world, first) == 0
-    second = await world.caretaker.look()
+    second = await world.upkeep.look()
     assert len(second) == 1
     assert await finish(world, second) == 0
-    assert await world.caretaker.look() == ()  # it backs off now
+    assert await world.upkeep.look() == ()  # it backs off now
     world.model.down = False
     assert await finish(world, second) == 5
 
@@ -62,16 +59,16 @@ async def test_while_the_model_is_down_a_sweep_hands_on_less_and_less_often(worl
 async def test_memories_that_cannot_be_embedded_do_not_block_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "BATCH", 2)
-    monkeypatch.setattr(upkeep, "BATCHES", 1)
+    monkeypatch.setattr(schedule, "BATCH", 2)
+    monkeypatch.setattr(schedule, "BATCHES", 1)
     world.model.down = True
     ids = [(await world.keep(f"waiting {number}")).stored.id for number in range(5)]
     seen: list[str] = []
     for _ in range(4):
-        for one in await world.caretaker.look():
+        for one in await world.upkeep.look():
             assert isinstance(one.command, EmbedPending)
             seen += one.command.memory_ids
-        for progress in world.caretaker._progress.values():
+        for progress in world.upkeep._progress.values():
             progress.back_off.not_before = 0.0
     assert seen[:5] == ids
     assert seen[5:] == ids[:2]
@@ -82,7 +79,7 @@ async def test_old_commands_are_forgotten_and_new_ones_kept(world: World) -> Non
     for one in (old, new):
         await world.outcome(one)
     world.rows("update ledger set created_at = now() - interval '8 days' where command_id = %s", old.envelope.id)
-    await world.caretaker.trim()
+    await world.upkeep.trim()
     assert [str(row["command_id"]) for row in world.rows("select * from ledger")] == [new.envelope.id]
     assert world.count("memories") == 2
 
@@ -98,20 +95,10 @@ async def test_words_of_large_namespaces_are_counted(world: World, monkeypatch: 
         "to_tsvector('english', concat_ws(' ', 'common', 'w' || row_number() over (), "
         "case when row_number() over () <= 100 then 'seldom' end)) from made"
     )
-    await world.caretaker.count_lexemes()
-    await world.caretaker.count_lexemes()
+    await world.upkeep.count_lexemes()
+    await world.upkeep.count_lexemes()
     counted = world.rows("select namespace, lexeme, memories from lexeme_counts order by lexeme")
     assert counted == [
         {"namespace": "large", "lexeme": "common", "memories": 3100},
         {"namespace": "large", "lexeme": "seldom", "memories": 100},
     ]
-
-
-async def test_a_sweep_of_one_namespace_leaves_the_others(world: World) -> None:
-    world.model.down = True
-    await world.keep("one", namespace="one")
-    await world.keep("two", namespace="two")
-    outcome = await world.outcome(job(Sweep(only_namespace="two")))
-    assert [one.namespace for one in outcome.follow_ups] == ["two"]
-    nobody = await world.outcome(job(Sweep(only_namespace=uuid7())))
-    assert nobody.follow_ups == ()

@@ -3,8 +3,9 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
@@ -15,7 +16,7 @@ from engramq.workers.db.pool import Pool, Row, execute
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.transaction import CommitUnknown, Transaction, transaction
-from engramq.workers.queue.contract import LeaseLost, OutcomeUnknown
+from engramq.workers.queue.contract import OutcomeUnknown
 
 SESSION_CHECK: Final = sql("session_check")
 ALL_NAMESPACES: Final = sql("all_namespaces")
@@ -75,7 +76,7 @@ class Store:
 
         Raises EngramqError with `unavailable`.
         """
-        return await self._persist(lambda: self._once(namespace, work, read_only=True))
+        return await self._persist(partial(self._once, namespace, work, read_only=True))
 
     async def write(self, namespace: str, work: Work[T]) -> T:
         """Run `work` in a transaction, again when a restart or a conflict breaks it; it has to bear repetition.
@@ -83,48 +84,17 @@ class Store:
         Commands that must take effect once go through the ledger. Raises EngramqError with `unavailable` when nothing
         was applied, OutcomeUnknown when that cannot be said, LeaseLost when the transaction has a lease and lost it.
         """
-        return await self._persist(lambda: self._once(namespace, work, read_only=False))
-
-    @asynccontextmanager
-    async def transaction(self, namespace: str, *, read_only: bool = False) -> AsyncIterator[Transaction]:
-        """Open one transaction, tried once. Raises what `read` and `write` do, and Again on a conflict."""
-        try:
-            async with (
-                self._pool.connection() as connection,
-                transaction(connection, namespace, read_only=read_only) as opened,
-            ):
-                yield opened
-        except (psycopg.Error, OSError) as error:
-            found = meaning(error)
-            if found is Meaning.DEFECT:
-                raise
-            if found is Meaning.CONFLICT:
-                raise Again from error
-            raise unavailable(error) from error
-        except CommitUnknown as error:
-            raise OutcomeUnknown from error
+        return await self._persist(partial(self._once, namespace, work, read_only=False))
 
     async def namespaces(self) -> list[str]:
         """Return every namespace that holds anything; upkeep works them one at a time."""
-
-        async def read() -> list[str]:
-            async with self._pool.connection() as connection:
-                cursor = await connection.execute(ALL_NAMESPACES)
-                return [row["namespace"] for row in await cursor.fetchall()]
-
-        return await self._persist(read)
+        return [row["namespace"] for row in await self._persist(partial(self._ask, ALL_NAMESPACES))]
 
     async def register_embedding_model(self, name: str, sha256: str, dimensions: int) -> int:
         """Return the id of an embedding model, making its row and its vector index when it is new."""
         values = {"name": name, "sha256": sha256, "dimensions": dimensions}
-
-        async def register() -> int:
-            async with self._pool.connection() as connection:
-                row = await (await execute(connection, REGISTER_MODEL, values)).fetchone()
-                assert row is not None
-                return int(row["id"])
-
-        return await self._persist(register)
+        (row,) = await self._persist(partial(self._ask, REGISTER_MODEL, values))
+        return int(row["id"])
 
     async def _once(self, namespace: str, work: Work[T], *, read_only: bool) -> T:
         async with (
@@ -132,6 +102,11 @@ class Store:
             transaction(connection, namespace, read_only=read_only) as opened,
         ):
             return await work(opened)
+
+    async def _ask(self, query: bytes, values: Mapping[str, Any] = MappingProxyType({})) -> list[Row]:
+        """Return the rows of a query that belongs to no namespace."""
+        async with self._pool.connection() as connection:
+            return await (await execute(connection, query, values)).fetchall()
 
     async def _persist(self, run: Callable[[], Awaitable[T]]) -> T:
         patient_until, conflicts, failures, uncertain = time.monotonic() + PATIENCE_S, 0, 0, False
@@ -142,8 +117,6 @@ class Store:
                 uncertain, problem, found = True, None, Meaning.GONE
             except (psycopg.Error, OSError, Again) as error:
                 problem, found = error, meaning(error)
-            except LeaseLost:
-                raise
             if found is Meaning.DEFECT and problem is not None:
                 raise problem
             if found is Meaning.CONFLICT and conflicts < CONFLICTS_MAX:

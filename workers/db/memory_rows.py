@@ -1,9 +1,10 @@
-"""Rows to records, in one place."""
+"""Rows of memories, as every feature meets them: locked, read, and made records of."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypedDict
+from uuid import UUID
 
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
@@ -17,8 +18,34 @@ from engramq.schemas.vocabulary import (
     SectorSource,
     Verification,
 )
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Sent, Transaction
+
+LOCK: Final = sql("lock_memories")
+BY_ID: Final = sql("memories_by_id")
 
 USEFULNESS_DIGITS: Final = 9
+
+
+async def lock(tx: Transaction, *ids: UUID) -> dict[UUID, Row]:
+    """Lock those of these memories that exist, in canonical order, and return what decides about them."""
+    return {row["id"]: row for row in await tx.rows(LOCK, ids=sorted(ids))}
+
+
+async def send_lock(tx: Transaction, ids: Sequence[UUID]) -> Sent:
+    """Send the lock of these memories, which have to be in canonical order."""
+    return await tx.send(LOCK, ids=ids)
+
+
+async def read_memories(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, Memory]:
+    """Return the memories of this namespace with these ids, whatever their state."""
+    return {row["id"]: memory_record(row) for row in await tx.rows(BY_ID, ids=list(ids))}
+
+
+async def send_read(tx: Transaction, ids: Sequence[UUID]) -> Sent:
+    """Ask for the rows of memories of this namespace, whatever their state; `memory_record` makes records of them."""
+    return await tx.send(BY_ID, ids=list(ids))
 
 
 def memory_record(row: Mapping[str, Any]) -> Memory:

@@ -19,3 +19,25 @@ and m.verification <> 'rejected' and (m.superseded_by is null or %(include_super
 -- fragment: clock
 -- The namespace's clock.
 coalesce((select c.active_hours from namespaces c where c.namespace = %(namespace)s), 0)
+
+-- name: lock_memories
+-- Lock memories against every other change, in the one order that all writers keep, and read what decides.
+select n.id, m.partition, m.state, m.verification, m.supersedes, m.superseded_by, m.created_by
+from nodes n
+join memories m on m.node_id = n.id and m.partition = n.partition
+where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.id = any(%(ids)s)
+order by n.id
+for no key update of n, m
+
+-- name: memories_by_id
+-- Memories of this namespace, whatever their state.
+select {memory_columns}
+from {memory_tables}
+where m.namespace = %(namespace)s and n.id = any(%(ids)s)
+
+-- name: memory_contents
+-- What the ledger does not keep of memories: their contents and names, to make an answer complete again.
+select n.id, n.external_id, m.content, m.metadata, m.speaker, m.thread, m.source_type
+from nodes n
+join memories m on m.node_id = n.id and m.partition = n.partition
+where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.id = any(%(ids)s)

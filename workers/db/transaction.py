@@ -27,19 +27,8 @@ class CommitUnknown(Exception):
     """The connection was lost while COMMIT was under way: whether it happened is not known."""
 
 
-class Sent:
-    """A query on its way; ask for its rows once."""
-
-    def __init__(self, cursor: psycopg.AsyncCursor[Row]) -> None:
-        self._cursor = cursor
-
-    async def rows(self) -> list[Row]:
-        """Wait for the rows."""
-        return await self._cursor.fetchall()
-
-    async def row(self) -> Row | None:
-        """Wait for the first row, None when there is none."""
-        return await self._cursor.fetchone()
+# A query on its way: `fetchall` waits for its rows, `fetchone` for the first one or None.
+Sent = psycopg.AsyncCursor[Row]
 
 
 class Transaction:
@@ -52,15 +41,15 @@ class Transaction:
 
     async def send(self, query: bytes, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
-        return Sent(await execute(self._connection, query, {"namespace": self.namespace, **values}))
+        return await execute(self._connection, query, {"namespace": self.namespace, **values})
 
     async def rows(self, query: bytes, **values: Any) -> list[Row]:
         """Return all rows of a query."""
-        return await (await self.send(query, **values)).rows()
+        return await (await self.send(query, **values)).fetchall()
 
     async def row(self, query: bytes, **values: Any) -> Row | None:
         """Return the first row of a query, None when there is none."""
-        return await (await self.send(query, **values)).row()
+        return await (await self.send(query, **values)).fetchone()
 
 
 @asynccontextmanager

@@ -1,118 +1,151 @@
-"""The `edges` kind: writes to the knowledge graph, reclassification, and consent; links are in modules of their own."""
+"""Carries out the commands on the knowledge graph. An untrusted principal may write nothing here."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import UNSET
 
 from engramq.schemas.commands import (
     AddEdge,
     AddNode,
-    Command,
+    Decided,
     DecideProposal,
     DeleteEdge,
     DeleteNode,
+    DeletionNeedsConsent,
+    EdgeAdded,
+    EdgeFound,
+    EdgeMissing,
+    FindPath,
+    GetEdge,
+    GetNodeByName,
+    GraphDeleted,
+    ListProposals,
+    NameAmbiguous,
+    Neighbors,
+    NodeAdded,
+    NodeFound,
+    NodeMissing,
+    NotProposed,
+    PathReport,
+    ProposalList,
+    Proposed,
     ProposeReclassification,
+    QueryNeighbors,
     Reclassified,
     ReclassifySector,
-    WriteReply,
+    Reply,
+    WalkStartMissing,
 )
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.vocabulary import ReclassifyStatus, Scope, WorkerKind
-from engramq.workers.db.ledger import Ledger
+from engramq.schemas.vocabulary import ReclassifyStatus, Scope
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.graph import consent
-from engramq.workers.graph import edges as graph_edges
-from engramq.workers.graph import nodes as graph_nodes
+from engramq.workers.graph import consent, edges, nodes, reads, walks
 from engramq.workers.graph.reclassification import actor_of, reclassify
-from engramq.workers.queue.contract import Actor, Handler, Job, Outcome
+from engramq.workers.handling import Context, handles, handles_without_transaction
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weaver:
-    """The handlers of the kind. An untrusted principal may write nothing here."""
-
-    ledger: Ledger
-
-    async def add_node(self, job: Job) -> Outcome:
-        """Carry out AddNode."""
-        command = job.envelope.command
-        assert isinstance(command, AddNode)
-        return await self._run(job, lambda tx: graph_nodes.add_node(tx, command))
-
-    async def add_edge(self, job: Job) -> Outcome:
-        """Carry out AddEdge."""
-        command = job.envelope.command
-        assert isinstance(command, AddEdge)
-        return await self._run(job, lambda tx: graph_edges.add_edge(tx, command))
-
-    async def delete_edge(self, job: Job) -> Outcome:
-        """Carry out DeleteEdge."""
-        command = job.envelope.command
-        assert isinstance(command, DeleteEdge)
-        return await self._run(job, lambda tx: graph_edges.delete_edge(tx, job.envelope, command))
-
-    async def delete_node(self, job: Job) -> Outcome:
-        """Carry out DeleteNode."""
-        command = job.envelope.command
-        assert isinstance(command, DeleteNode)
-        return await self._run(job, lambda tx: graph_edges.delete_node(tx, job.envelope, command))
-
-    async def reclassify(self, job: Job) -> Outcome:
-        """Carry out ReclassifySector; once it is committed, say so in the log."""
-        command, envelope = job.envelope.command, job.envelope
-        assert isinstance(command, ReclassifySector)
-        actor = actor_of(envelope, command)
-        if actor != envelope.principal.name and Scope.ADMIN not in envelope.principal.scopes:
-            raise refuse(FaultCode.FORBIDDEN, f"To act as {actor!r} needs the scope {Scope.ADMIN.value!r}.")
-        outcome = await self._run(job, lambda tx: reclassify(tx, envelope, command))
-        reply = outcome.reply
-        assert isinstance(reply, Reclassified)
-        if reply.status is ReclassifyStatus.SUCCESS and not outcome.replayed:
-            log.info(
-                "Edge reclassified",
-                extra={
-                    "edge_id": reply.edge_id,
-                    "from_sector": reply.old_sector,
-                    "to_sector": reply.new_sector,
-                    "actor": actor,
-                    "command_id": envelope.id,
-                },
-            )
-        return outcome
-
-    async def propose(self, job: Job) -> Outcome:
-        """Carry out ProposeReclassification."""
-        command = job.envelope.command
-        assert isinstance(command, ProposeReclassification)
-        return await self._run(job, lambda tx: consent.propose(tx, job.envelope, command))
-
-    async def decide(self, job: Job) -> Outcome:
-        """Carry out DecideProposal."""
-        command = job.envelope.command
-        assert isinstance(command, DecideProposal)
-        return await self._run(job, lambda tx: consent.decide(tx, job.envelope, command))
-
-    async def _run(self, job: Job, effect: Callable[[Transaction], Awaitable[WriteReply]]) -> Outcome:
-        if job.envelope.principal.untrusted:
-            raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not write to the graph.")
-        recorded = await self.ledger.run(job, effect)
-        return Outcome(recorded.reply, replayed=recorded.replayed)
+@handles(AddNode)
+async def add_node(tx: Transaction, command: AddNode, context: Context) -> NodeAdded:
+    """Make a named node, or merge properties into the one that is there."""
+    _require_trusted_principal(context)
+    return await nodes.add_node(tx, command)
 
 
-def actor(weaver: Weaver, *others: Mapping[type[Command], Handler]) -> Actor:
-    """Return the worker kind; `others` are the handlers of its commands that are not on the knowledge graph."""
-    return Actor(
-        WorkerKind.EDGES,
-        {
-            AddNode: weaver.add_node,
-            AddEdge: weaver.add_edge,
-            DeleteEdge: weaver.delete_edge,
-            DeleteNode: weaver.delete_node,
-            ReclassifySector: weaver.reclassify,
-            ProposeReclassification: weaver.propose,
-            DecideProposal: weaver.decide,
-            **{command: handler for one in others for command, handler in one.items()},
-        },
-    )
+@handles(AddEdge)
+async def add_edge(tx: Transaction, command: AddEdge, context: Context) -> EdgeAdded | NameAmbiguous:
+    """Write an edge, or merge into the one that is there."""
+    _require_trusted_principal(context)
+    return await edges.add_edge(tx, command)
+
+
+@handles(DeleteEdge)
+async def delete_edge(tx: Transaction, command: DeleteEdge, context: Context) -> GraphDeleted | DeletionNeedsConsent:
+    """Remove an edge; a constitutive one only with consent."""
+    _require_trusted_principal(context)
+    return await edges.delete_edge(tx, context.envelope, command)
+
+
+@handles(DeleteNode)
+async def delete_node(tx: Transaction, command: DeleteNode, context: Context) -> GraphDeleted | DeletionNeedsConsent:
+    """Remove a node with its edges; constitutive ones only with consent."""
+    _require_trusted_principal(context)
+    return await edges.delete_node(tx, context.envelope, command)
+
+
+async def log_reclassified(reply: Reply, command: ReclassifySector, context: Context) -> None:
+    """Say in the log that an edge has another sector, once that is committed."""
+    succeeded = isinstance(reply, Reclassified) and reply.status is ReclassifyStatus.SUCCESS
+    if succeeded and isinstance(reply, Reclassified) and not context.replayed:
+        log.info(
+            "Edge reclassified",
+            extra={
+                "edge_id": reply.edge_id,
+                "from_sector": reply.old_sector,
+                "to_sector": reply.new_sector,
+                "actor": actor_of(context.envelope, command),
+                "command_id": context.envelope.id,
+            },
+        )
+
+
+@handles(ReclassifySector, after=log_reclassified)
+async def reclassify_sector(tx: Transaction, command: ReclassifySector, context: Context) -> Reclassified:
+    """Give an edge its sector by hand."""
+    principal, actor = context.envelope.principal, actor_of(context.envelope, command)
+    if actor != principal.name and Scope.ADMIN not in principal.scopes:
+        raise refuse(FaultCode.FORBIDDEN, f"To act as {actor!r} needs the scope {Scope.ADMIN.value!r}.")
+    _require_trusted_principal(context)
+    return await reclassify(tx, context.envelope, command)
+
+
+@handles(ProposeReclassification)
+async def propose(tx: Transaction, command: ProposeReclassification, context: Context) -> Proposed | NotProposed:
+    """Propose another sector for an edge."""
+    _require_trusted_principal(context)
+    return await consent.propose(tx, context.envelope, command)
+
+
+@handles(DecideProposal)
+async def decide(tx: Transaction, command: DecideProposal, context: Context) -> Decided:
+    """Approve or reject a proposal."""
+    _require_trusted_principal(context)
+    return await consent.decide(tx, context.envelope, command)
+
+
+@handles(ListProposals)
+async def list_proposals(tx: Transaction, command: ListProposals, _context: Context) -> ProposalList:
+    """List the newest proposals."""
+    state = None if command.state is UNSET else command.state
+    shown, more = await consent.list_proposals(tx, state)
+    return ProposalList(proposals=shown, truncated=more)
+
+
+@handles(GetNodeByName)
+async def get_node(tx: Transaction, command: GetNodeByName, _context: Context) -> NodeFound | NodeMissing:
+    """Find a node by its name."""
+    return await reads.get_node(tx, command)
+
+
+@handles(GetEdge)
+async def get_edge(tx: Transaction, command: GetEdge, _context: Context) -> EdgeFound | EdgeMissing:
+    """Find an edge by the names of its ends and its relation."""
+    return await reads.get_edge(tx, command)
+
+
+@handles_without_transaction(QueryNeighbors)
+async def query_neighbors(command: QueryNeighbors, context: Context) -> Neighbors | WalkStartMissing:
+    """Walk from a node; each step is a transaction of its own."""
+    return await walks.neighbors(context.store, context.envelope.namespace, command)
+
+
+@handles_without_transaction(FindPath)
+async def find_path(command: FindPath, context: Context) -> PathReport | WalkStartMissing:
+    """Search a path between two nodes; each step is a transaction of its own."""
+    return await walks.path(context.store, context.envelope.namespace, command)
+
+
+def _require_trusted_principal(context: Context) -> None:
+    if context.envelope.principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not write to the graph.")

@@ -1,17 +1,40 @@
--- name: node_with_external_id
--- Whose an external id is.
-select id, partition from nodes where namespace = %(namespace)s and external_id = %(external_id)s
-
--- name: lock_memories
--- Lock memories against every other change, in the one order that all writers keep, and read what decides.
-select n.id, m.partition, m.state, m.verification, m.supersedes, m.superseded_by, m.created_by
+-- name: nodes_named
+-- Every node of these names, oldest first, protected from deletion (the key share that a foreign key takes).
+select n.id, n.label, n.name
 from nodes n
-join memories m on m.node_id = n.id and m.partition = n.partition
-where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.id = any(%(ids)s)
-order by n.id
-for no key update of n, m
+where n.namespace = %(namespace)s and n.partition = 'trusted' and n.name = any(%(names)s::text[])
+order by n.created_at, n.id
+for key share
 
--- name: erase_nodes
--- Remove memories with everything that hangs on them: rows, links, counters.
-delete from nodes where namespace = %(namespace)s and id = any(%(ids)s)
+-- name: insert_node
+-- Make a named node; no row when it is there already.
+with space as (
+    insert into namespaces (namespace) values (%(namespace)s) on conflict do nothing
+)
+insert into nodes (id, namespace, label, name, partition, properties)
+values (%(id)s, %(namespace)s, %(label)s, %(name)s, 'trusted', %(properties)s)
+on conflict (namespace, label, name) where name is not null do nothing
 returning id
+
+-- name: lock_node
+-- A named node, locked for a change of its properties.
+select n.id, n.label, n.name, n.properties
+from nodes n
+where n.namespace = %(namespace)s and n.label = %(label)s and n.name = %(name)s
+for no key update
+
+-- name: update_node
+-- Replace the properties of a locked node.
+update nodes set properties = %(properties)s, updated_at = now()
+where namespace = %(namespace)s and id = %(id)s
+
+-- name: lock_node_for_deletion
+-- A named node by its id; nobody can add an edge to it from now on.
+select n.id, n.label
+from nodes n
+where n.namespace = %(namespace)s and n.name is not null and n.id = %(id)s
+for update
+
+-- name: delete_node
+-- Remove a locked node that has no edges any more.
+delete from nodes where namespace = %(namespace)s and id = %(id)s and name is not null

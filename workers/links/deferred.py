@@ -27,6 +27,7 @@ BETWEEN: Final = sql("deferred_between")
 DELETE: Final = sql("delete_deferred")
 TELL: Final = sql("tell_resolved")
 DUE: Final = sql("deferred_due")
+FORGET_NOTES: Final = sql("forget_waiting_notes")
 
 SETTLED_MAX: Final = 500  # in one transaction; what is left is due, and found by `deferred_due`
 
@@ -80,6 +81,11 @@ async def drop_deferred(tx: Transaction, waiting: Collection[Waiting], why: str)
     """Remove links that wait between locked memories, since somebody took them away."""
     if waiting:
         await _finish(tx, [(one.row, Resolved(state=Resolution.DROPPED, error=why, at=_now())) for one in waiting])
+
+
+async def forget_notes(tx: Transaction, memory_ids: Collection[UUID]) -> None:
+    """Forget the notes of links that wait at memories which are about to be erased: they may say what those said."""
+    await tx.send(FORGET_NOTES, ids=list(memory_ids))
 
 
 def _settle(writer: Asserting, row: Row, envelope: Envelope) -> Resolved | None:

@@ -1,17 +1,3 @@
--- name: waiting_at
--- How many links wait for each of these memories.
-select wanted.id, count(*) as links
-from unnest(%(ids)s::uuid[]) as wanted (id)
-join deferred_links d on d.namespace = %(namespace)s and (d.source_id = wanted.id or d.target_id = wanted.id)
-group by wanted.id
-
--- name: insert_deferred
--- Let a link wait for its ends.
-insert into deferred_links (id, namespace, source_id, target_id, request, principal, command_id, item)
-values (
-    %(id)s, %(namespace)s, %(source)s, %(target)s, %(request)s, %(principal)s, %(command_id)s, %(item)s
-)
-
 -- name: deferred_at
 -- The links that wait at these memories, in the order in which they were asked for.
 select d.id, d.source_id, d.target_id

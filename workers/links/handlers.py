@@ -1,62 +1,101 @@
-"""The `edges` kind's commands on links between memories."""
+"""Carries out the commands on links between memories.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+An untrusted principal may link and disconnect untrusted memories only.
+"""
 
-from engramq.schemas.commands import Command, Connect, Connects, Disconnect, RecordOutcome
+from engramq.schemas.commands import (
+    BatchConnected,
+    Connect,
+    ConnectByQuery,
+    Connected,
+    Connects,
+    Disconnect,
+    Disconnected,
+    LinkActivated,
+    LinksScheduled,
+    OutcomeRecorded,
+    QueryConnected,
+    RecordOutcome,
+    Reply,
+)
+from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.workers.db.ledger import Effect, Ledger
-from engramq.workers.links.batch import connect_all
-from engramq.workers.links.disconnect import disconnect
-from engramq.workers.links.outcomes import record_outcome
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.confidence import Confidence
+from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.handling import Context, handles, handles_without_transaction
+from engramq.workers.links import disconnect, lookup, outcomes, writer
+from engramq.workers.links.lookup import Guesses
+from engramq.workers.links.replies import connected
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.links.writer import connect
-from engramq.workers.queue.contract import Handler, Job, Outcome
+from engramq.workers.links.similarity import SimilarityLinker
+from engramq.workers.queue.contract import SessionUse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Linker:
-    """The handlers of these commands. An untrusted principal may link and disconnect untrusted memories only."""
-
-    ledger: Ledger
-    rules: LinkRules
-
-    async def connect(self, job: Job) -> Outcome:
-        """Carry out Connect."""
-        command, envelope = job.envelope.command, job.envelope
-        assert isinstance(command, Connect)
-        return await self._run(job, lambda tx: connect(tx, command, envelope=envelope, rules=self.rules))
-
-    async def connect_all(self, job: Job) -> Outcome:
-        """Carry out Connects."""
-        command, envelope = job.envelope.command, job.envelope
-        assert isinstance(command, Connects)
-        return await self._run(job, lambda tx: connect_all(tx, command, envelope=envelope, rules=self.rules))
-
-    async def disconnect(self, job: Job) -> Outcome:
-        """Carry out Disconnect."""
-        command, envelope = job.envelope.command, job.envelope
-        assert isinstance(command, Disconnect)
-        return await self._run(job, lambda tx: disconnect(tx, command, envelope))
-
-    async def record_outcome(self, job: Job) -> Outcome:
-        """Carry out RecordOutcome."""
-        command, envelope = job.envelope.command, job.envelope
-        assert isinstance(command, RecordOutcome)
-        if envelope.principal.untrusted:
-            raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not record outcomes.")
-        return await self._run(job, lambda tx: record_outcome(tx, command, envelope=envelope, rules=self.rules))
-
-    async def _run(self, job: Job, effect: Effect) -> Outcome:
-        recorded = await self.ledger.run(job, effect)
-        return Outcome(recorded.reply, replayed=recorded.replayed)
+@handles(Connect)
+async def connect(tx: Transaction, command: Connect, context: Context) -> Connected:
+    """Assert that two memories are related."""
+    rules = context.services[LinkRules]
+    return connected(await writer.assert_one(tx, command, envelope=context.envelope, rules=rules))
 
 
-def handlers(linker: Linker) -> Mapping[type[Command], Handler]:
-    """Return the handlers by command."""
-    return {
-        Connect: linker.connect,
-        Connects: linker.connect_all,
-        Disconnect: linker.disconnect,
-        RecordOutcome: linker.record_outcome,
-    }
+@handles(Connects)
+async def connect_all(tx: Transaction, command: Connects, context: Context) -> BatchConnected:
+    """Assert many links."""
+    return await writer.assert_all(tx, command, envelope=context.envelope, rules=context.services[LinkRules])
+
+
+@handles(Disconnect)
+async def disconnect_memories(tx: Transaction, command: Disconnect, context: Context) -> Disconnected:
+    """Remove the link between two memories."""
+    return await disconnect.disconnect(tx, command, context.envelope)
+
+
+@handles(RecordOutcome)
+async def record_outcome(tx: Transaction, command: RecordOutcome, context: Context) -> OutcomeRecorded:
+    """Note how much memories helped."""
+    if context.envelope.principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not record outcomes.")
+    return await outcomes.record_outcome(tx, command, envelope=context.envelope, rules=context.services[LinkRules])
+
+
+async def look_up(command: ConnectByQuery, context: Context) -> Guesses:
+    """Find the memories that two queries mean. Raises EngramqError: `forbidden`, `unavailable` without a model."""
+    if context.envelope.principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not look up trusted memories to link them.")
+    asked = await lookup.embed(command, context.services[Vectorizer], context.services[Confidence])
+    sizes = context.services[Sizes]
+    return await context.store.read(context.envelope.namespace, lambda tx: lookup.guess(tx, sizes, asked))
+
+
+def leaves_nothing(command: ConnectByQuery, envelope: Envelope) -> bool:
+    """Say whether this is a dry run that nobody can ask for again."""
+    return command.dry_run and envelope.idempotency_key is None
+
+
+async def say_queries(reply: Reply, command: ConnectByQuery, context: Context) -> None:
+    """Put the queries back into the reply: the ledger does not keep what was asked."""
+    if isinstance(reply, QueryConnected):
+        reply.source_query, reply.target_query = command.source_query, command.target_query
+        reply.command_id = reply.command_id or context.envelope.id
+
+
+@handles(ConnectByQuery, before=look_up, after=say_queries, unrecorded=leaves_nothing)
+async def connect_by_query(
+    tx: Transaction, command: ConnectByQuery, context: Context, guesses: Guesses
+) -> QueryConnected:
+    """Link the memories that two queries mean. Breadcrumbs and counters stay as they are."""
+    return await lookup.connect(tx, command, guesses, envelope=context.envelope, rules=context.services[LinkRules])
+
+
+@handles_without_transaction(LinkActivated)
+async def link_activated(command: LinkActivated, context: Context) -> LinksScheduled:
+    """Take memories to be linked after the reply, with those that come meanwhile."""
+    linker = context.services[SimilarityLinker]
+
+    async def link(_use: SessionUse | None) -> None:
+        await linker.link_scheduled()
+
+    context.after_reply = link
+    return LinksScheduled(scheduled=linker.schedule(context.envelope.namespace, command.memories))

@@ -1,6 +1,9 @@
-"""connect_by_query: link the memory that best matches one query to the one that best matches another."""
+"""Linking by query: the memory that best matches one query, linked to the one that best matches another.
 
-from collections.abc import Mapping
+Looked up by plain cosine of the content, under the visibility rule.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -8,22 +11,31 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.codec import fault_body, reply_body
-from engramq.schemas.commands import Command, ConnectByQuery, LinkRequest, QueryConnected
+from engramq.schemas.commands import ConnectByQuery, LinkRequest, QueryConnected
+from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
-from engramq.schemas.vocabulary import QueryLinkAction
-from engramq.workers.db.database import Store
-from engramq.workers.db.ledger import Effect, Ledger
+from engramq.schemas.vocabulary import Partition, QueryLinkAction
+from engramq.workers.db.memory_rows import similarity
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import Sizes
+from engramq.workers.db.vectors import Embedding, Sizes, send_nearest
+from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.links.best_matches import Found, best_matches
+from engramq.workers.links.replies import connected
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.links.writer import connect
-from engramq.workers.queue.contract import Handler, Job, Outcome
+from engramq.workers.links.writer import assert_one
 
 DIGITS: Final = 4  # of confidence
+NEAR: Final = 5  # looked at, since the order that the vector index gives is only nearly right
+
+
+class Found(NamedTuple):
+    """The memory that matches best, and its cosine."""
+
+    memory_id: str
+    content: str
+    cosine: float
 
 
 class Guess(NamedTuple):
@@ -33,78 +45,71 @@ class Guess(NamedTuple):
     confidence: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryLinker:
-    """The handler of the command. Breadcrumbs and counters stay as they are."""
+Guesses = tuple[Guess, Guess]
 
-    store: Store
-    ledger: Ledger
-    vectorizer: Vectorizer
-    sizes: Sizes
-    confidence: Confidence
-    rules: LinkRules
 
-    async def connect(self, job: Job) -> Outcome:
-        """Carry out ConnectByQuery. A dry run is not even noted in the ledger, unless it may be asked for again."""
-        command, envelope = job.envelope.command, job.envelope
-        assert isinstance(command, ConnectByQuery)
-        if envelope.principal.untrusted:
-            raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not look up trusted memories to link them.")
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Two queries as the model reads them, and its curve from cosines to chances."""
 
-        async def prepare() -> Effect:
-            guesses = await self._guess(job, command)
-            return lambda tx: self._carry_out(tx, job, command, guesses)
+    embeddings: Sequence[Embedding]
+    curve: Calibration
 
-        if command.dry_run and envelope.idempotency_key is None:
-            reply = told(command, await self._guess(job, command))
-            reply.command_id = envelope.id
-            return Outcome(reply)
-        recorded = await self.ledger.run_prepared(job, prepare)
-        reply_ = recorded.reply
-        if isinstance(reply_, QueryConnected):  # the ledger does not keep what was asked
-            reply_.source_query, reply_.target_query = command.source_query, command.target_query
-        return Outcome(reply_, replayed=recorded.replayed)
 
-    async def _guess(self, job: Job, command: ConnectByQuery) -> tuple[Guess, Guess]:
-        try:
-            embeddings = await self.vectorizer.embed([command.source_query, command.target_query])
-            curve = await self.confidence.calibration()
-        except EmbedderUnavailable as problem:
-            raise _unavailable(problem) from problem
-        found = await self.store.read(job.envelope.namespace, lambda tx: best_matches(tx, self.sizes, embeddings))
-        source, target = (
-            Guess(one, None if one is None else round(curve.confidence(one.cosine), DIGITS)) for one in found
-        )
-        return source, target
+async def embed(command: ConnectByQuery, vectorizer: Vectorizer, confidence: Confidence) -> Asked:
+    """Return both queries embedded; raises EngramqError with `unavailable` when the model is away."""
+    try:
+        embeddings = await vectorizer.embed([command.source_query, command.target_query])
+        return Asked(embeddings, await confidence.calibration())
+    except EmbedderUnavailable as problem:
+        raise _unavailable(problem) from problem
 
-    async def _carry_out(
-        self, tx: Transaction, job: Job, command: ConnectByQuery, guesses: tuple[Guess, Guess]
-    ) -> QueryConnected:
-        reply = told(command, guesses)
-        if reply.action is not QueryLinkAction.CONNECTED:
-            return reply
-        assert reply.source_id is not None
-        assert reply.target_id is not None
-        request = LinkRequest(
-            source=reply.source_id,
-            target=reply.target_id,
-            relation=command.relation,
-            note=command.note,
-            if_exists=command.if_exists,
-        )
-        try:
-            made = await connect(tx, request, envelope=job.envelope, rules=self.rules)
-        except EngramqError as refusal:  # nothing has been written then
-            named = msgspec.structs.replace(refusal.fault, command_id=job.envelope.id)
-            reply.action, reply.connect_result = QueryLinkAction.REFUSED, fault_body(named)
-            reply.summary = f"Refused: {refusal.fault.error}"
-        else:
-            made.command_id = job.envelope.id
-            reply.connect_result, reply.summary = reply_body(made), made.summary
+
+async def guess(tx: Transaction, sizes: Sizes, asked: Asked) -> Guesses:
+    """Return the best match of each query, and how sure it is."""
+    source, target = (
+        Guess(one, None if one is None else round(asked.curve.confidence(one.cosine), DIGITS))
+        for one in await best_matches(tx, sizes, asked.embeddings)
+    )
+    return source, target
+
+
+async def best_matches(tx: Transaction, sizes: Sizes, embeddings: Sequence[Embedding]) -> list[Found | None]:
+    """Return the nearest active trusted memory to each embedding, None where there is none."""
+    sent = [await send_nearest(tx, sizes, one, (Partition.TRUSTED,), k=NEAR) for one in embeddings]
+    rows = [await one.fetchone() for one in sent]
+    return [None if row is None else Found(str(row["id"]), row["content"], similarity(row["distance"])) for row in rows]
+
+
+async def connect(
+    tx: Transaction, command: ConnectByQuery, guesses: Guesses, *, envelope: Envelope, rules: LinkRules
+) -> QueryConnected:
+    """Link what was found if it is sure enough, as `connect` does; say what came of it."""
+    reply = reply_before(command, guesses)
+    if reply.action is not QueryLinkAction.CONNECTED:
         return reply
+    assert reply.source_id is not None
+    assert reply.target_id is not None
+    request = LinkRequest(
+        source=reply.source_id,
+        target=reply.target_id,
+        relation=command.relation,
+        note=command.note,
+        if_exists=command.if_exists,
+    )
+    try:
+        made = connected(await assert_one(tx, request, envelope=envelope, rules=rules))
+    except EngramqError as refusal:  # nothing has been written then
+        named = msgspec.structs.replace(refusal.fault, command_id=envelope.id)
+        reply.action, reply.connect_result = QueryLinkAction.REFUSED, fault_body(named)
+        reply.summary = f"Refused: {refusal.fault.error}"
+    else:
+        made.command_id = envelope.id
+        reply.connect_result, reply.summary = reply_body(made), made.summary
+    return reply
 
 
-def told(command: ConnectByQuery, guesses: tuple[Guess, Guess]) -> QueryConnected:
+def reply_before(command: ConnectByQuery, guesses: Guesses) -> QueryConnected:
     """Return the answer as far as it is known before anything is written."""
     action = _action(command, guesses)
     (source, source_confidence), (target, target_confidence) = guesses
@@ -123,7 +128,7 @@ def told(command: ConnectByQuery, guesses: tuple[Guess, Guess]) -> QueryConnecte
     )
 
 
-def _action(command: ConnectByQuery, guesses: tuple[Guess, Guess]) -> QueryLinkAction:
+def _action(command: ConnectByQuery, guesses: Guesses) -> QueryLinkAction:
     source, target = guesses
     if any(one.confidence is None or one.confidence < command.min_confidence for one in guesses):
         return QueryLinkAction.INSUFFICIENT_CONFIDENCE
@@ -134,7 +139,7 @@ def _action(command: ConnectByQuery, guesses: tuple[Guess, Guess]) -> QueryLinkA
     return QueryLinkAction.DRY_RUN_PREVIEW if command.dry_run else QueryLinkAction.CONNECTED
 
 
-def _summary(action: QueryLinkAction, command: ConnectByQuery, guesses: tuple[Guess, Guess]) -> str:
+def _summary(action: QueryLinkAction, command: ConnectByQuery, guesses: Guesses) -> str:
     source, target = (one.found and one.found.memory_id for one in guesses)
     match action:
         case QueryLinkAction.INSUFFICIENT_CONFIDENCE:
@@ -159,8 +164,3 @@ def _unavailable(problem: EmbedderUnavailable) -> EngramqError:
         f"The model that looks queries up is away: {problem.failure.reason}.",
         retry_after_s=UNSET if pause is None else pause,
     )
-
-
-def handlers(linker: QueryLinker) -> Mapping[type[Command], Handler]:
-    """Return the handler by its command."""
-    return {ConnectByQuery: linker.connect}

@@ -92,7 +92,9 @@ async def _add(tx: Transaction, command: RecordOutcome, envelope: Envelope, ids:
     helped, hindered = command.signal * command.weight, (1 - command.signal) * command.weight
     added = await tx.send(ADD, ids=sorted(ids), helped=helped, hindered=hindered)
     confidences = {row["id"]: row["confidence"] for row in await tx.rows(CONFIDENCES, ids=list(ids))}
-    now = {row["id"]: usefulness(confidences[row["id"]], row["helped"], row["hindered"]) for row in await added.rows()}
+    now = {
+        row["id"]: usefulness(confidences[row["id"]], row["helped"], row["hindered"]) for row in await added.fetchall()
+    }
     for one in ids:
         await audit.record(
             tx,

@@ -5,14 +5,13 @@ from uuid import UUID
 
 from engramq.schemas.vocabulary import Standing
 from engramq.workers.db.errors import Again
+from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.displacement import Displaced, Full, displacement
-from engramq.workers.links.rules import LinkRules
+from engramq.workers.links.rules import Displaced, Full, LinkRules, displacement
 from engramq.workers.links.snapshot import LinkTable
 from engramq.workers.links.writer import over_cap
-from engramq.workers.memories.supersession import lock
 
 LINKED_WITH: Final = sql("linked_with")
 

@@ -1,7 +1,8 @@
-"""Similarity links of new memories, and links that waited for them; part of the `edges` kind.
+"""Similarity links of memories that have become active, and links that waited for them.
 
-Being told of newcomers is a hint: the rows say what is still to be done, and the sweep finds what a crash, a stop or a
-flood of stores left over. So the command ends at once, and does not stand in the way of those that somebody waits for.
+Being told of such a memory is a hint: the rows say what is still to be done, and the sweep finds what a crash, a stop
+or a flood of stores left over. So the command ends at once, and does not stand in the way of those that somebody waits
+for. Noting that links are made writes a column that no index holds, so it is done in turns like the writing of sectors.
 """
 
 import asyncio
@@ -9,54 +10,137 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from msgspec import UNSET
 
 from engramq.schemas import limits
-from engramq.schemas.commands import Command, LinkNewcomers, Near, Newcomer, NewcomersNoted
+from engramq.schemas.commands import Activated, LinkActivated, Near
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import Origin, Relation
+from engramq.schemas.vocabulary import Origin, Partition, Relation
 from engramq.workers.db.database import Store
+from engramq.workers.db.memory_rows import similarity
+from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import Sizes
+from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper
 from engramq.workers.links.deferred import settle_deferred
 from engramq.workers.links.rules import LinkRules, clamped, rounded
-from engramq.workers.links.unlinked import (
-    Nearby,
-    Unlinked,
-    links_wait_at,
-    neighbors,
-    note_made,
-    stored_together,
-    unlinked,
-)
 from engramq.workers.links.writer import AutomaticLink, write_automatic
-from engramq.workers.queue.contract import FollowUp, Handler, Job, Outcome, SessionUse
+from engramq.workers.queue.contract import FollowUp
 from engramq.workers.queue.debounce import Debounce
 
 log = logging.getLogger(__name__)
 
-BATCH: Final = 100  # newcomers of one command, and that are linked in one go
+BATCH: Final = 100  # memories of one command, and that are linked in one go
 SEARCHES_AT_ONCE: Final = 20  # of one transaction: some milliseconds each
-LINKED_AT_ONCE: Final = 25  # newcomers whose neighbours are locked by one transaction
-DEBOUNCE_S: Final = 1.0  # how long newcomers are gathered: each transaction costs as much as many links
-NOTED_MAX: Final = 5_000  # newcomers that wait in a process; beyond, they are left to the sweep
+LINKED_AT_ONCE: Final = 25  # memories whose neighbours are locked by one transaction
+DEBOUNCE_S: Final = 1.0  # how long memories are gathered: each transaction costs as much as many links
+SCHEDULED_MAX: Final = 5_000  # memories that wait in a process; beyond, they are left to the sweep
 
 
-def linking(namespace: str, newcomers: Iterable[Newcomer]) -> tuple[FollowUp, ...]:
-    """Return the commands that link these newcomers."""
-    several = list(newcomers)
+UNLINKED: Final = sql("unlinked_memories")
+WAIT_AT: Final = sql("links_wait_at")
+NOTE_MADE: Final = sql("note_links_made")
+COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
+
+TOGETHER_S: Final = 0.5  # longer than the transaction of a store takes
+COMPARED_MAX: Final = 1_000  # memories of that time
+
+
+@dataclass(frozen=True, slots=True)
+class Unlinked:
+    """A memory whose similarity links are still to be made, and the model that made its vector."""
+
+    id: UUID
+    partition: Partition
+    model_id: int
+    dimensions: int
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nearby:
+    """Two memories and the cosine similarity of their contents."""
+
+    id: UUID
+    other_id: UUID
+    similarity: float
+
+
+async def unlinked(tx: Transaction, ids: Sequence[UUID]) -> list[Unlinked]:
+    """Return those of these memories that lack their similarity links and are active, by id."""
+    rows = await tx.rows(UNLINKED, ids=list(ids))
+    return [
+        Unlinked(row["id"], Partition(row["partition"]), row["model_id"], row["dimensions"], row["turn"])
+        for row in rows
+    ]
+
+
+async def links_wait_at(tx: Transaction, ids: Sequence[UUID]) -> bool:
+    """Say whether links wait at any of these memories."""
+    row = await tx.row(WAIT_AT, ids=list(ids))
+    return row is not None and bool(row["waiting"])
+
+
+async def stored_together(tx: Transaction, memories: Sequence[Unlinked], *, least: float) -> list[Nearby]:
+    """Compare memories with those that were stored in the same moment; return who is at least that similar.
+
+    All of them must have vectors of one model.
+    """
+    first = memories[0]
+    rows = await tx.rows(
+        sized_sql("stored_together", first.dimensions),
+        ids=[one.id for one in memories],
+        within_s=TOGETHER_S,
+        compared=COMPARED_MAX,
+        **_visible(first.model_id, tuple({one.partition for one in memories}), least),
+    )
+    return [Nearby(row["id"], row["other_id"], similarity(row["distance"])) for row in rows]
+
+
+async def neighbors(tx: Transaction, sizes: Sizes, memory: Unlinked, *, least: float) -> list[Nearby]:
+    """Search for the nearest memories to one of them that are at least that similar."""
+    partitions = (memory.partition,)
+    name = await cheaper(
+        tx, sizes, partitions, exact="neighbors_exact", by_index="neighbors_by_index", ef_search=TEN_EF_SEARCH
+    )
+    values = _visible(memory.model_id, partitions, least)
+    rows = await tx.rows(sized_sql(name, memory.dimensions), id=memory.id, **values)
+    return [Nearby(memory.id, row["other_id"], similarity(row["distance"])) for row in rows]
+
+
+async def note_made(tx: Transaction, ids: Sequence[UUID]) -> None:
+    """Note that the similarity links of memories of one turn are made. COMMIT does not wait for the disk then."""
+    await tx.send(COMMIT_WITHOUT_WAITING)
+    await tx.send(NOTE_MADE, ids=list(ids))
+
+
+def _visible(model_id: int, partitions: Sequence[Partition], least: float) -> dict[str, Any]:
+    return {
+        "model_id": model_id,
+        "partitions": list(partitions),
+        "include_superseded": False,
+        "k": limits.SIMILARITY_LINKS,
+        "farthest": 1.0 - least,
+    }
+
+
+def linking(namespace: str, memories: Iterable[Activated]) -> tuple[FollowUp, ...]:
+    """Return the commands that link these memories."""
+    several = list(memories)
     return tuple(
-        FollowUp(namespace, LinkNewcomers(newcomers=tuple(several[start : start + BATCH])))
+        FollowUp(namespace, LinkActivated(memories=tuple(several[start : start + BATCH])))
         for start in range(0, len(several), BATCH)
     )
 
 
 @dataclass(slots=True, kw_only=True)
-class NewcomerLinker:
-    """The handler of LinkNewcomers. `threshold`: the least similarity of memories that are linked."""
+class SimilarityLinker:
+    """Links memories that have become active; one per process.
+
+    `threshold`: the least similarity of memories that are linked.
+    """
 
     store: Store
     sizes: Sizes
@@ -64,47 +148,45 @@ class NewcomerLinker:
     threshold: float
     debounce_s: float = DEBOUNCE_S
     stopping: asyncio.Event | None = None
-    _noted: dict[str, dict[UUID, tuple[Near, ...] | None]] = field(default_factory=dict)
+    _scheduled: dict[str, dict[UUID, tuple[Near, ...] | None]] = field(default_factory=dict)
     _debounce: Debounce = field(init=False)
 
     def __post_init__(self) -> None:
         self._debounce = Debounce(self._link_all, self.debounce_s, self.stopping)
 
-    async def note(self, job: Job) -> Outcome:
-        """Carry out LinkNewcomers: note them, to be linked after the reply with those that come meanwhile."""
-        command = job.envelope.command
-        assert isinstance(command, LinkNewcomers)
-        waiting = sum(len(several) for several in self._noted.values())
-        taken = command.newcomers[: max(0, NOTED_MAX - waiting)]
-        several = self._noted.setdefault(job.envelope.namespace, {})
+    def schedule(self, namespace: str, memories: Sequence[Activated]) -> int:
+        """Take memories to be linked by the next `link_scheduled`; return how many there was room for."""
+        waiting = sum(len(several) for several in self._scheduled.values())
+        taken = memories[: max(0, SCHEDULED_MAX - waiting)]
+        several = self._scheduled.setdefault(namespace, {})
         for one in taken:
             memory_id = parse_uuid(one.memory_id)
             if memory_id is not None and one.near is not UNSET:
                 several[memory_id] = one.near
             elif memory_id is not None:
                 several.setdefault(memory_id, None)
+        return len(taken)
 
-        async def link(_use: SessionUse | None) -> None:
-            await self._debounce.soon()
-
-        return Outcome(NewcomersNoted(noted=len(taken)), after_reply=link)
+    async def link_scheduled(self) -> None:
+        """Link what is scheduled, in a moment, with what comes meanwhile. Raises what a transaction raises."""
+        await self._debounce.soon()
 
     async def _link_all(self) -> None:
-        while self._noted:
-            namespace = next(iter(self._noted))
-            noted = self._noted.pop(namespace)
-            ids = sorted(noted)
+        while self._scheduled:
+            namespace = next(iter(self._scheduled))
+            scheduled = self._scheduled.pop(namespace)
+            ids = sorted(scheduled)
             for start in range(0, len(ids), BATCH):
-                await self._link(namespace, {one: noted[one] for one in ids[start : start + BATCH]})
+                await self._link(namespace, {one: scheduled[one] for one in ids[start : start + BATCH]})
 
-    async def _link(self, namespace: str, noted: Mapping[UUID, tuple[Near, ...] | None]) -> None:
-        waiting, found, near = await self.store.read(namespace, lambda tx: self._look(tx, noted))
+    async def _link(self, namespace: str, scheduled: Mapping[UUID, tuple[Near, ...] | None]) -> None:
+        waiting, found, near = await self.store.read(namespace, lambda tx: self._look(tx, scheduled))
         if waiting:
             # First, so that what an agent asked for gets its place.
-            await self.store.write(namespace, lambda tx: settle_deferred(tx, list(noted), rules=self.rules))
-        near += await self._search(namespace, [one for one in found if noted[one.id] is None])
+            await self.store.write(namespace, lambda tx: settle_deferred(tx, list(scheduled), rules=self.rules))
+        near += await self._search(namespace, [one for one in found if scheduled[one.id] is None])
         wanted: dict[UUID, dict[UUID, float]] = {
-            one.id: {UUID(known.memory_id): known.similarity for known in noted[one.id] or ()} for one in found
+            one.id: {UUID(known.memory_id): known.similarity for known in scheduled[one.id] or ()} for one in found
         }
         for pair in near:
             wanted[pair.id][pair.other_id] = pair.similarity
@@ -117,23 +199,23 @@ class NewcomerLinker:
             await self._note_made(namespace, [one.id for one in turn])
 
     async def _look(
-        self, tx: Transaction, noted: Mapping[UUID, tuple[Near, ...] | None]
+        self, tx: Transaction, scheduled: Mapping[UUID, tuple[Near, ...] | None]
     ) -> tuple[bool, list[Unlinked], list[Nearby]]:
         """Return whether links wait, who lacks its links, and who was stored together with them.
 
         Those whose stores have not searched will see everybody in their search.
         """
-        waiting, found = await links_wait_at(tx, list(noted)), await unlinked(tx, list(noted))
-        seen = sorted((one for one in found if noted[one.id] is not None), key=_model)
+        waiting, found = await links_wait_at(tx, list(scheduled)), await unlinked(tx, list(scheduled))
+        seen = sorted((one for one in found if scheduled[one.id] is not None), key=_model)
         near: list[Nearby] = []
         for _, group in groupby(seen, key=_model):
             near += await stored_together(tx, list(group), least=self.threshold)
         return waiting, found, near
 
-    async def _search(self, namespace: str, newcomers: Sequence[Unlinked]) -> list[Nearby]:
+    async def _search(self, namespace: str, memories: Sequence[Unlinked]) -> list[Nearby]:
         near: list[Nearby] = []
-        for start in range(0, len(newcomers), SEARCHES_AT_ONCE):
-            part = newcomers[start : start + SEARCHES_AT_ONCE]
+        for start in range(0, len(memories), SEARCHES_AT_ONCE):
+            part = memories[start : start + SEARCHES_AT_ONCE]
 
             async def search(tx: Transaction, part: Sequence[Unlinked] = part) -> list[Nearby]:
                 return [pair for one in part for pair in await neighbors(tx, self.sizes, one, least=self.threshold)]
@@ -149,25 +231,20 @@ class NewcomerLinker:
         await self.store.write(namespace, lambda tx: note_made(tx, ids))
 
 
-def _links(newcomer: UUID, others: Mapping[UUID, float]) -> list[AutomaticLink]:
+def _links(memory_id: UUID, others: Mapping[UUID, float]) -> list[AutomaticLink]:
     nearest = sorted(others.items(), key=lambda one: (-one[1], one[0]))[: limits.SIMILARITY_LINKS]
     return [
         # The newer of the two declares it, whichever of them is looked at.
         AutomaticLink(
-            max(newcomer, other), min(newcomer, other), Relation.SIMILAR, rounded(clamped(weight)), Origin.SIMILARITY
+            max(memory_id, other), min(memory_id, other), Relation.SIMILAR, rounded(clamped(weight)), Origin.SIMILARITY
         )
         for other, weight in nearest
     ]
 
 
-def _turn(newcomer: Unlinked) -> int:
-    return newcomer.turn
+def _turn(memory: Unlinked) -> int:
+    return memory.turn
 
 
-def _model(newcomer: Unlinked) -> int:
-    return newcomer.model_id
-
-
-def handlers(linker: NewcomerLinker) -> Mapping[type[Command], Handler]:
-    """Return the handlers by command."""
-    return {LinkNewcomers: linker.note}
+def _model(memory: Unlinked) -> int:
+    return memory.model_id

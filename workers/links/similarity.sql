@@ -2,7 +2,7 @@
 -- Whether a memory m may have similarity links and they are still to be made.
 m.links_made_at is null and m.state = 'active' and m.superseded_by is null and m.verification <> 'rejected'
 
--- name: newcomers
+-- name: unlinked_memories
 -- Those of the given memories whose similarity links are still to be made. Rows of one page have different turns: see
 -- workers/store/sectors.py.
 select
@@ -23,7 +23,7 @@ select exists (
 -- name: stored_together
 -- The nearest to each of these memories among those that were stored so shortly before or after it that neither store
 -- saw the other. Of the rest of that time, the newest so many are compared.
-with newcomer as materialized (
+with unlinked as materialized (
     select m.node_id, m.partition, m.created_at, m.embedding::halfvec({dimensions}) as embedding
     from memories m
     where m.namespace = %(namespace)s and m.node_id = any(%(ids)s) and m.model_id = %(model_id)s
@@ -31,13 +31,13 @@ with newcomer as materialized (
     select m.node_id, m.partition, m.created_at, m.embedding::halfvec({dimensions}) as embedding
     from memories m
     where {visible} and m.state = 'active' and m.model_id = %(model_id)s
-        and m.created_at >= (select min(created_at) from newcomer) - make_interval(secs => %(within_s)s)
-        and m.created_at <= (select max(created_at) from newcomer) + make_interval(secs => %(within_s)s)
+        and m.created_at >= (select min(created_at) from unlinked) - make_interval(secs => %(within_s)s)
+        and m.created_at <= (select max(created_at) from unlinked) + make_interval(secs => %(within_s)s)
     order by m.created_at desc, m.node_id desc
     limit %(compared)s
 ), pair as materialized (
     select n.node_id as id, o.node_id as other_id, n.embedding <=> o.embedding as distance
-    from newcomer n
+    from unlinked n
     join of_late o on o.partition = n.partition and o.node_id <> n.node_id
         and o.created_at between n.created_at - make_interval(secs => %(within_s)s)
             and n.created_at + make_interval(secs => %(within_s)s)

@@ -9,11 +9,11 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from engramq.schemas.vocabulary import MemoryState, Origin, Partition, Standing, Verification
+from engramq.workers.db.memory_rows import send_lock
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import Link, Pair
-from engramq.workers.memories.supersession import LOCK
 
 LOCK_LINKS: Final = sql("lock_links")
 LINKS_AT: Final = sql("links_at")
@@ -58,16 +58,16 @@ class LinkTable:
         `making`: pairs that an automatic writer may link; it is looked up which of them nobody but an agent may.
         """
         wanted = sorted(set(ids))
-        memories = await tx.send(LOCK, ids=wanted)
+        memories = await send_lock(tx, wanted)
         if changing:
             await tx.send(LOCK_LINKS, **columns_of(changing))
         links = await tx.send(LINKS_AT, ids=wanted)
         buried = await tx.send(TOMBSTONES, **columns_of(making)) if making else None
-        table = cls(tx, {row["id"]: row for row in await memories.rows()})
-        for row in await links.rows():
+        table = cls(tx, {row["id"]: row for row in await memories.fetchall()})
+        for row in await links.fetchall():
             table._read(row)
         if buried is not None:
-            table._buried = {(row["low_id"], row["high_id"]) for row in await buried.rows()}
+            table._buried = {(row["low_id"], row["high_id"]) for row in await buried.fetchall()}
         return table
 
     def standing(self, memory_id: UUID) -> Standing:

@@ -8,24 +8,33 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, NoReturn, Self
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
 
 from engramq.schemas import limits
-from engramq.schemas.commands import Connected, LinkRequest
+from engramq.schemas.commands import BatchConnected, BatchLink, BatchLinked, BatchRefusal, Connects, LinkRequest
 from engramq.schemas.envelope import Envelope, Principal
-from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import parse_uuid, uuid7
 from engramq.schemas.vocabulary import AuditAction, LinkAction, Origin, Partition, Standing
 from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.displacement import Displaced, Full, displacement
 from engramq.workers.links.replies import Asserted, audit_asserted, connected
-from engramq.workers.links.rules import Link, LinkRules, Pair, asserted_again, asserted_link, pair_of
+from engramq.workers.links.rules import (
+    Displaced,
+    Full,
+    Link,
+    LinkRules,
+    Pair,
+    asserted_again,
+    asserted_link,
+    displacement,
+    pair_of,
+)
 from engramq.workers.links.snapshot import LinkTable, columns_of
 
 REMOVE_TOMBSTONES: Final = sql("remove_tombstones")
@@ -89,8 +98,8 @@ def ends_of(request: LinkRequest) -> Ends:
     return Ends(source, target)
 
 
-async def connect(tx: Transaction, request: LinkRequest, *, envelope: Envelope, rules: LinkRules) -> Connected:
-    """Carry an agent's request out, audited as `envelope`'s, and answer with what is stored.
+async def assert_one(tx: Transaction, request: LinkRequest, *, envelope: Envelope, rules: LinkRules) -> Asserted:
+    """Carry an agent's request out, audited as `envelope`'s.
 
     With a pending end the request is kept until it is settled. Raises EngramqError with nothing written: `self_loop`,
     `memory_not_active`, `untrusted_link`, `forbidden`, `edge_exists`, `relation_conflict`, `degree_limit`.
@@ -98,7 +107,7 @@ async def connect(tx: Transaction, request: LinkRequest, *, envelope: Envelope, 
     writer = await Asserting.open(tx, [ends_of(request)], rules)
     asserted = writer.add(request, envelope)
     await writer.save()
-    return connected(asserted)
+    return asserted
 
 
 class Asserting:
@@ -279,3 +288,70 @@ def _said(request: LinkRequest) -> dict[str, Any]:
     """Return what a request says besides its ends."""
     given = {name: getattr(request, name) for name in ("relation", "weight", "note", "if_exists")}
     return {name: value for name, value in given.items() if value is not UNSET}
+
+
+async def assert_all(tx: Transaction, command: Connects, *, envelope: Envelope, rules: LinkRules) -> BatchConnected:
+    """Carry out requests in their order; raises the first refusal, naming its index, when all or none are wanted."""
+    ends = [_ends_of(item) for item in command.edges]
+    results: list[BatchLinked] = []
+    errors: list[BatchRefusal] = []
+    writer = await Asserting.open(tx, [one for one in ends if isinstance(one, Ends)], rules)
+    for index, (item, found) in enumerate(zip(command.edges, ends, strict=True)):
+        try:
+            if isinstance(found, Fault):
+                raise EngramqError(found)
+            made = connected(writer.add(item, envelope, item=index))
+        except EngramqError as refusal:
+            if command.atomic:
+                _refuse_all(index, refusal.fault)
+            errors.append(_refused(index, refusal.fault))
+        else:
+            fields = {name: getattr(made, name) for name in _SHARED}
+            results.append(BatchLinked(index=index, **fields))
+    await writer.save()
+    counts = Counter(one.action for one in results)
+    return BatchConnected(
+        results=results,
+        created=counts[LinkAction.CREATED],
+        reinforced=counts[LinkAction.REINFORCED],
+        updated=counts[LinkAction.UPDATED],
+        skipped=counts[LinkAction.SKIPPED],
+        deferred=counts[LinkAction.DEFERRED],
+        errors=errors,
+        summary=_summary(counts, len(errors)),
+    )
+
+
+_SHARED = tuple(name for name in BatchLinked.__struct_fields__ if name not in {"index", "resolved"})
+
+
+def _ends_of(item: BatchLink) -> Ends | Fault:
+    if item.fault is not UNSET:
+        return item.fault
+    try:
+        return ends_of(item)
+    except EngramqError as refusal:
+        return refusal.fault
+
+
+def _refuse_all(index: int, fault: Fault) -> NoReturn:
+    raise EngramqError(
+        msgspec.structs.replace(fault, error=f"Nothing was written, since edges[{index}]: {fault.error}")
+    )
+
+
+def _refused(index: int, fault: Fault) -> BatchRefusal:
+    return BatchRefusal(
+        index=index,
+        code=fault.code,
+        error=fault.error,
+        recovery=fault.recovery,
+        field=fault.field,
+        memory_id=fault.memory_id,
+    )
+
+
+def _summary(counts: Counter[LinkAction], refused: int) -> str:
+    done = [f"{counts[action]} {action.value}" for action in LinkAction if counts[action]]
+    done += [f"{refused} refused"] if refused else []
+    return f"Links: {', '.join(done)}." if done else "No links were given."

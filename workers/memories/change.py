@@ -16,13 +16,13 @@ from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.links.deferred import forget_notes
 from engramq.workers.memories import supersession
 
 UPDATE: Final = sql("update_memory")
 ARCHIVE: Final = sql("archive")
 UNARCHIVE: Final = sql("unarchive")
 ERASE: Final = sql("erase_nodes")
-FORGET_NOTES: Final = sql("forget_waiting_notes")
 CONTENT_OF: Final = sql("content_of")
 
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
@@ -66,7 +66,7 @@ async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None
     staying = {gone: successor for gone, successor in successors.items() if successor is not None}
     for gone, successor in staying.items():
         await supersession.close_chain(tx, gone, successor)
-    await tx.send(FORGET_NOTES, ids=list(successors))
+    await forget_notes(tx, successors)
     await tx.send(ERASE, ids=list(successors))
     for successor in sorted(set(staying.values())):
         await supersession.point_to_previous(tx, successor)

@@ -1,190 +1,375 @@
-"""The `promotion` kind: what changes the standing of memories that are there. Every change is audited."""
+"""Carries out the commands on memories. Each change of one that is there is audited."""
 
-from dataclasses import dataclass
-from typing import Any
+import logging
+from typing import Any, Final
 from uuid import UUID
 
 from msgspec import UNSET
 
+from engramq.schemas import limits
 from engramq.schemas.commands import (
+    Activated,
+    BatchImported,
+    EmbedPending,
     ForgetMemory,
     Forgotten,
+    GetMemory,
+    ImportBatch,
+    ListRecentMemories,
     MemoryChanged,
+    MemoryFound,
+    MemoryList,
+    MemoryStats,
+    Near,
+    PendingEmbedded,
+    Promoted,
+    PromoteMemory,
+    Purged,
+    PurgeMemories,
+    QueueDepth,
+    Reply,
     RestoreMemory,
+    Stats,
+    Stored,
+    StoreMemory,
     Superseded,
     SupersedeMemory,
     UpdateMemory,
+    Verified,
+    VerifyMemory,
 )
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import AuditAction, MemoryState, Scope, WorkerKind
+from engramq.schemas.ids import format_time, parse_uuid
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import AuditAction, MemoryState, OnDuplicate, Partition, Scope
 from engramq.workers.db import audit
-from engramq.workers.db.database import Store
-from engramq.workers.db.ledger import Effect, Ledger
+from engramq.workers.db.memory_rows import lock, memory_record, read_memories, similarity
 from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.handling import Context, handles, handles_without_transaction
+from engramq.workers.links.reading import links_of
 from engramq.workers.links.replies import displaced_records
 from engramq.workers.links.room import lock_with_linked, make_room_again
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.memories import change as changes
-from engramq.workers.memories import purge_handlers as purge
-from engramq.workers.memories import review_handlers as trust
-from engramq.workers.memories.change import TELLABLE
-from engramq.workers.memories.store import read_memories
-from engramq.workers.memories.supersession import lock, lock_with_successor, pointers, supersede
-from engramq.workers.queue.contract import Actor, Job, MailboxView, Outcome
+from engramq.workers.links.similarity import linking
+from engramq.workers.memories import change, importing, pending, purge, review, store
+from engramq.workers.memories.purge import Filters, Purge
+from engramq.workers.memories.reading import position_of, recent
+from engramq.workers.memories.routing import route
+from engramq.workers.memories.stats import counts
+from engramq.workers.memories.store import Draft
+from engramq.workers.memories.supersession import lock_with_successor, pointers, supersede
+from engramq.workers.queue.contract import FollowUp, SessionState
+from engramq.workers.sectors.classifier import classifying
+
+log = logging.getLogger(__name__)
+
+_NOT_FOUND: Final = MemoryFound(memory=None, status="not_found")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keeper:
-    """The handlers of the kind."""
-
-    store: Store
-    ledger: Ledger
-    mailboxes: MailboxView
-    rules: LinkRules
-
-    async def supersede(self, job: Job) -> Outcome:
-        """Carry out SupersedeMemory."""
-        command, envelope = job.envelope.command, job.envelope
-        assert isinstance(command, SupersedeMemory)
-
-        async def effect(tx: Transaction) -> Superseded:
-            old_id, new_id, changed = await supersede(
-                tx, command.old_memory_id, command.new_memory_id, envelope.principal
-            )
-            if changed:
-                await audit.record(
-                    tx,
-                    envelope,
-                    AuditAction.SUPERSEDE,
-                    old_id,
-                    old=pointers(superseded_by=None),
-                    new=pointers(superseded_by=new_id),
-                )
-            found = await read_memories(tx, (old_id, new_id))
-            return Superseded(old=found[old_id], new=found[new_id])
-
-        return await self._run(job, effect)
-
-    async def update(self, job: Job) -> Outcome:
-        """Carry out UpdateMemory."""
-        command, envelope = job.envelope.command, job.envelope
-        assert isinstance(command, UpdateMemory)
-        _require_trusted_principal(envelope.principal)
-        memory_id = parse_uuid(command.memory_id)
-
-        async def effect(tx: Transaction) -> MemoryChanged:
-            if memory_id is None or memory_id not in await lock(tx, memory_id):
-                return MemoryChanged(status="not_found")
-            before = (await read_memories(tx, (memory_id,)))[memory_id]
-            if not changes.is_change(command):
-                return MemoryChanged(status="updated", memory=before)
-            await changes.update(tx, before, command)
-            after = (await read_memories(tx, (memory_id,)))[memory_id]
-            given = {name for name in changes.CHANGEABLE if getattr(command, name) is not UNSET}
-            old = {name: getattr(before, name) for name in TELLABLE if getattr(before, name) != getattr(after, name)}
-            new = {name: getattr(after, name) for name in old} | {"changed": sorted(given)}
-            await audit.record(tx, envelope, AuditAction.UPDATE, memory_id, old=old, new=new)
-            return MemoryChanged(status="updated", memory=after)
-
-        return await self._run(job, effect)
-
-    async def forget(self, job: Job) -> Outcome:
-        """Carry out ForgetMemory."""
-        command = job.envelope.command
-        assert isinstance(command, ForgetMemory)
-        _require_trusted_principal(job.envelope.principal)
-        memory_id = parse_uuid(command.memory_id)
-        if memory_id is None:
-            return await self._run(job, _answer(Forgotten(status="not_found", id=command.memory_id)))
-        if command.erase:
-            return await self._erase(job, memory_id)
-
-        async def effect(tx: Transaction) -> Forgotten:
-            row = (await lock(tx, memory_id)).get(memory_id)
-            if row is None:
-                return Forgotten(status="not_found", id=str(memory_id))
-            if row["state"] != MemoryState.ARCHIVED:
-                await changes.archive(tx, memory_id)
-                await _audit_state(tx, job.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
-            return Forgotten(status="archived", id=str(memory_id))
-
-        return await self._run(job, effect)
-
-    async def _erase(self, job: Job, memory_id: UUID) -> Outcome:
-        """Erase in the database, and what passed through Redis, before and after.
-
-        Before, since whoever takes over from a worker that died in between no longer knows the content; after, since an
-        answer may have been on its way.
-        """
-        namespace, principal = job.envelope.namespace, job.envelope.principal
-        content = ""
-
-        async def prepare() -> Effect:
-            nonlocal content
-            known = await self.store.read(namespace, lambda tx: changes.content_of(tx, memory_id))
-            if known is not None:
-                _require_eraser(known, principal)
-                content = known["content"]
-                await self.mailboxes.scrub(namespace, {str(memory_id): content})
-            return effect
-
-        async def effect(tx: Transaction) -> Forgotten:
-            row, successor = await lock_with_successor(tx, memory_id)
-            if row is None:
-                return Forgotten(status="not_found", id=str(memory_id))
-            _require_eraser(row, principal)
-            await changes.erase(tx, {memory_id: None if successor is None else successor["id"]})
-            await _audit_state(tx, job.envelope, AuditAction.ERASE, row, {})
-            return Forgotten(status="erased", id=str(memory_id))
-
-        recorded = await self.ledger.run_prepared(job, prepare)
-        await self.mailboxes.scrub(namespace, {str(memory_id): content})
-        return Outcome(recorded.reply, replayed=recorded.replayed)
-
-    async def restore(self, job: Job) -> Outcome:
-        """Carry out RestoreMemory; one that is neither archived nor superseded stays as it is.
-
-        Refused with `degree_limit` when its links, which count again, leave somebody above the cap.
-        """
-        command = job.envelope.command
-        assert isinstance(command, RestoreMemory)
-        _require_trusted_principal(job.envelope.principal)
-        memory_id = parse_uuid(command.memory_id)
-
-        async def effect(tx: Transaction) -> MemoryChanged:
-            row = None if memory_id is None else await lock_with_linked(tx, memory_id)
-            if row is None or memory_id is None:
-                return MemoryChanged(status="not_found")
-            changed = await changes.restore(tx, row)
-            if changed:
-                displaced = await make_room_again(tx, memory_id, self.rules)
-                changed |= {"displaced": displaced_records(displaced)} if displaced else {}
-                await _audit_state(tx, job.envelope, AuditAction.RESTORE, row, changed)
-            return MemoryChanged(status="restored", memory=(await read_memories(tx, (memory_id,)))[memory_id])
-
-        return await self._run(job, effect)
-
-    async def _run(self, job: Job, effect: Effect) -> Outcome:
-        recorded = await self.ledger.run(job, effect)
-        return Outcome(recorded.reply, replayed=recorded.replayed)
+async def draft_memory(command: StoreMemory, context: Context) -> Draft:
+    """Route and embed a memory; without its vector it will be pending."""
+    principal = context.envelope.principal
+    partition = route(command, principal)
+    embedding = await context.services[Vectorizer].try_embed(command.content)
+    if embedding is None:
+        log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
+    return Draft(command, partition, principal.name, embedding)
 
 
-def actor(keeper: Keeper) -> Actor:
-    """Return the worker kind."""
-    return Actor(
-        WorkerKind.PROMOTION,
-        {
-            SupersedeMemory: keeper.supersede,
-            UpdateMemory: keeper.update,
-            ForgetMemory: keeper.forget,
-            RestoreMemory: keeper.restore,
-            **trust.handlers(trust.Reviewer(ledger=keeper.ledger, rules=keeper.rules)),
-            **purge.handlers(purge.Purger(store=keeper.store, ledger=keeper.ledger, mailboxes=keeper.mailboxes)),
-        },
+async def remember_stored(reply: Reply, _command: StoreMemory, context: Context) -> None:
+    """Let the session remember a stored memory, and have done what follows a store.
+
+    A repeated command has it done too: the first try may have died before it could ask for it.
+    """
+    if isinstance(reply, Stored):
+        context.session_state = SessionState(stored=reply.stored.id)
+        if not context.follow_ups:
+            context.follow_ups = _follow_ups(context.envelope.namespace, reply.stored)
+
+
+@handles(StoreMemory, before=draft_memory, after=remember_stored)
+async def store_memory(tx: Transaction, _command: StoreMemory, context: Context, draft: Draft) -> Stored:
+    """Write a memory, and show what is similar."""
+    shown_from, linked_from = context.settings.similar_threshold, context.settings.link_threshold
+    least = min(shown_from, linked_from)
+    stored, rows = await store.write(tx, draft, context.services[Sizes], least=least)
+    scored = [(row, similarity(row["distance"])) for row in rows]
+    near = None
+    if stored.partition is Partition.TRUSTED:  # of others the neighbours were not looked for
+        near = tuple(Near(str(row["id"]), value) for row, value in scored if value >= linked_from)
+    context.follow_ups = _follow_ups(context.envelope.namespace, stored, near)
+    similar = [_similar(*one) for one in scored if one[1] >= shown_from][: limits.SIMILAR_SHOWN]
+    degraded = True if draft.embedding is None else UNSET
+    return Stored(stored=stored, similar_memories=similar, degraded=degraded)
+
+
+@handles_without_transaction(EmbedPending)
+async def embed_pending(command: EmbedPending, context: Context) -> PendingEmbedded:
+    """Give pending memories their vectors; what is pending no more is left alone."""
+    namespace, vectorizer = context.envelope.namespace, context.services[Vectorizer]
+    wanted = [known for one in command.memory_ids if (known := parse_uuid(one)) is not None]
+    waiting = await context.store.read(namespace, lambda tx: pending.pending_contents(tx, wanted))
+    ids: list[str] = []
+    for start in range(0, len(waiting), pending.ACTIVATED_AT_ONCE):
+        vectors = await pending.vectors_of(waiting[start : start + pending.ACTIVATED_AT_ONCE], vectorizer)
+
+        async def activate(tx: Transaction, vectors: list[pending.Vectorized] = vectors) -> list[UUID]:
+            tx.lease = context.lease
+            return await pending.activate(tx, vectors)
+
+        if vectors:
+            ids += map(str, await context.store.write(namespace, activate))
+    links = linking(namespace, [Activated(memory_id=one) for one in ids])
+    context.follow_ups = classifying(namespace, ids) + links
+    return PendingEmbedded(activated=len(ids))
+
+
+@handles(ListRecentMemories)
+async def list_recent(tx: Transaction, command: ListRecentMemories, _context: Context) -> MemoryList:
+    """List the newest memories; a cursor is the position that the last page's next_cursor was."""
+    after = None if command.cursor is UNSET else position_of(command.cursor)
+    if command.sectors == ():
+        return MemoryList(memories=[], count=0, next_cursor=None)
+    memories, last = await recent(
+        tx,
+        partitions=tuple(dict.fromkeys(command.partitions)),
+        sectors=None if command.sectors is UNSET else command.sectors,
+        include_superseded=command.include_superseded,
+        after=after,
+        limit=command.limit,
     )
+    cursor = None if last is None else f"{format_time(last.created_at)}|{last.id}"
+    return MemoryList(memories=memories, count=len(memories), next_cursor=cursor)
+
+
+@handles(GetMemory)
+async def get_memory(tx: Transaction, command: GetMemory, _context: Context) -> MemoryFound:
+    """Read one memory and its links; changes nothing."""
+    memory_id = parse_uuid(command.memory_id)
+    partitions = tuple(Partition) if command.include_untrusted else (Partition.TRUSTED,)
+    memory = None if memory_id is None else (await read_memories(tx, [memory_id])).get(memory_id)
+    if memory_id is None or memory is None or memory.partition not in partitions:
+        return _NOT_FOUND
+    return MemoryFound(memory=memory, links=await links_of(tx, memory_id, partitions), status="success")
+
+
+@handles(SupersedeMemory)
+async def supersede_memory(tx: Transaction, command: SupersedeMemory, context: Context) -> Superseded:
+    """Hide an old memory behind a new one."""
+    envelope = context.envelope
+    old_id, new_id, changed = await supersede(tx, command.old_memory_id, command.new_memory_id, envelope.principal)
+    if changed:
+        old, new = pointers(superseded_by=None), pointers(superseded_by=new_id)
+        await audit.record(tx, envelope, AuditAction.SUPERSEDE, old_id, old=old, new=new)
+    found = await read_memories(tx, (old_id, new_id))
+    return Superseded(old=found[old_id], new=found[new_id])
+
+
+@handles(UpdateMemory)
+async def update_memory(tx: Transaction, command: UpdateMemory, context: Context) -> MemoryChanged:
+    """Change what is said about a memory; its content stays."""
+    _require_trusted_principal(context.envelope.principal)
+    memory_id = parse_uuid(command.memory_id)
+    if memory_id is None or memory_id not in await lock(tx, memory_id):
+        return MemoryChanged(status="not_found")
+    before = (await read_memories(tx, (memory_id,)))[memory_id]
+    if not change.is_change(command):
+        return MemoryChanged(status="updated", memory=before)
+    await change.update(tx, before, command)
+    after = (await read_memories(tx, (memory_id,)))[memory_id]
+    given = {name for name in change.CHANGEABLE if getattr(command, name) is not UNSET}
+    old = {name: getattr(before, name) for name in change.TELLABLE if getattr(before, name) != getattr(after, name)}
+    new = {name: getattr(after, name) for name in old} | {"changed": sorted(given)}
+    await audit.record(tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new)
+    return MemoryChanged(status="updated", memory=after)
+
+
+async def scrub_before(command: ForgetMemory, context: Context) -> str:
+    """Return the content of a memory that is to be erased, taken out of whatever passes through Redis.
+
+    Before the erasure, since whoever takes over from a worker that died in between no longer knows the content.
+    """
+    envelope, memory_id = context.envelope, parse_uuid(command.memory_id)
+    _require_trusted_principal(envelope.principal)
+    if not command.erase or memory_id is None:
+        return ""
+    known = await context.store.read(envelope.namespace, lambda tx: change.content_of(tx, memory_id))
+    if known is None:
+        return ""
+    _require_eraser(known, envelope.principal)
+    await context.mailboxes.scrub(envelope.namespace, {str(memory_id): known["content"]})
+    context.kept = content = str(known["content"])
+    return content
+
+
+async def scrub_after(_reply: Reply, command: ForgetMemory, context: Context) -> None:
+    """Take an erased memory out of Redis once more: an answer may have been on its way."""
+    memory_id = parse_uuid(command.memory_id)
+    if command.erase and memory_id is not None:
+        await context.mailboxes.scrub(context.envelope.namespace, {str(memory_id): context.kept or ""})
+
+
+@handles(ForgetMemory, before=scrub_before, after=scrub_after)
+async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context, _content: str) -> Forgotten:
+    """Archive a memory, or erase it for good."""
+    memory_id = parse_uuid(command.memory_id)
+    if memory_id is None:
+        return Forgotten(status="not_found", id=command.memory_id)
+    row, successor = (
+        await lock_with_successor(tx, memory_id)
+        if command.erase
+        else ((await lock(tx, memory_id)).get(memory_id), None)
+    )
+    if row is None:
+        return Forgotten(status="not_found", id=str(memory_id))
+    if command.erase:
+        _require_eraser(row, context.envelope.principal)
+        await change.erase(tx, {memory_id: None if successor is None else successor["id"]})
+        await _audit_state(tx, context.envelope, AuditAction.ERASE, row, {})
+        return Forgotten(status="erased", id=str(memory_id))
+    if row["state"] != MemoryState.ARCHIVED:
+        await change.archive(tx, memory_id)
+        await _audit_state(tx, context.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
+    return Forgotten(status="archived", id=str(memory_id))
+
+
+@handles(RestoreMemory)
+async def restore_memory(tx: Transaction, command: RestoreMemory, context: Context) -> MemoryChanged:
+    """Undo archive and supersession; a memory that is neither stays as it is.
+
+    Refused with `degree_limit` when its links, which count again, leave somebody above the cap.
+    """
+    _require_trusted_principal(context.envelope.principal)
+    memory_id = parse_uuid(command.memory_id)
+    row = None if memory_id is None else await lock_with_linked(tx, memory_id)
+    if row is None or memory_id is None:
+        return MemoryChanged(status="not_found")
+    changed = await change.restore(tx, row)
+    if changed:
+        displaced = await make_room_again(tx, memory_id, context.services[LinkRules])
+        changed |= {"displaced": displaced_records(displaced)} if displaced else {}
+        await _audit_state(tx, context.envelope, AuditAction.RESTORE, row, changed)
+    return MemoryChanged(status="restored", memory=(await read_memories(tx, (memory_id,)))[memory_id])
+
+
+@handles(VerifyMemory)
+async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context) -> Verified:
+    """Say how far a memory is vouched for, in either partition: review comes before promotion."""
+    _require_reviewer(context.envelope.principal)
+    memory_id = parse_uuid(command.memory_id)
+    if memory_id is None:
+        return Verified(status="not_found")
+    verdict = await review.verify(tx, memory_id, command.verification, context.services[LinkRules])
+    if verdict is None:
+        return Verified(status="not_found")
+    if verdict.before is not command.verification:
+        new: dict[str, Any] = {"verification": command.verification}
+        new |= {"displaced": displaced_records(verdict.displaced)} if verdict.displaced else {}
+        old, reason = {"verification": verdict.before}, audit.reason_of(command)
+        await audit.record(tx, context.envelope, AuditAction.VERIFY, memory_id, old=old, new=new, reason=reason)
+    return Verified(status="success", old=verdict.before, new=command.verification)
+
+
+@handles(PromoteMemory)
+async def promote_memory(tx: Transaction, command: PromoteMemory, context: Context) -> Promoted:
+    """Move a memory that is vouched for to trusted."""
+    principal = context.envelope.principal
+    _require_reviewer(principal)
+    memory_id = parse_uuid(command.record_id)
+    old = await review.promote(tx, memory_id, principal.name)
+    assert memory_id is not None  # else it was refused
+    if old is not None:
+        new = {**old, "partition": Partition.TRUSTED}
+        await audit.record(tx, context.envelope, AuditAction.PROMOTE, memory_id, old=old, new=new)
+    memory = (await read_memories(tx, (memory_id,)))[memory_id]
+    return Promoted(status="already_trusted" if old is None else "promoted", memory=memory)
+
+
+async def erase_all(command: PurgeMemories, context: Context) -> Filters:
+    """Erase, step by step, what a purge takes; the command's own transaction sums it up."""
+    command.check()
+    principal = context.envelope.principal
+    if principal.untrusted or Scope.ADMIN not in principal.scopes:
+        raise refuse(FaultCode.FORBIDDEN, f"Purging needs the scope {Scope.ADMIN.value!r}.")
+    filters = Filters.of(command)
+    if command.erase:
+        steps = Purge(context.store, context.mailboxes, context.envelope, context.lease, filters)
+        async for _ in steps.erase_everything():
+            context.begun = True
+    return filters
+
+
+@handles(PurgeMemories, before=erase_all, begun=lambda command, envelope: bool(command.erase and envelope.attempt > 1))
+async def purge_memories(tx: Transaction, command: PurgeMemories, context: Context, filters: Filters) -> Purged:
+    """List what a purge would take, or tell what it has erased.
+
+    Whoever takes over from a worker that died goes on with what is left; the audit log tells how much was done by all.
+    """
+    if command.erase:
+        return await purge.recorded(tx, context.envelope, filters)
+    return await purge.listed(tx, filters)
+
+
+async def embed_batch(command: ImportBatch, context: Context) -> importing.Batch:
+    """Route and embed the records of an import; what is known by its external id and skipped needs no vector."""
+    batch, skipped = importing.routed(context.envelope, command), set[str]()
+    if batch.on_duplicate is OnDuplicate.SKIP:
+        names = batch.external_ids
+        skipped = await context.store.read(context.envelope.namespace, lambda tx: importing.taken(tx, names))
+    return await importing.embedded(batch, skipped, context.services[Vectorizer])
+
+
+async def follow_import(reply: Reply, command: ImportBatch, context: Context) -> None:
+    """Have sectors told of what was imported, and links made of what was updated; the sweep links the rest."""
+    if isinstance(reply, BatchImported):
+        namespace = context.envelope.namespace
+        context.follow_ups = classifying(namespace, importing.lacking_sectors(command, reply))
+        context.follow_ups += linking(namespace, importing.updated(reply))
+
+
+@handles(ImportBatch, before=embed_batch, after=follow_import)
+async def import_batch(
+    tx: Transaction, _command: ImportBatch, context: Context, batch: importing.Batch
+) -> BatchImported:
+    """Write many memories at once."""
+    return await importing.write(tx, context.envelope, batch)
+
+
+@handles_without_transaction(MemoryStats)
+async def memory_stats(_command: MemoryStats, context: Context) -> Stats:
+    """Count what a namespace holds, and what waits in the queues."""
+    found = await context.store.read(context.envelope.namespace, counts)
+    depths = await context.mailboxes.depths()
+    spec = context.services[Vectorizer].spec
+    return Stats(
+        memories=found.memories,
+        by_partition=found.by_partition,
+        by_sector=found.by_sector,
+        by_state=found.by_state,
+        superseded=found.superseded,
+        edges=found.edges,
+        queues={kind.value: QueueDepth(depth=depth, dead=dead) for kind, (depth, dead) in depths.items()},
+        embedder={"name": spec.name, "dimensions": spec.dimensions, "sha256": spec.sha256},
+    )
+
+
+def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:
+    """Return what is to be done after a store: the sector, unless one was given, and similarity links."""
+    if stored.state is not MemoryState.ACTIVE:
+        return ()
+    lacking = [stored.id] if stored.sector_source is None else []
+    activated = Activated(memory_id=stored.id, near=UNSET if near is None else near)
+    return classifying(namespace, lacking) + linking(namespace, [activated])
+
+
+def _similar(row: Row, value: float) -> Memory:
+    memory = memory_record(row)
+    memory.score = memory.similarity = value
+    return memory
 
 
 async def _audit_state(
@@ -199,13 +384,6 @@ async def _audit_state(
     await audit.record(tx, envelope, action, row["id"], old=old, new=changed, reason=audit.reason_of(envelope.command))
 
 
-def _answer(reply: Forgotten) -> Effect:
-    async def effect(_: Transaction) -> Forgotten:
-        return reply
-
-    return effect
-
-
 def _require_trusted_principal(principal: Principal) -> None:
     if principal.untrusted:
         raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may only read, store, link and supersede.")
@@ -214,3 +392,10 @@ def _require_trusted_principal(principal: Principal) -> None:
 def _require_eraser(row: Row, principal: Principal) -> None:
     if row["created_by"] != principal.name and Scope.ADMIN not in principal.scopes:
         raise refuse(FaultCode.FORBIDDEN, f"Erasing another's memory needs the scope {Scope.ADMIN.value!r}.")
+
+
+def _require_reviewer(principal: Principal) -> None:
+    if principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not vouch for memories.")
+    if Scope.VERIFY not in principal.scopes:
+        raise refuse(FaultCode.FORBIDDEN, f"This needs the scope {Scope.VERIFY.value!r}.")

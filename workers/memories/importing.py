@@ -1,31 +1,57 @@
-"""Many new memories in one transaction."""
+"""Importing: many records at once, embedded together, written in one transaction."""
 
+import logging
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
 from msgspec import UNSET
 
-from engramq.schemas.vocabulary import Partition, Verification
+from engramq.schemas.commands import Activated, BatchImported, ImportBatch, ImportRecord, Receipt
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.ids import format_time
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import (
+    AuditAction,
+    MemoryState,
+    OnDuplicate,
+    Partition,
+    ReceiptStatus,
+    SectorSource,
+    Verification,
+)
+from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
+from engramq.workers.db.json_values import Jsonb
+from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.embedders.interface import EmbedderUnavailable
+from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.change import fits
+from engramq.workers.memories.routing import VOUCHED_FOR, route
 from engramq.workers.memories.store import Draft, columns_of
 
-KNOWN: Final = sql("known_external_ids")
+log = logging.getLogger(__name__)
+
+TAKEN: Final = sql("known_external_ids")
 WITH_EXTERNAL_IDS: Final = sql("with_external_ids")
 INSERT_MANY: Final = sql("insert_memories")
 REPLACE: Final = sql("replace_memory")
 FORGET_SIMILARITY_LINKS: Final = sql("forget_similarity_links")
+
+# What an update may change by a column of its own; content, metadata and sector have rules beside.
+_UPDATED: Final = ("confidence", "source", "source_type", "speaker", "occurred_at", "thread", "position")
 
 # Rows of one statement: what the event loop needs to write them down is then about 10 ms.
 ROWS_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Known:
     """A memory that has an external id already; locked."""
 
     id: UUID
@@ -35,20 +61,135 @@ class Standing:
     metadata: dict[str, Any]
 
 
-async def known(tx: Transaction, external_ids: Sequence[str]) -> set[str]:
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record and the memory that it is where there is none yet."""
+
+    record: ImportRecord
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The rows of one import that may be written, by their index, and receipts for the others.
+
+    `degraded`: some had to go without a vector.
+    """
+
+    on_duplicate: OnDuplicate
+    rows: dict[int, Row]
+    refused: list[Receipt]
+    degraded: bool = False
+
+    @property
+    def external_ids(self) -> list[str]:
+        """The external ids of the rows, each once."""
+        return sorted({row.record.external_id for row in self.rows.values() if row.record.external_id is not UNSET})
+
+
+@dataclass(slots=True)
+class Sorted:
+    """Which rows are new, and which say again what another row or a known memory said."""
+
+    new: dict[int, Draft] = field(default_factory=dict)
+    again: dict[int, int] = field(default_factory=dict)  # index -> index of the row that made the memory
+    known: dict[int, Known] = field(default_factory=dict)
+
+
+def routed(envelope: Envelope, command: ImportBatch) -> Batch:
+    """Put each record on its side of the trust boundary; what may not go there gets its receipt."""
+    rows: dict[int, Row] = {}
+    refused: list[Receipt] = []
+    for index, record in enumerate(command.records):
+        memory = record.memory
+        try:
+            partition = route(memory, envelope.principal)
+        except EngramqError as refusal:
+            name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"
+            refused.append(_rejected(index, name, refusal.fault.error))
+        else:
+            rows[index] = Row(record, Draft(memory, partition, envelope.principal.name, None))
+    return Batch(command.on_duplicate, rows, refused)
+
+
+async def embedded(batch: Batch, skipped: set[str], vectorizer: Vectorizer) -> Batch:
+    """Give the rows their vectors, those with the external ids in `skipped` excepted."""
+    wanted = {index: row for index, row in batch.rows.items() if row.record.external_id not in skipped}
+    try:
+        embeddings = await vectorizer.embed([row.record.content for row in wanted.values()], bulk=True)
+    except EmbedderUnavailable as problem:
+        log.warning("Imported without vectors", extra={"count": len(wanted), "reason": problem.failure.reason})
+        return replace(batch, degraded=bool(wanted))
+    vectors = dict(zip(wanted, embeddings, strict=True))
+    rows = {
+        index: Row(row.record, replace(row.draft, embedding=vectors.get(index))) for index, row in batch.rows.items()
+    }
+    return replace(batch, rows=rows)
+
+
+async def write(tx: Transaction, envelope: Envelope, batch: Batch) -> BatchImported:
+    """Write a batch; return a receipt for each of its rows."""
+    sorted_rows = _sorted(batch, await known(tx, batch.external_ids))
+    made = dict(zip(sorted_rows.new, await insert_all(tx, list(sorted_rows.new.values())), strict=True))
+    receipts = {receipt.index: receipt for receipt in batch.refused}
+    for index in batch.rows:
+        if index in made:
+            receipts[index] = Receipt(index=index, status=ReceiptStatus.STORED, memory_id=str(made[index]))
+            continue
+        found = sorted_rows.known.get(index)
+        if found is None:
+            first = batch.rows[sorted_rows.again[index]].draft
+            metadata = {} if first.memory.metadata is UNSET else first.memory.metadata
+            memory = first.memory
+            made_id = made[sorted_rows.again[index]]
+            found = Known(made_id, first.partition, memory.verification, memory.content, metadata)
+        receipts[index] = await _repeated(tx, envelope, batch, index, found)
+    counts = Counter(receipt.status for receipt in receipts.values())
+    return BatchImported(
+        receipts=[receipts[index] for index in sorted(receipts)],
+        stored=counts[ReceiptStatus.STORED],
+        updated=counts[ReceiptStatus.UPDATED],
+        skipped=counts[ReceiptStatus.SKIPPED],
+        rejected=counts[ReceiptStatus.REJECTED],
+        degraded=True if batch.degraded else UNSET,
+    )
+
+
+def lacking_sectors(command: ImportBatch, reply: BatchImported) -> list[str]:
+    """Return the memories that were written without a sector; with a vector, since the others are pending."""
+    if reply.degraded is not UNSET:
+        return []
+    return [
+        receipt.memory_id
+        for receipt in reply.receipts
+        if receipt.status in {ReceiptStatus.STORED, ReceiptStatus.UPDATED}
+        and receipt.memory_id is not UNSET
+        and command.records[receipt.index].sector is UNSET
+    ]
+
+
+def updated(reply: BatchImported) -> list[Activated]:
+    """Return the memories that may have another content now, and so other neighbours."""
+    if reply.degraded is not UNSET:
+        return []
+    ids = [one.memory_id for one in reply.receipts if one.status is ReceiptStatus.UPDATED]
+    return [Activated(memory_id=one) for one in ids if isinstance(one, str)]
+
+
+async def taken(tx: Transaction, external_ids: Sequence[str]) -> set[str]:
     """Return those of these external ids that are taken."""
     if not external_ids:
         return set()
-    return {row["external_id"] for row in await tx.rows(KNOWN, external_ids=list(external_ids))}
+    return {row["external_id"] for row in await tx.rows(TAKEN, external_ids=list(external_ids))}
 
 
-async def standing(tx: Transaction, external_ids: Sequence[str]) -> dict[str, Standing]:
+async def known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, Known]:
     """Lock the memories that have these external ids, and return them by external id."""
     if not external_ids:
         return {}
     rows = await tx.rows(WITH_EXTERNAL_IDS, external_ids=list(external_ids))
     return {
-        row["external_id"]: Standing(
+        row["external_id"]: Known(
             row["id"], Partition(row["partition"]), Verification(row["verification"]), row["content"], row["metadata"]
         )
         for row in rows
@@ -72,24 +213,100 @@ async def insert_all(tx: Transaction, drafts: Sequence[Draft]) -> list[UUID]:
     return [row["id"] for row in rows]
 
 
-async def replace(tx: Transaction, found: Standing, draft: Draft) -> bool:
-    """Let a standing memory be what the draft says; False when its metadata would grow too large."""
-    columns = columns_of(draft)
-    if not fits(found.metadata, columns["metadata"].obj):
+async def _replace(tx: Transaction, envelope: Envelope, found: Known, row: Row) -> bool:
+    """Let a known memory be what the row says of it, no more; return whether that changed anything.
+
+    The audit row names what changed, never values that say what a memory contains.
+    """
+    given, draft = row.record.given, row.draft
+    before = (await read_memories(tx, (found.id,)))[found.id]
+    if not _says_anew(before, given, draft):
         return False
     # Without a vector for now the one that it has goes on, if it is of the same content.
-    same = found.content == draft.memory.content
-    keep = draft.embedding is None and same
-    vector = {"embedding": draft.embedding and draft.embedding.half, "model_id": _vector(draft)["model_id"]}
-    await tx.send(REPLACE, **columns | vector | {"id": found.id, "keep_vector": keep})
+    same = found.content == row.record.content
+    columns = columns_of(draft)
+    await tx.send(
+        REPLACE,
+        **{name: given.get(name) for name in _UPDATED},
+        **{name: columns[name] for name in ("sector", "sector_source", "state")},
+        id=found.id,
+        content=row.record.content,
+        metadata=Jsonb(given.get("metadata", {})),
+        embedding=draft.embedding and draft.embedding.half,
+        model_id=draft.embedding and draft.embedding.model_id,
+        keep_vector=draft.embedding is None and same,
+    )
     if not same:
         await tx.send(FORGET_SIMILARITY_LINKS, id=found.id)
+    after = (await read_memories(tx, (found.id,)))[found.id]
+    names = (*_UPDATED, "content", "metadata", "sector", "sector_source", "state")
+    changed = sorted(name for name in names if getattr(before, name) != getattr(after, name))
+    await audit.record(tx, envelope, AuditAction.UPDATE, found.id, old={}, new={"changed": changed})
     return True
 
 
-def external_ids(drafts: Sequence[Draft]) -> list[str]:
-    """Return the external ids that drafts have, each once."""
-    return sorted({draft.memory.external_id for draft in drafts if draft.memory.external_id is not UNSET})
+def _says_anew(before: Memory, given: dict[str, Any], draft: Draft) -> bool:
+    """Say whether a row says anything of a memory that is not so already, or brings the vector that it waits for."""
+    said = {name: given[name] for name in ("content", *_UPDATED) if name in given}
+    if "occurred_at" in said:
+        said["occurred_at"] = format_time(said["occurred_at"])
+    if any(getattr(before, name) != value for name, value in said.items()):
+        return True
+    if {**before.metadata, **given.get("metadata", {})} != before.metadata:
+        return True
+    manual = before.sector_source is SectorSource.MANUAL
+    if "sector" in given and not manual:
+        return True
+    return before.state is MemoryState.PENDING and draft.embedding is not None
+
+
+def _sorted(batch: Batch, known_ones: dict[str, Known]) -> Sorted:
+    rows, first_with = Sorted(), dict[str, int]()
+    for index, row in batch.rows.items():
+        name = row.record.external_id
+        if name is UNSET:
+            rows.new[index] = row.draft
+        elif name in known_ones:
+            rows.known[index] = known_ones[name]
+        elif name in first_with:
+            rows.again[index] = first_with[name]
+        else:
+            first_with[name] = index
+            rows.new[index] = row.draft
+    return rows
+
+
+async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: int, found: Known) -> Receipt:
+    memory_id, row = str(found.id), batch.rows[index]
+    draft = row.draft
+    if draft.partition is Partition.TRUSTED and found.partition is Partition.UNTRUSTED:
+        # Said aloud: whoever takes external ids first must not keep what is trusted out in silence.
+        error = f"It belongs to the untrusted memory {memory_id}: promote or erase that one."
+        return _rejected(index, "external_id", error)
+    if batch.on_duplicate is OnDuplicate.SKIP:
+        return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id)
+    if draft.partition is Partition.UNTRUSTED and found.partition is Partition.TRUSTED:
+        error = f"It belongs to the trusted memory {memory_id}, and what this row says is untrusted."
+        return _rejected(index, "external_id", error)
+    if _slips_in(found, draft):
+        error = (
+            f"Memory {memory_id} is {found.verification}, this text is not: set it to unverified with verify_memory."
+        )
+        return _rejected(index, "content", error)
+    if not fits(found.metadata, row.record.given.get("metadata", {})):
+        return _rejected(index, "metadata", "Merged with what is there it would be too large.")
+    changed = await _replace(tx, envelope, found, row)
+    return Receipt(index=index, status=ReceiptStatus.UPDATED if changed else ReceiptStatus.SKIPPED, memory_id=memory_id)
+
+
+def _slips_in(found: Known, draft: Draft) -> bool:
+    """Say whether an untrusted memory would be promoted with a text that nobody has vouched for."""
+    vouched_for = found.partition is Partition.UNTRUSTED and found.verification in VOUCHED_FOR
+    return vouched_for and found.content != draft.memory.content and draft.memory.verification not in VOUCHED_FOR
+
+
+def _rejected(index: int, name: str, error: str) -> Receipt:
+    return Receipt(index=index, status=ReceiptStatus.REJECTED, field=name, error=error)
 
 
 def _vector(draft: Draft) -> dict[str, Any]:

@@ -49,13 +49,14 @@ join given on given.id = node.id
 returning node_id as id
 
 -- name: replace_memory
--- Let an import say again what a memory is: null leaves a column as it is; partition, verification and a manual sector
+-- Let an import say again what a memory is: what it does not name is null and stays as it is; partition, verification and a manual sector
 -- stay in any case. An automatic sector belongs to a content, and so do similarity links: of another they are to be made
 -- again.
 update memories m set
     content = %(content)s,
-    confidence = %(confidence)s,
-    source = %(source)s,
+    confidence = coalesce(%(confidence)s, m.confidence),
+    source = coalesce(%(source)s, m.source),
+    source_type = coalesce(%(source_type)s, m.source_type),
     speaker = coalesce(%(speaker)s, m.speaker),
     occurred_at = coalesce(%(occurred_at)s, m.occurred_at),
     thread = coalesce(%(thread)s, m.thread),

@@ -1,30 +1,37 @@
-"""Which memories a purge takes, and erasing them a few at a time."""
+"""Purging: erasing for good all memories of one principal, source type, thread, partition or time, a few at a time."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 from uuid import UUID
 
 from engramq.schemas import limits
-from engramq.schemas.commands import PurgeMemories
+from engramq.schemas.commands import Purged, PurgeMemories
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, Partition, SourceType
 from engramq.workers.db import audit
+from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
+from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.memories import change as changes
-from engramq.workers.memories.supersession import lock
+from engramq.workers.memories import change
+from engramq.workers.queue.contract import Lease, MailboxView
+
+log = logging.getLogger(__name__)
 
 COUNT: Final = sql("purge_count")
 NEXT: Final = sql("purge_next")
 SUCCESSORS: Final = sql("purge_successors")
 STILL: Final = sql("purge_still")
 DONE: Final = sql("purge_done")
+
+ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +52,14 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place among the memories, oldest first: just after this one."""
+class PurgePosition:
+    """A position among the memories, oldest first: just after this one."""
 
     created_at: datetime
     id: UUID
 
 
-BEGINNING: Final = Place(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
+BEGINNING: Final = PurgePosition(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class Found:
     """Memories that a purge takes: contents by id, and where the next ones are looked for."""
 
     contents: dict[UUID, str]
-    place: Place
+    position: PurgePosition
 
 
 async def count(tx: Transaction, filters: Filters) -> tuple[int, datetime]:
@@ -70,11 +77,11 @@ async def count(tx: Transaction, filters: Filters) -> tuple[int, datetime]:
     return row["memories"], row["now"]
 
 
-async def find(tx: Transaction, filters: Filters, place: Place, limit: int) -> Found:
-    """Return the oldest memories from a place on that a purge takes."""
-    rows = await tx.rows(NEXT, **asdict(filters), after=place.created_at, after_id=place.id, limit=limit)
+async def find(tx: Transaction, filters: Filters, position: PurgePosition, limit: int) -> Found:
+    """Return the oldest memories from a position on that a purge takes."""
+    rows = await tx.rows(NEXT, **asdict(filters), after=position.created_at, after_id=position.id, limit=limit)
     contents = {row["id"]: row["content"] for row in rows}
-    return Found(contents, Place(rows[-1]["created_at"], rows[-1]["id"]) if rows else place)
+    return Found(contents, PurgePosition(rows[-1]["created_at"], rows[-1]["id"]) if rows else position)
 
 
 async def erase(tx: Transaction, envelope: Envelope, filters: Filters, ids: Sequence[UUID], reason: str | None) -> None:
@@ -92,7 +99,7 @@ async def erase(tx: Transaction, envelope: Envelope, filters: Filters, ids: Sequ
             memory_id = replaced_by.get(memory_id, memory_id) if memory_id is not None else None
         return memory_id if memory_id in standing.keys() - replaced_by.keys() else None
 
-    await changes.erase(tx, {memory_id: stays(successor) for memory_id, successor in replaced_by.items()})
+    await change.erase(tx, {memory_id: stays(successor) for memory_id, successor in replaced_by.items()})
     for row in rows:
         await audit.record(
             tx, envelope, AuditAction.ERASE, row["id"], old={"state": row["state"]}, new={}, reason=reason
@@ -117,3 +124,63 @@ def told(filters: Filters) -> dict[str, Any]:
         elif value is not None:
             told[name] = value
     return told
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """One purge under way: each step is a transaction of its own, so another try goes on with what is left."""
+
+    store: Store
+    mailboxes: MailboxView
+    envelope: Envelope
+    lease: Lease
+    filters: Filters
+
+    async def erase_everything(self) -> AsyncIterator[PurgePosition]:
+        """Erase everything that the filters hold of now, yielding at each step how far it is."""
+        _, now = await self.store.read(self.envelope.namespace, lambda tx: count(tx, self.filters))
+        filters = self.filters
+        if filters.until is None or filters.until > now:
+            filters = replace(filters, until=now)  # else somebody who keeps storing would keep this going
+        position = await self._erase_some(filters, BEGINNING)
+        while position is not None:
+            yield position
+            position = await self._erase_some(filters, position)
+
+    async def _erase_some(self, filters: Filters, position: PurgePosition) -> PurgePosition | None:
+        """Erase the next few and return where to go on; None when there were none left.
+
+        Queues are looked through before and after, as for a single erasure.
+        """
+        namespace = self.envelope.namespace
+        found = await self.store.read(namespace, lambda tx: find(tx, filters, position, ERASED_AT_ONCE))
+        if not found.contents:
+            return None
+        contents = {str(memory_id): content for memory_id, content in found.contents.items()}
+        ids: list[UUID] = list(found.contents)
+
+        async def effect(tx: Transaction) -> None:
+            tx.lease = self.lease
+            await erase(tx, self.envelope, filters, ids, audit.reason_of(self.envelope.command))
+
+        await self.mailboxes.scrub(namespace, contents)
+        await self.store.write(namespace, effect)
+        await self.mailboxes.scrub(namespace, contents)
+        log.info("Memories purged", extra={"command_id": self.envelope.id, "count": len(ids)})
+        return found.position
+
+
+async def listed(tx: Transaction, filters: Filters) -> Purged:
+    """Return what a purge would take, without taking anything."""
+    matched, _ = await count(tx, filters)
+    found = await find(tx, filters, BEGINNING, limits.PURGED_SHOWN)
+    return Purged(matched=matched, erased=0, memory_ids=[str(one) for one in found.contents])
+
+
+async def recorded(tx: Transaction, envelope: Envelope, filters: Filters) -> Purged:
+    """Sum a purge up in one audit row: what all tries at the command have erased."""
+    erased, ids = await done(tx, envelope.id)
+    new = {"erased": erased, "filters": told(filters)}
+    reason = audit.reason_of(envelope.command)
+    await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=reason)
+    return Purged(matched=erased, erased=erased, memory_ids=ids)

@@ -7,14 +7,13 @@ from uuid import UUID
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 from engramq.workers.db.errors import Again
+from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.displacement import Displaced
 from engramq.workers.links.room import lock_with_linked, make_room_again
-from engramq.workers.links.rules import LinkRules
+from engramq.workers.links.rules import Displaced, LinkRules
 from engramq.workers.memories.routing import VOUCHED_FOR
-from engramq.workers.memories.supersession import lock
 
 VERIFY: Final = sql("verify")
 PROMOTE: Final = sql("promote")

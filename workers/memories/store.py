@@ -1,4 +1,4 @@
-"""Writing memories: new ones, and vectors for those that wait."""
+"""Writing a new memory, and what is similar to it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from uuid import UUID
 
 from msgspec import UNSET
 
+from engramq.schemas import limits
 from engramq.schemas.commands import NewMemory
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.fields import or_none
@@ -18,15 +19,11 @@ from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.memory_rows import memory_record
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Sent, Transaction
-from engramq.workers.db.vectors import Embedding
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 
 INSERT: Final = sql("insert_memory")
-BY_ID: Final = sql("memories_by_id")
 WITH_EXTERNAL_ID: Final = sql("node_with_external_id")
-PENDING_CONTENTS: Final = sql("pending_contents")
-ACTIVATE: Final = sql("activate_pending")
-PENDING_AFTER: Final = sql("pending_after")
 
 _ABSENT: Final[dict[str, Any]] = {
     "supersedes": None,
@@ -49,28 +46,27 @@ class Draft:
     embedding: Embedding | None
 
 
-@dataclass(frozen=True, slots=True)
-class Inserting:
-    """A memory on its way into the database."""
+async def write(tx: Transaction, draft: Draft, sizes: Sizes, *, least: float) -> tuple[Memory, Sequence[Row]]:
+    """Write a memory; return it, and the rows of trusted ones that are at least that similar, nearest first.
 
-    draft: Draft
-    columns: dict[str, Any]
-    sent: Sent
-
-    async def stored(self) -> Memory | None:
-        """Return the memory as it is now, None when its external_id is taken."""
-        made = await self.sent.row()
-        if made is None:
-            return None
-        return memory_record({**_ABSENT, **self.columns, "metadata": self.columns["metadata"].obj, **made})
-
-
-async def send_insert(tx: Transaction, draft: Draft) -> Inserting:
-    """Send a new memory to the database, under a new id."""
-    columns = columns_of(draft)
-    embedding = draft.embedding
+    Raises EngramqError with `external_id_taken`.
+    """
+    columns, embedding = columns_of(draft), draft.embedding
+    nearest = None
+    if embedding is not None:
+        # Before the insert, which the search would find. Trusted memories only: nobody has asked for others.
+        k = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
+        nearest = await send_nearest(
+            tx, sizes, embedding, (Partition.TRUSTED,), k=k, farthest=1.0 - least, ef_search=TEN_EF_SEARCH
+        )
     vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
-    return Inserting(draft, columns, await tx.send(INSERT, **columns, **vector))
+    inserted = await tx.send(INSERT, **columns, **vector)
+    rows = [] if nearest is None else await nearest.fetchall()
+    made = await inserted.fetchone()
+    if made is None:
+        assert draft.memory.external_id is not UNSET
+        raise await external_id_taken(tx, draft.memory.external_id)
+    return memory_record({**_ABSENT, **columns, "metadata": columns["metadata"].obj, **made}), rows
 
 
 def columns_of(draft: Draft) -> dict[str, Any]:
@@ -108,44 +104,3 @@ async def external_id_taken(tx: Transaction, external_id: str) -> EngramqError:
     else:
         error, recovery = f"The external_id belongs to memory {row['id']}.", None
     return refuse(FaultCode.EXTERNAL_ID_TAKEN, error, recovery=recovery, memory_id=str(row["id"]))
-
-
-async def read_memories(tx: Transaction, ids: Sequence[UUID]) -> dict[UUID, Memory]:
-    """Return the memories of this namespace with these ids, whatever their state."""
-    return {row["id"]: memory_record(row) for row in await (await send_read(tx, ids)).rows()}
-
-
-async def send_read(tx: Transaction, ids: Sequence[UUID]) -> Sent:
-    """Ask for the rows of memories of this namespace, whatever their state; `memory_record` makes records of them."""
-    return await tx.send(BY_ID, ids=list(ids))
-
-
-@dataclass(frozen=True, slots=True)
-class Vectorized:
-    """A memory, the content that it had, and the embedding of that."""
-
-    id: UUID
-    content: str
-    embedding: Embedding
-
-
-async def pending_contents(tx: Transaction, ids: Sequence[UUID]) -> list[Row]:
-    """Return (id, content) of those that still wait for a vector, by id."""
-    return await tx.rows(PENDING_CONTENTS, ids=list(ids))
-
-
-async def activate(tx: Transaction, vectors: Sequence[Vectorized]) -> list[UUID]:
-    """Give pending memories their vectors; return those that were still pending, and with that content."""
-    sent = [
-        await tx.send(
-            ACTIVATE, id=one.id, content=one.content, embedding=one.embedding.half, model_id=one.embedding.model_id
-        )
-        for one in vectors
-    ]
-    return [row["node_id"] for one in sent if (row := await one.row()) is not None]
-
-
-async def pending_after(tx: Transaction, after: UUID, *, older_than_s: float, limit: int) -> list[UUID]:
-    """Return the first ids above `after` of memories that have been pending for that long."""
-    rows = await tx.rows(PENDING_AFTER, after=after, older_than_s=older_than_s, limit=limit)
-    return [row["id"] for row in rows]

@@ -8,11 +8,11 @@ from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import parse_uuid, uuid7
 from engramq.schemas.vocabulary import MemoryState, Origin, Partition, Relation, Verification
 from engramq.workers.db.errors import Again
+from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 
-LOCK: Final = sql("lock_memories")
 SUPERSEDE: Final = sql("supersede")
 SUCCESSORS: Final = sql("successors")
 LINK: Final = sql("link_supersedes")
@@ -22,12 +22,6 @@ REVEAL: Final = sql("reveal")
 POINT_TO_PREVIOUS: Final = sql("point_to_previous")
 REPLACED_BY: Final = sql("replaced_by")
 REHANG: Final = sql("rehang")
-
-
-async def lock(tx: Transaction, *ids: UUID) -> dict[UUID, Row]:
-    """Lock those of these memories that exist, in canonical order, and return what decides about them."""
-    rows = await tx.rows(LOCK, ids=sorted(ids))
-    return {row["id"]: row for row in rows}
 
 
 async def lock_with_successor(tx: Transaction, memory_id: UUID) -> tuple[Row | None, Row | None]:

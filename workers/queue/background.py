@@ -1,4 +1,4 @@
-"""What commands leave to be done after their reply: best ef_search, bounded, nobody waits for it."""
+"""What commands leave to be done after their reply: best effort, bounded, nobody waits for it."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ class BackgroundTasks:
         try:
             async with self._room:
                 await run()
-        except Exception as problem:  # noqa: BLE001 - it is best ef_search, and the reply is out
+        except Exception as problem:  # noqa: BLE001 - it is best effort, and the reply is out
             log.warning("Bookkeeping failed", extra={"command_id": command_id, "error": type(problem).__name__})
 
     async def finish(self, timeout_s: float) -> None:

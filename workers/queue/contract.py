@@ -69,7 +69,7 @@ class Outcome:
     session_state: SessionState | None = None
     follow_ups: tuple[FollowUp, ...] = ()
     replayed: bool = False
-    # Bookkeeping, best ef_search, nobody waits for it; it gets the use of the command's session if it had one.
+    # Bookkeeping, best effort, nobody waits for it; it gets the use of the command's session if it had one.
     after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
 
 
@@ -112,7 +112,7 @@ class Actor:
     handlers: Mapping[type[Command], Handler]
     schedule: tuple["Periodic", ...] = field(default=())
     concurrency: int = 32  # commands that one process carries out at a time
-    # Told which sessions commands were a use of, refused ones too; after the reply, best ef_search.
+    # Told which sessions commands were a use of, refused ones too; after the reply, best effort.
     sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
 
 

@@ -73,7 +73,7 @@ class Boosted:
 def boosted(measure: Measure, first: Ranking, around: Surroundings, boosts: Boosts = DEFAULT_BOOSTS) -> Boosted:
     """Rank anew, with the linked memories that were no candidates among the others."""
     links = _leading(first, around)
-    candidates, parts = _with_newcomers(measure, first, around.linked, {link.other for link in links})
+    candidates, parts = _with_reached(measure, first, around.linked, {link.other for link in links})
     rows = {one: row for row, one in enumerate(candidates.ids)}
     over, best = _over_links(first, rows, links, boosts)
     useful, recent = np.zeros(len(candidates)), np.zeros(len(candidates))
@@ -85,10 +85,10 @@ def boosted(measure: Measure, first: Ranking, around: Surroundings, boosts: Boos
     parts |= {"usefulness": useful, "recency": recent}
     rest = total(parts)
     ranked = ranking(candidates, rest + over, parts | {"links": over})
-    newcomers = range(len(first.candidates), len(candidates))
+    added = range(len(first.candidates), len(candidates))
     return Boosted(
         ranking=ranked,
-        via={row: link for row, link in best.items() if row in newcomers or 0 < over[row] > rest[row]},
+        via={row: link for row, link in best.items() if row in added or 0 < over[row] > rest[row]},
     )
 
 
@@ -99,7 +99,7 @@ def _leading(first: Ranking, around: Surroundings) -> list[Reached]:
     return [link for link in around.links if trusted[link.seed] or not trusted[link.other]]
 
 
-def _with_newcomers(
+def _with_reached(
     measure: Measure, first: Ranking, linked: Candidates, reached: Set[str]
 ) -> tuple[Candidates, dict[str, Column]]:
     """Return the candidates followed by those that were reached and are none, and the parts of all their scores."""
@@ -108,11 +108,11 @@ def _with_newcomers(
     parts = dict(first.parts)
     if not rows:
         return first.candidates, parts
-    newcomers = linked.chosen(rows)
-    own = measure.own_parts(newcomers)
+    added = linked.chosen(rows)
+    own = measure.own_parts(added)
     nothing = np.zeros(len(rows))
     parts = {name: np.concatenate([column, own.get(name, nothing)]) for name, column in parts.items()}
-    return first.candidates.joined(newcomers), parts
+    return first.candidates.joined(added), parts
 
 
 def _over_links(

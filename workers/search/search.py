@@ -10,11 +10,10 @@ from engramq.schemas.commands import SearchMemories
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory, Via
 from engramq.schemas.vocabulary import Partition, Ranking
-from engramq.workers.db.memory_rows import memory_record
+from engramq.workers.db.memory_rows import memory_record, send_read
 from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
-from engramq.workers.memories.store import send_read
 from engramq.workers.search.boosts import Boosted, Reached, boosted
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
@@ -73,7 +72,7 @@ async def _shown(tx: Transaction, found: Boosted, command: SearchMemories, read:
 
 
 async def _rows(sent: Sent) -> dict[str, Row]:
-    return {str(row["id"]): row for row in await sent.rows()}
+    return {str(row["id"]): row for row in await sent.fetchall()}
 
 
 def _near_enough(found: Boosted, least: float | UnsetType) -> Sequence[int]:
@@ -103,7 +102,7 @@ def _via(link: Reached) -> Via:
 
 def _filters(command: SearchMemories) -> Filters:
     return Filters(
-        partitions=each_once(command.partitions),
+        partitions=_each_once(command.partitions),
         sectors=or_none(command.sectors),
         thread=or_none(command.thread),
         since=or_none(command.since),
@@ -112,6 +111,6 @@ def _filters(command: SearchMemories) -> Filters:
     )
 
 
-def each_once(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
+def _each_once(partitions: Sequence[Partition]) -> tuple[Partition, ...]:
     """Return the partitions without repetitions."""
     return tuple(dict.fromkeys(partitions))

@@ -66,7 +66,7 @@ async def send_surroundings(
 
 async def surroundings(sent: Sent) -> Surroundings:
     """Wait for what `send_surroundings` has asked for."""
-    row = await sent.row()
+    row = await sent.fetchone()
     assert row is not None
     return Surroundings(
         facts=Facts() if row["known"] is None else _facts(_known.decode(row["known"])),

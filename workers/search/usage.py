@@ -2,16 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
 from engramq.workers.db.database import Store
-from engramq.workers.memories.reading import note_access
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.debounce import Debounce
 
+NOTE_ACCESS: Final = sql("note_access")
+
 DEBOUNCE_S: Final = 0.5  # notes of this long become one statement for each namespace
-NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best ef_search
+NOTES_MAX: Final = 20_000  # beyond, notes are dropped: they are best effort
 
 
 class Usage:
@@ -38,3 +41,8 @@ class Usage:
 
     async def _write(self, namespace: str, times: Counter[UUID]) -> None:
         await self._store.write(namespace, lambda tx: note_access(tx, times))
+
+
+async def note_access(tx: Transaction, times: Mapping[UUID, int]) -> None:
+    """Count that memories were found so many times."""
+    await tx.send(NOTE_ACCESS, ids=list(times), times=list(times.values()))

@@ -64,7 +64,7 @@ async def classify(tx: Transaction, found: Sequence[Classified]) -> int:
         )
         for one in found
     ]
-    return sum([await one.row() is not None for one in sent])
+    return sum([await one.fetchone() is not None for one in sent])
 
 
 def _vector(text: str | None) -> NDArray[np.float32] | None:

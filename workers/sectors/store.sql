@@ -16,7 +16,3 @@ update memories set sector = %(sector)s, sector_source = 'auto', sector_confiden
 where namespace = %(namespace)s and node_id = %(id)s and sector_source is null
     and hashtextextended(content, 0) = %(fingerprint)s
 returning node_id
-
--- name: commit_without_waiting
--- Let this transaction's COMMIT return before it is on disk: for what is made again when a crash takes it away.
-select set_config('synchronous_commit', 'off', true)

@@ -9,22 +9,59 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from engramq.schemas.commands import Newcomer
+from engramq.schemas.commands import Activated
 from engramq.workers.db.database import Store
+from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.deferred import deferred_due
 from engramq.workers.links.similarity import linking
 from engramq.workers.queue.contract import FollowUp
-from engramq.workers.sectors.handlers import BATCH, classifying
-from engramq.workers.upkeep import unfinished_rows as unfinished
+from engramq.workers.sectors.classifier import BATCH, classifying
 from engramq.workers.upkeep.back_off import BackOff
-from engramq.workers.upkeep.unfinished_rows import Place, Seen
 
 OLDER_THAN_S: Final = 3.0  # a younger memory may be in somebody's hands
 LOOKED_AT: Final = 1_000  # memories of a namespace in one look: about 1 ms
 LINKED_AT_ONCE: Final = 300  # memories of a sweep: each takes a search, some milliseconds of the database
 DEFERRED_AT_ONCE: Final = 100
 ROUND_EVERY_S: Final = 600.0
+
+
+UNFINISHED: Final = sql("unfinished_before")
+
+_NO_ID: Final = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPosition:
+    """Where a look at a namespace's memories, newest first, goes on."""
+
+    before: str = "infinity"
+    before_id: UUID = _NO_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look found, newest first, whether there was more to look at, and where the next look goes on."""
+
+    without_sector: list[UUID] = field(default_factory=list)
+    without_links: list[UUID] = field(default_factory=list)
+    more: bool = False
+    place: SweepPosition = field(default_factory=SweepPosition)
+
+
+async def look(tx: Transaction, place: SweepPosition, *, older_than_s: float, limit: int, unlinked: int) -> Seen:
+    """Look at the next `limit` memories that are older than that, not beyond so many that lack their links."""
+    row = await tx.row(
+        UNFINISHED,
+        before=place.before,
+        before_id=place.before_id,
+        older_than_s=older_than_s,
+        limit=limit,
+        unlinked=unlinked,
+    )
+    assert row is not None
+    place = place if row["before"] is None else SweepPosition(row["before"], row["before_id"])
+    return Seen(row["without_sector"], row["without_links"], row["more"], place)
 
 
 @dataclass(slots=True)
@@ -49,7 +86,7 @@ class _Pace:
 class _Progress:
     """What the last looks at a namespace saw."""
 
-    place: Place | None = None  # of the round through all memories; None between rounds
+    place: SweepPosition | None = None  # of the round through all memories; None between rounds
     round_at: float = 0.0
     sectors: _Pace = field(default_factory=_Pace)
     links: _Pace = field(default_factory=_Pace)
@@ -86,11 +123,11 @@ class Unfinished:
         links = progress.links.portion([*due, *newest.without_links[:LINKED_AT_ONCE]], older.without_links, now)
         return (
             *classifying(namespace, map(str, sectors)),
-            *linking(namespace, [Newcomer(memory_id=str(one)) for one in links]),
+            *linking(namespace, [Activated(memory_id=str(one)) for one in links]),
         )
 
     async def _newest(self, tx: Transaction) -> tuple[Seen, list[UUID]]:
-        return await self._look(tx, Place(), LOOKED_AT), await deferred_due(tx, limit=DEFERRED_AT_ONCE)
+        return await self._look(tx, SweepPosition(), LOOKED_AT), await deferred_due(tx, limit=DEFERRED_AT_ONCE)
 
-    async def _look(self, tx: Transaction, place: Place, unlinked: int) -> Seen:
-        return await unfinished.look(tx, place, older_than_s=self.older_than_s, limit=LOOKED_AT, unlinked=unlinked)
+    async def _look(self, tx: Transaction, place: SweepPosition, unlinked: int) -> Seen:
+        return await look(tx, place, older_than_s=self.older_than_s, limit=LOOKED_AT, unlinked=unlinked)

@@ -1,4 +1,4 @@
-"""The `upkeep` kind: finds unfinished work and hands it on, forgets what is out of date."""
+"""What is done on a schedule: unfinished work is found and handed on, what is out of date forgotten."""
 
 import logging
 import time
@@ -7,17 +7,15 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from msgspec import UNSET
-
-from engramq.schemas.commands import EmbedPending, Sweep, Swept
+from engramq.schemas.commands import EmbedPending
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.vocabulary import Partition, WorkerKind
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
-from engramq.workers.links import co_retrieved_pairs as co_retrieval
-from engramq.workers.links import decay as decay
-from engramq.workers.memories import store as memories
-from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome, OutcomeUnknown, Periodic
-from engramq.workers.upkeep import trimming as upkeep
+from engramq.workers.links import co_retrieval, decay
+from engramq.workers.memories.pending import pending_after, pending_contents
+from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
+from engramq.workers.upkeep import lexemes
 from engramq.workers.upkeep.back_off import BackOff
 from engramq.workers.upkeep.unfinished import Unfinished
 
@@ -43,8 +41,8 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caretaker:
-    """The handlers and schedules of the kind."""
+class Upkeep:
+    """What one worker of the kind does on a schedule; one per process."""
 
     store: Store
     unfinished: Unfinished
@@ -53,22 +51,12 @@ class Caretaker:
     _progress: dict[str, Progress] = field(default_factory=dict)
     _decayed: dict[str, float] = field(default_factory=dict)  # what the clock showed when links last decayed
 
-    async def sweep(self, job: Job) -> Outcome:
-        """Carry out Sweep."""
-        command = job.envelope.command
-        assert isinstance(command, Sweep)
-        follow_ups = await self.look(None if command.only_namespace is UNSET else command.only_namespace)
-        pending = sum(len(one.command.memory_ids) for one in follow_ups if isinstance(one.command, EmbedPending))
-        return Outcome(Swept(pending=pending), follow_ups=follow_ups)
-
-    async def look(self, only_namespace: str | None = None) -> tuple[FollowUp, ...]:
+    async def look(self) -> tuple[FollowUp, ...]:
         """Return the commands that finish what is unfinished."""
-        namespaces = await self.store.namespaces() if only_namespace is None else [only_namespace]
+        namespaces = await self.store.namespaces()
         for gone in self._progress.keys() - set(namespaces):
-            if only_namespace is None:
-                del self._progress[gone]
-        if only_namespace is None:
-            self.unfinished.forget(set(namespaces))
+            del self._progress[gone]
+        self.unfinished.forget(set(namespaces))
         found: list[FollowUp] = []
         for namespace in namespaces:
             found += await self._look_at(namespace)
@@ -106,18 +94,18 @@ class Caretaker:
 
     async def _pending(self, namespace: str, after: UUID, limit: int) -> list[UUID]:
         return await self.store.read(
-            namespace, lambda tx: memories.pending_after(tx, after, older_than_s=self.pending_s, limit=limit)
+            namespace, lambda tx: pending_after(tx, after, older_than_s=self.pending_s, limit=limit)
         )
 
     async def _still_waiting(self, namespace: str, ids: tuple[UUID, ...]) -> int:
         if not ids:
             return 0
-        return len(await self.store.read(namespace, lambda tx: memories.pending_contents(tx, ids)))
+        return len(await self.store.read(namespace, lambda tx: pending_contents(tx, ids)))
 
     async def trim(self) -> None:
         """Forget old commands, and pairs that nobody finds together any more."""
         for namespace in await self.store.namespaces():
-            while await self.store.write(namespace, upkeep.trim_ledger) == upkeep.TRIMMED_AT_ONCE:
+            while await self.store.write(namespace, ledger.trim) == ledger.TRIMMED_AT_ONCE:
                 pass
             while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
                 pass
@@ -146,19 +134,14 @@ class Caretaker:
                 await self._count(namespace, partition)
 
     async def _count(self, namespace: str, partition: Partition) -> None:
-        if await self.store.read(namespace, lambda tx: upkeep.is_worth_counting(tx, partition)):
-            await self.store.write(namespace, lambda tx: upkeep.count_lexemes(tx, partition))
+        if await self.store.read(namespace, lambda tx: lexemes.is_worth_counting(tx, partition)):
+            await self.store.write(namespace, lambda tx: lexemes.count_lexemes(tx, partition))
 
-
-def actor(caretaker: Caretaker) -> Actor:
-    """Return the worker kind."""
-    return Actor(
-        WorkerKind.UPKEEP,
-        {Sweep: caretaker.sweep},
-        schedule=(
-            Periodic("sweep", caretaker.interval_s, caretaker.look_in_time),
-            Periodic("trim", TRIM_EVERY_S, caretaker.trim),
-            Periodic("decay_links", DECAY_EVERY_S, caretaker.decay_links),
-            Periodic("count_lexemes", COUNT_EVERY_S, caretaker.count_lexemes),
-        ),
-    )
+    def schedule(self) -> tuple[Periodic, ...]:
+        """Return the periodic work."""
+        return (
+            Periodic("sweep", self.interval_s, self.look_in_time),
+            Periodic("trim", TRIM_EVERY_S, self.trim),
+            Periodic("decay_links", DECAY_EVERY_S, self.decay_links),
+            Periodic("count_lexemes", COUNT_EVERY_S, self.count_lexemes),
+        )

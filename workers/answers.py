@@ -11,7 +11,9 @@ import msgspec
 
 from engramq.schemas.commands import (
     AnyReply,
+    BatchConnected,
     Command,
+    Connected,
     Forgotten,
     MemoryChanged,
     Promoted,
@@ -27,7 +29,7 @@ from engramq.schemas.records import Memory
 from engramq.workers.db import json_values
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.notes import with_notes, without_notes
+from engramq.workers.links.replies import with_notes, without_notes
 
 CONTENTS: Final = sql("memory_contents")
 
@@ -62,12 +64,16 @@ def subject(reply: Reply) -> UUID | None:
 
 def encode_answer(answer: Answer) -> str:
     """Return what the ledger keeps of an answer."""
-    reply = None if answer.reply is None else without_notes(answer.reply)
-    if isinstance(reply, QueryConnected):
-        reply = _with_contents(reply, lambda _: "", source_query="", target_query="")
-    elif reply is not None:
-        reply = _with_memories(reply, _bare)
-    return _encoder.encode(msgspec.structs.replace(answer, reply=reply)).decode()
+    match answer.reply:
+        case Connected() | BatchConnected() as reply:
+            kept: AnyReply | None = without_notes(reply)
+        case QueryConnected() as reply:
+            kept = without_notes(_with_contents(reply, lambda _: "", source_query="", target_query=""))
+        case None:
+            kept = None
+        case reply:
+            kept = _with_memories(reply, _bare)
+    return _encoder.encode(Answer(id=answer.id, reply=kept, fault=answer.fault, replayed=answer.replayed)).decode()
 
 
 def decode_answer(text: str) -> Answer:

@@ -1,0 +1,66 @@
+"""Carries out the commands about commands: what became of one, and whether anybody answers."""
+
+from typing import Final
+
+from engramq.schemas.codec import fault_body, reply_body
+from engramq.schemas.commands import CommandReport, GetCommand, Ping, Pong
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.vocabulary import CommandStatus, Scope
+from engramq.workers.answers import decode_answer, filled
+from engramq.workers.db import ledger
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.handling import Context, handles_without_transaction
+
+_UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
+
+
+@handles_without_transaction(GetCommand)
+async def get_command(command: GetCommand, context: Context) -> CommandReport:
+    """Say what became of a command: the ledger knows what has ended, the mailboxes what has not."""
+    namespace, principal = context.envelope.namespace, context.envelope.principal
+    ended = await _ended(command.command_id, context)
+    if ended is not None:
+        return ended
+    asked_by = None if Scope.ADMIN in principal.scopes else principal.name
+    found = await context.mailboxes.find(command.command_id, namespace, asked_by)
+    if isinstance(found, Answer):
+        return _report(found)
+    if found is None:  # it may have ended between the two looks
+        return await _ended(command.command_id, context) or _UNKNOWN
+    return CommandReport(status=CommandStatus.RUNNING if found else CommandStatus.PENDING)
+
+
+@handles_without_transaction(Ping)
+async def ping(command: Ping, _context: Context) -> Pong:
+    """Answer with what was sent."""
+    return Pong(payload=command.payload)
+
+
+async def _ended(command_id: str, context: Context) -> CommandReport | None:
+    """Return the report on a command that the ledger knows, None on others; `unknown` on somebody else's."""
+    wanted = parse_uuid(command_id)
+    if wanted is None:
+        return None
+
+    async def find(tx: Transaction) -> CommandReport | None:
+        entry = await ledger.find_by_id(tx, wanted)
+        if entry is None:
+            return None
+        if not _may_see(context.envelope.principal, entry.principal):
+            return _UNKNOWN
+        return _report(await filled(tx, decode_answer(entry.answer)))
+
+    return await context.store.read(context.envelope.namespace, find)
+
+
+def _may_see(principal: Principal, owner: str) -> bool:
+    return principal.name == owner or Scope.ADMIN in principal.scopes
+
+
+def _report(answer: Answer) -> CommandReport:
+    """Return the report on a command that has ended, its answer as its caller would read it."""
+    if answer.fault is not None:
+        return CommandReport(status=CommandStatus.FAILED, reply=fault_body(answer.fault))
+    assert answer.reply is not None
+    return CommandReport(status=CommandStatus.DONE, reply=reply_body(answer.reply))

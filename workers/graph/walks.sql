@@ -1,0 +1,40 @@
+-- name: neighbor_step
+-- One step of a walk over neighbours, at most %(limit)s edges.
+select f.id as near, e.far, e.id, e.relation, e.weight, e.memory_sector, e.last_active_hours, e.outgoing
+from {step}
+limit %(limit)s
+
+-- name: path_step
+-- One step of the search for a path: no more than it needs, since it may be many rows.
+select f.id as near, e.far, e.id, e.weight
+from {step}
+limit %(limit)s
+
+-- name: path_edges
+-- The edges of a path that was found.
+select {edge_columns}
+from edges e
+where e.namespace = %(namespace)s and e.layer = 'knowledge' and e.id = any(%(ids)s)
+
+-- name: walk_time
+-- How long one step of a walk may take.
+select set_config('statement_timeout', %(timeout)s, true)
+
+-- name: active_hours
+-- The namespace's clock, which runs only while a session is in use.
+select active_hours from namespaces where namespace = %(namespace)s
+
+-- name: node_names
+-- Names of nodes.
+select n.id, n.label, n.name
+from nodes n
+where n.namespace = %(namespace)s and n.partition = 'trusted' and n.id = any(%(ids)s)
+
+-- name: nodes_by_id
+-- Nodes with their properties, unless those are larger than %(bytes)s altogether; in the given order.
+with chosen as (
+    select n.id, n.label, n.name, n.properties, sum(octet_length(n.properties::text)) over (order by wanted.place) as size
+    from unnest(%(ids)s::uuid[]) with ordinality as wanted (id, place)
+    join nodes n on n.id = wanted.id and n.namespace = %(namespace)s and n.partition = 'trusted'
+)
+select id, label, name, properties from chosen where size <= %(bytes)s

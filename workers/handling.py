@@ -1,0 +1,295 @@
+"""From a command to its handler, and to its effect, which happens once.
+
+A handler is a function: `@handles(Connect) async def connect(tx, command, context) -> Connected`. A write runs in one
+transaction with its ledger row; a read in a read-only one. What takes time and needs no transaction (a model) is done
+by `before`; what has to follow the commit, also when the command is repeated, by `after`. Handlers know nothing of
+Redis, retries or replies; what they leave to be done they put into the context.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
+from uuid import UUID
+
+import msgspec
+
+from engramq.schemas.commands import Command, Reply, WriteReply
+from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.settings import Settings
+from engramq.workers.answers import decode_answer, encode_answer, filled, subject
+from engramq.workers.db import ledger
+from engramq.workers.db.database import Store
+from engramq.workers.db.ledger import LedgerEntry
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.contract import (
+    FollowUp,
+    Job,
+    Lease,
+    LeaseLost,
+    MailboxView,
+    Outcome,
+    OutcomeUnknown,
+    SessionState,
+    SessionUse,
+)
+
+log = logging.getLogger(__name__)
+
+ENTRIES_LOST_MAX: Final = 3
+
+C = TypeVar("C", bound=Command)
+P = TypeVar("P")
+R = TypeVar("R", bound=Reply)
+S = TypeVar("S")
+A = ParamSpec("A")
+
+
+class Services:
+    """What the handlers of one process share besides the store, by type."""
+
+    def __init__(self, *shared: object) -> None:
+        self._shared = {type(one): one for one in shared}
+
+    def __getitem__(self, kind: type[S]) -> S:
+        """Return the one of this type; raises KeyError when the process has none."""
+        return self._shared[kind]  # type: ignore[return-value]  # found by its type
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """What a handler knows besides its command, and what it leaves to be done after the commit.
+
+    `replayed`: an earlier command with its idempotency key has been carried out, and this is its reply.
+    `begun`: a part of the effect is committed already, so that no refusal may say that nothing was applied.
+    `after_reply` is best effort; it gets the use of the command's session if it had one.
+    """
+
+    envelope: Envelope
+    lease: Lease
+    store: Store
+    mailboxes: MailboxView
+    settings: Settings
+    services: Services
+    replayed: bool = False
+    begun: bool = False
+    kept: Any = None  # what `before` keeps for `after`
+    session_state: SessionState | None = None
+    follow_ups: tuple[FollowUp, ...] = ()
+    after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandHandler(Generic[A, R]):
+    """A handler of one command. Made by `handles` or `handles_without_transaction`; calling it calls the function."""
+
+    command: type[Command]
+    run: Callable[A, Awaitable[R]]
+    before: Callable[[Any, Context], Awaitable[Any]] | None = None
+    after: Callable[[Any, Any, Context], Awaitable[Any]] | None = None
+    unrecorded: Callable[[Any, Envelope], bool] | None = None
+    begun: Callable[[Any, Envelope], bool] | None = None
+    in_transaction: bool = True
+
+    def __call__(self, *args: A.args, **kwargs: A.kwargs) -> Awaitable[R]:
+        """Carry a command out in a transaction that the caller has opened."""
+        return self.run(*args, **kwargs)
+
+
+@overload
+def handles(
+    command: type[C],
+    *,
+    after: Callable[[Reply, C, Context], Awaitable[None]] | None = None,
+) -> Callable[[Callable[[Transaction, C, Context], Awaitable[R]]], CommandHandler[[Transaction, C, Context], R]]: ...
+
+
+@overload
+def handles(
+    command: type[C],
+    *,
+    before: Callable[[C, Context], Awaitable[P]],
+    after: Callable[[Reply, C, Context], Awaitable[None]] | None = None,
+    unrecorded: Callable[[C, Envelope], bool] | None = None,
+    begun: Callable[[C, Envelope], bool] | None = None,
+) -> Callable[
+    [Callable[[Transaction, C, Context, P], Awaitable[R]]], CommandHandler[[Transaction, C, Context, P], R]
+]: ...
+
+
+def handles(command: type[Any], **how: Any) -> Callable[[Callable[..., Any]], CommandHandler[..., Any]]:
+    """Register a function that carries a command out in one transaction, and may be tried again.
+
+    `before` runs outside any transaction; what it returns is the function's fourth argument. `after` runs when all is
+    committed, on a replay too. `unrecorded` names the writes that leave nothing behind, not even a ledger row; `begun`
+    those whose earlier tries may have committed a part of the effect (see Context).
+    """
+    return lambda run: CommandHandler(command, run, **how)
+
+
+def handles_without_transaction(
+    command: type[C],
+) -> Callable[[Callable[[C, Context], Awaitable[R]]], CommandHandler[[C, Context], R]]:
+    """Register a function that opens what transactions it needs; for what is not in the ledger."""
+    return lambda run: CommandHandler(command, run, in_transaction=False)
+
+
+class _Taken(Exception):
+    """The command id or the idempotency key is in the ledger already; the transaction is undone."""
+
+
+class CommandRunner:
+    """Carries commands out by their handlers; `run` is what the queue calls."""
+
+    def __init__(
+        self,
+        handlers: Iterable[CommandHandler[..., Any]],
+        *,
+        store: Store,
+        mailboxes: MailboxView,
+        settings: Settings,
+        services: Services,
+    ) -> None:
+        self.handlers: Mapping[type[Command], CommandHandler[..., Any]] = {one.command: one for one in handlers}
+        self._store = store
+        self._context = partial(Context, store=store, mailboxes=mailboxes, settings=settings, services=services)
+
+    async def run(self, job: Job) -> Outcome:
+        """Carry a command out, once. Raises EngramqError for a refusal, OutcomeUnknown, LeaseLost."""
+        command = job.envelope.command
+        handler = self.handlers[type(command)]
+        context = self._context(envelope=job.envelope, lease=job.lease)
+        if not handler.in_transaction:
+            reply = await handler.run(command, context)
+        elif command.write and not (handler.unrecorded and handler.unrecorded(command, job.envelope)):
+            reply = await self._write(handler, context)
+        else:
+            prepared = () if handler.before is None else (await handler.before(command, context),)
+            reply = await self._store.read(context.envelope.namespace, _in_order(handler, context, prepared))
+        if handler.after is not None:
+            await handler.after(reply, command, context)
+        return Outcome(
+            reply,
+            session_state=context.session_state,
+            follow_ups=context.follow_ups,
+            replayed=context.replayed,
+            after_reply=context.after_reply,
+        )
+
+    async def _write(self, handler: CommandHandler[..., Any], context: Context) -> Reply:
+        """Carry a write out once: a command that the ledger knows is answered from there.
+
+        What may have been carried out before is looked up first, to spare the preparation.
+        """
+        envelope = context.envelope
+        context.begun = handler.begun is not None and handler.begun(envelope.command, envelope)
+        try:
+            known = None
+            if envelope.idempotency_key is not None or envelope.attempt > 1:
+                known = await self._find(envelope)
+            if known is None:
+                return await self._carry_out(handler, context)
+        except EngramqError as refusal:
+            if context.begun and refusal.fault.code in NOT_APPLIED:
+                raise OutcomeUnknown("a part of the command is done: another try does what is left") from refusal
+            raise
+        return await self._repeat(context, *known)
+
+    async def _carry_out(self, handler: CommandHandler[..., Any], context: Context) -> Reply:
+        """Run a handler in one transaction with its ledger row.
+
+        A refusal is recorded, unless it says that nothing was applied and never will be.
+        """
+        envelope = context.envelope
+        try:
+            if envelope.refusal is not None:
+                raise EngramqError(envelope.refusal)
+            prepared = () if handler.before is None else (await handler.before(envelope.command, context),)
+            for _ in range(ENTRIES_LOST_MAX):
+                try:
+                    return await self._store.write(envelope.namespace, partial(_recorded, handler, context, prepared))
+                except _Taken:
+                    known = await self._find(envelope)
+                if known is not None:
+                    break
+                # Else it was trimmed, or erased with its namespace, in between.
+            else:
+                raise refuse(FaultCode.UNAVAILABLE, "The command's ledger row could not be read.")
+        except EngramqError as refusal:
+            if refusal.fault.code in NOT_APPLIED:
+                raise
+            return await self._refuse(context, refusal.fault)
+        return await self._repeat(context, *known)
+
+    async def _find(self, envelope: Envelope) -> tuple[LedgerEntry, Answer] | None:
+        async def find(tx: Transaction) -> tuple[LedgerEntry, Answer] | None:
+            entry = await ledger.find(tx, envelope)
+            if entry is None:
+                return None
+            asked = envelope.command if entry.fingerprint == envelope.fingerprint else None
+            return entry, await filled(tx, decode_answer(entry.answer), asked)
+
+        return await self._store.read(envelope.namespace, find)
+
+    async def _repeat(self, context: Context, entry: LedgerEntry, answer: Answer) -> Reply:
+        """Return the answer that the ledger has; raises EngramqError when that is a refusal."""
+        envelope = context.envelope
+        ours = entry.command_id == UUID(envelope.id)
+        if not ours and entry.fingerprint != envelope.fingerprint:
+            conflict = refuse(FaultCode.IDEMPOTENCY_CONFLICT, "This idempotency_key was used for another request.")
+            return await self._refuse(context, conflict.fault)
+        if answer.fault is not None:
+            raise EngramqError(answer.fault)
+        assert answer.reply is not None
+        context.replayed = not ours
+        return answer.reply
+
+    async def _refuse(self, context: Context, fault: Fault) -> Reply:
+        """Record the refusal and raise it; a late worker then finds that the command has ended."""
+        envelope = context.envelope
+        named = msgspec.structs.replace(fault, command_id=envelope.id)
+        answer = encode_answer(Answer(id=envelope.id, fault=named))
+
+        async def record(tx: Transaction) -> bool:
+            tx.lease = context.lease
+            return await ledger.refuse(tx, envelope, answer)
+
+        try:
+            recorded = await self._store.write(envelope.namespace, record)
+        except (EngramqError, OutcomeUnknown, LeaseLost):
+            log.warning("A refusal was not recorded", extra={"command_id": envelope.id, "code": fault.code})
+            recorded = True
+        if not recorded:  # another attempt at this very command has ended it
+            entry = await self._find(envelope)
+            if entry is not None and entry[0].command_id == UUID(envelope.id):
+                return await self._repeat(context, *entry)
+        raise EngramqError(named)
+
+
+def _in_order(
+    handler: CommandHandler[..., Any], context: Context, prepared: tuple[Any, ...]
+) -> Callable[[Transaction], Awaitable[Any]]:
+    return lambda tx: handler.run(tx, context.envelope.command, context, *prepared)
+
+
+async def _recorded(
+    handler: CommandHandler[..., Any], context: Context, prepared: tuple[Any, ...], tx: Transaction
+) -> WriteReply:
+    """Run a handler between the two halves of its ledger row; raises _Taken when that is there already."""
+    envelope = context.envelope
+    tx.lease = context.lease
+    begun = await ledger.send_begin(tx, envelope)
+    try:
+        reply: WriteReply = await handler.run(tx, envelope.command, context, *prepared)
+    except EngramqError:
+        if await begun.fetchone() is None:
+            raise _Taken from None
+        raise
+    if await begun.fetchone() is None:
+        raise _Taken
+    reply.command_id = envelope.id
+    answer = encode_answer(Answer(id=envelope.id, reply=reply))  # type: ignore[arg-type]  # one of the union
+    await ledger.send_end(tx, envelope, answer, subject(reply))
+    return reply

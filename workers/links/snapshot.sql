@@ -1,0 +1,63 @@
+-- name: lock_links
+-- Lock the links of these pairs against whoever changes links without holding their ends.
+select e.id
+from edges e
+join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high)
+    on e.source_id = wanted.low and e.target_id = wanted.high
+where e.namespace = %(namespace)s and e.layer = 'association'
+order by e.id
+for no key update of e
+
+-- name: links_at
+-- The links of memories, a row for each of their ends that is one of these: does it count there, since the other end is
+-- active? Links of supersessions count nowhere, and are told only when both ends are asked for.
+select
+    e.end_id, e.id, e.source_id, e.target_id, e.relation, e.weight, e.origin, e.note, e.reinforcement_count,
+    e.declared_from, o.node_id is not null and e.relation <> 'supersedes' as counts
+from (
+    select e.*, e.source_id as end_id, e.target_id as other_id from edges e where e.source_id = any(%(ids)s)
+    union all
+    select e.*, e.target_id as end_id, e.source_id as other_id from edges e where e.target_id = any(%(ids)s)
+) e
+left join memories o on o.node_id = e.other_id and o.namespace = %(namespace)s and o.state = 'active'
+    and o.superseded_by is null and o.verification <> 'rejected'
+where e.namespace = %(namespace)s and e.layer = 'association'
+    and (e.relation <> 'supersedes' or e.other_id = any(%(ids)s))
+
+-- name: insert_links
+-- Make links.
+insert into edges (
+    id, namespace, layer, source_id, target_id, relation, weight, origin, note, reinforcement_count, declared_from,
+    last_active_hours
+)
+select
+    given.id, %(namespace)s, 'association', given.low, given.high, given.relation, given.weight, given.origin,
+    given.note, given.reinforcement_count, given.declared_from,
+    coalesce((select active_hours from namespaces where namespace = %(namespace)s), 0)
+from unnest(
+    %(ids)s::uuid[], %(lows)s::uuid[], %(highs)s::uuid[], %(relations)s::text[], %(weights)s::double precision[],
+    %(origins)s::text[], %(notes)s::text[], %(counts)s::integer[], %(declared)s::uuid[]
+) as given (id, low, high, relation, weight, origin, note, reinforcement_count, declared_from)
+
+-- name: update_links
+-- Change links, which counts as a use of them.
+update edges e set
+    relation = given.relation, weight = given.weight, origin = given.origin, note = given.note,
+    reinforcement_count = given.reinforcement_count, updated_at = now(),
+    last_active_hours = coalesce((select active_hours from namespaces where namespace = %(namespace)s), 0)
+from unnest(
+    %(ids)s::uuid[], %(relations)s::text[], %(weights)s::double precision[], %(origins)s::text[], %(notes)s::text[],
+    %(counts)s::integer[]
+) as given (id, relation, weight, origin, note, reinforcement_count)
+where e.namespace = %(namespace)s and e.id = given.id
+
+-- name: delete_links
+-- Remove links.
+delete from edges where namespace = %(namespace)s and layer = 'association' and id = any(%(ids)s)
+
+-- name: tombstones
+-- Which of these pairs must not be linked by automatic writers.
+select t.low_id, t.high_id
+from link_tombstones t
+join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high) on t.low_id = wanted.low and t.high_id = wanted.high
+where t.namespace = %(namespace)s

@@ -1,0 +1,69 @@
+"""Memories that wait for their vectors, and giving them these."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Embedding
+from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
+from engramq.workers.embedders.vectorizer import Vectorizer
+
+log = logging.getLogger(__name__)
+
+PENDING_CONTENTS: Final = sql("pending_contents")
+ACTIVATE: Final = sql("activate_pending")
+PENDING_AFTER: Final = sql("pending_after")
+
+ACTIVATED_AT_ONCE: Final = 50  # rows of one transaction: each costs an insert into the vector index, about 3 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorized:
+    """A memory, the content that it had, and the embedding of that."""
+
+    id: UUID
+    content: str
+    embedding: Embedding
+
+
+async def pending_contents(tx: Transaction, ids: Sequence[UUID]) -> list[Row]:
+    """Return (id, content) of those that still wait for a vector, by id."""
+    return await tx.rows(PENDING_CONTENTS, ids=list(ids))
+
+
+async def activate(tx: Transaction, vectors: Sequence[Vectorized]) -> list[UUID]:
+    """Give pending memories their vectors; return those that were still pending, and with that content."""
+    sent = [
+        await tx.send(
+            ACTIVATE, id=one.id, content=one.content, embedding=one.embedding.half, model_id=one.embedding.model_id
+        )
+        for one in vectors
+    ]
+    return [row["node_id"] for one in sent if (row := await one.fetchone()) is not None]
+
+
+async def pending_after(tx: Transaction, after: UUID, *, older_than_s: float, limit: int) -> list[UUID]:
+    """Return the first ids above `after` of memories that have been pending for that long."""
+    rows = await tx.rows(PENDING_AFTER, after=after, older_than_s=older_than_s, limit=limit)
+    return [row["id"] for row in rows]
+
+
+async def vectors_of(rows: Sequence[Row], vectorizer: Vectorizer) -> list[Vectorized]:
+    """Return the vectors that can be had now; the sweep will ask again for the rest."""
+    try:
+        embeddings = await vectorizer.embed([row["content"] for row in rows], bulk=True)
+    except InputRejected:
+        if len(rows) == 1:
+            log.warning("The model takes no text of this memory", extra={"memory_id": str(rows[0]["id"])})
+            return []
+        middle = len(rows) // 2
+        return await vectors_of(rows[:middle], vectorizer) + await vectors_of(rows[middle:], vectorizer)
+    except EmbedderUnavailable as problem:
+        log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.failure.reason})
+        return []
+    return [Vectorized(row["id"], row["content"], embedding) for row, embedding in zip(rows, embeddings, strict=True)]

@@ -1,0 +1,51 @@
+"""What a namespace holds, counted."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from engramq.schemas import limits
+from engramq.schemas.commands import EdgeCount
+from engramq.schemas.vocabulary import CUSTOM_RELATION, MemoryState, Partition, Relation, Sector
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+
+MEMORY_COUNTS: Final = sql("memory_counts")
+EDGE_COUNTS: Final = sql("edge_counts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What a namespace holds; every word is there, with 0 when nothing is."""
+
+    memories: int
+    by_partition: dict[str, int]
+    by_sector: dict[str, int]
+    by_state: dict[str, int]
+    superseded: int
+    edges: list[EdgeCount]
+
+
+async def counts(tx: Transaction) -> Counts:
+    """Count what the namespace holds, both partitions, whatever its state."""
+    memories = await tx.send(MEMORY_COUNTS)
+    edges = await tx.send(EDGE_COUNTS, relations=list(Relation), custom=CUSTOM_RELATION, kinds=limits.EDGE_KINDS_SHOWN)
+    by_partition = {word.value: 0 for word in Partition}
+    by_sector = {word.value: 0 for word in Sector}
+    by_state = {word.value: 0 for word in MemoryState}
+    superseded = 0
+    for row in await memories.fetchall():
+        by_partition[row["partition"]] += row["memories"]
+        by_sector[row["sector"]] += row["memories"]
+        by_state[row["state"]] += row["memories"]
+        superseded += row["memories"] if row["superseded"] else 0
+    return Counts(
+        memories=sum(by_partition.values()),
+        by_partition=by_partition,
+        by_sector=by_sector,
+        by_state=by_state,
+        superseded=superseded,
+        edges=[
+            EdgeCount(layer=row["layer"], origin=row["origin"], relation=row["relation"], count=row["edges"])
+            for row in await edges.fetchall()
+        ],
+    )

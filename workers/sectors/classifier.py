@@ -1,0 +1,140 @@
+"""Tells the sectors of memories that nobody gave one: those of one namespace together."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+
+from engramq.schemas.commands import ClassifySectors
+from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.contract import FollowUp, Lease, OutcomeUnknown
+from engramq.workers.sectors import store as sectors
+from engramq.workers.sectors.model import SectorModel, UnusableWeights
+from engramq.workers.sectors.store import Classified, Unclassified
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = 100  # memories of one command, and of one look at the model
+INLINE: Final = 4  # texts that take less time than handing them to a thread does: 0.1 ms each
+DEBOUNCE_S: Final = (
+    0.2  # how long commands of one namespace are gathered: nobody waits for them, and together they cost less
+)
+
+
+def classifying(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ...]:
+    """Return the commands that tell the sectors of these memories, those that have one excepted."""
+    ids = list(memory_ids)
+    return tuple(
+        FollowUp(namespace, ClassifySectors(memory_ids=tuple(ids[start : start + BATCH])))
+        for start in range(0, len(ids), BATCH)
+    )
+
+
+@dataclass(slots=True)
+class _Together:
+    """Memories of one namespace that are classified together."""
+
+    ids: list[UUID]
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    succeeded: bool = False
+
+    async def over(self) -> None:
+        """Wait for the end; raises OutcomeUnknown when the command that did the work has failed."""
+        await self.ended.wait()
+        if not self.succeeded:
+            raise OutcomeUnknown("the memories were to be classified together with others, which failed")
+
+
+@dataclass(slots=True, kw_only=True)
+class Classifier:
+    """One per process. The model is loaded when it is first needed."""
+
+    store: Store
+    load: Callable[[], SectorModel] = SectorModel.load
+    debounce_s: float = DEBOUNCE_S
+    _model: SectorModel | None = None
+    _gathered: dict[str, "_Together"] = field(default_factory=dict)
+    _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def classify(self, namespace: str, ids: Sequence[UUID], lease: Lease) -> int:
+        """Classify memories; one that has a sector, is pending or gone is left alone. Return how many got theirs.
+
+        The first call of a namespace waits a moment and does the work of those that come meanwhile too; the others end
+        when it has, with nothing of their own to count.
+        """
+        joined = self._gathered.get(namespace)
+        if joined is not None:
+            joined.ids += ids
+            await joined.over()
+            return 0
+        gathering = self._gathered[namespace] = _Together(list(ids))
+        try:
+            await asyncio.sleep(self.debounce_s)
+            del self._gathered[namespace]
+            classified = await self._classify_all(namespace, gathering.ids, lease)
+            gathering.succeeded = True
+        finally:
+            if self._gathered.get(namespace) is gathering:
+                del self._gathered[namespace]
+            gathering.ended.set()
+        return classified
+
+    async def _classify_all(self, namespace: str, ids: list[UUID], lease: Lease) -> int:
+        try:
+            model = await self._loaded()
+        except UnusableWeights:
+            log.exception("Memories stay without a sector")
+            return 0
+        classified = 0
+        for start in range(0, len(ids), BATCH):
+            classified += await self._classify(namespace, model, ids[start : start + BATCH], lease)
+        return classified
+
+    async def _loaded(self) -> SectorModel:
+        async with self._loading:
+            if self._model is None:
+                self._model = await asyncio.to_thread(self.load)
+            return self._model
+
+    async def _classify(self, namespace: str, model: SectorModel, ids: list[UUID], lease: Lease) -> int:
+        found = await self.store.read(
+            namespace, lambda tx: sectors.unclassified(tx, ids, embedder_sha256=model.embedder_sha256)
+        )
+        if len(found) <= INLINE:
+            guesses = _guesses(model, found)
+        else:
+            guesses = await asyncio.to_thread(_guesses, model, found)
+        written = 0
+        for _, turn in groupby(sorted(guesses, key=_turn), key=_turn):
+            written += await self._write(namespace, list(turn), lease)
+        return written
+
+    async def _write(self, namespace: str, turn: list[Classified], lease: Lease) -> int:
+        async def effect(tx: Transaction) -> int:
+            tx.lease = lease
+            return await sectors.classify(tx, turn)
+
+        return await self.store.write(namespace, effect)
+
+
+def _turn(guess: Classified) -> int:
+    return guess.memory.turn
+
+
+def _guesses(model: SectorModel, memories: Sequence[Unclassified]) -> list[Classified]:
+    """Classify by the vector where the model knows its maker, by the wording elsewhere; by id."""
+    wording = [one for one in memories if one.vector is None]
+    known = [(one, one.vector) for one in memories if one.vector is not None]
+    guesses = list(zip(wording, model.classify_wording([one.content for one in wording]), strict=True))
+    if known:
+        contents, vectors = [one.content for one, _ in known], np.stack([vector for _, vector in known])
+        by_vector = model.classify_many(contents, vectors, embedder_sha256=model.embedder_sha256)
+        guesses += zip([one for one, _ in known], by_vector, strict=True)
+    found = [Classified(one, guess.sector, guess.confidence) for one, guess in guesses]
+    return sorted(found, key=lambda one: one.memory.id)
