@@ -35,13 +35,16 @@ def runner(
     )
 
 
-async def run_once(store: Store, given: Job, effect: Callable[[Transaction], Awaitable[Reply]]) -> Outcome:
-    """Carry a command out by a handler that does this."""
+async def run_once(
+    store: Store, given: Job, effect: Callable[[Transaction], Awaitable[Reply]], *, begun: bool = False
+) -> Outcome:
+    """Carry a command out by a handler that does this; `begun`: a part of it is done already."""
 
     async def handle(tx: Transaction, _command: object, _context: Context) -> Reply:
         return await effect(tx)
 
-    return await runner(store, CommandHandler(type(given.envelope.command), handle)).run(given)
+    handler = CommandHandler(type(given.envelope.command), handle, begun=lambda _command, _envelope: begun)
+    return await runner(store, handler).run(given)
 
 
 @asynccontextmanager

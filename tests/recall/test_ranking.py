@@ -188,3 +188,15 @@ def test_an_untrusted_twin_never_stands_for_a_trusted_one(several: list[tuple[st
     assert {one for one in folded if one[1] is Partition.TRUSTED} == {
         (" ".join(text.casefold().split()), side) for text, side in several if side is Partition.TRUSTED
     }
+
+
+def test_an_answer_is_boosted_by_the_question_before_it_not_by_the_one_that_follows() -> None:
+    asked = {"thread": "a", "asks": True, "lexical": 9.0}
+    told = {"thread": "a", "lexical": 1.0}
+    others = [{"lexical": 0.5}, {"lexical": 0.1}]
+    ranking = ranked(
+        "tea?", made_of([asked | {"position": 4}, told | {"position": 5}, told | {"position": 3}, *others])
+    )
+    after, before = (float(ranking.parts["answers"][row]) for row in (1, 2))
+    assert after > 0
+    assert before == 0

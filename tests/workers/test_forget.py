@@ -242,3 +242,23 @@ async def test_an_untrusted_principal_may_not_update_forget_or_restore(world: Wo
         with refused(FaultCode.FORBIDDEN):
             await world.outcome(job(command, principal=STRANGER))
     assert actions(world) == []
+
+
+@pytest.mark.promise("SE-13")
+async def test_an_erasure_that_is_refused_takes_nothing_out_of_the_queue(
+    world: World, redis_url: str, key_prefix: str
+) -> None:
+    stored = await world.keep(SECRET)
+    waiting = job(StoreMemory(content=SECRET)).envelope
+    keys = Keys(key_prefix)
+    job_key = JOB_KEY + job_id(waiting.id, 1)
+    async with Redis.from_url(redis_url) as redis:
+        payload = encode_job([encode(waiting)], 0)
+        await redis.set(job_key, payload)
+        await redis.zadd(keys.mailbox(WorkerKind.EMBEDDING), {job_id(waiting.id, 1): 0})
+        with refused(FaultCode.FORBIDDEN):
+            await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id, erase=True), principal=WRITER)
+        assert await redis.get(job_key) == payload
+        await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id, erase=True))
+        assert await redis.get(job_key) != payload
+        await redis.delete(job_key)

@@ -1,6 +1,7 @@
 """Batches: once, with a receipt for each row."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import (
     ALL_SCOPES,
     DEFAULT_NAMESPACE,
+    MemorySource,
     OnDuplicate,
     Partition,
     ReceiptStatus,
@@ -259,3 +261,54 @@ async def test_an_archived_memory_stays_archived_when_it_is_imported_again(world
     await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id))
     await bring_in(world, row("old news", external_id="e1"), on_duplicate=OnDuplicate.UPDATE)
     assert [one["state"] for one in world.rows("select * from memories")] == ["archived"]
+
+
+@pytest.mark.promise("IM-9")
+async def test_an_update_leaves_alone_what_the_row_does_not_name(world: World) -> None:
+    await bring_in(
+        world,
+        row(
+            "tea at four",
+            external_id="e1",
+            confidence=0.4,
+            source=MemorySource.EXPLICIT,
+            thread="t",
+            sector=Sector.EPISODIC,
+        ),
+    )
+    before = world.rows("select * from memories")[0]
+    reply = await bring_in(world, row("tea at four", external_id="e1", speaker="Ana"), on_duplicate=OnDuplicate.UPDATE)
+    assert statuses(reply) == [UPDATED]
+    (after,) = world.rows("select * from memories")
+    differing = {name for name in before if before[name] != after[name]} - {"updated_at", "lexemes"}
+    assert differing == {"speaker"}
+    assert [entry["new"] for entry in world.rows("select new from audit_log where action = 'update'")] == [
+        {"changed": ["speaker"]}
+    ]
+
+
+@pytest.mark.promise("IM-9")
+async def test_an_update_keeps_a_new_source_type_and_says_so(world: World) -> None:
+    vouched = {"verification": Verification.VERIFIED}
+    await bring_in(world, row("use pgvector", external_id="e1", source_type="task_outcome", **vouched))
+    again = row("use pgvector", external_id="e1", source_type="lesson_learned", confidence=0.4, **vouched)
+    reply = await bring_in(world, again, on_duplicate=OnDuplicate.UPDATE)
+    assert statuses(reply) == [UPDATED]
+    (kept,) = world.rows("select source_type, confidence, verification from memories")
+    assert kept == {"source_type": "lesson_learned", "confidence": 0.4, "verification": "verified"}
+    assert [entry["new"] for entry in world.rows("select new from audit_log where action = 'update'")] == [
+        {"changed": ["confidence", "source_type"]}
+    ]
+
+
+@pytest.mark.promise("IM-9")
+async def test_an_update_that_says_nothing_new_changes_and_reports_nothing(world: World) -> None:
+    same = row(
+        "tea at four", external_id="e1", confidence=0.4, metadata={"a": 1}, occurred_at=datetime(2026, 3, 1, tzinfo=UTC)
+    )
+    await bring_in(world, same)
+    before = world.rows("select * from memories")
+    reply = await bring_in(world, same, on_duplicate=OnDuplicate.UPDATE)
+    assert (statuses(reply), reply.updated, reply.skipped) == ([SKIPPED], 0, 1)
+    assert world.rows("select * from memories") == before
+    assert world.count("audit_log") == 0
