@@ -24,7 +24,7 @@ def link(seed: str, other: str, *, weight: float = 0.75, origin: Origin = Origin
     return Reached(seed, other, "supports", weight, origin, idle)
 
 
-def with_lifts(candidates: Candidates, around: Surroundings) -> Boosted:
+def with_boosts(candidates: Candidates, around: Surroundings) -> Boosted:
     measure = Measure.of(QUESTION, candidates)
     return boosted(measure, by_relevance(measure, candidates), around)
 
@@ -38,7 +38,7 @@ def scenes(draw: st.DrawFn) -> tuple[Candidates, Surroundings]:
     """Some candidates, some linked memories that may be none of them, and what is known of all."""
     candidates = draw(candidates_of.filter(len))
     new = [f"n{number}" for number in range(draw(st.integers(0, 4)))]
-    newcomers = [{"ids": one, "trusted": draw(st.booleans())} for one in new]
+    added = [{"ids": one, "trusted": draw(st.booleans())} for one in new]
     everybody = [*candidates.ids, *new]
     ids = st.sampled_from(everybody)
     links = draw(
@@ -56,13 +56,13 @@ def scenes(draw: st.DrawFn) -> tuple[Candidates, Surroundings]:
         [draw(st.sampled_from(Sector)) for _ in everybody],
         [draw(st.floats(0, 1e5)) for _ in everybody],
     )
-    return candidates, Surroundings(facts=facts, links=links, linked=made_of(newcomers))
+    return candidates, Surroundings(facts=facts, links=links, linked=made_of(added))
 
 
 @given(scenes())
 def test_lifts_are_bounded_and_all_parts_make_the_score(scene: tuple[Candidates, Surroundings]) -> None:
     candidates, around = scene
-    found = with_lifts(candidates, around).ranking
+    found = with_boosts(candidates, around).ranking
     assert sorted(found.order) == list(range(len(found.candidates)))
     assert len(set(found.candidates.ids)) == len(found.candidates)
     most = DEFAULT_BOOSTS.links * DEFAULT_BOOSTS.seed_at_most
@@ -77,12 +77,12 @@ def test_lifts_are_bounded_and_all_parts_make_the_score(scene: tuple[Candidates,
 @given(scenes())
 def test_no_untrusted_memory_lifts_a_trusted_one(scene: tuple[Candidates, Surroundings]) -> None:
     candidates, around = scene
-    found = with_lifts(candidates, around).ranking
+    found = with_boosts(candidates, around).ranking
     several = (candidates, around.linked)
     sides = {one: trusted for some in several for one, trusted in zip(some.ids, some.trusted, strict=True)}
     allowed = [one for one in around.links if sides[one.seed] or not sides[one.other]]
     fewer = Surroundings(facts=around.facts, links=allowed, linked=around.linked)
-    assert scores(found) == scores(with_lifts(candidates, fewer).ranking)
+    assert scores(found) == scores(with_boosts(candidates, fewer).ranking)
 
 
 @given(candidates_of)
@@ -105,7 +105,7 @@ def test_usefulness_and_idle_time_order_what_is_nearly_alike_and_a_strong_match_
 
     def order(usefulness: list[float], idle: list[float]) -> list[str]:
         around = around_of([], ids=candidates.ids[:3], usefulness=usefulness, sector=sector, idle_hours=idle)
-        return list(scores(with_lifts(candidates, around).ranking))[:3]
+        return list(scores(with_boosts(candidates, around).ranking))[:3]
 
     assert order([0.75] * 3, [0.0] * 3) == [strong, near, tie]
     assert order([0.75, 0.95, 0.1], [0.0] * 3) == [strong, tie, near]
@@ -120,21 +120,21 @@ def test_the_same_idle_time_counts_more_for_what_happened_than_for_how_to_do_thi
         [], ids=[first, second], usefulness=[0.75] * 2, sector=[Sector.PROCEDURAL, Sector.EPISODIC],
         idle_hours=[300.0] * 2,
     )  # fmt: skip
-    assert list(scores(with_lifts(candidates, around).ranking))[:2] == [first, second]
+    assert list(scores(with_boosts(candidates, around).ranking))[:2] == [first, second]
 
 
 @pytest.mark.promise("CN-29")
 def test_what_came_over_a_link_only_says_so() -> None:
     candidates = made_of([STRONG, *NEAR_TIE, *OTHERS])
     seed, near = candidates.ids[:2]
-    unrelated, newcomer = candidates.ids[3], "n"
-    links = [link(seed, near), link(seed, unrelated), link(seed, newcomer), link(seed, newcomer, weight=0.5)]
-    found = with_lifts(candidates, around_of(links, [{"ids": newcomer, "similarity": 0.0}]))
+    unrelated, added = candidates.ids[3], "n"
+    links = [link(seed, near), link(seed, unrelated), link(seed, added), link(seed, added, weight=0.5)]
+    found = with_boosts(candidates, around_of(links, [{"ids": added, "similarity": 0.0}]))
     rows = {one: row for row, one in enumerate(found.ranking.candidates.ids)}
-    assert {one: found.via.get(rows[one]) for one in (seed, near, unrelated, newcomer)} == {
-        seed: None, near: None, unrelated: links[1], newcomer: links[2],
+    assert {one: found.via.get(rows[one]) for one in (seed, near, unrelated, added)} == {
+        seed: None, near: None, unrelated: links[1], added: links[2],
     }  # fmt: skip
-    assert list(scores(found.ranking))[:4] == [seed, near, candidates.ids[2], newcomer]
+    assert list(scores(found.ranking))[:4] == [seed, near, candidates.ids[2], added]
 
 
 def test_a_link_counts_by_its_weight_its_last_use_and_what_made_it() -> None:
@@ -142,7 +142,7 @@ def test_a_link_counts_by_its_weight_its_last_use_and_what_made_it() -> None:
     seed, other = candidates.ids[0], candidates.ids[5]
 
     def boost(one: Reached) -> float:
-        found = with_lifts(candidates, around_of([one])).ranking
+        found = with_boosts(candidates, around_of([one])).ranking
         return float(found.parts["links"][found.candidates.ids.index(other)])
 
     full = boost(link(seed, other, weight=1.0))
@@ -155,9 +155,9 @@ def test_a_link_counts_by_its_weight_its_last_use_and_what_made_it() -> None:
 
 def test_whoever_comes_in_over_a_link_says_so_even_when_the_match_is_no_better_than_others() -> None:
     candidates = made_of([STRONG, STRONG])
-    seed, newcomer = candidates.ids[0], "n"
-    found = with_lifts(candidates, around_of([link(seed, newcomer)], [{"ids": newcomer}]))
-    assert found.via == {2: link(seed, newcomer)}
+    seed, added = candidates.ids[0], "n"
+    found = with_boosts(candidates, around_of([link(seed, added)], [{"ids": added}]))
+    assert found.via == {2: link(seed, added)}
 
 
 def test_a_trusted_memory_does_not_come_in_over_a_link_of_an_untrusted_one() -> None:
@@ -165,4 +165,4 @@ def test_a_trusted_memory_does_not_come_in_over_a_link_of_an_untrusted_one() -> 
     seed = candidates.ids[0]
     linked = [{"ids": "n", "trusted": True}, {"ids": "m", "trusted": False}]
     around = around_of([link(seed, "n"), link(seed, "m")], linked)
-    assert [one for one in with_lifts(candidates, around).ranking.candidates.ids if one in "nm"] == ["m"]
+    assert [one for one in with_boosts(candidates, around).ranking.candidates.ids if one in "nm"] == ["m"]

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from engramq.workers.search import candidates as search
-from engramq.workers.search import search as finding
+from engramq.workers.search import search
 from tests.conftest import Database
 from tests.pipeline.stage import Agent, agent_of, stage_settings, staged, until
 
@@ -149,11 +149,11 @@ async def test_a_mixed_link_leads_from_trusted_to_untrusted_only_and_only_when_b
 async def test_many_untrusted_memories_take_no_lift_from_trusted_ones(agent: Agent) -> None:
     kettle, valve = (await agent.store(KETTLE))["id"], (await agent.store(VALVE))["id"]
     await others(agent)
-    for _ in range(finding.SEEDS):
+    for _ in range(search.SEEDS):
         await agent.store(QUESTION, partition="untrusted")
     await link(agent, kettle, valve)
     found = await agent.search(QUESTION, limit=50, partitions=BOTH, explain=True)
-    assert [memory["partition"] for memory in found[: finding.SEEDS]] == ["untrusted"] * finding.SEEDS
+    assert [memory["partition"] for memory in found[: search.SEEDS]] == ["untrusted"] * search.SEEDS
     assert by_id(found)[valve]["explain"].get("links", 0) > 0
 
 

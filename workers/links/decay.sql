@@ -1,6 +1,6 @@
 -- name: decay_links
--- Of the next links of a namespace, wear down those that no agent asserted and nobody used, by the active hours since
--- their last use or wear; remove those that weigh next to nothing and were never counted. A link that somebody is
+-- Of the next links of a namespace, let those decay that no agent asserted and nobody used, by the active hours since
+-- their last use or decay; remove those that weigh next to nothing and were never counted. A link that somebody is
 -- changing is left for the next time. Tells how many were looked at, decayed and removed, and where to go on.
 with now as (
     select {clock} as hours

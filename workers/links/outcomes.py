@@ -68,7 +68,7 @@ def _link(table: LinkTable, helpful: Sequence[UUID], signal: float, rules: LinkR
         pair = pair_of(source, target)
         standing = table.link(pair)
         if table.partition(source) is not table.partition(target):
-            linked.skipped += 1  # what promotion has left behind: an untrusted memory lifts no trusted one
+            linked.skipped += 1  # what promotion has left behind: an untrusted memory boosts no trusted one
         elif standing is not None:
             weight, count = raised(standing.weight, signal * RAISE), standing.reinforcement_count + 1
             table.put(dataclasses.replace(standing, weight=weight, reinforcement_count=count))
