@@ -115,7 +115,10 @@ async def measure(servers: Servers, *, show: bool) -> None:
         calls = {
             "store_memory": ({"content": "Bob drinks coffee"}, {"content": "Cleo drinks water"}),
             "search_memories": ({"query": "who drinks tea?"}, {"query": "who drinks what in the morning?"}),
-            "connect": ({"source": ids[0], "target": ids[1]}, {"source": ids[2], "target": ids[3], "relation": "supports"}),
+            "connect": (
+                {"source": ids[0], "target": ids[1]},
+                {"source": ids[2], "target": ids[3], "relation": "supports"},
+            ),
         }
         for tool, (warm, measured) in calls.items():
             await ask(tool, **warm)

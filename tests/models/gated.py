@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import anyio
 
+from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import (
     BatchLimits,
@@ -57,3 +58,8 @@ class GatedEmbedder:
         with anyio.fail_after(BOUND_S):
             while len(self.batches) < batches:
                 await self._started.wait()
+
+
+def waiting_texts(embedder: BatchingEmbedder) -> int:
+    """Return how many texts wait for their batch."""
+    return embedder._waiting.interactive + embedder._waiting.bulk

@@ -15,7 +15,7 @@ from engramq.workers.embedders.interface import (
     InputRejected,
     Vectors,
 )
-from tests.models.gated import BOUND_S, GatedEmbedder
+from tests.models.gated import BOUND_S, GatedEmbedder, waiting_texts
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ async def assert_rows(call: Call, texts: Sequence[str]) -> None:
 
 async def until_queued(embedder: BatchingEmbedder, texts: int) -> None:
     with anyio.fail_after(BOUND_S):
-        while embedder.queued != texts:
+        while waiting_texts(embedder) != texts:
             await anyio.lowlevel.checkpoint()
 
 
@@ -144,7 +144,7 @@ async def test_bulk_waits_for_room_instead_of_queueing_everything() -> None:
         bulk = Call(group, embedder, texts, bulk=True)
         await inner.started(1)
         await anyio.wait_all_tasks_blocked()
-        assert embedder.queued <= 3
+        assert waiting_texts(embedder) <= 3
         inner.release(20)
         await assert_rows(bulk, texts)
 
@@ -177,7 +177,7 @@ async def test_a_cancelled_caller_hurts_no_other() -> None:
         leaving.scope.cancel()
         running.scope.cancel()
         await leaving.done()
-        assert embedder.queued == 1
+        assert waiting_texts(embedder) == 1
         inner.release(2)
         await assert_rows(staying, ["shared"])
         # What was under way when its only caller left is not lost either.
@@ -365,7 +365,7 @@ async def test_who_waits_when_a_slow_failure_comes_does_not_wait_for_the_next_on
         inner.release()
         assert (await first.done()).error is not None
         assert (await second.done()).error is not None
-        assert embedder.queued == 0
+        assert waiting_texts(embedder) == 0
         inner.failing = False
         inner.release()
         await assert_rows(bulk, ["bulk"])

@@ -20,6 +20,7 @@ from engramq.workers.embedders.interface import (
     InputRejected,
     Vectors,
 )
+from tests.models.gated import waiting_texts
 
 BOUND_S = 2.0
 POISON = "poison"
@@ -107,7 +108,7 @@ async def play(
             async with anyio.create_task_group() as group:
                 for number, caller in enumerate(callers):
                     group.start_soon(call_until_tired, number, caller, embedder)
-            assert embedder.queued == 0
+            assert waiting_texts(embedder) == 0
     return outcomes
 
 

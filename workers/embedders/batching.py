@@ -72,11 +72,6 @@ class BatchingEmbedder:
     def spec(self) -> EmbedderSpec:
         return self._inner.spec
 
-    @property
-    def queued(self) -> int:
-        """Texts that wait for their batch."""
-        return self._waiting.interactive + self._waiting.bulk
-
     async def __aenter__(self) -> Self:
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
