@@ -6,8 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.workers.search import candidates as search
-from engramq.workers.search import search
+from engramq.workers.search import candidates, search
 from tests.conftest import Database
 from tests.pipeline.stage import Agent, agent_of, stage_settings, staged, until
 
@@ -53,7 +52,7 @@ QUESTION = "where does the red kettle leak at its spout"
 async def test_a_linked_memory_comes_in_over_its_link_and_goes_with_it(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "CANDIDATES", 5)  # so that what matches badly is no candidate at all
+    monkeypatch.setattr(candidates, "CANDIDATES", 5)  # so that what matches badly is no candidate at all
     kettle, valve = (await agent.store(KETTLE))["id"], (await agent.store(VALVE))["id"]
     await others(agent)
     assert valve not in by_id(await agent.search(QUESTION, limit=50))
@@ -93,7 +92,7 @@ async def test_what_is_found_anyway_is_lifted_by_its_link_until_that_is_removed(
 async def test_what_a_search_may_not_find_does_not_come_over_a_link(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "CANDIDATES", 1)
+    monkeypatch.setattr(candidates, "CANDIDATES", 1)
     kettle = (await agent.store(KETTLE, thread="kitchen", occurred_at="2024-05-01T00:00:00Z"))["id"]
     valve = (await agent.store(VALVE, sector="episodic", thread="kitchen", occurred_at="2024-03-01T00:00:00Z"))["id"]
     await others(agent, 2)
