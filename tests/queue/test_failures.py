@@ -13,7 +13,7 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue import dispatcher as dispatch
+from engramq.workers.queue import failures
 from engramq.workers.queue.contract import Job, LeaseLost, Outcome, OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetters
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, send
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _tries_follow_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "BACKOFF_FIRST_S", 0.001)
+    monkeypatch.setattr(failures, "BACKOFF_FIRST_S", 0.001)
 
 
 class Flaky:

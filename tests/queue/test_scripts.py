@@ -6,14 +6,14 @@ import pytest
 
 from engramq.schemas.codec import encode
 from engramq.schemas.commands import Ping
-from engramq.schemas.connection import UnsupportedServer
+from engramq.schemas.connection import RedisConnection, UnsupportedServer
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.settlement import Settlement
+from engramq.workers.queue.settlement import Result, Settlement
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
 
 pytestmark = pytest.mark.anyio
@@ -93,14 +93,16 @@ async def test_only_the_holder_renews(stage: Stage) -> None:
 async def test_only_the_holder_ends_and_answers(stage: Stage) -> None:
     job = await a_job(stage)
     await claim(stage, "me")
-    steps = Settlement(stage.keys)
-    steps.end(RECALL, job)
-    steps.reply(stage.keys.replies("x"), [b"answer"])
-    arguments = steps._arguments
-    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "other", *arguments) == 0
+    settlement = Settlement(stage.keys, RECALL)
+    settlement.end(job)
+    asked = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping(), reply_to=stage.keys.replies("x"))
+    settlement.add([Result(asked, answer=b"answer")])
+    connection = RedisConnection(stage.url, (SETTLE,))
+    await connection.open()
+    assert await connection.exchange([settlement.pack(job, "other")]) == [0]
     assert await stage.depth() == (1, 1)
-    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "me", *arguments) == 1
-    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "me", *arguments) == 0
+    assert await connection.exchange([settlement.pack(job, "me")] * 2) == [1, 0]
+    await connection.close()
     assert await stage.empty()
     assert await stage.redis.lrange(stage.keys.replies("x"), 0, -1) == [b"answer"]
     assert 0 < await stage.redis.ttl(stage.keys.replies("x")) <= 60

@@ -14,8 +14,8 @@ from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import FollowUp, Periodic
-from engramq.workers.queue.job import follow_up_envelope
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
+from engramq.workers.queue.settlement import follow_up_envelope
 
 log = logging.getLogger(__name__)
 
