@@ -235,7 +235,7 @@ async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage
 @pytest.mark.promise("MT-19")
 async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: Inspection) -> None:
     bus = await stage.bus()
-    session_state = Breadcrumbs(stage.redis, stage.keys)
+    breadcrumbs = Breadcrumbs(stage.redis, stage.keys)
 
     async def leave(job: Job) -> Outcome:
         return Outcome(Pong(), session_state=SessionState(stored=ERASED, recalled=("a", ERASED, "b")))
@@ -275,10 +275,10 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: In
         with pytest.raises(EngramqError) as refusal:
             _raise(await refused)
         assert refusal.value.fault.code is FaultCode.UNAVAILABLE
-    found = await session_state.read(NAMESPACE, "ada", "default")
+    found = await breadcrumbs.read(NAMESPACE, "ada", "default")
     assert (found.last_stored_id, found.last_recalled_ids) == (None, ("a", None, "b"))
     assert found.session_memory_ids == ("a", "b")
-    assert await session_state.resolve("@recalled[2]", NAMESPACE, "ada", "default") == "b"
+    assert await breadcrumbs.resolve("@recalled[2]", NAMESPACE, "ada", "default") == "b"
     await stage.workers(*(an_actor(echo, store, kind=kind) for kind in (WorkerKind.EMBEDDING, WorkerKind.PROMOTION)))
     assert isinstance(await asked[1], Answer)
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))

@@ -1,4 +1,4 @@
-"""Dead letters: commands that were given up, kept with their raw bytes until somebody retries or drops them."""
+"""Dead letters: commands that were given up, kept with their raw bytes until an operator retries or drops them."""
 
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command that was given up. `raw` is its envelope as it came, or (`whole_job`) a job that could not be read.
 
     `error` is the class of the last error and `message` says it without content; times are seconds since the epoch;
-    `fault` is what the caller was answered, if anybody could be.
+    `fault` is the answer that the caller got, if one could be sent.
     """
 
     id: str

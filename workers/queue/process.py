@@ -1,4 +1,4 @@
-"""A worker process: several kinds, their schedules and the signals, all in one task group."""
+"""A worker process: the workers of several kinds, their schedules and the signals, in one task group."""
 
 import asyncio
 import contextlib
