@@ -21,7 +21,7 @@ class BackgroundTasks:
     def start(self, run: Callable[[], Awaitable[None]], command_id: str) -> None:
         """Run this when there is room."""
         if len(self._tasks) >= WAITING_MAX:
-            log.warning("Bookkeeping skipped", extra={"command_id": command_id})
+            log.warning("Background task dropped", extra={"command_id": command_id})
             return
         task = asyncio.create_task(self._run(run, command_id))
         self._tasks.add(task)
@@ -32,7 +32,7 @@ class BackgroundTasks:
             async with self._room:
                 await run()
         except Exception as problem:  # noqa: BLE001 - it is best effort, and the reply is out
-            log.warning("Bookkeeping failed", extra={"command_id": command_id, "error": type(problem).__name__})
+            log.warning("Background task failed", extra={"command_id": command_id, "error": type(problem).__name__})
 
     async def finish(self, timeout_s: float) -> None:
         """Wait for the tasks, at most so long, and cancel the rest."""

@@ -94,7 +94,7 @@ class MailboxWorker(Worker):
         """Claim nothing more; `async_run` returns when what runs has ended or been handed back."""
         self.allow_pick_jobs = False
         if self._picking is not None and self._unsure is None:
-            self._picking.cancel()  # it waits: for a wake-up, or for room
+            self._picking.cancel()  # it waits for a wake-up or for room; a claim is never cut off
 
     async def close(self) -> None:
         """Close the connections that this worker opened itself."""
@@ -109,20 +109,20 @@ class MailboxWorker(Worker):
         while self.allow_pick_jobs:
             try:
                 await self._poll_iteration()
-                failures = 0
-                continue
-            except (ConnectionLost, *CONNECTION_ERRORS):
-                pass  # the pipeline has logged it
             except Exception as problem:  # noqa: BLE001 - a worker that stops serving is worse than one that tries again
-                log.error("Picking jobs failed", extra={"mailbox": self.actor.kind, "error": type(problem).__name__})
-            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
-            failures += 1
+                if not isinstance(problem, (ConnectionLost, *CONNECTION_ERRORS)):
+                    log.error(
+                        "Picking jobs failed", extra={"mailbox": self.actor.kind, "error": type(problem).__name__}
+                    )
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+                failures += 1
+            else:
+                failures = 0
 
     async def _poll_iteration(self) -> None:
         """Claim what is ready and start it; then wait for a wake-up, or until a job is due. Or wait for room."""
         if self._unsure is not None:
             await self._release_unsure()
-            return
         room = self.max_jobs - sum(len(job.open) or 1 for job in self.running.values())
         if room <= 0:
             self._room.clear()
@@ -147,12 +147,15 @@ class MailboxWorker(Worker):
         self._unsure = token
         try:
             more, due_ms, left, *found = await self._pipeline.call(pack_script(CLAIM, where, arguments))
-            for job_id, payload, tries in zip(found[0::3], found[1::3], found[2::3], strict=True):
-                job = ClaimedJob(job_id.decode(), payload, tries, HeldLease(token, sent_at), self._mailbox)
-                self._claimed[job.job_id] = job
-                if tries > POISON_TRIES:
-                    self._poison_job, slot = job, False
+            jobs = [
+                ClaimedJob(job_id.decode(), payload, tries, HeldLease(token, sent_at), self._mailbox)
+                for job_id, payload, tries in zip(found[0::3], found[1::3], found[2::3], strict=True)
+            ]
             self._unsure = None
+            self._claimed.update((job.job_id, job) for job in jobs)
+            poison_jobs = [job for job in jobs if job.tries > POISON_TRIES]
+            if poison_jobs:
+                self._poison_job, slot = poison_jobs[0], False
         finally:
             if slot:
                 self._slot.give_back()
