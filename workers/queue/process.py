@@ -51,14 +51,11 @@ async def serve(
     slot = PoisonSlot()
     workers = [MailboxWorker(actor, settings.redis_url, keys, grace_s=grace_s, slot=slot) for actor in actors]
     pipeline = Pipeline(settings.redis_url, SCRIPTS)
+    schedules = [Schedule(actor.kind, periodic, keys, pipeline) for actor in actors for periodic in actor.schedule]
+    endless = [pipeline.run(), _report_alive(actors, keys, pipeline), *(schedule.run() for schedule in schedules)]
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(worker.async_run()) for worker in workers]
-        others = [group.create_task(pipeline.run()), group.create_task(_report_alive(actors, keys, pipeline))]
-        others += [
-            group.create_task(Schedule(actor.kind, periodic, keys, pipeline).run())
-            for actor in actors
-            for periodic in actor.schedule
-        ]
+        others = [group.create_task(coroutine) for coroutine in endless]
         log.info("Workers serve", extra={"kinds": [str(actor.kind) for actor in actors]})
         if ready is not None:
             ready.set()
