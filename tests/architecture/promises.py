@@ -22,7 +22,7 @@ ALL = (
     | _numbers("TP", "1-28")
     | _numbers("CN", "1-46")
     | _numbers("MT", "1-20")
-    | _numbers("QP", "1-15")
+    | _numbers("QP", "1-16")
     | _numbers("IM", "1-7")
     | _numbers("SE", "1-13")
     | _numbers("OP", "1-9")
@@ -30,7 +30,7 @@ ALL = (
 
 KEPT = (
     _numbers("MT", "1-20")
-    | _numbers("QP", "1-2 6-11 14-15")
+    | _numbers("QP", "1-2 6-11 14-16")
     | _numbers("IM", "1")
     | _numbers("OP", "1-3 5")
     | _numbers("CN", "1-46")

@@ -22,7 +22,7 @@ from engramq.schemas.jobs import JOB_FUNCTION, decode_job, encode_job
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome
-from engramq.workers.queue.poison import PoisonSlot
+from engramq.workers.queue.lease import PoisonSlot
 from engramq.workers.queue.worker import MailboxWorker
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
 

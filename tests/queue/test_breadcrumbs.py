@@ -24,11 +24,11 @@ WHOSE = (NAMESPACE, "ada", "default")
 
 
 async def leave(job: Job) -> Outcome:
-    """Leave the session_state that a ping names: `stored a`, `recalled a b`, `replayed a`."""
+    """Leave the session state that a ping names: `stored a`, `recalled a b`, `replayed a`."""
     assert isinstance(job.envelope.command, Ping)
     word, *ids = job.envelope.command.payload.decode().split()
-    session_state = SessionState(recalled=tuple(ids)) if word == "recalled" else SessionState(stored=ids[0])
-    return Outcome(Pong(payload=job.envelope.command.payload), session_state=session_state, replayed=word == "replayed")
+    state = SessionState(recalled=tuple(ids)) if word == "recalled" else SessionState(stored=ids[0])
+    return Outcome(Pong(payload=job.envelope.command.payload), session_state=state, replayed=word == "replayed")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def bus(stage: Stage) -> Bus:
 
 
 @pytest.fixture
-def session_state(redis: Redis, keys: Keys) -> Breadcrumbs:
+def breadcrumbs(redis: Redis, keys: Keys) -> Breadcrumbs:
     return Breadcrumbs(redis, keys)
 
 
@@ -49,37 +49,37 @@ async def other_gateway(server: Server, keys: Keys) -> AsyncIterator[Breadcrumbs
 
 
 @pytest.mark.promise("CN-39")
-async def test_a_store_leaves_its_id_and_a_replayed_duplicate_does_not(bus: Bus, session_state: Breadcrumbs) -> None:
+async def test_a_store_leaves_its_id_and_a_replayed_duplicate_does_not(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
     await ping(bus, "stored a")
     replayed = await ping(bus, "replayed b")
     assert isinstance(replayed, Answer)
     assert replayed.replayed
-    found = await session_state.read(*WHOSE)
+    found = await breadcrumbs.read(*WHOSE)
     assert (found.last_stored_id, found.session_memory_ids) == ("a", ("a",))
 
 
 @pytest.mark.promise("CN-40")
 async def test_a_search_leaves_what_it_found_and_an_empty_one_leaves_nothing_found(
-    bus: Bus, session_state: Breadcrumbs
+    bus: Bus, breadcrumbs: Breadcrumbs
 ) -> None:
     await ping(bus, "recalled b a")
-    assert (await session_state.read(*WHOSE)).last_recalled_ids == ("b", "a")
+    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == ("b", "a")
     await ping(bus, "recalled")
-    assert (await session_state.read(*WHOSE)).last_recalled_ids == ()
+    assert (await breadcrumbs.read(*WHOSE)).last_recalled_ids == ()
 
 
 @pytest.mark.promise("CN-41")
-async def test_touched_ids_stand_in_order_each_once(bus: Bus, session_state: Breadcrumbs) -> None:
+async def test_touched_ids_stand_in_order_each_once(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
     for line in ("stored c", "recalled a c b", "stored a", "stored d"):
         await ping(bus, line)
-    found = await session_state.read(*WHOSE)
+    found = await breadcrumbs.read(*WHOSE)
     assert found.session_memory_ids == ("c", "a", "b", "d")
     assert (found.last_stored_id, found.last_recalled_ids) == ("d", ("a", "c", "b"))
 
 
 @pytest.mark.parametrize("use", ["write", "read", "begin"])
-async def test_sessions_whose_crumbs_are_gone_are_forgotten(
-    stage: Stage, bus: Bus, session_state: Breadcrumbs, use: str
+async def test_sessions_whose_breadcrumbs_are_gone_are_forgotten(
+    stage: Stage, bus: Bus, breadcrumbs: Breadcrumbs, use: str
 ) -> None:
     await ping(bus, "stored a")
     sessions = stage.keys.sessions(NAMESPACE)
@@ -88,37 +88,37 @@ async def test_sessions_whose_crumbs_are_gone_are_forgotten(
         case "write":
             await ping(bus, "stored b")
         case "read":
-            await session_state.read(*WHOSE)
+            await breadcrumbs.read(*WHOSE)
         case _:
-            await session_state.begin(*WHOSE)
+            await breadcrumbs.begin(*WHOSE)
     assert await stage.redis.zrange(sessions, 0, -1) == [stage.keys.session(*WHOSE).encode()]
     assert await stage.redis.ttl(sessions) > 0
 
 
-async def test_crumbs_of_commands_that_end_together_are_all_written(bus: Bus, session_state: Breadcrumbs) -> None:
+async def test_breadcrumbs_of_commands_that_end_together_are_all_written(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
     await asyncio.gather(*(ping(bus, f"stored {number}", session=f"s{number % 3}") for number in range(30)))
     for session in range(3):
-        found = await session_state.read(NAMESPACE, "ada", f"s{session}")
+        found = await breadcrumbs.read(NAMESPACE, "ada", f"s{session}")
         assert found.session_memory_ids == tuple(str(number) for number in range(session, 30, 3))
 
 
-async def test_only_the_newest_touched_ids_are_kept(bus: Bus, session_state: Breadcrumbs) -> None:
+async def test_only_the_newest_touched_ids_are_kept(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
     for start in range(0, limits.BREADCRUMB_TOUCHED + 50, 50):
         await ping(bus, "recalled " + " ".join(str(number) for number in range(start, start + 50)))
-    kept = (await session_state.read(*WHOSE)).session_memory_ids
+    kept = (await breadcrumbs.read(*WHOSE)).session_memory_ids
     assert kept == tuple(str(number) for number in range(50, limits.BREADCRUMB_TOUCHED + 50))
 
 
 @pytest.mark.promise("CN-42")
-async def test_begin_session_clears_and_gives_a_new_instance(bus: Bus, session_state: Breadcrumbs) -> None:
-    first = await session_state.begin(*WHOSE)
+async def test_begin_session_clears_and_gives_a_new_instance(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
+    first = await breadcrumbs.begin(*WHOSE)
     await ping(bus, "stored a")
     await ping(bus, "recalled b")
-    second = await session_state.begin(*WHOSE)
+    second = await breadcrumbs.begin(*WHOSE)
     assert second > first
-    found = await session_state.read(*WHOSE)
+    found = await breadcrumbs.read(*WHOSE)
     assert (found.last_stored_id, found.last_recalled_ids, found.session_memory_ids) == (None, (), ())
-    assert [await session_state.resolve(ref, *WHOSE) for ref in ("@stored", "@recalled[0]")] == [None, None]
+    assert [await breadcrumbs.resolve(ref, *WHOSE) for ref in ("@stored", "@recalled[0]")] == [None, None]
 
 
 @pytest.mark.promise("CN-43")
@@ -133,7 +133,7 @@ async def test_breadcrumbs_outlive_a_gateway_and_are_shared_by_others(
 
 
 @pytest.mark.promise("CN-43")
-async def test_breadcrumbs_are_private_to_namespace_principal_and_session(bus: Bus, session_state: Breadcrumbs) -> None:
+async def test_breadcrumbs_are_private_to_namespace_principal_and_session(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
     await ping(bus, "stored a")
     await ping(bus, "stored b", principal=Principal(name="ada:default"), session="x")
     for whose in (
@@ -145,29 +145,29 @@ async def test_breadcrumbs_are_private_to_namespace_principal_and_session(bus: B
         (f"{NAMESPACE}:ada", "default", "x"),
         (NAMESPACE, "ad*", "default"),
     ):
-        assert await session_state.read(*whose) == SessionBreadcrumbs(), whose
-        assert await session_state.resolve("@stored", *whose) is None
+        assert await breadcrumbs.read(*whose) == SessionBreadcrumbs(), whose
+        assert await breadcrumbs.resolve("@stored", *whose) is None
 
 
 @pytest.mark.promise("CN-43")
 async def test_breadcrumbs_expire_a_day_after_their_last_use(
-    bus: Bus, session_state: Breadcrumbs, redis: Redis, keys: Keys
+    bus: Bus, breadcrumbs: Breadcrumbs, redis: Redis, keys: Keys
 ) -> None:
     await ping(bus, "stored a")
     await redis.expire(keys.session_state(*WHOSE), 10)
-    assert await session_state.resolve("@stored", *WHOSE) == "a"
+    assert await breadcrumbs.resolve("@stored", *WHOSE) == "a"
     for key in (keys.session_state(*WHOSE), keys.touched(*WHOSE), keys.sessions(NAMESPACE)):
         assert limits.BREADCRUMB_SECONDS - 5 <= await redis.ttl(key) <= limits.BREADCRUMB_SECONDS, "it slides"
-    found = await session_state.read(*WHOSE)
+    found = await breadcrumbs.read(*WHOSE)
     assert found.expires_at is not None
     left_s = (datetime.fromisoformat(found.expires_at) - datetime.now(UTC)).total_seconds()
     assert limits.BREADCRUMB_SECONDS - 5 <= left_s <= limits.BREADCRUMB_SECONDS
     await redis.pexpire(keys.session_state(*WHOSE), 0)
-    assert await session_state.read(*WHOSE) == SessionBreadcrumbs()
+    assert await breadcrumbs.read(*WHOSE) == SessionBreadcrumbs()
 
 
-async def test_thirty_minutes_of_silence_begin_a_new_instance_and_keep_the_crumbs(
-    bus: Bus, session_state: Breadcrumbs, redis: Redis, keys: Keys
+async def test_thirty_minutes_of_silence_begin_a_new_instance_and_keep_the_breadcrumbs(
+    bus: Bus, breadcrumbs: Breadcrumbs, redis: Redis, keys: Keys
 ) -> None:
     await ping(bus, "stored a")
     key = keys.session_state(*WHOSE)
@@ -178,10 +178,10 @@ async def test_thirty_minutes_of_silence_begin_a_new_instance_and_keep_the_crumb
     await redis.hset(key, "seen", str(seen - limits.SESSION_GAP_SECONDS * 1000 - 1))  # type: ignore[misc]
     await ping(bus, "stored c")
     assert int(await redis.hget(key, "instance")) > first  # type: ignore[misc]
-    assert (await session_state.read(*WHOSE)).session_memory_ids == ("a", "b", "c")
+    assert (await breadcrumbs.read(*WHOSE)).session_memory_ids == ("a", "b", "c")
 
 
-async def test_references_mean_the_last_stored_and_the_nth_recalled(bus: Bus, session_state: Breadcrumbs) -> None:
+async def test_references_mean_the_last_stored_and_the_nth_recalled(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
     await ping(bus, "recalled x y")
     await ping(bus, "stored z")
     expected = {
@@ -200,7 +200,7 @@ async def test_references_mean_the_last_stored_and_the_nth_recalled(bus: Bus, se
         "an-id": "an-id",
         "": "",
     }
-    assert {ref: await session_state.resolve(ref, *WHOSE) for ref in expected} == expected
+    assert {ref: await breadcrumbs.resolve(ref, *WHOSE) for ref in expected} == expected
 
 
 async def test_without_redis_breadcrumbs_are_unavailable(own_server: Server, keys: Keys) -> None:
@@ -211,10 +211,10 @@ async def test_without_redis_breadcrumbs_are_unavailable(own_server: Server, key
     assert refusal.value.fault.code is FaultCode.UNAVAILABLE
 
 
-async def test_a_command_without_crumbs_leaves_nothing(stage: Stage, session_state: Breadcrumbs) -> None:
+async def test_a_command_without_breadcrumbs_leaves_nothing(stage: Stage, breadcrumbs: Breadcrumbs) -> None:
     async def without(job: Job) -> Outcome:
         return Outcome(Pong())
 
     await stage.workers(an_actor(without))
     assert payload_of(await ping(await stage.bus())) == ""
-    assert await session_state.read(*WHOSE) == SessionBreadcrumbs()
+    assert await breadcrumbs.read(*WHOSE) == SessionBreadcrumbs()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
 
 import pytest
@@ -12,10 +13,13 @@ from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import encode_job, job_id
+from engramq.schemas.keys import TRIES_KEY
+from engramq.schemas.scripts import POISON_TRIES
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue import dispatcher as dispatch
+from engramq.workers.queue import failures
 from engramq.workers.queue.contract import Job, LeaseLost, Outcome, OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetters
+from engramq.workers.queue.worker import POLL_S
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, send
 from tests.queue.worker_process import a_memory
 
@@ -24,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _tries_follow_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "BACKOFF_FIRST_S", 0.001)
+    monkeypatch.setattr(failures, "BACKOFF_FIRST_S", 0.001)
 
 
 class Flaky:
@@ -189,6 +193,41 @@ async def test_a_command_that_kills_its_worker_takes_only_itself_to_the_dead_let
     assert decode_envelope(letter.raw).command == Ping(payload=b"die")
     assert child.alive
     await stage.until(stage.empty)
+
+
+async def test_a_process_runs_one_poison_job_at_a_time_in_all_its_mailboxes_and_others_beside_it(stage: Stage) -> None:
+    running, ended = set[str](), list[str]()
+    go, began = asyncio.Event(), asyncio.Queue[str]()
+
+    async def poison(job: Job) -> Outcome:
+        running.add(job.envelope.id)
+        assert len(running) == 1
+        began.put_nowait(job.envelope.id)
+        await go.wait()
+        running.remove(job.envelope.id)
+        ended.append(job.envelope.id)
+        return await echo(job) if isinstance(job.envelope.command, Ping) else Outcome(Stored(stored=a_memory("x")))
+
+    async def harmless_or_poison(job: Job) -> Outcome:
+        assert isinstance(job.envelope.command, Ping)
+        return await (echo if job.envelope.command.payload == b"harmless" else poison)(job)
+
+    bus = await stage.bus()
+    for command in (Ping(), Ping(), StoreMemory(content="x"), StoreMemory(content="y")):
+        told = await bus.tell(command, namespace=NAMESPACE, principal=ADA)
+        await stage.redis.set(TRIES_KEY + job_id(told.command_id, 1), POISON_TRIES)
+    recall, embedding = an_actor(harmless_or_poison), an_actor(echo, poison, kind=WorkerKind.EMBEDDING)
+    await stage.workers(recall, embedding)
+    first = await began.get()
+    assert payload_of(await ping(bus, "harmless")) == "harmless"
+    assert running == {first}
+    assert began.empty()
+    released = time.monotonic()
+    go.set()
+    await stage.until(stage.empty)
+    await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+    assert time.monotonic() - released < POLL_S / 2, "whoever left a poison job is woken when the slot is free"
+    assert len(set(ended)) == len(ended) == 4
 
 
 async def test_no_content_is_logged_when_a_command_fails(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:

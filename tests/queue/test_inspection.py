@@ -20,17 +20,22 @@ from engramq.schemas.commands import (
     StoreMemory,
     UpdateMemory,
 )
+from engramq.schemas.connection import RedisConnection
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import encode_job
+from engramq.schemas.jobs import decode_job, encode_job, job_id
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
+from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue import dispatcher as dispatch
+from engramq.workers.queue import failures
 from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, SessionState
 from engramq.workers.queue.dead_letters import DeadLetters
+from engramq.workers.queue.failures import unreadable
 from engramq.workers.queue.inspection import Inspection
+from engramq.workers.queue.settlement import Settlement
 from tests.queue.server import Server
-from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, ping, send
+from tests.queue.stage import ADA, BOUND_S, NAMESPACE, Stage, an_actor, echo, ping, send
 from tests.queue.worker_process import a_memory
 
 pytestmark = pytest.mark.anyio
@@ -110,8 +115,8 @@ async def test_a_pending_write_is_found_waiting_then_running_then_nowhere(stage:
 async def test_a_pending_write_that_is_tried_again_is_still_found(
     stage: Stage, view: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "BACKOFF_FIRST_S", 60.0)
-    monkeypatch.setattr(dispatch, "BACKOFF_MAX_S", 60.0)
+    monkeypatch.setattr(failures, "BACKOFF_FIRST_S", 60.0)
+    monkeypatch.setattr(failures, "BACKOFF_MAX_S", 60.0)
 
     async def unsure(job: Job) -> Outcome:
         raise OutcomeUnknown
@@ -121,6 +126,100 @@ async def test_a_pending_write_that_is_tried_again_is_still_found(
     _, pending = await asyncio.gather(send(bus, StoreMemory(content="a")), send(bus, StoreMemory(content="b")))
     assert isinstance(pending, Pending)
     assert await view.find(pending.command_id, NAMESPACE, "ada") is False
+
+
+async def find_all(view: Inspection, *command_ids: str) -> list[Answer | bool | None]:
+    return [await view.find(command_id, NAMESPACE, "ada") for command_id in command_ids]
+
+
+async def pending_pair(stage: Stage) -> tuple[str, str]:
+    """Put two stores into one job and return their ids when their caller has been told `pending`."""
+    bus = await stage.bus(timeout_s=0.05)
+    first, second = await asyncio.gather(*(send(bus, StoreMemory(content=content)) for content in "ab"))
+    assert isinstance(first, Pending)
+    assert isinstance(second, Pending)
+    assert await stage.depth(WorkerKind.EMBEDDING) == (1, 2)
+    return first.command_id, second.command_id
+
+
+@pytest.mark.promise("QP-16")
+async def test_pending_writes_that_a_worker_hands_back_are_found_waiting_and_end(
+    stage: Stage, view: Inspection
+) -> None:
+    go, stored = asyncio.Event(), list[str]()
+
+    async def all_but_the_first_wait(job: Job) -> Outcome:
+        assert isinstance(job.envelope.command, StoreMemory)
+        if job.envelope.command.content != "first":
+            await go.wait()
+        stored.append(job.envelope.id)
+        return await store(job)
+
+    actor = an_actor(echo, all_but_the_first_wait, kind=WorkerKind.EMBEDDING)
+    bus = await stage.bus(timeout_s=0.6)
+    asked = [asyncio.create_task(send(bus, StoreMemory(content=each))) for each in ("first", "second", "third")]
+    worker = await stage.workers(actor, grace_s=0.1)
+    first, *pending = await asyncio.gather(*asked)
+    assert isinstance(first, Answer)
+    ids = [answer.command_id for answer in pending if isinstance(answer, Pending)]
+    assert await stage.depth(WorkerKind.EMBEDDING) == (1, 3)
+    assert await find_all(view, *ids) == [True, True]
+    await worker.stop()
+    assert await find_all(view, *ids) == [False, False]
+    assert (await stage.depth(WorkerKind.EMBEDDING))[1] == 2
+
+    await stage.workers(actor)
+    go.set()
+    await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+    assert sorted(stored) == sorted([first.id, *ids])
+    assert await find_all(view, *ids) == [None, None]
+
+
+@pytest.mark.promise("QP-16")
+async def test_pending_writes_of_a_job_whose_worker_died_are_still_found(stage: Stage, view: Inspection) -> None:
+    began, go = asyncio.Queue[None](), asyncio.Event()
+
+    async def slow(job: Job) -> Outcome:
+        began.put_nowait(None)
+        await go.wait()
+        return await store(job)
+
+    ids = await pending_pair(stage)
+    await stage.redis.set(TRIES_KEY + job_id(ids[0], 2), 1)
+    await stage.workers(an_actor(echo, slow, kind=WorkerKind.EMBEDDING))
+    async with asyncio.timeout(BOUND_S):
+        await began.get()
+        await began.get()
+    assert await stage.depth(WorkerKind.EMBEDDING) == (2, 2), "each is a job of its own"
+    assert await find_all(view, *ids) == [True, True]
+    go.set()
+    await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
+
+
+@pytest.mark.promise("QP-16")
+@pytest.mark.parametrize("whole_job", [False, True])
+async def test_pending_writes_that_an_older_version_could_not_read_are_found_when_they_are_retried(
+    stage: Stage, view: Inspection, whole_job: bool
+) -> None:
+    kind, ids = WorkerKind.EMBEDDING, await pending_pair(stage)
+    job = job_id(ids[0], 2)
+    payload = await stage.redis.get(JOB_KEY + job)
+    settlement = Settlement(stage.keys, kind)
+    settlement.end(job)
+    raws = {job: payload} if whole_job else {f"{job}#{place}": raw for place, raw in enumerate(decode_job(payload))}
+    for letter_id, raw in raws.items():
+        settlement.bury(unreadable(kind, letter_id, raw, tries=1, error="DecodeError", whole_job=whole_job))
+    await stage.redis.set(LEASE_KEY + job, "me")
+    connection = RedisConnection(stage.url, (SETTLE,))
+    await connection.open()
+    assert await connection.exchange([settlement.pack(job, "me")]) == [1]
+    await connection.close()
+    assert await stage.empty(kind)
+    assert [await DeadLetters(stage.redis, stage.keys).retry(letter_id) for letter_id in raws] == [True] * len(raws)
+    assert (await stage.depth(kind))[1] == 2
+    assert await find_all(view, *ids) == [False, False]
+    await stage.workers(an_actor(echo, store, kind=kind))
+    await stage.until(lambda: stage.empty(kind))
 
 
 async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage, view: Inspection) -> None:
@@ -136,7 +235,7 @@ async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage
 @pytest.mark.promise("MT-19")
 async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: Inspection) -> None:
     bus = await stage.bus()
-    session_state = Breadcrumbs(stage.redis, stage.keys)
+    breadcrumbs = Breadcrumbs(stage.redis, stage.keys)
 
     async def leave(job: Job) -> Outcome:
         return Outcome(Pong(), session_state=SessionState(stored=ERASED, recalled=("a", ERASED, "b")))
@@ -176,10 +275,10 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: In
         with pytest.raises(EngramqError) as refusal:
             _raise(await refused)
         assert refusal.value.fault.code is FaultCode.UNAVAILABLE
-    found = await session_state.read(NAMESPACE, "ada", "default")
+    found = await breadcrumbs.read(NAMESPACE, "ada", "default")
     assert (found.last_stored_id, found.last_recalled_ids) == (None, ("a", None, "b"))
     assert found.session_memory_ids == ("a", "b")
-    assert await session_state.resolve("@recalled[2]", NAMESPACE, "ada", "default") == "b"
+    assert await breadcrumbs.resolve("@recalled[2]", NAMESPACE, "ada", "default") == "b"
     await stage.workers(*(an_actor(echo, store, kind=kind) for kind in (WorkerKind.EMBEDDING, WorkerKind.PROMOTION)))
     assert isinstance(await asked[1], Answer)
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
@@ -223,8 +322,8 @@ async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(s
 async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
     stage: Stage, view: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "BACKOFF_FIRST_S", 60.0)
-    monkeypatch.setattr(dispatch, "BACKOFF_MAX_S", 60.0)
+    monkeypatch.setattr(failures, "BACKOFF_FIRST_S", 60.0)
+    monkeypatch.setattr(failures, "BACKOFF_MAX_S", 60.0)
 
     async def perhaps(job: Job) -> Outcome:
         raise OutcomeUnknown

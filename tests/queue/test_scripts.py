@@ -1,4 +1,4 @@
-"""Single steps in Redis that no ordinary run shows: a lost answer to a claim, a lost ring, a lease that lapsed."""
+"""Single steps in Redis that no ordinary run shows: a lost answer to a claim, a lost wake-up, a lease that lapsed."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ import pytest
 
 from engramq.schemas.codec import encode
 from engramq.schemas.commands import Ping
-from engramq.schemas.connection import UnsupportedServer
+from engramq.schemas.connection import RedisConnection, UnsupportedServer
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.settlement import Settlement
+from engramq.workers.queue.settlement import Result, Settlement
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def test_a_claim_gives_ids_payloads_and_tries_and_says_when_to_look_again(
     assert 0 < await stage.redis.pttl(LEASE_KEY + job) <= LEASE_MS
 
 
-async def test_a_claim_that_filled_its_window_rings_again(stage: Stage) -> None:
+async def test_a_claim_that_filled_its_window_wakes_another_one(stage: Stage) -> None:
     await a_job(stage, 3)
     await stage.redis.delete(stage.keys.wakeups(RECALL))
     more, _, _, *found = await claim(stage, wanted=2)
@@ -56,7 +56,7 @@ async def test_a_claim_that_filled_its_window_rings_again(stage: Stage) -> None:
     assert await stage.redis.llen(stage.keys.wakeups(RECALL)) == 1
     more, *_ = await claim(stage, wanted=2)
     assert more == 0
-    assert await stage.redis.llen(stage.keys.wakeups(RECALL)) == 0, "a stale ring would wake somebody for nothing"
+    assert await stage.redis.llen(stage.keys.wakeups(RECALL)) == 0, "a stale wake-up would wake a worker for nothing"
 
 
 async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_failed_try(stage: Stage) -> None:
@@ -69,7 +69,7 @@ async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_fai
     assert (await claim(stage))[5] == 1
 
 
-async def test_one_suspect_at_a_time_and_others_are_not_held_up(stage: Stage) -> None:
+async def test_one_poison_job_at_a_time_and_others_are_not_held_up(stage: Stage) -> None:
     first = await a_job(stage, 3)
     jobs = [job.decode() for job in await stage.redis.zrange(stage.keys.mailbox(RECALL), 0, -1)]
     for job in jobs[:2]:
@@ -93,21 +93,23 @@ async def test_only_the_holder_renews(stage: Stage) -> None:
 async def test_only_the_holder_ends_and_answers(stage: Stage) -> None:
     job = await a_job(stage)
     await claim(stage, "me")
-    steps = Settlement(stage.keys)
-    steps.end(RECALL, job)
-    steps.reply(stage.keys.replies("x"), [b"answer"])
-    arguments = steps._arguments
-    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "other", *arguments) == 0
+    settlement = Settlement(stage.keys, RECALL)
+    settlement.end(job)
+    asked = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping(), reply_to=stage.keys.replies("x"))
+    settlement.add([Result(asked, answer=b"answer")])
+    connection = RedisConnection(stage.url, (SETTLE,))
+    await connection.open()
+    assert await connection.exchange([settlement.pack(job, "other")]) == [0]
     assert await stage.depth() == (1, 1)
-    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "me", *arguments) == 1
-    assert await stage.redis.eval(SETTLE.text, 1, LEASE_KEY + job, "me", *arguments) == 0
+    assert await connection.exchange([settlement.pack(job, "me")] * 2) == [1, 0]
+    await connection.close()
     assert await stage.empty()
     assert await stage.redis.lrange(stage.keys.replies("x"), 0, -1) == [b"answer"]
     assert 0 < await stage.redis.ttl(stage.keys.replies("x")) <= 60
     assert not await stage.redis.exists(JOB_KEY + job, LEASE_KEY + job, TRIES_KEY + job)
 
 
-async def test_a_ring_that_was_lost_costs_seconds_at_most(stage: Stage) -> None:
+async def test_a_wake_up_that_was_lost_costs_seconds_at_most(stage: Stage) -> None:
     await stage.workers(an_actor(echo))
     payload_of(await ping(await stage.bus()))
     ping_alone = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping())

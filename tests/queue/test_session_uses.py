@@ -26,7 +26,7 @@ class Clock:
     """Hears of uses, and lets a session's times lie further back."""
 
     stage: Stage
-    session_state: Breadcrumbs
+    breadcrumbs: Breadcrumbs
     heard: list[SessionUse] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -50,12 +50,12 @@ class Clock:
 
 
 async def answer(job: Job) -> Outcome:
-    """Answer a ping; refuse `no`, leave `session_state`."""
+    """Answer a ping; refuse `no`, leave a session state for `store`."""
     assert isinstance(job.envelope.command, Ping)
     match job.envelope.command.payload:
         case b"no":
             raise refuse(FaultCode.FORBIDDEN, "no")
-        case b"session_state":
+        case b"store":
             return Outcome(Pong(), session_state=SessionState(stored="a"))
         case _:
             return Outcome(Pong())
@@ -81,7 +81,7 @@ async def test_the_first_call_begins_an_instance_and_further_ones_tell_the_time_
     first = await clock.use(bus)
     assert (first.namespace, first.intervals) == (NAMESPACE, ())
     await clock.pass_ms(60_000)
-    second = await clock.use(bus, "session_state")
+    second = await clock.use(bus, "store")
     assert second.instance == first.instance
     assert second.session == first.session
     ((since, until),) = second.intervals
@@ -111,7 +111,7 @@ async def test_what_only_the_gateway_saw_is_told_with_the_next_command(clock: Cl
     await clock.use(bus)
     for _ in range(2):
         await clock.pass_ms(GAP_MS - 5_000)
-        await clock.session_state.read(*WHOSE)
+        await clock.breadcrumbs.read(*WHOSE)
     assert length(await clock.use(bus)) >= 2 * (GAP_MS - 5_000)
 
 
@@ -119,7 +119,7 @@ async def test_what_only_the_gateway_saw_before_a_silence_is_told_too(clock: Clo
     await clock.use(bus)
     for _ in range(3):
         await clock.pass_ms(60_000)
-        await clock.session_state.resolve("@stored", *WHOSE)
+        await clock.breadcrumbs.resolve("@stored", *WHOSE)
         await clock.pass_ms(GAP_MS)
     use = await clock.use(bus)
     assert len(use.intervals) == 1, "of three uses only the first had another one within half an hour before it"
@@ -131,23 +131,23 @@ async def test_what_only_the_gateway_saw_before_a_silence_is_told_too(clock: Clo
 async def test_begin_session_is_a_new_instance_and_loses_no_time(clock: Clock, bus: Bus) -> None:
     first = await clock.use(bus)
     await clock.pass_ms(60_000)
-    instance = await clock.session_state.begin(*WHOSE)
+    instance = await clock.breadcrumbs.begin(*WHOSE)
     use = await clock.use(bus)
     assert use.instance == instance > first.instance
     assert 60_000 <= length(use) < 70_000
     await clock.pass_ms(60_000)
-    await clock.session_state.read(*WHOSE)
+    await clock.breadcrumbs.read(*WHOSE)
     await clock.pass_ms(GAP_MS)
-    await clock.session_state.begin(*WHOSE)
+    await clock.breadcrumbs.begin(*WHOSE)
     assert 60_000 <= length(await clock.use(bus)) < 70_000
 
 
 async def test_what_is_owed_stays_bounded(clock: Clock, bus: Bus, stage: Stage) -> None:
     await clock.use(bus)
     for _ in range(100):
-        await clock.session_state.read(*WHOSE)
+        await clock.breadcrumbs.read(*WHOSE)
         await stage.redis.hincrby(stage.keys.session_state(*WHOSE), "ticked", -5)
         await clock.pass_ms(GAP_MS)
-    await clock.session_state.read(*WHOSE)
+    await clock.breadcrumbs.read(*WHOSE)
     assert await stage.redis.hstrlen(stage.keys.session_state(*WHOSE), "owed") < 2_100
     assert len((await clock.use(bus)).intervals) > 50

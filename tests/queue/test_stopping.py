@@ -3,13 +3,18 @@
 import asyncio
 import signal
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from engramq.schemas.commands import Ping
+from engramq.schemas.connection import EXCHANGE_S, RedisConnection
 from engramq.schemas.keys import TRIES_KEY
+from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome
+from engramq.workers.queue.worker import POLL_S
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
 
 pytestmark = pytest.mark.anyio
@@ -99,3 +104,30 @@ async def test_a_worker_that_stops_claims_nothing_more(stage: Stage) -> None:
     await stopping
     assert payload_of(await first) == "first"
     assert (await stage.depth(WorkerKind.RECALL))[1] == 3
+
+
+async def test_a_worker_that_is_stopped_while_a_claim_is_on_its_way_does_not_wait_for_a_wake_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claiming, go = asyncio.Event(), asyncio.Event()
+
+    class Holding(RedisConnection):
+        """Holds the answer to a claim back."""
+
+        async def exchange(self, commands: Sequence[bytes], timeout_s: float = EXCHANGE_S) -> list[Any]:
+            replies = await super().exchange(commands, timeout_s)
+            if any(CLAIM.sha.encode() in command for command in commands):
+                claiming.set()
+                await go.wait()
+            return replies
+
+    monkeypatch.setattr("engramq.workers.queue.pipeline.RedisConnection", Holding)
+    worker = await stage.workers(an_actor(echo))
+    await claiming.wait()
+    stopping = asyncio.create_task(worker.stop())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    began = time.monotonic()
+    go.set()
+    await stopping
+    assert time.monotonic() - began < POLL_S / 2

@@ -4,17 +4,23 @@ import asyncio
 import random
 import signal
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from engramq.gateway.queue.bus import Pending
 from engramq.schemas.commands import Pong, Stored, StoreMemory
+from engramq.schemas.connection import EXCHANGE_S, RedisConnection
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.jobs import job_id
+from engramq.schemas.keys import TRIES_KEY
+from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Lease, LeaseLost, Outcome
 from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, clock
-from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, send
+from tests.queue.stage import BOUND_S, Stage, an_actor, echo, payload_of, ping, send
 
 pytestmark = pytest.mark.anyio
 
@@ -161,6 +167,83 @@ async def test_a_command_that_takes_longer_than_a_lease_keeps_it(stage: Stage) -
     await stage.until(renewed)
     go.set()
     assert payload_of(await asked) == "x"
+
+
+async def test_a_job_that_the_same_worker_claims_again_while_its_first_run_ends_is_renewed_and_ends(
+    stage: Stage,
+) -> None:
+    runs = 0
+    began, cancelled, release, go = asyncio.Queue[None](), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(job: Job) -> Outcome:
+        nonlocal runs
+        runs += 1
+        began.put_nowait(None)
+        if runs > 1:
+            await go.wait()
+            return await echo(job)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+            await release.wait()
+        raise AssertionError
+
+    worker = await stage.workers(an_actor(slow))
+    asked = asyncio.create_task(ping(await stage.bus(), "x"))
+    async with asyncio.timeout(BOUND_S):
+        await began.get()
+        (key,) = await stage.leases()
+        await stage.redis.delete(key)
+        await cancelled.wait()
+        await stage.leases_run_out()
+        await began.get()
+    holder = await stage.redis.get(key)
+    release.set()
+    await stage.redis.pexpire(key, 2_500)
+
+    async def renewed() -> bool:
+        return bool(await stage.redis.pttl(key) > 3_000)
+
+    await stage.until(renewed)
+    assert await stage.redis.get(key) == holder
+    go.set()
+    assert payload_of(await asked) == "x"
+    await stage.until(stage.empty)
+    await worker.stop()
+    assert runs == 2
+
+
+async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_failed_try(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[Any] = []
+
+    class Losing(RedisConnection):
+        """Loses the first answer that gives jobs to a claim."""
+
+        async def exchange(self, commands: Sequence[bytes], timeout_s: float = EXCHANGE_S) -> list[Any]:
+            replies = await super().exchange(commands, timeout_s)
+            for command, reply in zip(commands, replies, strict=True):
+                if not lost and CLAIM.sha.encode() in command and reply[3:]:
+                    lost.extend(reply)
+                    await self.close()
+                    raise ConnectionError("the answer was lost")
+            return replies
+
+    tries: list[bytes] = []
+
+    async def see_tries(job: Job) -> Outcome:
+        tries.append(await stage.redis.get(TRIES_KEY + job_id(job.envelope.id, 1)))
+        return await echo(job)
+
+    monkeypatch.setattr("engramq.workers.queue.pipeline.RedisConnection", Losing)
+    await stage.workers(an_actor(see_tries))
+    began = time.monotonic()
+    assert payload_of(await ping(await stage.bus(), "x")) == "x"
+    assert time.monotonic() - began < LEASE_S / 2
+    assert lost
+    assert tries == [b"1"]
 
 
 async def test_a_handler_is_told_less_than_redis_granted(stage: Stage) -> None:

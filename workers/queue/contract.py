@@ -1,7 +1,7 @@
-"""What a worker's handlers and its runtime agree on.
+"""What the handlers of a worker and its queue agree on.
 
 A handler gets a Job, does its one thing, and returns an Outcome. It knows nothing of Redis, queues, retries or replies;
-the runtime knows nothing of memories.
+the queue knows nothing of memories.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class OutcomeUnknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What a session will remember of this command; written in the Redis transaction that sends the reply."""
+    """What a session remembers of a command; written in the Redis transaction that sends the reply."""
 
     stored: str | None = None
     recalled: tuple[str, ...] | None = None
@@ -41,10 +41,10 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True)
 class SessionUse:
-    """A call in a session, as the session saw it. Times are milliseconds of Redis's clock.
+    """A call in a session. Times are milliseconds of Redis's clock.
 
-    `intervals` are the times (from, until) between the session's calls, less than half an hour apart, that nobody has
-    been told of yet; `instance` tells the sessions of one name apart.
+    `intervals` are the times (from, until) between calls less than half an hour apart that no SessionUse has reported
+    yet; `instance` tells the sessions of one name apart.
     """
 
     namespace: str
@@ -55,7 +55,7 @@ class SessionUse:
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A command that this one causes and nobody waits for."""
+    """A command that a handler enqueues with its outcome; nobody waits for its reply."""
 
     namespace: str
     command: Command
@@ -63,13 +63,13 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a command. `replayed`: it had been carried out before, and this is the stored reply."""
+    """What came of a command. `replayed`: it was carried out before, and this is the stored reply."""
 
     reply: Reply
     session_state: SessionState | None = None
     follow_ups: tuple[FollowUp, ...] = ()
     replayed: bool = False
-    # Bookkeeping, best effort, nobody waits for it; it gets the use of the command's session if it had one.
+    # A background task: best effort, nobody waits for it. It gets the use of the command's session, if that is known.
     after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
 
 
@@ -106,13 +106,13 @@ Handler = Callable[[Job], Awaitable[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A worker kind: the handlers of its commands, and the work that it does on a schedule."""
+    """A worker kind: the handlers of its commands and its periodic work."""
 
     kind: WorkerKind
     handlers: Mapping[type[Command], Handler]
     schedule: tuple["Periodic", ...] = field(default=())
     concurrency: int = 32  # commands that one process carries out at a time
-    # Told which sessions commands were a use of, refused ones too; after the reply, best effort.
+    # A background task that gets the sessions that commands used, refused commands too; best effort.
     sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
 
 

@@ -1,4 +1,4 @@
-"""Dead letters: commands that were given up, kept with their raw bytes until somebody retries or drops them."""
+"""Dead letters: commands that were given up, kept with their raw bytes until an operator retries or drops them."""
 
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command that was given up. `raw` is its envelope as it came, or (`whole_job`) a job that could not be read.
 
     `error` is the class of the last error and `message` says it without content; times are seconds since the epoch;
-    `fault` is what the caller was answered, if anybody could be.
+    `fault` is the answer that the caller got, if one could be sent.
     """
 
     id: str
@@ -77,11 +77,17 @@ class DeadLetters:
         return decode_letter(found[0]) if found else None
 
     async def retry(self, letter_id: str) -> bool:
-        """Put a letter back into its mailbox as a fresh command; False when it is gone or the mailbox is full."""
+        """Put a letter back into its mailbox; False when it is gone or the mailbox is full.
+
+        Its job has the id under which get_command looks for the command: a whole job its own, a command its own too,
+        once this version can read it.
+        """
         letter = await self.show(letter_id)
         if letter is None:
             return False
-        keys, mailbox, job = self._keys, letter.mailbox, job_id(letter.id, 1)
+        envelope = letter.envelope()
+        job = letter.id if letter.whole_job else job_id(letter.id if envelope is None else envelope.id, 1)
+        keys, mailbox = self._keys, letter.mailbox
         revived = await self._redis.eval(
             REVIVE.text,
             6,

@@ -1,4 +1,4 @@
-"""Work that nobody waits for: what is noted within a while is done together."""
+"""Debounce: what is collected within a while is handled together."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,28 +6,29 @@ from contextlib import suppress
 
 
 class Debounce:
-    """Whoever notes first waits for others and does the work of all; the others return at once.
+    """Runs `work` once for all calls of `soon` within `debounce_s`.
 
-    `work` takes what has been noted so far. It never runs twice at a time. `stopping` ends the wait early.
+    The first caller waits and runs it; the others return at once. `work` handles what has been collected so far; it
+    never runs twice at a time. `stopping` ends the wait early.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], debounce_s: float, stopping: asyncio.Event | None) -> None:
         self._work = work
-        self._gather_s = debounce_s
+        self._debounce_s = debounce_s
         self._stopping = stopping or asyncio.Event()
-        self._wanted = self._busy = False
+        self._requested = self._running = False
 
     async def soon(self) -> None:
-        """Do the work after a while, unless somebody is about to; raises what `work` raises."""
-        self._wanted = True
-        if self._busy:
+        """Run the work after a while, unless another caller is about to; raises what `work` raises."""
+        self._requested = True
+        if self._running:
             return
-        self._busy = True
+        self._running = True
         try:
-            while self._wanted:
+            while self._requested:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), self._gather_s)
-                self._wanted = False
+                    await asyncio.wait_for(self._stopping.wait(), self._debounce_s)
+                self._requested = False
                 await self._work()
         finally:
-            self._busy = False
+            self._running = False

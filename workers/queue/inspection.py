@@ -1,4 +1,4 @@
-"""What handlers may ask about the queue: see MailboxView in workers/contract.py."""
+"""What handlers may ask about the queue: see MailboxView in workers/queue/contract.py."""
 
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -22,13 +22,13 @@ from engramq.workers.queue.dead_letters import decode_letter
 
 JOBS_PER_READ: Final = 50
 LETTERS_PER_READ: Final = 100
-TRIES: Final = 5  # a job that changes under the hand is looked at again
+TRIES: Final = 5  # to scrub a job that others change meanwhile
 
 
 class Inspection:
     """Implements MailboxView with a client of its own; use as `async with Inspection(...)`.
 
-    Every method raises OutcomeUnknown when Redis is away: the command that asked is carried out again later.
+    Every method raises OutcomeUnknown when Redis is away: the command whose handler asked is tried again later.
     """
 
     def __init__(self, redis_url: str, keys: Keys) -> None:
@@ -65,14 +65,14 @@ class Inspection:
                 letter = decode_letter(data) if data is not None else None
                 envelope = letter.envelope() if letter is not None else None
                 if letter is not None and envelope is not None:
-                    theirs = (envelope.namespace, envelope.principal.name)
-                    return Answer(id=command_id, fault=letter.fault) if _told(theirs, namespace, principal) else None
+                    owner = (envelope.namespace, envelope.principal.name)
+                    return Answer(id=command_id, fault=letter.fault) if _may_see(owner, namespace, principal) else None
             if note_data is None:
                 return None
             note = decode_note(note_data)
-            if not _told((note.namespace, note.principal), namespace, principal):
+            if not _may_see((note.namespace, note.principal), namespace, principal):
                 return None
-            # A command that is tried again is a job of its own.
+            # A command that was tried again, or handed back by its worker, is a job of its own.
             jobs = {note.job_id, job_id(command_id, 1)}
             leases = await self._redis.exists(*(LEASE_KEY + job for job in jobs))
             waiting = await self._redis.exists(*(JOB_KEY + job for job in jobs))
@@ -83,8 +83,8 @@ class Inspection:
     async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
         """Remove erased memories (contents by id) from mailboxes, dead letters, undelivered replies and breadcrumbs.
 
-        A waiting command that names one, or that stores the same content, goes too; its caller is told `unavailable` if
-        it was never begun. Notes and follow-ups hold no content. Return how many places they were in.
+        A waiting command that names one, or that stores the same content, goes too; its caller gets `unavailable` if it
+        was never begun. Notes and follow-ups hold no content. Return how many places they were in.
         """
         if not erased:
             return 0
@@ -128,9 +128,9 @@ class Inspection:
         return 0
 
     async def _refuse(self, parts: list[bytes]) -> None:
-        """Tell the callers of commands that were taken out before anybody began them.
+        """Refuse commands that were taken out before any worker began them.
 
-        A command that is tried again may have had its effect: its caller is left to learn it as `pending`.
+        A command that is tried again may have had its effect: its caller gets no answer and learns `pending`.
         """
         for part in parts:
             envelope = decode_envelope(part)
@@ -178,8 +178,8 @@ class Inspection:
             raise OutcomeUnknown("Redis is away") from problem
 
 
-def _told(owner: tuple[str, str], namespace: str, principal: str | None) -> bool:
-    """Say whether who asks may hear of a command of this owner (namespace and principal)."""
+def _may_see(owner: tuple[str, str], namespace: str, principal: str | None) -> bool:
+    """Return whether this namespace and principal (None: any) may see a command of this owner."""
     return owner[0] == namespace and principal in (None, owner[1])
 
 

@@ -1,44 +1,44 @@
-"""One job that this worker holds: its commands run side by side, each answer leaves as soon as it is ready."""
+"""One job that this worker holds: its commands run side by side, each answer leaves as soon as it is ready.
+
+With worker.py this is the only module that catches every exception: a handler's defect must not take the worker with
+it. No content of a command is logged.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from engramq.schemas.codec import DecodeError, decode_envelope, encode
-from engramq.schemas.envelope import Envelope, Principal
-from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, decode_job
+from engramq.schemas.commands import WriteReply
+from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.jobs import decode_job
 from engramq.schemas.keys import Keys
-from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
 from engramq.workers.queue.background import BackgroundTasks
-from engramq.workers.queue.contract import FollowUp, LeaseLost, SessionState, SessionUse
-from engramq.workers.queue.dead_letters import DeadLetter, encode_letter
-from engramq.workers.queue.dispatcher import MAX_TRIES, Dispatcher, Finished
+from engramq.workers.queue.contract import Actor, Job, LeaseLost, OutcomeUnknown, SessionUse
+from engramq.workers.queue.dead_letters import DeadLetter
+from engramq.workers.queue.failures import MAX_TRIES, given_up, refused, retried, unreadable
 from engramq.workers.queue.lease import HeldLease
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
-from engramq.workers.queue.settlement import Session, Settlement, session_of
+from engramq.workers.queue.settlement import Result, Session, Settlement, session_of
 
 log = logging.getLogger(__name__)
 
-UNBOUNDED: Final = 2**53  # for commands that were in the mailbox already
 SETTLE_AGAIN_S: Final = 0.1
-SYSTEM: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 
 @dataclass(frozen=True, slots=True)
-class JobContext:
+class Mailbox:
     """What the jobs of one mailbox share."""
 
-    mailbox: WorkerKind
+    actor: Actor
     keys: Keys
     pipeline: Pipeline
-    dispatcher: Dispatcher
     background: BackgroundTasks
-    sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
+    room: asyncio.Semaphore  # bounds the handlers that run at a time
 
 
 @dataclass(slots=True, eq=False)
@@ -49,39 +49,62 @@ class ClaimedJob:
     payload: bytes
     tries: int
     lease: HeldLease
-    context: JobContext
+    mailbox: Mailbox
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
-    _finished: list[Finished] = field(default_factory=list)
-    _letters: list[DeadLetter] = field(default_factory=list)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _results: list[Result] = field(default_factory=list)  # not settled yet
+    _letters: list[DeadLetter] = field(default_factory=list)  # of what could not be read, not settled yet
+    _new_result: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Carry the job out and end it. Returns early, with nothing ended, when the lease is lost."""
         envelopes = self._read()
-        if self.tries > 1 and len(self.open) > 1:
-            # Its last worker died with it. Alone, each command can only take itself along.
-            await self._put_back(apart=True)
-            return
-        now = time.time()
-        waiting = [envelope for envelope in envelopes if not _too_late(envelope, now)]
-        self.open = {envelope.id: self.open[envelope.id] for envelope in waiting}
-        if self.tries > MAX_TRIES:
-            for envelope in waiting:
-                self._note(self._deadly(envelope))
-            waiting = []
         try:
-            if len(waiting) == 1:
-                await self._carry_out(waiting[0])
-            elif waiting:
-                await self._carry_out_all(waiting)
+            if self.tries > 1 and len(envelopes) > 1:
+                pass  # Its last worker died with it. Put back apart, each command can only take itself along.
+            elif self.tries > MAX_TRIES:
+                self._give_up(envelopes)
+            elif len(envelopes) == 1:
+                await self._carry_out(envelopes[0])
+            elif envelopes:
+                await self._carry_out_all(envelopes)
             await self._settle(last=True)
         except* LeaseLost:
             log.warning("A lease was lost", extra={"job_id": self.job_id})
 
     async def hand_back(self) -> None:
-        """Give up what has not been carried out, for others to take at once; call it when `run` was cancelled."""
-        await self._put_back(apart=False)
+        """End the job with what has been carried out and put the rest back; call it when `run` was cancelled."""
+        if not (self.open or self._letters):
+            return  # not even read: its lease runs out
+        try:
+            await self._settle(last=True)
+        except LeaseLost:
+            log.warning("A lease was lost", extra={"job_id": self.job_id})
+
+    def _read(self) -> list[Envelope]:
+        """Decode the job. What cannot be read becomes a dead letter; a read that nobody waits for any more is dropped.
+
+        A write is carried out however late.
+        """
+        failed = partial(unreadable, self.mailbox.actor.kind, tries=self.tries)
+        try:
+            parts = decode_job(self.payload)
+        except DecodeError as problem:
+            self._letters.append(failed(self.job_id, self.payload, error=type(problem).__name__, whole_job=True))
+            return []
+        envelopes, now = [], time.time()
+        for place, part in enumerate(parts):
+            try:
+                envelope = decode_envelope(part)
+            except DecodeError as problem:
+                letter_id = f"{self.job_id}#{place}"
+                self._letters.append(failed(letter_id, part, error=type(problem).__name__, whole_job=False))
+                continue
+            too_late = not envelope.command.write and 0 < envelope.deadline < now
+            if envelope.id not in self.open and not too_late:
+                self.open[envelope.id] = part
+                envelopes.append(envelope)
+        return envelopes
 
     async def _carry_out_all(self, envelopes: list[Envelope]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -89,126 +112,81 @@ class ClaimedJob:
                 group.create_task(self._carry_out(envelope))
             left = len(envelopes)
             while left:
-                await self._news.wait()
+                await self._new_result.wait()
                 await asyncio.sleep(0)  # what ends in the same tick goes in the same write
-                self._news.clear()
-                left = len(self.open) - len(self._finished)
-                if left and self._finished:
+                self._new_result.clear()
+                left = len(self.open) - len(self._results)
+                if left and self._results:
                     await self._settle(last=False)
 
     async def _carry_out(self, envelope: Envelope) -> None:
-        tries = envelope.attempt + self.tries - 1
-        raw = self.open[envelope.id]
-        self._note(await self.context.dispatcher.run(envelope, raw, self.lease, tries))
-
-    def _note(self, finished: Finished) -> None:
-        self._finished.append(finished)
-        self._news.set()
-
-    def _deadly(self, envelope: Envelope) -> Finished:
-        return self.context.dispatcher.give_up(
-            envelope,
-            self.open[envelope.id],
-            self.tries - 1,
-            "WorkerDied",
-            "The worker that carried it out died or stalled, every time.",
-        )
-
-    def _read(self) -> list[Envelope]:
-        """Decode the job; whatever cannot be read becomes a dead letter."""
+        """Run the handler of a command and keep the result. Only cancellation comes through as an exception."""
+        actor, tries = self.mailbox.actor, envelope.attempt + self.tries - 1
+        failed = partial(given_up, actor.kind, envelope, self.open[envelope.id], tries=tries)
+        handler = actor.handlers.get(type(envelope.command))
         try:
-            parts = decode_job(self.payload)
-        except DecodeError as problem:
-            self._letters.append(self._unreadable(self.job_id, self.payload, problem, whole_job=True))
-            return []
-        envelopes = []
-        for place, part in enumerate(parts):
-            try:
-                envelope = decode_envelope(part)
-            except DecodeError as problem:
-                self._letters.append(self._unreadable(f"{self.job_id}#{place}", part, problem, whole_job=False))
-                continue
-            if envelope.id not in self.open:
-                self.open[envelope.id] = part
-                envelopes.append(envelope)
-        return envelopes
+            if handler is None:
+                result = failed(error="UnknownCommand", message="This worker has no handler for the command.")
+            else:
+                async with self.mailbox.room:
+                    outcome = await handler(Job(envelope, self.lease))
+                if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
+                    outcome.reply.command_id = envelope.id
+                answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)  # type: ignore[arg-type]
+                result = Result(envelope, answer=encode(answer), outcome=outcome)
+        except EngramqError as refusal:
+            result = refused(envelope, refusal.fault)
+        except (OutcomeUnknown, LeaseLost) as problem:
+            result = retried(envelope, tries, type(problem).__name__)
+        except Exception as problem:  # noqa: BLE001 - whatever a handler does, the worker lives and the command ends
+            error = type(problem).__name__
+            if tries < MAX_TRIES:
+                result = retried(envelope, tries, error)
+            else:
+                result = failed(error=error, message="The command failed unexpectedly at every try.")
+        self._results.append(result)
+        self._new_result.set()
 
-    def _unreadable(self, letter_id: str, raw: bytes, problem: Exception, *, whole_job: bool) -> DeadLetter:
-        error = type(problem).__name__
-        log.error("Unreadable bytes set aside", extra={"letter_id": letter_id, "error": error})
-        return DeadLetter(
-            id=letter_id,
-            mailbox=self.context.mailbox,
-            raw=raw,
-            error=error,
-            message="These bytes are no job." if whole_job else "These bytes are no command of this version.",
-            attempts=self.tries,
-            died_at=time.time(),
-            whole_job=whole_job,
+    def _give_up(self, envelopes: list[Envelope]) -> None:
+        self._results += (
+            given_up(
+                self.mailbox.actor.kind,
+                envelope,
+                self.open[envelope.id],
+                tries=self.tries - 1,
+                error="WorkerDied",
+                message="The worker that carried it out died or stalled, every time.",
+            )
+            for envelope in envelopes
         )
 
     async def _settle(self, *, last: bool) -> None:
-        """Write what has been finished so far, the end of the job too when it is the last time."""
-        finished, letters = list(self._finished), list(self._letters)
-        settlement = Settlement(self.context.keys)
+        """Write the results so far; the last time the job ends, and commands without a result are put back.
+
+        Each becomes a job of its own, due at once: a job is named after its first command, and get_command looks for
+        any other one under its own name. Orderly put back, they have not used up a try.
+        """
+        results, letters = list(self._results), list(self._letters)
+        kind = self.mailbox.actor.kind
+        settlement = Settlement(self.mailbox.keys, kind)
         if last:
             self.ending = True
-            settlement.end(self.context.mailbox, self.job_id)
-        self._add_finished(settlement, finished)
+            settlement.end(self.job_id)
+        settlement.add(results)
         for letter in letters:
-            settlement.dead(letter.mailbox, letter.id, encode_letter(letter))
+            settlement.bury(letter)
+        if last:
+            with_result = {result.envelope.id for result in results}
+            for command_id, raw in self.open.items():
+                if command_id not in with_result:
+                    settlement.enqueue(kind, [(command_id, raw)], tries=self.tries - 1)
         uses = await self._write(settlement)
-        del self._finished[: len(finished)], self._letters[: len(letters)]
-        for done in finished:
-            self.open.pop(done.envelope.id, None)
-            if done.outcome is not None and done.outcome.after_reply is not None:
-                use = uses.get(session_of(done.envelope))
-                self.context.background.start(partial(done.outcome.after_reply, use), done.envelope.id)
-
-    def _add_finished(self, settlement: Settlement, finished: list[Finished]) -> None:
-        mailbox, now_ms = self.context.mailbox, time.time_ns() // 1_000_000
-        answers: dict[str, list[bytes]] = {}
-        follow_ups: dict[WorkerKind, list[tuple[str, bytes]]] = {}
-        for done in finished:
-            if done.answer is not None and done.envelope.reply_to:
-                answers.setdefault(done.envelope.reply_to, []).append(done.answer)
-            if done.again is not None:
-                again, delay_ms = [(done.again.id, encode(done.again))], round(done.delay_s * 1000)
-                settlement.job(mailbox, again, bound=UNBOUNDED, at_ms=now_ms, delay_ms=delay_ms)
-            if done.letter is not None:
-                settlement.dead(mailbox, done.letter.id, encode_letter(done.letter))
-            if done.outcome is not None:
-                for follow_up in done.outcome.follow_ups:
-                    sent = follow_up_envelope(follow_up)
-                    follow_ups.setdefault(follow_up.command.mailbox, []).append((sent.id, encode(sent)))
-        for reply_list, encoded in answers.items():
-            settlement.reply(reply_list, encoded)
-        settlement.sessions((done.envelope, _session_state(done)) for done in finished if done.again is None)
-        add_jobs(settlement, follow_ups, now_ms)
-
-    async def _put_back(self, *, apart: bool) -> None:
-        """End the job and put its open commands back: as one job that is due at once, or each as a job of its own.
-
-        Whether they were begun an odd number of times stays counted; being handed back in order does not count.
-        """
-        finished = list(self._finished)
-        for done in finished:
-            self.open.pop(done.envelope.id, None)
-        mailbox, now_ms, settlement = self.context.mailbox, time.time_ns() // 1_000_000, Settlement(self.context.keys)
-        self.ending = True
-        settlement.end(mailbox, self.job_id)
-        self._add_finished(settlement, finished)
-        for letter in self._letters:
-            settlement.dead(letter.mailbox, letter.id, encode_letter(letter))
-        entries = list(self.open.items())
-        size = 1 if apart else COMMANDS_PER_JOB
-        for start in range(0, len(entries), size):
-            several = entries[start : start + size]
-            settlement.job(mailbox, several, bound=UNBOUNDED, at_ms=now_ms, tries=self.tries - 1)
-        try:
-            await self._write(settlement)
-        except LeaseLost:
-            log.warning("A lease was lost", extra={"job_id": self.job_id})
+        del self._results[: len(results)], self._letters[: len(letters)]
+        for result in results:
+            self.open.pop(result.envelope.id, None)
+            if result.outcome is not None and result.outcome.after_reply is not None:
+                use = uses.get(session_of(result.envelope))
+                self.mailbox.background.start(partial(result.outcome.after_reply, use), result.envelope.id)
 
     async def _write(self, settlement: Settlement) -> dict[Session, SessionUse]:
         """Write the settlement, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
@@ -219,7 +197,7 @@ class ClaimedJob:
         repeated = False
         while True:
             try:
-                written = await self.context.pipeline.call(packed)
+                written = await self.mailbox.pipeline.call(packed)
             except ConnectionLost:
                 self.lease.require()
                 repeated = True
@@ -228,35 +206,7 @@ class ClaimedJob:
             if not written and not repeated:
                 self.lease.lost = True
                 raise LeaseLost
-            uses = settlement.uses(written)
-            if uses and self.context.sessions_used is not None:
-                self.context.background.start(partial(self.context.sessions_used, tuple(uses.values())), self.job_id)
+            uses, sessions_used = settlement.uses(written), self.mailbox.actor.sessions_used
+            if uses and sessions_used is not None:
+                self.mailbox.background.start(partial(sessions_used, tuple(uses.values())), self.job_id)
             return uses
-
-
-def follow_up_envelope(follow_up: FollowUp) -> Envelope:
-    """Return the envelope of a command that a command or a schedule caused; nobody waits for it."""
-    return Envelope(
-        id=uuid7(),
-        namespace=follow_up.namespace,
-        principal=SYSTEM,
-        command=follow_up.command,  # type: ignore[arg-type]  # each Command is one of the union
-        issued_at=time.time(),
-    )
-
-
-def add_jobs(settlement: Settlement, commands: dict[WorkerKind, list[tuple[str, bytes]]], now_ms: int) -> None:
-    """Enqueue follow-ups; where a mailbox is full beyond reason they are dropped, and the sweep finds the work."""
-    for mailbox, envelopes in commands.items():
-        for start in range(0, len(envelopes), COMMANDS_PER_JOB):
-            settlement.job(mailbox, envelopes[start : start + COMMANDS_PER_JOB], bound=FOLLOW_UP_BOUND, at_ms=now_ms)
-
-
-def _session_state(done: Finished) -> SessionState | None:
-    outcome = done.outcome
-    return None if outcome is None or outcome.replayed else outcome.session_state
-
-
-def _too_late(envelope: Envelope, now: float) -> bool:
-    """Say whether nobody waits for this read any more; a write is carried out however late."""
-    return not envelope.command.write and 0 < envelope.deadline < now

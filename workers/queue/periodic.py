@@ -1,4 +1,4 @@
-"""Periodic work: every worker of a kind keeps the time, a Redis key decides which of them does it."""
+"""Periodic work: every worker of a kind has the schedule, a Redis key decides which of them runs it."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,14 @@ from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import FollowUp, Periodic
-from engramq.workers.queue.job import follow_up_envelope
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
+from engramq.workers.queue.settlement import follow_up_envelope
 
 log = logging.getLogger(__name__)
 
 FIRST_TURN_S: Final = 60.0  # after a start, at most: a stack that is stopped every ten minutes has its turns too
-KEEP_S: Final = 1.5  # how often the key of work that takes long is renewed
-SHORTEST_TTL_MS: Final = 5_000  # of the key while the work is being done
+RENEW_KEY_S: Final = 1.5  # how often the key of work that takes long is renewed
+SHORTEST_TTL_MS: Final = 5_000  # of the key while the work runs
 
 SCRIPTS: Final = (KEEP_SCHEDULE, ENQUEUE_READS)
 
@@ -37,17 +37,17 @@ class Schedule:
         self._token = uuid7()
 
     async def run(self) -> None:
-        """Do the work whenever it is due and no other worker has it; until cancelled."""
+        """Run the work whenever it is due and no other worker has its key; until cancelled."""
         await asyncio.sleep(min(self._periodic.every_s, FIRST_TURN_S))
         while True:
             with contextlib.suppress(ConnectionLost):
                 if await self._pipeline.call(pack("SET", self._key, self._token, "NX", "PX", self._ttl_ms())):
-                    await self._do()
+                    await self._run_once()
             await asyncio.sleep(self._periodic.every_s)
 
-    async def _do(self) -> None:
+    async def _run_once(self) -> None:
         began = time.monotonic()
-        keeping = asyncio.create_task(self._keep())
+        renewing = asyncio.create_task(self._renew_key())
         try:
             found = await self._periodic.run()
             if isinstance(found, tuple):
@@ -58,16 +58,16 @@ class Schedule:
             extra = {"schedule": self._periodic.name, "error": type(problem).__name__}
             log.error("Periodic work failed", extra=extra)
         finally:
-            keeping.cancel()
-            # A little less than the period, so that the worker that had it does not miss its own next turn.
+            renewing.cancel()
+            # A little less than the period, so that this worker does not miss its own next turn.
             left_s = self._periodic.every_s * 0.9 - (time.monotonic() - began)
             left = (self._token, max(1, round(left_s * 1000)))
             with contextlib.suppress(ConnectionLost):  # at a stop it would take the place of the cancellation
                 await self._pipeline.call(pack_script(KEEP_SCHEDULE, (self._key,), left))
 
-    async def _keep(self) -> None:
+    async def _renew_key(self) -> None:
         while True:
-            await asyncio.sleep(KEEP_S)
+            await asyncio.sleep(RENEW_KEY_S)
             with contextlib.suppress(ConnectionLost):
                 await self._pipeline.call(pack_script(KEEP_SCHEDULE, (self._key,), (self._token, self._ttl_ms())))
 

@@ -1,4 +1,4 @@
-"""Calls to Redis from everything that a worker does at once, gathered into one write while the last is on its way."""
+"""A pipelined connection to Redis: calls that come while a write is on its way go together in the next one."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ class ConnectionLost(Exception):
 
 
 class Pipeline:
-    """Owns one connection; `run` is its task, `call` is for everybody else."""
+    """Owns one connection. Anybody may `call`; `run` is the task that sends the calls that had to wait."""
 
     def __init__(self, redis_url: str, scripts: Sequence[Script]) -> None:
         self._connection = RedisConnection(redis_url, scripts)
@@ -35,14 +35,14 @@ class Pipeline:
         if self._closed:
             raise ConnectionLost("this worker is closing")
         if not self._calls and not self._turn.locked():
-            # Nothing is on its way: going oneself spares two turns of the event loop.
+            # Nothing is on its way: sending the call here, not in `run`, saves two turns of the event loop.
             async with self._turn:
                 own: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
                 try:
-                    await self._carry([(packed, own)])
+                    await self._send([(packed, own)])
                 finally:
                     if own.done():
-                        own.exception()  # seen, even when this call is cancelled
+                        own.exception()  # retrieved, even when this call is cancelled
                 return own.result()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls.append((packed, answer))
@@ -50,7 +50,7 @@ class Pipeline:
         return await answer
 
     async def run(self) -> None:
-        """Carry calls until cancelled, connecting again whenever Redis comes back."""
+        """Send calls until cancelled; connect again whenever Redis comes back."""
         failures = 0
         try:
             while True:
@@ -59,8 +59,8 @@ class Pipeline:
                 while self._calls:
                     async with self._turn:
                         calls, self._calls = self._calls, []
-                        carried = await self._carry(calls)
-                    if carried:
+                        answered = await self._send(calls)
+                    if answered:
                         failures = 0
                         continue
                     await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
@@ -71,7 +71,7 @@ class Pipeline:
                 _fail(answer, "this worker is closing")
             await self._connection.close()
 
-    async def _carry(self, calls: list[tuple[bytes, asyncio.Future[Any]]]) -> bool:
+    async def _send(self, calls: list[tuple[bytes, asyncio.Future[Any]]]) -> bool:
         replies: list[Any] = []
         try:
             await self._connection.open()

@@ -1,4 +1,4 @@
-"""A worker process: several kinds, their schedules and the signals, all in one task group."""
+"""A worker process: the workers of several kinds, their schedules and the signals, in one task group."""
 
 import asyncio
 import contextlib
@@ -15,9 +15,9 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.workers.queue.contract import Actor
+from engramq.workers.queue.lease import PoisonSlot
 from engramq.workers.queue.periodic import SCRIPTS, Schedule
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
-from engramq.workers.queue.poison import PoisonSlot
 from engramq.workers.queue.worker import MailboxWorker
 
 log = logging.getLogger(__name__)
@@ -51,19 +51,16 @@ async def serve(
     slot = PoisonSlot()
     workers = [MailboxWorker(actor, settings.redis_url, keys, grace_s=grace_s, slot=slot) for actor in actors]
     pipeline = Pipeline(settings.redis_url, SCRIPTS)
+    schedules = [Schedule(actor.kind, periodic, keys, pipeline) for actor in actors for periodic in actor.schedule]
+    endless = [pipeline.run(), _report_alive(actors, keys, pipeline), *(schedule.run() for schedule in schedules)]
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(worker.async_run()) for worker in workers]
-        others = [group.create_task(pipeline.run()), group.create_task(_tell_alive(actors, keys, pipeline))]
-        others += [
-            group.create_task(Schedule(actor.kind, periodic, keys, pipeline).run())
-            for actor in actors
-            for periodic in actor.schedule
-        ]
+        others = [group.create_task(coroutine) for coroutine in endless]
         log.info("Workers serve", extra={"kinds": [str(actor.kind) for actor in actors]})
         if ready is not None:
             ready.set()
         await stop.wait()
-        log.info("Workers stop", extra={"jobs": sum(len(worker.tasks) for worker in workers)})
+        log.info("Workers stop", extra={"jobs": sum(len(worker.running) for worker in workers)})
         for worker in workers:
             worker.stop()
         await asyncio.wait(running)
@@ -91,8 +88,8 @@ async def _reach(redis_url: str, stop: asyncio.Event) -> bool:
         await connection.close()
 
 
-async def _tell_alive(actors: Sequence[Actor], keys: Keys, pipeline: Pipeline) -> None:
-    """Say which workers live, so that status and doctor can see a mailbox that nobody serves."""
+async def _report_alive(actors: Sequence[Actor], keys: Keys, pipeline: Pipeline) -> None:
+    """Write which workers live, so that status and doctor can see a mailbox that nobody serves."""
     worker_id = uuid7()
     while True:
         now = time.time()

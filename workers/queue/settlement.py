@@ -1,50 +1,87 @@
-"""What is to happen in Redis to a job, in the words of the SETTLE script: all of it or nothing."""
+"""What a worker writes to Redis about a job that it holds, as the steps of the SETTLE script: all of them or none."""
 
+import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from engramq.schemas import limits
+from engramq.schemas.codec import encode
 from engramq.schemas.connection import pack_script
-from engramq.schemas.envelope import Envelope
-from engramq.schemas.jobs import REPLY_TTL_S, encode_job, job_id
+from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, REPLY_TTL_S, encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SETTLE
-from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import SessionState, SessionUse
+from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
+from engramq.workers.queue.contract import FollowUp, Outcome, SessionState, SessionUse
+from engramq.workers.queue.dead_letters import DeadLetter, encode_letter
 
-DEAD_LETTERS_MAX = 10_000  # kept per mailbox, the newest
+DEAD_LETTERS_MAX: Final = 10_000  # kept per mailbox, the newest
+UNBOUNDED: Final = 2**53  # for commands that were in the mailbox already
+SYSTEM: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 Argument = str | bytes | int | float
 Session = tuple[str, str, str]  # namespace, principal, session
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one try of a command: an encoded answer (with its outcome or dead letter), or another try."""
+
+    envelope: Envelope
+    answer: bytes | None = None
+    outcome: Outcome | None = None
+    letter: DeadLetter | None = None
+    retry: Envelope | None = None
+    delay_s: float = 0.0  # before the retry
+
+
+@dataclass(slots=True)
 class Settlement:
-    """What one settlement does, in order."""
+    """Gathers the steps of one settlement of a job in `mailbox`; the script takes them in order."""
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
-        self._arguments: list[Argument] = []
-        self._sessions: list[Session] = []
+    keys: Keys
+    mailbox: WorkerKind
+    _steps: list[tuple[Argument, ...]] = field(default_factory=list)
+    _sessions: list[Session] = field(default_factory=list)
 
-    def __bool__(self) -> bool:
-        return bool(self._arguments)
+    def end(self, job: str) -> None:
+        """End the job. Comes first: a Redis at its memory limit lets a script go on that has begun to write."""
+        keys = self.keys
+        self._steps.append(
+            ("end", keys.mailbox(self.mailbox), keys.depth(self.mailbox), JOB_KEY + job, TRIES_KEY + job, job)
+        )
 
-    def end(self, mailbox: WorkerKind, job: str) -> None:
-        """The job is over. Comes first: a Redis at its memory limit lets a script go on that has begun."""
-        keys = self._keys
-        self._step("end", keys.mailbox(mailbox), keys.depth(mailbox), JOB_KEY + job, TRIES_KEY + job, job)
+    def add(self, results: Sequence[Result]) -> None:
+        """Send the answers, enqueue retries and follow-ups, keep dead letters, use and change the sessions."""
+        replies: dict[str, list[bytes]] = {}
+        follow_ups: dict[WorkerKind, list[tuple[str, bytes]]] = {}
+        for result in results:
+            if result.answer is not None and result.envelope.reply_to:
+                replies.setdefault(result.envelope.reply_to, []).append(result.answer)
+            if result.retry is not None:
+                retry = (result.retry.id, encode(result.retry))
+                self.enqueue(self.mailbox, [retry], delay_ms=round(result.delay_s * 1000))
+            if result.letter is not None:
+                self.bury(result.letter)
+            if result.outcome is not None:
+                for follow_up in result.outcome.follow_ups:
+                    envelope = follow_up_envelope(follow_up)
+                    follow_ups.setdefault(follow_up.command.mailbox, []).append((envelope.id, encode(envelope)))
+        self._steps += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
+        self._use_sessions(result for result in results if result.retry is None)
+        # Where a mailbox is full beyond reason they are dropped, and the sweep finds the work.
+        for mailbox, envelopes in follow_ups.items():
+            for start in range(0, len(envelopes), COMMANDS_PER_JOB):
+                self.enqueue(mailbox, envelopes[start : start + COMMANDS_PER_JOB], bound=FOLLOW_UP_BOUND)
 
-    def reply(self, reply_list: str, answers: Sequence[bytes]) -> None:
-        """Send encoded answers to a gateway."""
-        self._step("reply", reply_list, REPLY_TTL_S, *answers)
-
-    def job(
+    def enqueue(
         self,
         mailbox: WorkerKind,
         envelopes: Sequence[tuple[str, bytes]],
         *,
-        bound: int,
-        at_ms: int,
+        bound: int = UNBOUNDED,
         delay_ms: int = 0,
         tries: int = 0,
     ) -> None:
@@ -52,73 +89,73 @@ class Settlement:
 
         `tries`: how often it has been begun already without an orderly end.
         """
-        keys, job = self._keys, job_id(envelopes[0][0], len(envelopes))
-        payload = encode_job([data for _, data in envelopes], at_ms)
+        keys, job = self.keys, job_id(envelopes[0][0], len(envelopes))
+        payload = encode_job([data for _, data in envelopes], time.time_ns() // 1_000_000)
         where = (keys.mailbox(mailbox), keys.wakeups(mailbox), keys.depth(mailbox), JOB_KEY + job, TRIES_KEY + job)
-        self._step("job", *where, job, payload, bound, delay_ms, tries)
+        self._steps.append(("job", *where, job, payload, bound, delay_ms, tries))
 
-    def dead(self, mailbox: WorkerKind, letter_id: str, letter: bytes) -> None:
+    def bury(self, letter: DeadLetter) -> None:
         """Keep a dead letter."""
-        keys = self._keys
-        self._step("dead", keys.dead(mailbox), keys.dead_index(mailbox), letter_id, letter, DEAD_LETTERS_MAX)
+        where = (self.keys.dead(letter.mailbox), self.keys.dead_index(letter.mailbox))
+        self._steps.append(("dead", *where, letter.id, encode_letter(letter), DEAD_LETTERS_MAX))
 
-    def sessions(self, ended: Iterable[tuple[Envelope, SessionState | None]]) -> None:
-        """Use the sessions of commands and write what they will remember, all of one session together."""
-        sessions: dict[Session, list[SessionState]] = {}
-        for envelope, session_state in ended:
-            if envelope.in_session or session_state is not None:
-                left = sessions.setdefault(session_of(envelope), [])
-                left += () if session_state is None else (session_state,)
-        for session, several in sessions.items():
-            self._sessions.append(session)
-            self._session(session, several)
+    def pack(self, job: str, token: str) -> bytes:
+        """Return the call of the script, which writes if the lease of `job` is still held with `token`."""
+        arguments: list[Argument] = [token]
+        for word, *rest in self._steps:
+            arguments += (word, len(rest), *rest)
+        return pack_script(SETTLE, (LEASE_KEY + job,), arguments)
 
     def uses(self, written: Any) -> dict[Session, SessionUse]:
         """Return how the sessions were used, from what the script returned."""
         if not isinstance(written, list):
             return {}
         now, *rest = written
-        told = zip(self._sessions, rest[0::3], rest[1::3], rest[2::3], strict=True)
-        return {
-            session: SessionUse(
+        uses = {}
+        for session, instance, ticked, owed in zip(self._sessions, rest[0::3], rest[1::3], rest[2::3], strict=True):
+            times = [*map(int, owed.split()), int(ticked), now]
+            intervals = zip(times[0::2], times[1::2], strict=True)
+            uses[session] = SessionUse(
                 namespace=session[0],
-                session=self._keys.session(*session),
+                session=self.keys.session(*session),
                 instance=int(instance),
-                intervals=_intervals(owed, int(ticked), now),
+                intervals=tuple((since, until) for since, until in intervals if since < until),
             )
-            for session, instance, ticked, owed in told
-        }
+        return uses
 
-    def _session(self, session: Session, several: list[SessionState]) -> None:
-        stored, recalled, touched = "", "-", list[str]()
-        for session_state in several:
-            if session_state.stored is not None:
-                stored = session_state.stored
-                touched.append(stored)
-            if session_state.recalled is not None:
-                recalled = "".join(f"{memory_id}\n" for memory_id in session_state.recalled)
-                touched.extend(session_state.recalled)
-        keys = self._keys
-        self._step(
-            "session_state",
-            keys.session_state(*session),
-            keys.touched(*session),
-            keys.sessions(session[0]),
-            keys.session(*session),
-            limits.BREADCRUMB_SECONDS,
-            limits.SESSION_GAP_SECONDS * 1000,
-            limits.BREADCRUMB_TOUCHED,
-            stored,
-            recalled,
-            *dict.fromkeys(touched),
-        )
-
-    def pack(self, job: str, token: str) -> bytes:
-        """Return the call that does all this if the lease of `job` is still held with `token`."""
-        return pack_script(SETTLE, (LEASE_KEY + job,), (token, *self._arguments))
-
-    def _step(self, word: str, *arguments: Argument) -> None:
-        self._arguments += (word, len(arguments), *arguments)
+    def _use_sessions(self, results: Iterable[Result]) -> None:
+        """Use the sessions of commands and write what they will remember, all of one session together."""
+        states_of: dict[Session, list[SessionState]] = {}
+        for result in results:
+            outcome = result.outcome
+            state = None if outcome is None or outcome.replayed else outcome.session_state
+            if result.envelope.in_session or state is not None:
+                states_of.setdefault(session_of(result.envelope), []).extend(() if state is None else (state,))
+        for session, states in states_of.items():
+            stored = [state.stored for state in states if state.stored is not None]
+            recalled = [
+                "".join(f"{each}\n" for each in state.recalled) for state in states if state.recalled is not None
+            ]
+            touched = dict.fromkeys(
+                each for state in states for each in (state.stored, *(state.recalled or ())) if each is not None
+            )
+            keys = self.keys
+            self._sessions.append(session)
+            self._steps.append(
+                (
+                    "session_state",
+                    keys.session_state(*session),
+                    keys.touched(*session),
+                    keys.sessions(session[0]),
+                    keys.session(*session),
+                    limits.BREADCRUMB_SECONDS,
+                    limits.SESSION_GAP_SECONDS * 1000,
+                    limits.BREADCRUMB_TOUCHED,
+                    stored[-1] if stored else "",
+                    recalled[-1] if recalled else "-",
+                    *touched,
+                )
+            )
 
 
 def session_of(envelope: Envelope) -> Session:
@@ -126,7 +163,12 @@ def session_of(envelope: Envelope) -> Session:
     return envelope.namespace, envelope.principal.name, envelope.session
 
 
-def _intervals(owed: bytes, ticked: int, now: int) -> tuple[tuple[int, int], ...]:
-    moments = [int(one) for one in owed.split()]
-    pairs = [*zip(moments[0::2], moments[1::2], strict=True), (ticked, now)]
-    return tuple((since, until) for since, until in pairs if since < until)
+def follow_up_envelope(follow_up: FollowUp) -> Envelope:
+    """Return the envelope of a command that a command or a schedule caused; nobody waits for it."""
+    return Envelope(
+        id=uuid7(),
+        namespace=follow_up.namespace,
+        principal=SYSTEM,
+        command=follow_up.command,  # type: ignore[arg-type]  # each Command is one of the union
+        issued_at=time.time(),
+    )

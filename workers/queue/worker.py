@@ -1,20 +1,17 @@
 """arq's Worker, made fast and safe for one mailbox.
 
-What differs from arq: it waits on a wakeups instead of polling, claims in one round trip, holds each job under a lease
-that it renews (arq holds it for the longest job's time), and ends a job, its answers included, in one step that only
-the holder of the lease can take. Queue, payload, lease and try counter stay where arq keeps them.
+What differs from arq: it waits on a wake-up list instead of polling, claims in one round trip, holds each job under a
+lease that it renews (arq holds it for the longest job's time), and ends a job, its answers included, in one step that
+only the holder of the lease can take. Queue, payload, lease and try counter stay where arq keeps them.
 """
 
 import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 
 import msgspec
-from arq.utils import poll
 from arq.worker import Worker, func
 from redis.exceptions import RedisError
 
@@ -25,11 +22,10 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import Actor
-from engramq.workers.queue.dispatcher import MAX_TRIES, Dispatcher
-from engramq.workers.queue.job import ClaimedJob, JobContext
-from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, clock
+from engramq.workers.queue.failures import MAX_TRIES
+from engramq.workers.queue.job import ClaimedJob, Mailbox
+from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, PoisonSlot, clock
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
-from engramq.workers.queue.poison import PoisonSlot
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +39,11 @@ class MailboxWorker(Worker):
     """Carries out the commands of one mailbox. `async_run` serves until `stop` has been called and the rest is done."""
 
     def __init__(self, actor: Actor, redis_url: str, keys: Keys, *, grace_s: float, slot: PoisonSlot) -> None:
+        self._mailbox_key, self._wakeups_key = keys.mailbox(actor.kind), keys.wakeups(actor.kind)
+        self._depth_key = keys.depth(actor.kind)
         super().__init__(
             functions=[func(self.carry_out, name=JOB_FUNCTION)],
-            queue_name=keys.mailbox(actor.kind),
+            queue_name=self._mailbox_key,
             handle_signals=False,
             max_jobs=actor.concurrency,
             keep_result=0,
@@ -56,47 +54,47 @@ class MailboxWorker(Worker):
             job_deserializer=msgspec.msgpack.decode,
         )
         self.actor = actor
-        self._keys = keys
         self._grace_s = grace_s
         self._slot = slot
         self._wakeups = RedisConnection(redis_url)
         self._pipeline = Pipeline(redis_url, (CLAIM, RENEW, RELEASE, WAKE, SETTLE))
         self._background = BackgroundTasks()
-        dispatcher = Dispatcher(actor.kind, actor.handlers, actor.concurrency)
-        self._context = JobContext(actor.kind, keys, self._pipeline, dispatcher, self._background, actor.sessions_used)
-        self._jobs: dict[str, ClaimedJob] = {}
+        self._mailbox = Mailbox(actor, keys, self._pipeline, self._background, asyncio.Semaphore(actor.concurrency))
+        self._claimed: dict[str, ClaimedJob] = {}  # claimed but not started, by id
+        # By task, not by id: a job whose lease was lost may be claimed again here while its first run still ends.
+        self.running: dict[asyncio.Task[None], ClaimedJob] = {}
         self._tokens = (f"{uuid7()}:{count}" for count in itertools.count())
-        self._unsure: str | None = None  # the token of a claim whose answer was lost
-        self._poison_job = ""  # the id of the job that this worker took the slot for
+        self._unsure: str | None = None  # the token of a claim that is on its way, or whose answer was lost
+        self._poison_left = False  # the last claim left a poison job in the mailbox
+        self._poison_job: ClaimedJob | None = None  # the one that this worker holds the slot for
         self._waking: asyncio.Task[None] | None = None
         self._picking: asyncio.Task[None] | None = None
-        self._listening = False
         self._room = asyncio.Event()
         self._busy = asyncio.Event()
 
     async def main(self) -> None:
         """Serve the mailbox; returns in order after `stop`. Redis may come and go meanwhile."""
-        carrying = asyncio.create_task(self._pipeline.run())
-        renewing = asyncio.create_task(self._renew_forever())
         self._picking = asyncio.create_task(self._pick_jobs())
+        tasks = [asyncio.create_task(self._pipeline.run()), asyncio.create_task(self._renew_forever()), self._picking]
         try:
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({self._picking, carrying, renewing}, return_when=asyncio.FIRST_COMPLETED)
-                for task in (carrying, renewing, self._picking):
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in tasks:
                     if task.done():
                         task.result()  # a defect, unless cancelled: better no process than one that serves nothing
             await self._finish()
         finally:
-            for task in (renewing, carrying, self._picking, *self.tasks.values()):
+            tasks += self.running
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(renewing, carrying, self._picking, *self.tasks.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self.close()
 
     def stop(self) -> None:
         """Claim nothing more; `async_run` returns when what runs has ended or been handed back."""
         self.allow_pick_jobs = False
-        if self._listening and self._picking is not None:
-            self._picking.cancel()
+        if self._picking is not None and self._unsure is None:
+            self._picking.cancel()  # it waits for a wake-up or for room; a claim is never cut off
 
     async def close(self) -> None:
         """Close the connections that this worker opened itself."""
@@ -108,65 +106,72 @@ class MailboxWorker(Worker):
 
     async def _pick_jobs(self) -> None:
         failures = 0
-        async for _ in poll(self.poll_delay_s):
-            if not self.allow_pick_jobs:
-                return
+        while self.allow_pick_jobs:
             try:
                 await self._poll_iteration()
-                failures = 0
-            except (ConnectionLost, *CONNECTION_ERRORS):
-                await self._pause(failures)
-                failures += 1
             except Exception as problem:  # noqa: BLE001 - a worker that stops serving is worse than one that tries again
-                log.error("Picking jobs failed", extra={"mailbox": self.actor.kind, "error": type(problem).__name__})
-                await self._pause(failures)
+                if not isinstance(problem, (ConnectionLost, *CONNECTION_ERRORS)):
+                    log.error(
+                        "Picking jobs failed", extra={"mailbox": self.actor.kind, "error": type(problem).__name__}
+                    )
+                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
-
-    async def _pause(self, failures: int) -> None:
-        with self._interruptible():
-            await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
+            else:
+                failures = 0
 
     async def _poll_iteration(self) -> None:
-        """Claim what is ready and start it; then wait until there is room, or a wake-up, or something is due."""
-        room = self.max_jobs - sum(len(job.open) or 1 for job in self._jobs.values())
+        """Claim what is ready and start it; then wait for a wake-up, or until a job is due. Or wait for room."""
+        if self._unsure is not None:
+            await self._release_unsure()
+        room = self.max_jobs - sum(len(job.open) or 1 for job in self.running.values())
         if room <= 0:
             self._room.clear()
-            with self._interruptible():
-                await self._room.wait()
+            await self._room.wait()
             return
-        claimed, more, wait_s = await self._claim(room)
-        await self.start_jobs(claimed)
-        await asyncio.sleep(0)  # the jobs have started before time is spent on listening
+        job_ids, more, wait_s = await self._claim(room)
+        await self.start_jobs(job_ids)
+        await asyncio.sleep(0)  # the jobs start before time is spent on listening
         if not more and self.allow_pick_jobs:
-            await self._listen(wait_s)
+            await self._wakeups.open()
+            listen = pack("BLPOP", self._wakeups_key, round(wait_s, 3))
+            (wakeup,) = await self._wakeups.exchange([listen], wait_s + EXCHANGE_S)
+            if isinstance(wakeup, RedisError):
+                raise wakeup
 
     async def _claim(self, room: int) -> tuple[list[bytes], bool, float]:
         """Return the ids of claimed jobs, whether more is ready, and how long to wait for a wake-up at most."""
-        keys, kind = self._keys, self.actor.kind
-        mailbox, wakeups = keys.mailbox(kind), keys.wakeups(kind)
-        await self._release_unsure()
-        token = next(self._tokens)
-        slot = self._slot.take()
+        token, sent_at = next(self._tokens), clock()
+        slot = self._poison_left and self._slot.take()
+        where = (self._mailbox_key, self._wakeups_key, self._depth_key)
         arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, JOB_KEY, LEASE_KEY, TRIES_KEY, int(slot))
-        claim = pack_script(CLAIM, (mailbox, wakeups, keys.depth(kind)), arguments)
-        self._unsure, sent_at = token, clock()
+        self._unsure = token
         try:
-            more, due_ms, left, *found = await self._pipeline.call(claim)
+            more, due_ms, left, *found = await self._pipeline.call(pack_script(CLAIM, where, arguments))
             jobs = [
-                ClaimedJob(job_id.decode(), payload, tries, HeldLease(token, sent_at), self._context)
+                ClaimedJob(job_id.decode(), payload, tries, HeldLease(token, sent_at), self._mailbox)
                 for job_id, payload, tries in zip(found[0::3], found[1::3], found[2::3], strict=True)
             ]
             self._unsure = None
-            poison_jobs = [job.job_id for job in jobs if job.tries > POISON_TRIES]
+            self._claimed.update((job.job_id, job) for job in jobs)
+            poison_jobs = [job for job in jobs if job.tries > POISON_TRIES]
             if poison_jobs:
-                slot, (self._poison_job,) = False, poison_jobs
+                self._poison_job, slot = poison_jobs[0], False
         finally:
             if slot:
                 self._slot.give_back()
-        if left:
-            self._slot.tell_when_free(self._look_again)
-        self._jobs.update((job.job_id, job) for job in jobs)
+        self._poison_left = bool(left)
+        if left and self._slot.taken:
+            self._slot.call_when_free(self._look_again)
+        elif left:
+            more = True  # the next claim takes the slot
         return found[0::3], bool(more), POLL_S if due_ms < 0 else min(POLL_S, due_ms / 1000)
+
+    async def _release_unsure(self) -> None:
+        """Give back at once what a claim took whose answer was lost, instead of letting its lease run out."""
+        if self._unsure is not None:
+            arguments = (self._unsure, _LEASE_MS, LEASE_KEY, TRIES_KEY)
+            await self._pipeline.call(pack_script(RELEASE, (self._mailbox_key, self._wakeups_key), arguments))
+            self._unsure = None
 
     def _look_again(self) -> None:
         """Wake this worker or another one, to take a poison job that was left."""
@@ -174,106 +179,67 @@ class MailboxWorker(Worker):
 
     async def _wake(self) -> None:
         with contextlib.suppress(ConnectionLost):
-            await self._pipeline.call(pack_script(WAKE, (self._keys.wakeups(self.actor.kind),), ()))
-
-    async def _release_unsure(self) -> None:
-        """Give back at once what a claim took whose answer was lost, instead of letting its lease run out."""
-        if self._unsure is not None:
-            where = (self._keys.mailbox(self.actor.kind), self._keys.wakeups(self.actor.kind))
-            arguments = (self._unsure, _LEASE_MS, LEASE_KEY, TRIES_KEY)
-            await self._pipeline.call(pack_script(RELEASE, where, arguments))
-            self._unsure = None
-
-    async def _listen(self, wait_s: float) -> None:
-        wakeups = self._keys.wakeups(self.actor.kind)
-        with self._interruptible():
-            await self._wakeups.open()
-            (rung,) = await self._wakeups.exchange([pack("BLPOP", wakeups, round(wait_s, 3))], wait_s + EXCHANGE_S)
-        if isinstance(rung, RedisError):
-            raise rung
-
-    @contextlib.contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Mark a wait that `stop` may cut short."""
-        self._listening = True
-        try:
-            yield
-        finally:
-            self._listening = False
+            await self._pipeline.call(pack_script(WAKE, (self._wakeups_key,), ()))
 
     async def start_jobs(self, job_ids: list[bytes]) -> None:
         """Start the jobs that have been claimed."""
         for job_id in job_ids:
             name = job_id.decode()
-            self.job_counter += 1
-            self._busy.set()
             task = asyncio.create_task(self.run_job(name, 0))
-            self.tasks[name] = task
-            task.add_done_callback(partial(self._ended, name))
-
-    def _ended(self, job_id: str, _: asyncio.Task[None]) -> None:
-        self.job_counter -= 1
-        self.tasks.pop(job_id, None)
-        self._jobs.pop(job_id, None)
-        if job_id == self._poison_job:
-            self._poison_job = ""
-            self._slot.give_back()
-        if not self._jobs:
-            self._busy.clear()
-        self._room.set()
+            self.running[task] = self._claimed[name]
+            task.add_done_callback(self._ended)
+            self._busy.set()
 
     async def run_job(self, job_id: str, score: int) -> None:  # noqa: ARG002 - arq's signature
         """Carry a claimed job out; whatever goes wrong, the worker lives and the lease runs out."""
         try:
-            await self._jobs[job_id].run()
-            self.jobs_complete += 1
+            await self._claimed.pop(job_id).run()
         except Exception as problem:  # noqa: BLE001 - see above
-            self.jobs_failed += 1
             log.error("A job could not be ended", extra={"job_id": job_id, "error": type(problem).__name__})
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        job = self.running.pop(task)
+        if job is self._poison_job:
+            self._poison_job = None
+            self._slot.give_back()
+        if not self.running:
+            self._busy.clear()
+        self._room.set()
+
     async def _renew_forever(self) -> None:
-        mailbox = self._keys.mailbox(self.actor.kind)
         while True:
             await self._busy.wait()
             await asyncio.sleep(RENEW_S)
-            jobs = [job for job in self._jobs.values() if job.job_id in self.tasks]
-            if not jobs:
+            held = {task: job for task, job in self.running.items() if not job.lease.lost}
+            if not held:
                 continue
-            held = [part for job in jobs for part in (job.job_id, job.lease.token)]
+            tokens = [part for job in held.values() for part in (job.job_id, job.lease.token)]
             sent_at = clock()
             try:
-                alive = await self._pipeline.call(pack_script(RENEW, (mailbox,), (_LEASE_MS, LEASE_KEY, *held)))
+                renew = pack_script(RENEW, (self._mailbox_key,), (_LEASE_MS, LEASE_KEY, *tokens))
+                granted = await self._pipeline.call(renew)
             except ConnectionLost:
                 continue
-            for job, renewed in zip(jobs, alive, strict=True):
-                if renewed:
+            for (task, job), is_granted in zip(held.items(), granted, strict=True):
+                if is_granted:
                     job.lease.renewed(sent_at)
-                else:
-                    self._drop(job)
-
-    def _drop(self, job: ClaimedJob) -> None:
-        """Stop a job that another worker holds by now.
-
-        One that is writing its end has just ended, or learns of the loss itself.
-        """
-        task = self.tasks.get(job.job_id)
-        if task is not None and self._jobs.get(job.job_id) is job and not job.ending:
-            log.warning("A lease was lost", extra={"job_id": job.job_id})
-            job.lease.lost = True
-            task.cancel()
+                elif not (task.done() or job.ending):
+                    # Another worker holds it. A job that writes its end has just ended, or learns of the loss itself.
+                    log.warning("A lease was lost", extra={"job_id": job.job_id})
+                    job.lease.lost = True
+                    task.cancel()
 
     async def _finish(self) -> None:
-        """Wait for what runs within the grace period, hand the rest back, ring for whoever serves now."""
-        if self.tasks:
-            await asyncio.wait(list(self.tasks.values()), timeout=self._grace_s)
-        held = [self._jobs[job_id] for job_id in self.tasks]
-        running = list(self.tasks.values())
-        for task in running:
+        """Wait for what runs within the grace period, hand the rest back, wake whoever serves now."""
+        if self.running:
+            await asyncio.wait(self.running, timeout=self._grace_s)
+        held = dict(self.running)
+        for task in held:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*held, return_exceptions=True)
         with contextlib.suppress(ConnectionLost, TimeoutError):
             async with asyncio.timeout(HAND_BACK_S):
-                await asyncio.gather(*(job.hand_back() for job in held))
+                await asyncio.gather(*(job.hand_back() for job in held.values() if not job.lease.lost))
                 await self._release_unsure()
                 await self._wake()
         await self._background.finish(HAND_BACK_S)
