@@ -21,11 +21,14 @@ from mcp.client import Client
 
 from bench.common import emit
 from engramq.deploy.embedded.servers import Servers, running_servers
+from engramq.gateway.cursor_secret import CursorSecret
 from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.server import Profile, build_server
 from engramq.gateway.mcp.tools import choose_tools
 from engramq.gateway.queue.bus import Bus
-from engramq.gateway.run import open_redis, service_over
+from engramq.gateway.run import open_redis
+from engramq.gateway.service import Service
+from engramq.gateway.sessions import Breadcrumbs
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import WorkerKind
@@ -50,7 +53,7 @@ class Calls:
         if event == "call" and str(ROOT) in code.co_filename and not code.co_qualname.endswith(NO_FUNCTIONS):
             self.made.append((code.co_filename.partition(f"{ROOT}/")[2], code.co_qualname))
 
-    def figures(self) -> dict[str, int]:
+    def figures(self) -> dict[str, Any]:
         """Return how many functions, files, changes of file and calls there were."""
         files = [file for file, _ in self.made]
         return {
@@ -91,7 +94,8 @@ async def client_of(settings: Settings) -> AsyncIterator[Client]:
         redis = open_redis(settings.redis_url)
         async with bus, redis:
             caller = local_caller(settings.namespace, settings.principal)
-            server = build_server(service_over(bus, redis, keys), Profile(tools=choose_tools("full")), lambda _: caller)
+            service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
+            server = build_server(service, Profile(tools=choose_tools("full")), lambda _: caller)
             async with Client(server) as client:
                 yield client
         stop.set()
@@ -100,7 +104,11 @@ async def client_of(settings: Settings) -> AsyncIterator[Client]:
 async def measure(servers: Servers, *, show: bool) -> None:
     """Trace one call of each tool that matters, each of which has been made before."""
     await migrate(servers.database_url_owner)
-    variables = {"DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url, "KEY_PREFIX": uuid.uuid4().hex}
+    variables = {
+        "DATABASE_URL": servers.database_url_owner,
+        "REDIS_URL": servers.redis_url,
+        "KEY_PREFIX": uuid.uuid4().hex,
+    }
     settings = read_settings({f"ENGRAMQ_{name}": value for name, value in variables.items()})
     async with client_of(settings) as client:
 
@@ -125,7 +133,7 @@ async def measure(servers: Servers, *, show: bool) -> None:
             await asyncio.sleep(QUIET_S)
             with traced() as found:
                 await ask(tool, **measured)
-            emit("trace", tool=tool, **found.figures())
+            emit("trace", tool, digits=None, **found.figures())
             if show:
                 found.show()
 
