@@ -62,4 +62,4 @@ class GatedEmbedder:
 
 def waiting_texts(embedder: BatchingEmbedder) -> int:
     """Return how many texts wait for their batch."""
-    return embedder._waiting.interactive + embedder._waiting.bulk
+    return len(embedder._waiting.interactive) + len(embedder._waiting.bulk)

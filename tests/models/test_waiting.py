@@ -47,7 +47,7 @@ def test_a_server_kept_free_of_bulk_takes_none() -> None:
     waiting = filled(interactive=1, bulk=1)
     assert texts(waiting.take(LIMITS, bulk_allowed=False)) == ["query 0"]
     assert waiting.take(LIMITS, bulk_allowed=False) == []
-    assert waiting.bulk == 1
+    assert len(waiting.bulk) == 1
 
 
 def test_a_hastened_text_leaves_the_bulk_line() -> None:
@@ -56,7 +56,7 @@ def test_a_hastened_text_leaves_the_bulk_line() -> None:
     waiting.add(late)
     waiting.hasten(late)
     assert texts(waiting.take(LIMITS)) == ["wanted now"]
-    assert waiting.bulk == 5
+    assert len(waiting.bulk) == 5
 
 
 def test_dropping_a_settled_text_leaves_its_successor_in_line() -> None:

@@ -109,10 +109,8 @@ class BatchingEmbedder:
         self._require_open()
         keys = [content_key(text) for text in texts]
         distinct = dict(zip(keys, texts, strict=True))
-        if not bulk:
-            new = sum(key not in self._under_way and key not in self._cache for key in distinct)
-            self._require_working(new)
-            self._require_room(new)
+        if not bulk and (new := sum(key not in self._under_way and key not in self._cache for key in distinct)):
+            self._require_service(new)
         rows: dict[bytes, Vectors] = {}
         items: list[Item] = []
         try:
@@ -140,12 +138,18 @@ class BatchingEmbedder:
         if self._tasks is None:
             raise EmbedderUnavailable(_CLOSED)
 
-    def _require_working(self, new: int) -> None:
+    def _require_service(self, new: int) -> None:
+        """Refuse new texts at once while the model rests after a failure, and when too many wait already."""
         left_s = self._rest_until - anyio.current_time()
-        if new and left_s > 0:
+        if left_s > 0:
             raise EmbedderUnavailable(
                 EmbeddingFailure(reason=self._last_failure.reason, retry_after_s=round(left_s, 1))
             )
+        waiting = len(self._waiting.interactive)
+        # A lone call larger than the bound could never pass: it is let through when nothing else waits.
+        if waiting and waiting + new > self._bounds.interactive:
+            reason = f"{waiting} texts wait for the embedder already"
+            raise EmbedderOverloaded(EmbeddingFailure(reason=reason, retry_after_s=1.0))
 
     def _out_of_patience(self) -> EmbedderUnavailable:
         patience_s = self._bounds.patience_s
@@ -159,22 +163,15 @@ class BatchingEmbedder:
             self._last_failure, self._rest_until = failure, anyio.current_time() + REST_S
             self._settle_failed(self._waiting.take_interactive(), EmbedderUnavailable(failure))
 
-    def _require_room(self, new: int) -> None:
-        waiting = self._waiting.interactive
-        # A lone call larger than the bound could never pass: it is let through when nothing else waits.
-        if waiting and waiting + new > self._bounds.interactive:
-            reason = f"{waiting} texts wait for the embedder already"
-            raise EmbedderOverloaded(EmbeddingFailure(reason=reason, retry_after_s=1.0))
-
     async def _wait_for_room(self) -> None:
-        while self._waiting.bulk >= self._bounds.bulk:
+        while len(self._waiting.bulk) >= self._bounds.bulk:
             await self._room.wait()
             self._require_open()
 
     def _want(self, key: bytes, text: str, *, interactive: bool) -> Item:
         item = self._under_way.get(key)
         if item is None:
-            item = self._under_way[key] = Item(key, text, interactive=interactive)
+            item = self._under_way[key] = Item(key, text, interactive)
             self._waiting.add(item)
             self._notify_arrived()
         elif interactive:
@@ -186,7 +183,7 @@ class BatchingEmbedder:
     def _release(self, items: Iterable[Item]) -> None:
         for item in items:
             item.wanted_by -= 1
-            if item.wanted_by == 0 and self._waiting.drop(item):
+            if item.wanted_by == 0 and not item.settled.is_set() and self._waiting.drop(item):
                 del self._under_way[item.key]
         self._notify_room()
 
@@ -200,8 +197,9 @@ class BatchingEmbedder:
             try:
                 await self._compute(batch)
             finally:
-                # Reached unsettled only when this task ends: nobody may be left waiting.
-                self._settle_failed([item for item in batch if not item.settled.is_set()], EmbedderUnavailable(_CLOSED))
+                if unsettled := [item for item in batch if not item.settled.is_set()]:
+                    # Only when this task ends: nobody may be left waiting.
+                    self._settle_failed(unsettled, EmbedderUnavailable(_CLOSED))
 
     async def _compute(self, batch: list[Item]) -> None:
         started = anyio.current_time()
@@ -228,16 +226,14 @@ class BatchingEmbedder:
             # Bulk fills a cache but never empties it: an import's texts seldom come again, a conversation's do.
             self._cache.put(item.key, row, displace=item.interactive)
             item.row = row
-            self._finish(item)
+            del self._under_way[item.key]
+            item.settled.set()
 
     def _settle_failed(self, batch: Iterable[Item], error: EmbedderUnavailable) -> None:
         for item in batch:
             item.error = error
-            self._finish(item)
-
-    def _finish(self, item: Item) -> None:
-        del self._under_way[item.key]
-        item.settled.set()
+            del self._under_way[item.key]
+            item.settled.set()
 
     def _notify_arrived(self) -> None:
         self._arrived.set()

@@ -25,7 +25,7 @@ class Vectorizer:
     def __init__(self, embedder: SharedEmbedder, store: Store) -> None:
         self._embedder = embedder
         self._store = store
-        self._model_ids: dict[tuple[str, int], int] = {}
+        self._model_ids: dict[int, int] = {}  # by the number of dimensions
 
     @property
     def spec(self) -> EmbedderSpec:
@@ -40,7 +40,7 @@ class Vectorizer:
         vectors = await self._embedder.embed(texts, bulk=bulk)
         if not len(vectors):
             return []
-        model_id = await self.model_id(vectors.shape[1])
+        model_id = self._model_ids.get(vectors.shape[1]) or await self.model_id(vectors.shape[1])
         return [Embedding.of(model_id, vector) for vector in vectors]
 
     async def vectors(self, texts: Sequence[str], *, bulk: bool = False) -> Vectors:
@@ -56,8 +56,7 @@ class Vectorizer:
 
     async def model_id(self, dimensions: int) -> int:
         """Return the store's id of this model with vectors of this length."""
-        spec = self._embedder.spec
-        key = (spec.sha256, dimensions)
-        if key not in self._model_ids:
-            self._model_ids[key] = await self._store.register_embedding_model(spec.name, spec.sha256, dimensions)
-        return self._model_ids[key]
+        if dimensions not in self._model_ids:
+            spec = self._embedder.spec
+            self._model_ids[dimensions] = await self._store.register_embedding_model(spec.name, spec.sha256, dimensions)
+        return self._model_ids[dimensions]
