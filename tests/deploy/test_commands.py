@@ -120,7 +120,7 @@ def test_up_names_a_bad_setting_and_a_taken_port(
     home: Home, foreground: Callable[[], Up], environment: dict[str, str]
 ) -> None:
     bad = engramq(environment | {"ENGRAMQ_DEGREE_CAP": "many"}, "up")
-    assert (bad.returncode, "ENGRAMQ_DEGREE_CAP" in bad.stderr) == (1, True)
+    assert (bad.returncode, "ENGRAMQ_DEGREE_CAP" in bad.stderr) == (2, True)
 
     up = foreground()
     port = str(status_of(home)["http"]).rpartition(":")[2]
