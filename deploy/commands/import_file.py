@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,13 @@ from engramq.schemas.setting_values import namespace
 from engramq.schemas.vocabulary import OnDuplicate
 
 PIPE: Final = "-"
+
+
+def _in_a_folder(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a file that could not be made; click looks at those only that are there."""
+    if path is not None and not os.access(path.absolute().parent, os.W_OK):
+        raise click.BadParameter(f"{str(path.parent)!r} is no folder that can be written to.")
+    return path
 
 
 @click.command("import")
@@ -36,6 +44,7 @@ PIPE: Final = "-"
 @click.option(
     "--rejects",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_in_a_folder,
     help="Where bad rows are told of. Default: FILE.rejects.jsonl.",
 )
 @click.pass_obj

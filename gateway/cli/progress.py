@@ -19,7 +19,7 @@ class Progress:
     def __init__(self, source: IO[bytes], total_bytes: int | None) -> None:
         self._source = source
         self._read = 0
-        self._rows = 0
+        self._rows = self._rows_shown = 0
         self._is_terminal = sys.stderr.isatty()
         self._bar = click.progressbar(
             self.lines(),
@@ -50,8 +50,8 @@ class Progress:
             self._write_line()
 
     def _write_line(self) -> None:
-        self._shown = time.monotonic()
-        click.echo(self._bar.format_progress_line(), err=True)
+        self._shown, self._rows_shown = time.monotonic(), self._rows
+        click.echo(self._bar.format_progress_line().strip(), err=True)
 
     def _rows_and_rate(self) -> str:
         elapsed_s = max(time.monotonic() - self._started, 1e-6)
@@ -66,5 +66,5 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.__exit__(kind, error, trace)
-        if self._rows and not self._is_terminal:
+        if not self._is_terminal and self._rows > self._rows_shown:
             self._write_line()

@@ -74,6 +74,7 @@ def test_every_command_has_help_of_one_style_and_starts_nothing_for_it(
         (["import", "-", "--batch", "0"], "'--batch': 0 is not in the range"),
         (["import", "-", "--on-duplicate", "hope"], "'hope' is not one of 'skip', 'update'"),
         (["import", "-", "--rejects", "/"], "'/' is a directory"),
+        (["import", "-", "--rejects", "/no/such/folder/x"], "'/no/such/folder' is no folder that can be written to"),
         (["purge"], "Give at least one filter."),
         (["purge", "--thread", "t", "--reason", ""], "reason"),
         (["purge", "--since", "yesterday"], "2026-01-31"),
