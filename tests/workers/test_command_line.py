@@ -48,6 +48,8 @@ def test_migrate_says_what_it_applied_and_then_that_there_is_nothing(
     [
         (["migrate"], NOWHERE, 1, "cannot be reached"),
         (["migrate", "--wait", "0.1"], NOWHERE, 1, "cannot be reached"),
+        (["audit"], NOWHERE, 1, "cannot be reached"),
+        (["token", "list"], NOWHERE, 1, "engramq token: PostgreSQL cannot be reached"),
         (["migrate"], "mysql://x", 2, "ENGRAMQ_DATABASE_URL"),
         (["migrate", "--wait", "-1"], NOWHERE, 2, "--wait"),
         (["migrate", "--wait", "nan"], NOWHERE, 2, "--wait"),
