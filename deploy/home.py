@@ -10,6 +10,8 @@ import stat
 import sys
 from pathlib import Path
 
+from engramq.schemas.command_line import ExitCode
+
 # sun_path holds 108 bytes on Linux and 104 on macOS, the closing NUL included. The longest name below a run folder is
 # "-pg/.s.PGSQL.5432.lock"; what is left is for the folder.
 LONGEST_RUN_PATH = 103 - len("-pg/.s.PGSQL.5432.lock")
@@ -30,6 +32,11 @@ class DeployError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.recovery}".strip()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What a command returns that this ends."""
+        return ExitCode.MISUSED if self.code == "bad_setting" else ExitCode.FAILED
 
 
 class Home:

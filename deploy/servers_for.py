@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+import click
 
 from engramq.deploy import settings
-from engramq.deploy.client import take_lease
+from engramq.deploy.client import SUPERVISOR_COMMAND, take_lease
 from engramq.deploy.home import home_from
+from engramq.schemas.settings import Settings, read_settings
 
 # A first start makes the database cluster and loads the model; slow disks take their time.
 READY_BOUND_S = 180.0
@@ -23,33 +25,38 @@ _NEEDS = {
     "audit": (settings.DATABASE_URL,),
     "token": (settings.DATABASE_URL,),
 }
+_NOTHING: Mapping[str, str] = {}
 
 
 @contextlib.contextmanager
-def servers_for(command: str, arguments: list[str]) -> Iterator[None]:
-    """Within the block the environment names a running server for each that `command` needs.
+def servers_for(
+    command: str, supervisor: tuple[str, ...] = SUPERVISOR_COMMAND, given: Mapping[str, str] = _NOTHING
+) -> Iterator[Settings]:
+    """Within the block runs every server that `command` needs; yields the settings that say where.
 
-    Where it names all of them already nothing is started: the workers are then the user's own affair, too. Otherwise
-    this process holds a lease on the home's stack, which is started if it does not run.
+    Where the environment names all of them already nothing is started: the workers are then the user's own affair, too.
+    Otherwise this process holds a lease on the home's stack, which `supervisor` starts if it does not run. `given` are
+    variables that options stand for: they win over the environment.
 
     Raises:
+        SettingsError: a setting is bad; nothing was started.
         DeployError: the embedded stack cannot be used.
     """
-    missing = [name for name in _NEEDS[command] if not os.environ.get(name)]
-    if not missing or {"--help", "-h"} & set(arguments):
-        yield
+    environment = {**os.environ, **given}
+    chosen = read_settings(environment)
+    if all(environment.get(name) for name in _NEEDS[command]):
+        yield chosen
         return
-    environment = dict(os.environ)
     kind = "worker" if command == "worker" else "command"
-    lease = take_lease(home_from(environment), kind, environment, READY_BOUND_S)
-    if lease.differing:
-        names = ", ".join(lease.differing)
-        sys.stderr.write(f"engramq: the running stack has other values of {names}; engramq down lets them change.\n")
-    # Migrations change what the owner owns; everybody else is the role that owns nothing.
-    database = "owner_database_url" if command == "migrate" else "database_url"
-    os.environ[settings.REDIS_URL] = lease.addresses["redis_url"]
-    os.environ[settings.DATABASE_URL] = lease.addresses[database]
-    try:
-        yield
-    finally:
-        lease.close()
+    lease = take_lease(home_from(environment), kind, environment, READY_BOUND_S, supervisor)
+    with contextlib.closing(lease):
+        if lease.differing:
+            names = ", ".join(lease.differing)
+            click.echo(
+                f"engramq: the running stack has other values of {names}; engramq down lets them change.", err=True
+            )
+        # Migrations change what the owner owns; everybody else is the role that owns nothing.
+        database = "owner_database_url" if command == "migrate" else "database_url"
+        environment[settings.REDIS_URL] = lease.addresses["redis_url"]
+        environment[settings.DATABASE_URL] = lease.addresses[database]
+        yield read_settings(environment)

@@ -18,18 +18,16 @@ from engramq.deploy.client import SUPERVISOR_COMMAND
 from engramq.deploy.conversation import Conversation, LineBuffer, too_long
 from engramq.deploy.home import DeployError, Home, home_from
 from engramq.deploy.link import Link, open_link
+from engramq.schemas.command_line import ExitCode
 
-HELP = """\
-Usage: engramq stdio [--namespace NAME] [--principal NAME] [--tools full|core|NAME,...]
-
-Serve MCP on stdin and stdout, over the stack of ENGRAMQ_HOME, which is started when it is not running and shared with
-every other client. The options stand for ENGRAMQ_NAMESPACE, ENGRAMQ_PRINCIPAL and ENGRAMQ_TOOLS.
-"""
+# The same as in commands.stdio, without click.
 _OPTIONS = {
     "--namespace": settings.NAMESPACE,
     "--principal": settings.PRINCIPAL,
     "--tools": settings.TOOLS,
 }
+# Any such text is a name that a setting may have.
+_PLAIN_CHARS = 200
 
 STDIN, STDOUT = 0, 1
 # After a failure further requests are refused at once for this long, instead of each waiting for another one.
@@ -214,28 +212,50 @@ class Front:
         sys.stderr.write(f"engramq: {problem}\n")
 
 
-def main(arguments: list[str], command: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
-    """Run the front with the arguments after `stdio`. Returns 0 at the client's end, 1 when refused, 2 when misused."""
-    environment = dict(os.environ)
-    remaining = list(arguments)
-    while remaining:
-        option, _, value = remaining.pop(0).partition("=")
-        if option in ("--help", "-h"):
-            sys.stdout.write(HELP)
-            return 0
-        if option not in _OPTIONS or not (value or remaining):
-            sys.stderr.write(f"engramq stdio: unknown option or missing value: {option}\n{HELP}")
-            return 2
-        environment[_OPTIONS[option]] = value or remaining.pop(0)
+def main(arguments: list[str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
+    """Run the front with the arguments after `stdio` and return its exit code.
+
+    `supervisor` is the command that starts a supervisor where there is none.
+    """
+    given = _plain_options(arguments)
+    if given is None:
+        from engramq.deploy.commands.root import run  # noqa: PLC0415 - click takes 40 ms, spent on help and doubts alone
+
+        return run(["stdio", *arguments], supervisor)
+    return serve({**os.environ, **given}, supervisor)
+
+
+def serve(environment: dict[str, str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
+    """Run the front and return its exit code: not 0 when it is refused or interrupted."""
     try:
-        Front(home_from(environment), environment, command).run()
+        Front(home_from(environment), environment, supervisor).run()
     except DeployError as error:
         sys.stderr.write(f"engramq: {error}\n")
-        return 1
+        return error.exit_code
     except BrokenPipeError:
         # The client has closed stdout. Python would complain once more while it flushes its own.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
     except KeyboardInterrupt:
-        return 130
-    return 0
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE
+
+
+def _plain_options(arguments: list[str]) -> dict[str, str] | None:
+    """Return the variables that the options stand for, or None when click has to help, to check or to complain."""
+    given = {}
+    remaining = list(arguments)
+    while remaining:
+        option, is_joined, value = remaining.pop(0).partition("=")
+        if not is_joined:
+            value = remaining.pop(0) if remaining else ""
+        if option not in _OPTIONS or not _is_plain(value):
+            return None
+        given[_OPTIONS[option]] = value
+    return given
+
+
+def _is_plain(text: str) -> bool:
+    # Neither another option nor one of the names that are engramq's own.
+    printable = 0 < len(text.strip()) <= _PLAIN_CHARS and text.isascii() and text.isprintable()
+    return printable and not text.startswith(("-", "engramq"))

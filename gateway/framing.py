@@ -1,4 +1,8 @@
-"""Lines of bounded length from a stream of bytes."""
+"""Lines of bounded length from a stream of bytes.
+
+anyio's buffered stream finds them; what it lacks is the way on after a line that is too long, which we let pass in
+steps, keeping its size and both ends: its sender is told the size, and finds its request by the id at either end.
+"""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -6,9 +10,11 @@ from typing import Final
 
 import anyio
 from anyio.abc import ByteReceiveStream
+from anyio.streams.buffered import BufferedByteReceiveStream
 
-CHUNK_BYTES: Final = 65_536
-TAIL_BYTES: Final = 300
+STEP_BYTES: Final = 65_536
+END_BYTES: Final = 300  # of a line that is too long, at either end
+ENDED: Final = (anyio.IncompleteRead, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,52 +27,40 @@ class Line:
 
 
 class LineReader:
-    """Reads lines, keeping at most `bound` bytes of each; of a longer one the beginning and the end."""
+    """Reads lines, keeping about `bound` bytes of each; of a longer one the beginning and the end."""
 
     def __init__(self, stream: ByteReceiveStream, bound: int) -> None:
-        self._stream = stream
+        self._stream = BufferedByteReceiveStream(stream)
         self._bound = bound
-        self._buffer = bytearray()
-        self._searched = 0  # how much of the buffer is known to hold no line end
-        self._dropped = 0  # bytes of an over-long line that are no longer in the buffer
-        self._head = b""
+        self._has_ended = False
 
     async def lines(self) -> AsyncGenerator[Line]:
         """Yield each line that is not blank until the stream ends; what follows the last line end is a line too."""
-        while True:
-            end = self._buffer.find(b"\n", self._searched)
-            if end >= 0:
-                line = self._take(end)
-                del self._buffer[: end + 1]
-                self._searched = 0
-                if line.head.strip():
-                    yield line
-                continue
-            self._searched = len(self._buffer)
-            self._shorten()
+        while not self._has_ended:
             try:
-                self._buffer += await self._stream.receive(CHUNK_BYTES)
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                break
-        last = self._take(len(self._buffer))
-        if last.head.strip():
-            yield last
+                text = await self._until_line_end(self._bound + 1)
+                line = Line(text[: self._bound], len(text), text[-END_BYTES:])
+            except anyio.DelimiterNotFound:
+                line = await self._let_pass()
+            if line.head.strip():
+                yield line
 
-    def _take(self, end: int) -> Line:
-        """Return the line that ends at `end` in the buffer."""
-        size = self._dropped + end
-        rest = bytes(self._buffer[max(0, end - TAIL_BYTES) : end])
-        head = self._head or bytes(self._buffer[: min(end, self._bound)])
-        self._head, self._dropped = b"", 0
-        return Line(head, size, rest)
+    async def _until_line_end(self, bound: int) -> bytes:
+        """Return the rest of a line; raises DelimiterNotFound, all left in the buffer, if it does not end so soon."""
+        try:
+            return await self._stream.receive_until(b"\n", bound)
+        except ENDED:
+            self._has_ended = True
+            return self._stream.buffer
 
-    def _shorten(self) -> None:
-        """Let go of the middle of an over-long line, of which only both ends matter."""
-        if len(self._buffer) <= self._bound + TAIL_BYTES:
-            return
-        if not self._head:
-            self._head = bytes(self._buffer[:TAIL_BYTES])
-        surplus = len(self._buffer) - TAIL_BYTES
-        del self._buffer[:surplus]
-        self._dropped += surplus
-        self._searched = len(self._buffer)
+    async def _let_pass(self) -> Line:
+        """Return the line that the buffer begins with and that is too long."""
+        head, size, tail = self._stream.buffer[:END_BYTES], 0, b""
+        while True:
+            try:
+                rest = await self._until_line_end(STEP_BYTES)
+            except anyio.DelimiterNotFound:
+                passed = await self._stream.receive(STEP_BYTES)
+                size, tail = size + len(passed), passed[-END_BYTES:]
+            else:
+                return Line(head, size + len(rest), (tail + rest)[-END_BYTES:])

@@ -181,12 +181,16 @@ async def open_store(database_url: str) -> Store:
             return await Store.open(database_url)
         except NotReady as problem:
             found = problem
-        if found.reason is Reason.BEHIND and may_migrate:
+        # A cluster that no migration has met lacks the workers' role, and so seems to let nobody in.
+        if found.reason in {Reason.BEHIND, Reason.UNREACHABLE} and may_migrate:
             try:
-                log.info("Database migrated", extra={"applied": await migrate(database_url)})
-                continue
+                applied = await migrate(database_url)
             except NotReady as problem:
                 may_migrate = problem.reason is Reason.UNREACHABLE
+            else:
+                may_migrate = bool(applied)  # else a migration does not mend it
+                log.info("Database migrated", extra={"applied": applied})
+                continue
         elif found.reason not in {Reason.UNREACHABLE, Reason.BEHIND}:
             raise found
         if str(found) != said or time.monotonic() > said_at + SAY_AGAIN_S:

@@ -1,89 +1,86 @@
-"""The command line of `engramq import`."""
+"""`engramq import`: a file's rows brought in, and told what became of them."""
 
-import os
+import contextlib
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import IO
 
-import anyio
-import click
-
-from engramq.gateway.cli.import_file import import_file
-from engramq.gateway.cli.option_types import NAMESPACE
+from engramq.gateway.cli.import_file import CannotReject, import_file
+from engramq.gateway.cli.running import run
+from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.settings import read_settings
+from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus
 
-SOME_REJECTED: Final = 1
-FAILED: Final = 3
-PIPE: Final = "-"
 
+def import_memories(
+    path: Path | None,
+    settings: Settings,
+    *,
+    namespace: str | None,
+    on_duplicate: OnDuplicate,
+    batch_size: int,
+    rejects: Path | None,
+) -> ExitCode:
+    """Import a file (None: standard input) and print how many rows became what.
 
-@click.command(
-    "import", help="Load memories from a JSONL file (- for standard input): one object per line, as store_memory takes."
-)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option(
-    "--namespace",
-    type=NAMESPACE,
-    help="Put every row there, whatever it names. Default: what the row names, else ENGRAMQ_NAMESPACE.",
-)
-@click.option(
-    "--on-duplicate",
-    type=click.Choice([str(word) for word in OnDuplicate]),
-    default=str(OnDuplicate.SKIP),
-    show_default=True,
-    help="What to do with a row whose external_id is there already.",
-)
-@click.option(
-    "--batch", type=click.IntRange(1, 1000), default=128, show_default=True, help="Rows that are stored together."
-)
-@click.option(
-    "--rejects",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Where bad rows are told of. Default: FILE.rejects.jsonl.",
-)
-@click.pass_context
-def import_command(
-    context: click.Context, file: str, namespace: str | None, on_duplicate: str, batch: int, rejects: Path | None
-) -> None:
-    settings = read_settings(os.environ)
-    piped = file == PIPE
-    path = Path(file)
-    with sys.stdin.buffer if piped else path.open("rb") as source:
-        try:
-            counts, degraded = anyio.run(
-                lambda: import_file(
-                    source,
-                    settings,
-                    namespace=namespace,
-                    on_duplicate=OnDuplicate(on_duplicate),
-                    batch_size=batch,
-                    rejects=rejects or (None if piped else path.with_name(path.name + ".rejects.jsonl")),
-                    total_bytes=None if piped else path.stat().st_size,
-                )
+    Returns FAILED when rows were rejected; raises CommandFailed when the import could not go on.
+    """
+    if rejects is None and path is not None:
+        rejects = path.with_name(path.name + ".rejects.jsonl")
+    with _opened(path) as source, _told_midway():
+        counts, degraded = run(
+            partial(
+                import_file,
+                source,
+                settings,
+                namespace=namespace,
+                on_duplicate=on_duplicate,
+                batch_size=batch_size,
+                rejects=rejects,
+                total_bytes=None if path is None else path.stat().st_size,
             )
-        except* EngramqError as group:
-            fault = next(iter(_leaves(group))).fault
-            click.echo(
-                f"engramq import: {fault.error} {fault.recovery} What is in stays; run the same command again.",
-                err=True,
-            )
-            context.exit(FAILED)
-    click.echo("  ".join(f"{status} {counts[status]}" for status in ReceiptStatus))
-    if degraded:
-        click.echo(
-            "Some rows wait for their vectors (the embedder did not answer); they are found by text until then.",
-            err=True,
         )
-    if counts[ReceiptStatus.REJECTED]:
-        where = rejects or (None if piped else path.with_name(path.name + ".rejects.jsonl"))
-        click.echo(f"Rejected rows, with line, field and reason: {where or 'above'}", err=True)
-        context.exit(SOME_REJECTED)
+    print("  ".join(f"{status} {counts[status]}" for status in ReceiptStatus))
+    if degraded:
+        print(
+            "Some rows wait for their vectors (the embedder did not answer); they are found by text until then.",
+            file=sys.stderr,
+        )
+    if not counts[ReceiptStatus.REJECTED]:
+        return ExitCode.DONE
+    print(f"Rejected rows, with line, field and reason: {rejects or 'above'}", file=sys.stderr)
+    return ExitCode.FAILED
 
 
-def _leaves(group: BaseExceptionGroup[EngramqError]) -> list[EngramqError]:
-    found: list[EngramqError] = []
+@contextlib.contextmanager
+def _opened(path: Path | None) -> Iterator[IO[bytes]]:
+    if path is None:
+        yield sys.stdin.buffer
+        return
+    with path.open("rb") as source:
+        yield source
+
+
+@contextlib.contextmanager
+def _told_midway() -> Iterator[None]:
+    """Raise CommandFailed for what an import could not go on after: the first of its tasks' errors."""
+    problems: list[BaseException] = []
+    try:
+        yield
+    except* (EngramqError, CannotReject) as group:
+        problems += _leaves(group)
+    if problems:
+        first = problems[0]
+        told = f"{first.fault.error} {first.fault.recovery}" if isinstance(first, EngramqError) else str(first)
+        raise CommandFailed(f"{told} What is in stays; run the same command again.", ExitCode.MIDWAY)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

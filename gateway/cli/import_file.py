@@ -1,7 +1,6 @@
 """`engramq import FILE.jsonl`: bulk loading through the imports mailbox."""
 
 import itertools
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -125,6 +124,10 @@ class Importer:
         self.rejects.write(rejection)
 
 
+class CannotReject(Exception):
+    """The file that is to tell of rejected rows cannot be written."""
+
+
 class RejectFile:
     """Where rejected rows are told of: a file made at the first of them, or the error stream."""
 
@@ -134,12 +137,17 @@ class RejectFile:
         self._file: IO[bytes] | None = None
 
     def write(self, rejection: Rejection) -> None:
+        """Tell of one row; raises CannotReject."""
         if self.path is None:
             click.echo(f"line {rejection.line}: {rejection.field}: {rejection.reason}", err=True)
             return
-        if self._file is None:
-            self._file = self._stack.enter_context(self.path.open("wb"))
-        self._file.write(msgspec.json.encode(rejection) + b"\n")
+        try:
+            if self._file is None:
+                self._file = self._stack.enter_context(self.path.open("wb"))
+            self._file.write(msgspec.json.encode(rejection) + b"\n")
+        except OSError as problem:
+            told = problem.strerror or problem
+            raise CannotReject(f"{self.path} cannot be written: {told}. Name another file with --rejects.") from None
 
 
 async def import_file(
@@ -161,7 +169,7 @@ async def import_file(
                 settings.redis_url, keys, mailbox_bound=settings.mailbox_bound, reply_timeout_s=settings.reply_timeout_s
             )
         )
-        progress = resources.enter_context(Progress(sys.stderr, source, total_bytes))
+        progress = resources.enter_context(Progress(source, total_bytes))
         rows = read_rows(progress.lines(), namespace or settings.namespace, one_namespace=namespace is not None)
         importer = Importer(
             bus,

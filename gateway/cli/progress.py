@@ -1,29 +1,36 @@
-"""How far an import is: a bar on a terminal, plain lines elsewhere."""
+"""How far an import is: click's bar on a terminal, its words as plain lines now and then elsewhere."""
 
+import sys
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import IO, Final, Self, TextIO
+from typing import IO, Final, Self
+
+import click
 
 from engramq.schemas import limits
 
-BAR_CHARS: Final = 30
-BAR_EVERY_S: Final = 0.2
 LINE_EVERY_S: Final = 5.0
 
 
 class Progress:
-    """Counts bytes read against the file's size; without a size (a pipe) it shows rows and rate only."""
+    """Counts bytes read against the file's size; without a size (a pipe) there is no time left to tell."""
 
-    def __init__(self, out: TextIO, source: IO[bytes], total_bytes: int | None) -> None:
-        self._out = out
+    def __init__(self, source: IO[bytes], total_bytes: int | None) -> None:
         self._source = source
-        self._total = total_bytes
-        self._bar = out.isatty()
         self._read = 0
-        self._rows = 0
-        self._started = time.monotonic()
-        self._shown = self._started
+        self._rows = self._rows_shown = 0
+        self._is_terminal = sys.stderr.isatty()
+        self._bar = click.progressbar(
+            self.lines(),
+            length=total_bytes or None,
+            file=sys.stderr,
+            hidden=not self._is_terminal,
+            update_min_steps=0,  # rows come in when all is read, too
+            bar_template="[%(bar)s]  %(info)s" if self._is_terminal else "%(info)s",
+            item_show_func=lambda _: self._rows_and_rate(),
+        )
+        self._started = self._shown = time.monotonic()
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines of the source, counting them; of one that is too long only its (too long) beginning."""
@@ -36,40 +43,28 @@ class Progress:
             yield line
 
     def show(self, rows: int) -> None:
-        """Say that so many rows are in, if it is time to say something."""
+        """Say that so many rows are in: at once on a terminal, elsewhere if it is time to say something."""
         self._rows = rows
-        now = time.monotonic()
-        if now - self._shown >= (BAR_EVERY_S if self._bar else LINE_EVERY_S):
-            self._shown = now
-            self._write(now)
+        self._bar.update(self._read - self._bar.pos)
+        if not self._is_terminal and time.monotonic() - self._shown >= LINE_EVERY_S:
+            self._write_line()
 
-    def _write(self, now: float) -> None:
-        elapsed = max(now - self._started, 1e-6)
-        parts = [f"{self._rows} rows", f"{self._rows / elapsed:.0f}/s"]
-        if self._total:
-            share = min(self._read / self._total, 1.0)
-            left = elapsed * (1 - share) / share if share else 0.0
-            parts += [f"{share:.0%}", f"{_clock(left)} left"]
-            if self._bar:
-                filled = int(share * BAR_CHARS)
-                parts.insert(0, f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}]")
-        text = "  ".join(parts)
-        self._out.write(f"\r{text}\x1b[K" if self._bar else f"{text}\n")
-        self._out.flush()
+    def _write_line(self) -> None:
+        self._shown, self._rows_shown = time.monotonic(), self._rows
+        click.echo(self._bar.format_progress_line().strip(), err=True)
+
+    def _rows_and_rate(self) -> str:
+        elapsed_s = max(time.monotonic() - self._started, 1e-6)
+        left = "left  " if self._bar.eta_known and not self._bar.finished else ""  # the bar's time stands before
+        return f"{left}{self._rows} rows  {self._rows / elapsed_s:.0f}/s"
 
     def __enter__(self) -> Self:
+        self._bar.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._rows:
-            self._write(time.monotonic())
-            if self._bar:
-                self._out.write("\n")
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        self._bar.__exit__(kind, error, trace)
+        if not self._is_terminal and self._rows > self._rows_shown:
+            self._write_line()

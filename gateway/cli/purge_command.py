@@ -1,97 +1,60 @@
 """`engramq purge`: list, then erase for good, all memories of a principal, a source type, a thread or a time."""
 
-import os
 import shlex
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
-import click
 import msgspec
 
-from engramq.gateway.cli.option_types import NAMESPACE, Checked
+from engramq.gateway.cli.running import run
 from engramq.gateway.queue.bus import Bus, Pending
-from engramq.schemas import limits, setting_values
+from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
+from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.ids import parse_time
 from engramq.schemas.keys import Keys
-from engramq.schemas.settings import Settings, read_settings
-from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, Partition
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
 
-FAILED: Final = 3
 ANSWER_TIMEOUT_S: Final = 20.0  # after which a purge is asked after instead
 ASK_AGAIN_S: Final = 1.0
 PROGRESS_S: Final = 5.0
 ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
 
 
-# What a memory may have been stored with; a blank one is refused, since a variable may not be set.
-TEXT: Final = Checked("text", setting_values.name)
-# A date or a time with a zone; a date ends the day where it is an end.
-BEGIN: Final = Checked("time", parse_time)
-END: Final = Checked("time", partial(parse_time, end_of_day=True))
-
-
-@click.command(
-    "purge",
-    help="List all memories for which everything given holds, and with --yes erase them for good: rows, links, "
-    "breadcrumbs, stored replies and what is still queued. At least one of the first six options is needed.",
-)
-@click.option("--created-by", metavar="P", type=TEXT, help="The principal who stored them.")
-@click.option("--source-type", metavar="S", type=TEXT, help="As it was given when they were stored.")
-@click.option("--thread", metavar="T", type=TEXT, help="Their conversation or document.")
-@click.option("--partition", type=click.Choice([str(word) for word in Partition]))
-@click.option("--since", metavar="T", type=BEGIN, help="Stored from this date or time on.")
-@click.option("--until", metavar="T", type=END, help="Stored up to this date or time.")
-@click.option("--namespace", metavar="N", type=NAMESPACE, help="Default: ENGRAMQ_NAMESPACE.")
-@click.option("--reason", metavar="N", help="For the audit log.")
-@click.option("--yes", is_flag=True, help="Erase them. Without it they are only listed.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.pass_context
-def purge_command(context: click.Context, /, namespace: str | None, yes: bool, as_json: bool, **given: Any) -> None:
-    settings = read_settings(os.environ)
-    namespace = namespace or settings.namespace
+def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str, yes: bool, as_json: bool) -> None:
+    """List the memories that `listing` means, with `yes` erase them, and print which; raises CommandFailed."""
     try:
-        command = _command({name: value for name, value in given.items() if value is not None})
-        found, done = anyio.run(partial(_purge, settings, namespace, command, yes=yes, tell=_teller(as_json)))
+        found, done = run(partial(_purge, settings, namespace, listing, yes=yes, tell=_teller(as_json)))
     except EngramqError as refusal:
-        click.echo(f"engramq purge: {refusal.fault.error} {refusal.fault.recovery}", err=True)
-        context.exit(2 if refusal.fault.code is FaultCode.INVALID_PARAMETER else FAILED)
+        code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
+        raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", code) from None
     if as_json:
-        click.echo(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}))
+        print(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}).decode())
     elif done is not None:
-        click.echo(f"Erased {done.erased} memories of namespace {namespace!r}. What was erased, by ids:")
-        click.echo(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
+        print(f"Erased {done.erased} memories of namespace {namespace!r}. What was erased, by ids:")
+        print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
     else:
         _list(found, namespace)
 
 
-def _command(given: dict[str, Any]) -> PurgeMemories:
-    """Return the command that lists; raises EngramqError naming what is wrong."""
-    try:
-        command = msgspec.convert(given, PurgeMemories)
-    except msgspec.ValidationError as problem:
-        raise refuse(FaultCode.INVALID_PARAMETER, f"{problem}.") from None
-    command.check()
-    return command
-
-
 def _list(found: Purged, namespace: str) -> None:
     for memory_id in found.memory_ids:
-        click.echo(memory_id)
+        print(memory_id)
     if found.matched > limits.PURGED_SHOWN:
-        click.echo(f"... and {found.matched - limits.PURGED_SHOWN} more")
-    click.echo(f"{found.matched} memories of namespace {namespace!r}. Nothing is erased: --yes does it.", err=True)
+        print(f"... and {found.matched - limits.PURGED_SHOWN} more")
+    print(f"{found.matched} memories of namespace {namespace!r}. Nothing is erased: --yes does it.", file=sys.stderr)
 
 
 def _teller(as_json: bool) -> Callable[[str], None]:
-    return lambda text: None if as_json else click.echo(text, err=True)
+    return lambda text: None if as_json else print(text, file=sys.stderr)
 
 
 async def _purge(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from socket import create_server
 from types import TracebackType
 from typing import Self
 
@@ -22,9 +23,9 @@ pytestmark = pytest.mark.timeout(60)
 class Up:
     """`engramq up` in the foreground, started and past its banner."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], *options: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", FAKE_ENGRAMQ, "up"],
+            [sys.executable, "-P", FAKE_ENGRAMQ, "up", *options],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -120,7 +121,7 @@ def test_up_names_a_bad_setting_and_a_taken_port(
     home: Home, foreground: Callable[[], Up], environment: dict[str, str]
 ) -> None:
     bad = engramq(environment | {"ENGRAMQ_DEGREE_CAP": "many"}, "up")
-    assert (bad.returncode, "ENGRAMQ_DEGREE_CAP" in bad.stderr) == (1, True)
+    assert (bad.returncode, "ENGRAMQ_DEGREE_CAP" in bad.stderr) == (2, True)
 
     up = foreground()
     port = str(status_of(home)["http"]).rpartition(":")[2]
@@ -129,6 +130,14 @@ def test_up_names_a_bad_setting_and_a_taken_port(
     assert (taken.returncode, "ENGRAMQ_PORT" in taken.stderr) == (1, True)
     up.end(signal.SIGTERM)
     await_true(lambda: is_stopped(Home(home.path / "other")))
+
+
+def test_up_serves_where_its_options_say(home: Home, environment: dict[str, str]) -> None:
+    with create_server(("127.0.0.1", 0)) as taken:
+        elsewhere = environment | {"ENGRAMQ_PORT": str(taken.getsockname()[1]), "ENGRAMQ_HOST": "0.0.0.0"}
+        with Up(elsewhere, "--port", "0", "--host", "127.0.0.1") as up:
+            assert str(status_of(home)["http"]).startswith("http://127.0.0.1:")
+            up.end(signal.SIGTERM)
 
 
 @pytest.mark.promise("SE-3")

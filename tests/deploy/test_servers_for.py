@@ -8,6 +8,7 @@ import pytest
 from engramq.deploy.client import take_lease
 from engramq.deploy.home import DeployError, Home
 from engramq.deploy.servers_for import servers_for
+from engramq.schemas.settings import SettingsError
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S
 
@@ -19,14 +20,30 @@ def test_a_worker_of_another_embedder_is_refused_and_commands_that_embed_nothing
 ) -> None:
     with contextlib.closing(take_lease(home, "stdio", environment, BOUND_S, FAKE_STACK)):
         monkeypatch.setattr(os, "environ", environment | {"ENGRAMQ_EMBEDDER": "hash"})
-        with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER"), servers_for("worker", ["--all"]):
+        with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER"), servers_for("worker", FAKE_STACK):
             pass
-        assert "ENGRAMQ_REDIS_URL" not in os.environ
         for command in ("import", "purge", "audit", "token", "migrate"):
             monkeypatch.setattr(os, "environ", environment | {"ENGRAMQ_EMBEDDER": "hash"})
-            with servers_for(command, []):
-                assert os.environ["ENGRAMQ_REDIS_URL"]
+            with servers_for(command, FAKE_STACK) as settings:
+                assert settings.redis_url
             assert "ENGRAMQ_EMBEDDER" in capsys.readouterr().err
         monkeypatch.setattr(os, "environ", dict(environment))
-        with servers_for("worker", ["--all"]):
-            assert os.environ["ENGRAMQ_DATABASE_URL"]
+        with servers_for("worker", FAKE_STACK) as settings:
+            assert settings.database_url
+        assert "ENGRAMQ_REDIS_URL" not in os.environ
+
+
+def test_what_an_option_stands_for_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"REDIS_URL": "unix:///nowhere", "PORT": "1", "HOST": "127.0.0.2"}.items():
+        monkeypatch.setenv(f"ENGRAMQ_{name}", value)
+    with servers_for("gateway", given={"ENGRAMQ_PORT": "2"}) as settings:
+        assert (settings.host, settings.port) == ("127.0.0.2", 2)
+
+
+def test_a_bad_setting_is_told_before_anything_is_started(
+    home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", environment | {"ENGRAMQ_DEGREE_CAP": "many"})
+    with pytest.raises(SettingsError, match="ENGRAMQ_DEGREE_CAP"), servers_for("audit", FAKE_STACK):
+        pass
+    assert list(home.path.iterdir()) == []

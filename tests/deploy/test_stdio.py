@@ -182,10 +182,10 @@ def test_what_the_gateway_says_unasked_reaches_the_client(home: Home, environmen
     [
         (["--namespace", "refused"], {}, 1, "That namespace is refused."),
         (["--nonsense"], {}, 2, "--nonsense"),
-        (["--tools"], {}, 2, "missing value"),
-        ([], {"ENGRAMQ_LINGER_S": "soon"}, 1, "ENGRAMQ_LINGER_S"),
-        ([], {"ENGRAMQ_PORT": "http"}, 1, "ENGRAMQ_PORT"),
-        ([], {"ENGRAMQ_OUTPUT_SCHEMAS": "maybe"}, 1, "ENGRAMQ_OUTPUT_SCHEMAS"),
+        (["--tools"], {}, 2, "'--tools' requires an argument"),
+        ([], {"ENGRAMQ_LINGER_S": "soon"}, 2, "ENGRAMQ_LINGER_S"),
+        ([], {"ENGRAMQ_PORT": "http"}, 2, "ENGRAMQ_PORT"),
+        ([], {"ENGRAMQ_OUTPUT_SCHEMAS": "maybe"}, 2, "ENGRAMQ_OUTPUT_SCHEMAS"),
     ],
 )
 def test_what_only_the_user_can_mend_is_refused_at_the_start(

@@ -14,19 +14,20 @@ from typing import IO, Any
 import httpx
 import pytest
 
-from engramq.gateway.cli import main
+from engramq.deploy.cli import main
+from engramq.gateway.cli.gateway_command import serve
 from engramq.gateway.mcp.reference import reference
 from engramq.schemas.keys import Keys
+from engramq.schemas.settings import SettingsError, read_settings
 from tests.gateway.conftest import await_socket
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = "import sys; from engramq.gateway.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
 @contextmanager
 def started(environment: dict[str, str], *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAMQ_")}
-    command = [sys.executable, "-c", RUN, "gateway", *arguments]
+    command = [sys.executable, "-m", "engramq", "gateway", *arguments]
     with subprocess.Popen(command, cwd=ROOT, env={**clean, **environment}, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         try:
@@ -83,7 +84,6 @@ def test_a_public_bind_with_tokens_is_served_to_who_has_one(redis_url: str, keys
         ({"ENGRAMQ_TOOLS": "store_memory,nonsense"}, "ENGRAMQ_TOOLS: there is no tool 'nonsense'"),
         ({"ENGRAMQ_TOOLS": ","}, "ENGRAMQ_TOOLS: no tool is named"),
         ({"ENGRAMQ_PORT": "http"}, "ENGRAMQ_PORT"),
-        ({"ENGRAMQ_REDIS_URL": ""}, "ENGRAMQ_REDIS_URL is not set"),
         ({"ENGRAMQ_HOST": "::"}, "ENGRAMQ_HOST: '::' is not a loopback address"),
         ({"ENGRAMQ_HOST": "192.0.2.7"}, "ENGRAMQ_HOST: '192.0.2.7' is not a loopback address"),
         ({"ENGRAMQ_HOST": "example.org"}, "ENGRAMQ_HOST: 'example.org' is not a loopback address"),
@@ -96,6 +96,25 @@ def test_a_bad_setting_is_named_at_the_start(
         monkeypatch.setenv(name, value)
     assert main(["gateway"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_no_redis_is_named_at_the_start() -> None:
+    with pytest.raises(SettingsError, match="ENGRAMQ_REDIS_URL is not set"):
+        serve(read_settings({}), socket_path=None, http=True)
+
+
+@pytest.mark.promise("SE-3")
+def test_host_and_port_are_said_by_options_too_and_a_public_bind_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"REDIS_URL": "unix:///nowhere", "HOST": "127.0.0.1", "PORT": "1"}.items():
+        monkeypatch.setenv(f"ENGRAMQ_{name}", value)
+    assert main(["gateway", "--host", "0.0.0.0"]) == 2
+    assert capsys.readouterr().err.startswith("engramq gateway: --host: '0.0.0.0' is not a loopback address")
+    with create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["gateway", "--port", str(port)]) == 2
+    assert f"--port: port {port} on 127.0.0.1 is taken" in capsys.readouterr().err
 
 
 def test_a_taken_port_is_named_at_the_start() -> None:

@@ -343,3 +343,13 @@ async def test_lines_are_the_same_however_they_are_cut(size: int) -> None:
     assert [line.head for line in lines if line.size <= 10] == [b"one", b"two\r", b"three", b"last"]
     assert [(line.head[:1], line.tail[-1:]) for line in lines if line.size > 10] == [(b"<", b">")] * 2
     assert max(len(line.head) for line in lines) <= 300 + 10
+    assert {line.tail for line in lines if line.size > 10} == {long[-300:]}
+
+
+@pytest.mark.parametrize("length", [11, 299, 301, 65_536, 65_537, 200_000])
+async def test_of_a_line_that_is_too_long_size_and_both_ends_are_known(length: int) -> None:
+    long = b"<" + b"x" * (length - 2) + b">"
+    for data in (long + b"\nnext\n", long):
+        first, *others = [line async for line in LineReader(Chunks(data, 10), 10).lines()]
+        assert (first.size, first.head[:10], first.tail) == (length, long[:10], long[-300:])
+        assert [line.head for line in others] == ([b"next"] if data != long else [])

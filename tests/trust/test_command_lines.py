@@ -8,10 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.gateway.cli import main as gateway_main
+from engramq.deploy.cli import main
 from engramq.gateway.cli import purge_command
 from engramq.schemas.settings import Settings
-from engramq.workers.cli import main as workers_main
 from tests.conftest import Database
 from tests.pipeline.stage import Agent, Stage, agent_of
 
@@ -20,13 +19,12 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Terminal:
-    """Runs commands in this process, as deploy/cli.py does."""
+    """Runs commands in this process."""
 
     capture: pytest.CaptureFixture[str]
 
     async def __call__(self, *arguments: str) -> tuple[int, str, str]:
         """Return exit code, what was printed, and what was complained about."""
-        main = workers_main if arguments[0] == "audit" else gateway_main
         self.capture.readouterr()
         code = await asyncio.to_thread(main, list(arguments))
         shown = self.capture.readouterr()

@@ -5,16 +5,18 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from engramq.schemas.settings import read_settings
+from engramq.deploy.cli import main
+from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.app import run
-from engramq.workers.cli import main
+from engramq.workers.cli.migrate_command import migrate_database
+from engramq.workers.cli.worker_command import serve
 from engramq.workers.db.readiness import packaged
 from tests.conftest import Database, TestServers
 
@@ -46,7 +48,8 @@ def test_migrate_says_what_it_applied_and_then_that_there_is_nothing(
     [
         (["migrate"], NOWHERE, 1, "cannot be reached"),
         (["migrate", "--wait", "0.1"], NOWHERE, 1, "cannot be reached"),
-        (["migrate"], "", 2, "ENGRAMQ_DATABASE_URL"),
+        (["audit"], NOWHERE, 1, "cannot be reached"),
+        (["token", "list"], NOWHERE, 1, "engramq token: PostgreSQL cannot be reached"),
         (["migrate"], "mysql://x", 2, "ENGRAMQ_DATABASE_URL"),
         (["migrate", "--wait", "-1"], NOWHERE, 2, "--wait"),
         (["migrate", "--wait", "nan"], NOWHERE, 2, "--wait"),
@@ -54,8 +57,6 @@ def test_migrate_says_what_it_applied_and_then_that_there_is_nothing(
         (["worker"], NOWHERE, 2, "--all"),
         (["worker", "--all", "recall"], NOWHERE, 2, "--all"),
         (["worker", "cooking"], NOWHERE, 2, "cooking"),
-        (["worker", "--all"], NOWHERE, 2, "ENGRAMQ_REDIS_URL"),
-        (["worker", "--all"], "", 2, "ENGRAMQ_DATABASE_URL"),
     ],
 )
 def test_a_command_that_cannot_be_done_says_why(
@@ -69,6 +70,19 @@ def test_a_command_that_cannot_be_done_says_why(
     say(monkeypatch, DATABASE_URL=url)
     assert main(arguments) == code
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "url", "told"),
+    [
+        (lambda settings: migrate_database(settings, wait_s=0.0), "", "ENGRAMQ_DATABASE_URL"),
+        (lambda settings: serve(tuple(WorkerKind), settings), NOWHERE, "ENGRAMQ_REDIS_URL"),
+        (lambda settings: serve(tuple(WorkerKind), settings), "", "ENGRAMQ_DATABASE_URL"),
+    ],
+)
+def test_a_command_that_is_given_no_server_names_it(command: Callable[[Settings], None], url: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        command(read_settings({"ENGRAMQ_DATABASE_URL": url}))
 
 
 def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:

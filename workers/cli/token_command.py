@@ -1,119 +1,69 @@
 """`engramq token`: bearer tokens made, listed and revoked. A token is shown once, when it is made."""
 
-import argparse
-import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from engramq.schemas.ids import format_time, parse_time
-from engramq.schemas.setting_values import name, namespace, principal
+from engramq.schemas.command_line import ExitCode
+from engramq.schemas.ids import format_time
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import Scope
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken, Token
-from engramq.workers.cli.arguments import Parser, checked, uuid_of
+from engramq.workers.cli.running import require_database, run
 from engramq.workers.db.database import Store
 
-DEFAULT_SCOPES: Final = (Scope.READ, Scope.WRITE)
-UNKNOWN: Final = 1  # the exit code when there is no token of that id
-_UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-_SPAN: Final = re.compile(r"([1-9]\d{0,5})([hdw])")
+
+def create_token(settings: Settings, *, namespace: str, as_json: bool, **new: Any) -> None:
+    """Make a token (`new` are the fields of NewToken) and print it. Raises CommandFailed, EngramqError."""
+    require_database(settings)
+    secret, made = run(_created(settings, namespace, NewToken(**new)))
+    _show_made(secret, made, as_json=as_json)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What was asked for: `action` is create, list or revoke. `namespace` None: of the settings, or all in a list."""
-
-    action: str
-    namespace: str | None
-    new: NewToken | None
-    token_id: UUID | None
-    as_json: bool
-
-
-def parse_token(arguments: list[str]) -> Request:
-    """Return what to do; raises UsageEnd."""
-    parser = Parser(prog="engramq token", description="Make, list and revoke bearer tokens of HTTP clients.")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="create|list|revoke")
-    create = actions.add_parser("create", help="make a token and show it, this once")
-    create.add_argument("--principal", metavar="P", required=True, type=checked(principal), help="who comes in by it")
-    create.add_argument(
-        "--scopes", metavar="S,S", type=checked(_scopes), default=DEFAULT_SCOPES,
-        help=f"of {','.join(Scope)}; default {','.join(DEFAULT_SCOPES)}",
-    )  # fmt: skip
-    create.add_argument(
-        "--untrusted", action="store_true", help="everything this principal stores is untrusted, whatever it says"
-    )
-    create.add_argument(
-        "--expires", metavar="T", type=checked(parse_expiry),
-        help="90d, 12h, 4w, a date (its end, UTC) or a time with a zone; default: never",
-    )  # fmt: skip
-    create.add_argument("--label", metavar="L", type=checked(name), help="what it is for, shown in the list")
-    listing = actions.add_parser("list", help="show tokens, never their secrets")
-    for one, default in ((create, "ENGRAMQ_NAMESPACE"), (listing, "all of them")):
-        one.add_argument("--namespace", metavar="N", type=checked(namespace), help=f"default: {default}")
-    revoke = actions.add_parser("revoke", help="let a token count no longer, within half a minute")
-    revoke.add_argument("id", metavar="ID", type=checked(uuid_of), help="as create and list show it")
-    for one in (create, listing, revoke):
-        one.add_argument("--json", action="store_true", help="print JSON")
-    return _request(parser.parse_args(arguments))
+def list_tokens(settings: Settings, *, namespace: str | None, as_json: bool) -> None:
+    """Print the tokens of a namespace, or of all. Raises CommandFailed, EngramqError."""
+    require_database(settings)
+    found = run(_listed(settings, namespace))
+    for token in found:
+        print(msgspec.json.encode(_told(token)).decode() if as_json else _line(token))
+    if not found and not as_json:
+        print("engramq token: there are none", file=sys.stderr)
 
 
-async def run_token(request: Request, settings: Settings) -> int:
-    """Do it, print what came of it, and return the exit code. Raises NotReady, EngramqError with `unavailable`."""
+def revoke_token(settings: Settings, token_id: UUID, *, as_json: bool) -> ExitCode:
+    """Let a token count no longer and print it; FAILED when there is none. Raises CommandFailed, EngramqError."""
+    require_database(settings)
+    revoked = run(_revoked(settings, token_id))
+    if revoked is None:
+        print(f"engramq token: there is no token {token_id}; engramq token list shows all.", file=sys.stderr)
+        return ExitCode.FAILED
+    token, changed = revoked
+    if as_json:
+        print(msgspec.json.encode(_told(token)).decode())
+    else:
+        print(_line(token) if changed else f"{_line(token)}  (it was before)")
+    return ExitCode.DONE
+
+
+async def _created(settings: Settings, namespace: str, new: NewToken) -> tuple[str, Token]:
     async with await Store.open(settings.database_url, pool_size=1) as store:
-        if request.new is not None:
-            secret, made = await tokens.create(
-                store, request.namespace or settings.namespace, request.new, settings.principal
-            )
-            _show_made(secret, made, as_json=request.as_json)
-        elif request.token_id is not None:
-            return _show_revoked(request, await tokens.revoke(store, request.token_id, settings.principal))
-        else:
-            wanted = await store.namespaces() if request.namespace is None else [request.namespace]
-            found = [token for one in wanted for token in await tokens.listed(store, one)]
-            _show_list(found, as_json=request.as_json)
-    return 0
+        return await tokens.create(store, namespace, new, settings.principal)
 
 
-def parse_expiry(text: str) -> datetime:
-    """Return the moment that `text` names or that is so long from now; raises ValueError when it is no future one."""
-    now = datetime.now(UTC)
-    span = _SPAN.fullmatch(text)
-    try:
-        moment = now + int(span[1]) * _UNITS[span[2]] if span else parse_time(text, end_of_day=True)
-    except OverflowError:
-        raise ValueError(f"{text!r} is too far away") from None
-    except ValueError as problem:
-        raise ValueError(f"{problem}, nor a time from now (90d, 12h, 4w)") from None
-    if moment <= now:
-        raise ValueError(f"{text!r} has passed")
-    return moment
+async def _listed(settings: Settings, namespace: str | None) -> Sequence[Token]:
+    async with await Store.open(settings.database_url, pool_size=1) as store:
+        wanted = await store.namespaces() if namespace is None else [namespace]
+        return [token for one in wanted for token in await tokens.listed(store, one)]
 
 
-def _request(parsed: argparse.Namespace) -> Request:
-    new = None
-    if parsed.action == "create":
-        new = NewToken(
-            principal=parsed.principal,
-            scopes=parsed.scopes,
-            untrusted=parsed.untrusted,
-            label=parsed.label,
-            expires_at=parsed.expires,
-        )
-    return Request(
-        action=parsed.action,
-        namespace=getattr(parsed, "namespace", None),
-        new=new,
-        token_id=getattr(parsed, "id", None),
-        as_json=parsed.json,
-    )
+async def _revoked(settings: Settings, token_id: UUID) -> tuple[Token, bool] | None:
+    async with await Store.open(settings.database_url, pool_size=1) as store:
+        return await tokens.revoke(store, token_id, settings.principal)
 
 
 def _show_made(secret: str, token: Token, *, as_json: bool) -> None:
@@ -124,25 +74,6 @@ def _show_made(secret: str, token: Token, *, as_json: bool) -> None:
     print(_line(token), file=sys.stderr)
     print("This is the token. It is shown this once and kept nowhere:", file=sys.stderr)
     print(secret)
-
-
-def _show_revoked(request: Request, found: tuple[Token, bool] | None) -> int:
-    if found is None:
-        print(f"engramq token: there is no token {request.token_id}; engramq token list shows all.", file=sys.stderr)
-        return UNKNOWN
-    token, changed = found
-    if request.as_json:
-        print(msgspec.json.encode(_told(token)).decode())
-    else:
-        print(_line(token) if changed else f"{_line(token)}  (it was before)")
-    return 0
-
-
-def _show_list(found: Sequence[Token], *, as_json: bool) -> None:
-    for token in found:
-        print(msgspec.json.encode(_told(token)).decode() if as_json else _line(token))
-    if not found and not as_json:
-        print("engramq token: there are none", file=sys.stderr)
 
 
 def _line(token: Token) -> str:
@@ -173,11 +104,3 @@ def _told(token: Token) -> dict[str, Any]:
 def _quoted(text: str) -> str:
     """Return a chosen text so that it stays on its line whatever it holds."""
     return text if text.isprintable() and text.strip() == text and '"' not in text else ascii(text)
-
-
-def _scopes(text: str) -> tuple[Scope, ...]:
-    words = [word.strip() for word in text.split(",")]
-    unknown = [word for word in words if word not in set(Scope)]
-    if unknown:
-        raise ValueError(f"there is no scope {unknown[0]!r}; there are {', '.join(Scope)}")
-    return tuple(scope for scope in Scope if scope in words)

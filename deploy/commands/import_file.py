@@ -1,0 +1,75 @@
+"""The options of `engramq import`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+
+from engramq.deploy.servers_for import servers_for
+from engramq.schemas.command_line import ExitCode
+from engramq.schemas.setting_values import namespace
+from engramq.schemas.vocabulary import OnDuplicate
+
+PIPE: Final = "-"
+
+
+def _in_a_folder(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse a file that could not be made; click looks at those only that are there."""
+    if path is not None and not os.access(path.absolute().parent, os.W_OK):
+        raise click.BadParameter(f"{str(path.parent)!r} is no folder that can be written to.")
+    return path
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    type=namespace,
+    help="Put every row there, whatever it names. Default: what the row names, else ENGRAMQ_NAMESPACE.",
+)
+@click.option(
+    "--on-duplicate",
+    type=click.Choice([str(word) for word in OnDuplicate]),
+    default=str(OnDuplicate.SKIP),
+    show_default=True,
+    help="What to do with a row whose external_id is there already.",
+)
+@click.option(
+    "--batch", type=click.IntRange(1, 1000), default=128, show_default=True, help="Rows that are stored together."
+)
+@click.option(
+    "--rejects",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_in_a_folder,
+    help="Where bad rows are told of. Default: FILE.rejects.jsonl.",
+)
+@click.pass_obj
+def command(
+    supervisor: tuple[str, ...],
+    /,
+    file: str,
+    namespace: str | None,
+    on_duplicate: str,
+    batch: int,
+    rejects: Path | None,
+) -> ExitCode:
+    """Load memories from a JSONL file.
+
+    One object per line, with the parameters of store_memory; FILE - is standard input. The exit code is 1 when rows
+    were rejected, 3 when the import could not go on: the same command then goes on with the rest.
+    """
+    with servers_for("import", supervisor) as settings:
+        from engramq.gateway.cli.import_command import import_memories  # noqa: PLC0415 - 1 s of imports, see gateway
+
+        return import_memories(
+            None if file == PIPE else Path(file),
+            settings,
+            namespace=namespace,
+            on_duplicate=OnDuplicate(on_duplicate),
+            batch_size=batch,
+            rejects=rejects,
+        )

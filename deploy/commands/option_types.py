@@ -1,0 +1,93 @@
+"""What options take that several commands have, or that the readers of the settings do not know.
+
+A type is a function that reads a text and raises ValueError saying what is wrong with it; click shows that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+import click
+
+from engramq.deploy import settings
+from engramq.schemas.ids import parse_time, parse_uuid
+from engramq.schemas.settings import SETTINGS, SettingsError
+from engramq.schemas.vocabulary import Scope
+
+Body = TypeVar("Body", bound=Callable[..., Any])
+
+_UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_SPAN: Final = re.compile(r"([1-9]\d{0,5})([hdw])")
+_OPTIONS: Final = {settings.HOST: "--host", settings.PORT: "--port"}
+
+
+def end_time(text: str) -> datetime:
+    """Return the moment at which a span ends: of a date its last."""
+    return parse_time(text, end_of_day=True)
+
+
+def expiry(text: str) -> datetime:
+    """Return the moment that `text` names or that is so long from now; raises ValueError when it is no future one."""
+    now = datetime.now(UTC)
+    span = _SPAN.fullmatch(text)
+    try:
+        moment = now + int(span[1]) * _UNITS[span[2]] if span else end_time(text)
+    except OverflowError:
+        raise ValueError(f"{text!r} is too far away") from None
+    except ValueError as problem:
+        raise ValueError(f"{problem}, nor a time from now (90d, 12h, 4w)") from None
+    if moment <= now:
+        raise ValueError(f"{text!r} has passed")
+    return moment
+
+
+def identifier(text: str) -> UUID:
+    """Return the id that a text is."""
+    found = parse_uuid(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no id")
+    return found
+
+
+def scopes(text: str) -> tuple[Scope, ...]:
+    """Return the scopes that are named with commas, in their own order and each once."""
+    words = [word.strip() for word in text.split(",")]
+    unknown = [word for word in words if word not in set(Scope)]
+    if unknown:
+        raise ValueError(f"there is no scope {unknown[0]!r}; there are {', '.join(Scope)}")
+    return tuple(scope for scope in Scope if scope in words)
+
+
+def of_setting(field: str) -> Callable[[str], Any]:
+    """Return what reads the environment variable of a setting, for the option that stands for it."""
+    return next(setting.parse for setting in SETTINGS if setting.field == field)
+
+
+def address_options(body: Body) -> Body:
+    """Give a command --host and --port."""
+    port = click.option(
+        "--port", metavar="PORT", type=of_setting("port"), help="Instead of ENGRAMQ_PORT; 0 takes a free one."
+    )
+    host = click.option("--host", metavar="HOST", type=of_setting("host"), help="Instead of ENGRAMQ_HOST.")
+    return host(port(body))
+
+
+def address_variables(host: str | None, port: int | None) -> dict[str, str]:
+    """Return the variables that --host and --port stand for."""
+    given = {settings.HOST: host, settings.PORT: port}
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+@contextlib.contextmanager
+def named_as_options(given: Mapping[str, str]) -> Iterator[None]:
+    """Let a SettingsError that is about one of these variables name the option that it came by."""
+    try:
+        yield
+    except SettingsError as problem:
+        variable, colon, rest = str(problem).partition(":")
+        raise SettingsError(_OPTIONS[variable] + colon + rest if variable in given else str(problem)) from None

@@ -1,0 +1,53 @@
+"""The options of `engramq purge`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from engramq.deploy.commands.option_types import end_time
+from engramq.deploy.servers_for import servers_for
+from engramq.schemas.commands import PurgeMemories
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.ids import parse_time
+from engramq.schemas.setting_values import name, namespace
+from engramq.schemas.vocabulary import Partition
+
+
+@click.command("purge")
+@click.option("--created-by", metavar="NAME", type=name, help="The principal who stored them.")
+@click.option("--source-type", metavar="NAME", type=name, help="As it was given when they were stored.")
+@click.option("--thread", metavar="NAME", type=name, help="Their conversation or document.")
+@click.option("--partition", type=click.Choice([str(word) for word in Partition]), help="Where they are.")
+@click.option("--since", metavar="TIME", type=parse_time, help="Stored from this date, or time with a zone, on.")
+@click.option("--until", metavar="TIME", type=end_time, help="Stored up to this date or time; included.")
+@click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
+@click.option("--reason", metavar="TEXT", help="For the audit log.")
+@click.option("--yes", is_flag=True, help="Erase them. Without it they are only listed.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def command(supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool, as_json: bool, **given: Any) -> None:
+    """List, then erase for good, memories of a principal, source, thread or time.
+
+    All that is given has to hold; at least one of the first six options is needed. With --yes they are erased: rows,
+    links, session state, stored replies and what is still queued.
+    """
+    listing = _listing({field: value for field, value in given.items() if value is not None})
+    with servers_for("purge", supervisor) as settings:
+        from engramq.gateway.cli.purge_command import purge_memories  # noqa: PLC0415 - 1 s of imports, see gateway
+
+        purge_memories(listing, settings, namespace=namespace or settings.namespace, yes=yes, as_json=as_json)
+
+
+def _listing(given: dict[str, Any]) -> PurgeMemories:
+    """Return the command that lists what is meant."""
+    try:
+        listing = msgspec.convert(given, PurgeMemories)
+        listing.check()
+    except msgspec.ValidationError as problem:
+        raise click.UsageError(f"{problem}.") from None
+    except EngramqError as problem:
+        raise click.UsageError(f"{problem.fault.error} {problem.fault.recovery}") from None
+    return listing

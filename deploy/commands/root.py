@@ -1,0 +1,105 @@
+"""`engramq` itself: the list of all commands, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import click
+
+from engramq.deploy.client import SUPERVISOR_COMMAND
+from engramq.deploy.home import DeployError
+from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.settings import SettingsError
+
+
+class Lazy(NamedTuple):
+    """A command that is not loaded: the module here that has it as `command`, and its line in the list."""
+
+    module: str
+    help: str
+
+
+COMMANDS: Mapping[str, Lazy] = {
+    "up": Lazy("up", "Run everything in the foreground, HTTP too, until Ctrl-C."),
+    "down": Lazy("down", "Stop the home's stack, whoever uses it."),
+    "status": Lazy("status", "Show what runs: processes, memory, clients, addresses."),
+    "stdio": Lazy("stdio", "Serve MCP on standard input and output, sharing the home's stack."),
+    "gateway": Lazy("gateway", "Serve MCP over HTTP (or on a socket), with the servers of the environment."),
+    "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
+    "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
+    "import": Lazy("import_file", "Load memories from a JSONL file."),
+    "purge": Lazy("purge", "List, then erase for good, memories of a principal, source, thread or time."),
+    "audit": Lazy("audit", "Show who did what, newest last."),
+    "token": Lazy("token", "Make, list and revoke the bearer tokens of HTTP clients."),
+}
+
+
+class LazyGroup(click.Group):
+    """Loads a command when it is called or asked for its help; says of every error what it is and how to mend it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Return a command, loaded, or None when there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"engramq.deploy.commands.{COMMANDS[cmd_name].module}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the list without loading what it lists."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was called; what the user can mend is said in one line."""
+        try:
+            return super().invoke(ctx)
+        except (CommandFailed, DeployError, EngramqError, SettingsError) as problem:
+            text, code = _told(problem)
+            click.echo(f"engramq {ctx.invoked_subcommand}: {text}", err=True)
+            ctx.exit(code)
+
+
+def _told(problem: CommandFailed | DeployError | EngramqError | SettingsError) -> tuple[str, ExitCode]:
+    match problem:
+        case CommandFailed():
+            return str(problem), problem.code
+        case EngramqError():
+            return f"{problem.fault.error} {problem.fault.recovery}", ExitCode.FAILED
+        case DeployError():
+            return str(problem), problem.exit_code
+        case SettingsError():
+            return str(problem), ExitCode.MISUSED
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("engramq"), prog_name="engramq")
+@click.pass_context
+def engramq(context: click.Context) -> None:
+    """Long-term memory for AI agents, over MCP.
+
+    `engramq up` runs everything on embedded servers below ENGRAMQ_HOME (default ~/.engramq).
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def run(arguments: list[str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
+    """Run a command and return its exit code, having printed what is to be said; `supervisor` as in `cli.main`."""
+    try:
+        code = engramq.main(args=arguments, prog_name="engramq", standalone_mode=False, obj=supervisor)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return ExitCode.INTERRUPTED
+    # Not standalone, click returns the code of an Exit, and else what the command returned.
+    return code if isinstance(code, int) else ExitCode.DONE

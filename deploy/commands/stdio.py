@@ -1,0 +1,27 @@
+"""The options of `engramq stdio`, for its help and for what is not plain: the front reads plain ones by itself."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from engramq.deploy import settings
+from engramq.deploy.stdio import serve
+from engramq.schemas.setting_values import name, namespace, principal
+
+
+@click.command("stdio")
+@click.option("--namespace", metavar="NAME", type=namespace, help="Instead of ENGRAMQ_NAMESPACE: the tenant.")
+@click.option("--principal", metavar="NAME", type=principal, help="Instead of ENGRAMQ_PRINCIPAL: who the client is.")
+@click.option(
+    "--tools", metavar="full|core|NAME,...", type=name, help="Instead of ENGRAMQ_TOOLS: which tools there are."
+)
+@click.pass_obj
+def command(supervisor: tuple[str, ...], namespace: str | None, principal: str | None, tools: str | None) -> int:
+    """Serve MCP on standard input and output, sharing the home's stack.
+
+    The stack of ENGRAMQ_HOME is started when it is not running, and shared with every other client.
+    """
+    given = {settings.NAMESPACE: namespace, settings.PRINCIPAL: principal, settings.TOOLS: tools}
+    return serve({**os.environ, **{variable: value for variable, value in given.items() if value}}, supervisor)

@@ -1,0 +1,25 @@
+"""The options of `engramq worker`."""
+
+from __future__ import annotations
+
+import click
+
+from engramq.deploy.servers_for import servers_for
+from engramq.schemas.vocabulary import WorkerKind
+
+
+@click.command(
+    "worker",
+    help="Run workers of the given kinds, or of all.\n\n"
+    f"A KIND is any of {', '.join(WorkerKind)}. Needs Redis (ENGRAMQ_REDIS_URL) and PostgreSQL (ENGRAMQ_DATABASE_URL).",
+)
+@click.argument("kinds", metavar="[KIND]...", nargs=-1, type=click.Choice([str(kind) for kind in WorkerKind]))
+@click.option("--all", "every", is_flag=True, help="All kinds in this process.")
+@click.pass_obj
+def command(supervisor: tuple[str, ...], kinds: tuple[str, ...], *, every: bool) -> None:
+    if every == bool(kinds):
+        raise click.UsageError(f"Name worker kinds ({', '.join(WorkerKind)}), or give --all.")
+    with servers_for("worker", supervisor) as settings:
+        from engramq.workers.cli.worker_command import serve  # noqa: PLC0415 - onnxruntime, wasted on wrong options
+
+        serve([WorkerKind(kind) for kind in kinds] or list(WorkerKind), settings)

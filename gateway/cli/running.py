@@ -1,0 +1,20 @@
+"""The event loop of a command."""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from engramq.schemas.command_line import CommandFailed
+from engramq.schemas.connection import UnsupportedServer
+
+T = TypeVar("T")
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    """Run `work` in a loop of its own; raises CommandFailed when Redis is not fit."""
+    try:
+        return anyio.run(work, backend_options={"use_uvloop": os.name != "nt"})
+    except UnsupportedServer as problem:
+        raise CommandFailed(str(problem)) from None

@@ -1,0 +1,163 @@
+"""Every command's help, and what is answered to wrong options: at once, with exit code 2, nothing started."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from engramq.deploy import stdio
+from engramq.deploy.cli import main
+from engramq.deploy.commands.root import COMMANDS, engramq
+from tests.deploy.helpers import BOUND_S
+
+TOKEN_COMMANDS = ("create", "list", "revoke")
+PLACES = [(), *((name,) for name in COMMANDS), *(("token", name) for name in TOKEN_COMMANDS)]
+ID = "0199c1de-0000-7000-8000-000000000000"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home that is not there; nothing else is set, so every command would have to start the embedded servers."""
+    for name in [name for name in os.environ if name.startswith("ENGRAMQ_")]:
+        monkeypatch.delenv(name)
+    path = tmp_path / "home"
+    monkeypatch.setenv("ENGRAMQ_HOME", str(path))
+    return path
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("place", PLACES, ids=" ".join)
+def test_every_command_has_help_of_one_style_and_starts_nothing_for_it(
+    place: tuple[str, ...], option: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*place, option]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"Usage: {' '.join(['engramq', *place])} [OPTIONS]")
+    assert "  -h, --help " in shown.out
+    assert shown.err == ""
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        *(([*place, "--nonsense"], "No such option '--nonsense'") for place in PLACES),
+        (["fly"], "No such command 'fly'"),
+        (["up", "now"], "unexpected extra argument (now)"),
+        (["up", "--port", "65536"], "'--port': must be a whole number from 0 to 65535"),
+        (["up", "--port", "http"], "'--port': must be a whole number"),
+        (["up", "--port"], "'--port' requires an argument"),
+        (["up", "--host", " "], "'--host': must be a text"),
+        (["up", "--host", "0.0.0.0"], "engramq up: --host: '0.0.0.0' is not a loopback address"),
+        (["down", "now"], "unexpected extra argument (now)"),
+        (["status", "--json=1"], "'--json' does not take a value"),
+        (["stdio", "now"], "unexpected extra argument (now)"),
+        (["stdio", "--namespace"], "'--namespace' requires an argument"),
+        (["stdio", "--namespace", ""], "'--namespace': must be a text"),
+        (["stdio", "--namespace=engramq:system"], "'--namespace': must be another one"),
+        (["stdio", "--principal", "engramq"], "'--principal': must be another one"),
+        (["stdio", "--tools", " "], "'--tools': must be a text"),
+        (["gateway", "--port", "-1"], "'--port': must be a whole number"),
+        (["gateway", "--host", "::"], "engramq gateway: --host: '::' is not a loopback address"),
+        (["gateway", "--socket", "x", "--port", "1"], "add --http"),
+        (["worker"], "give --all"),
+        (["worker", "nokind"], "'nokind' is not one of 'embedding'"),
+        (["worker", "--all", "recall"], "give --all"),
+        (["migrate", "--wait", "nan"], "'--wait': must be a number from 0 to 86400"),
+        (["migrate", "--wait", "soon"], "'--wait': could not convert string to float: 'soon'"),
+        (["import"], "Missing argument 'FILE'"),
+        (["import", "/no/such/file"], "'/no/such/file' does not exist"),
+        (["import", "/"], "'/' is a directory"),
+        (["import", "-", "--batch", "0"], "'--batch': 0 is not in the range"),
+        (["import", "-", "--on-duplicate", "hope"], "'hope' is not one of 'skip', 'update'"),
+        (["import", "-", "--rejects", "/"], "'/' is a directory"),
+        (["import", "-", "--rejects", "/no/such/folder/x"], "'/no/such/folder' is no folder that can be written to"),
+        (["purge"], "Give at least one filter."),
+        (["purge", "--thread", "t", "--reason", ""], "reason"),
+        (["purge", "--since", "yesterday"], "2026-01-31"),
+        (["audit", "--action", "explode"], "must be one of supersede"),
+        (["audit", "--actor", ""], "'--actor': must be a text"),
+        (["audit", "--limit", "0"], "'--limit': must be a whole number from 1 to 100000"),
+        (["token"], "create|list|revoke"),
+        (["token", "lend"], "No such command 'lend'"),
+        (["token", "create"], "Missing option '--principal'"),
+        (["token", "create", "--principal", "a", "--expires", "0d"], "90d"),
+        (["token", "revoke"], "Missing argument 'ID'"),
+        (["token", "revoke", "x"], "'x' is no id"),
+        (["token", "revoke", ID, ID], f"unexpected extra argument ({ID})"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_is_called_wrongly_says_so_and_starts_nothing(
+    arguments: list[str], told: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert shown.out == ""
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["up"], ["gateway"], ["worker", "--all"], ["migrate"], ["import", "-"], ["purge", "--thread", "t"]),
+        *(["audit"], ["token", "list"], ["token", "create", "--principal", "a"], ["token", "revoke", ID]),
+    ],
+    ids=" ".join,
+)
+def test_what_is_set_wrongly_is_named_before_anything_is_started(
+    arguments: list[str], home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENGRAMQ_DEGREE_CAP", "many")
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"engramq {arguments[0]}: ENGRAMQ_DEGREE_CAP: 'many' cannot be used")
+    assert not home.exists()
+
+
+def test_the_name_alone_shows_the_help(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    assert main([]) == 0
+    bare = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert bare == capsys.readouterr().out
+    assert not home.exists()
+
+
+def test_the_list_says_of_each_command_what_its_own_help_says_first() -> None:
+    with click.Context(engramq) as context:
+        for name, lazy in COMMANDS.items():
+            command = engramq.get_command(context, name)
+            assert command is not None
+            assert (command.name, command.get_short_help_str(1_000)) == (name, lazy.help)
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["token", "create"], ["import", "-h"], ["worker", "nokind"]])
+def test_help_and_complaints_load_neither_gateway_nor_workers(arguments: list[str]) -> None:
+    program = (
+        "import sys; from engramq.deploy.cli import main; main(sys.argv[1:])\n"
+        "heavy = [name for name in sys.modules if name.startswith(('engramq.gateway', 'engramq.workers'))]\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_stdio_reads_its_options_itself_as_click_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[dict[str, str]] = []
+
+    def serve(environment: dict[str, str], _supervisor: tuple[str, ...]) -> int:
+        served.append({name: value for name, value in environment.items() if name != "ENGRAMQ_HOME"})
+        return 0
+
+    arguments = ["--namespace", "acme", "--principal=ada", "--tools", "core"]
+    monkeypatch.setattr(stdio, "serve", serve)
+    monkeypatch.setattr("engramq.deploy.commands.stdio.serve", serve)
+    assert stdio.main(arguments) == 0
+    assert main(["stdio", *arguments, "--principal", "Ada Lovelac\N{LATIN SMALL LETTER E WITH ACUTE}"]) == 0
+    by_itself, by_click = served
+    assert by_itself["ENGRAMQ_PRINCIPAL"] == "ada"
+    assert by_click == by_itself | {"ENGRAMQ_PRINCIPAL": "Ada Lovelac\N{LATIN SMALL LETTER E WITH ACUTE}"}

@@ -1,0 +1,84 @@
+"""How far an import is: a bar on a terminal, plain lines elsewhere."""
+
+import io
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from engramq.gateway.cli import progress
+from engramq.gateway.cli.progress import Progress
+from engramq.schemas import limits
+
+SOURCE = b"one line\n" * 10
+
+
+class Terminal(io.StringIO):
+    """An error stream that somebody looks at, or with `isatty` False one that goes to a file."""
+
+    def __init__(self, *, watched: bool) -> None:
+        super().__init__()
+        self._watched = watched
+
+    def isatty(self) -> bool:
+        return self._watched
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The time that both our rate and click's time left are reckoned with, set by hand."""
+    now = SimpleNamespace(s=1_000.0)
+    monkeypatch.setattr("time.monotonic", lambda: now.s)
+    monkeypatch.setattr("time.time", lambda: now.s)
+    return now
+
+
+def shown(
+    monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace, *, watched: bool, total_bytes: int | None, step_s: float
+) -> str:
+    """Return what is said of ten rows that are read one by one, so many seconds apart."""
+    terminal = Terminal(watched=watched)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress(io.BytesIO(SOURCE), total_bytes) as telling:
+        for rows, _ in enumerate(telling.lines(), start=1):
+            clock.s += step_s
+            telling.show(rows)
+    return terminal.getvalue()
+
+
+def test_a_terminal_sees_a_bar_with_rate_and_time_left(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> None:
+    said = shown(monkeypatch, clock, watched=True, total_bytes=len(SOURCE), step_s=2.0)
+    assert "]   50%  00:00:10  left  5 rows  0/s" in said.split("\r")[-6]
+    assert said.endswith("\n")
+    assert "100%  10 rows  0/s" in said.split("\r")[-1]
+
+
+def test_a_terminal_sees_rows_and_rate_of_a_pipe(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> None:
+    said = shown(monkeypatch, clock, watched=True, total_bytes=None, step_s=0.25)
+    assert "10 rows  4/s" in said
+    assert "%" not in said
+    assert "left" not in said
+
+
+def test_elsewhere_there_are_plain_lines_now_and_then(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> None:
+    every_s = progress.LINE_EVERY_S / 5
+    said = shown(monkeypatch, clock, watched=False, total_bytes=len(SOURCE), step_s=every_s)
+    assert said.splitlines() == [
+        "50%  00:00:05  left  5 rows  1/s",
+        "100%  10 rows  1/s",
+    ]
+    said = shown(monkeypatch, clock, watched=False, total_bytes=len(SOURCE), step_s=0.1)
+    assert said.splitlines() == ["100%  10 rows  10/s"], "the last word at least"
+
+
+def test_nothing_is_said_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(watched=False)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress(io.BytesIO(b""), 0) as telling:
+        assert list(telling.lines()) == []
+    assert terminal.getvalue() == ""
+
+
+def test_of_a_line_that_is_too_long_the_beginning_is_enough_to_say_so() -> None:
+    lines = list(Progress(io.BytesIO(b"x" * (3 * limits.BODY_BYTES) + b"\nnext\n"), None).lines())
+    assert [len(line) for line in lines] == [limits.BODY_BYTES + 1, 5]
