@@ -49,8 +49,8 @@ SCHEMAS_LIBRARIES: Final = _words(
 # What is used of modules that could do more: `ids` asks for random bytes, `settings_reference` prints a page.
 SCHEMAS_SYSTEM_CALLS: Final = frozenset({"os.urandom", "sys.stdout", "sys.stdout.write"})
 
-# Who may load a module by a name that is computed: the gateway's commands, when they are run.
-LOADS_BY_NAME: Final = ("engramq.gateway.cli",)
+# Who may load a module by a computed name, below its own package alone: the commands, when they are run.
+LOADS_BY_NAME: Final = ("engramq.gateway.cli", "engramq.deploy.commands")
 
 _CHANGING_CALLS: Final = frozenset({"now", "utcnow", "today", "uuid1", "uuid4", "uuid7", "default_rng"})
 _BUILT_IN_CALLS: Final = frozenset({"open", "input", "print", "exec", "eval", "compile", "__import__", "breakpoint"})

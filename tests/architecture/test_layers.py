@@ -35,6 +35,7 @@ PLANTED = [
     ("gateway", "engramq.workers.db", "halves"),
     ("workers", "engramq.gateway.queue", "halves"),
     ("deploy", "engramq.schemas.commands", "schemas"),
+    ("deploy", "engramq.schemas.keys", "schemas"),
     ("deploy", "engramq.gateway.run", "gateway"),
     ("deploy", "engramq.workers.app", "workers"),
     ("schemas", "engramq.gateway.queue", "schemas-below"),
