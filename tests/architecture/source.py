@@ -1,15 +1,14 @@
 """Reads the project's own source as syntax trees: what imports what, and how long things are."""
 
 import ast
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("schemas", "gateway", "workers", "deploy")
-STANDARD_LIBRARY = frozenset(sys.stdlib_module_names)
+PACKAGES = ("schemas", "gateway", "workers", "deploy")  # what the wheel holds, as engramq.*
+BESIDE = ("tests", "bench", "tools")  # what it leaves out
 
 
 @dataclass(frozen=True)
@@ -37,16 +36,26 @@ class Module:
         return self.source.count("\n")
 
 
-@cache
 def modules(*packages: str) -> list[Module]:
+    return [module for package in packages or PACKAGES for module in _modules(package)]
+
+
+@cache
+def _modules(package: str) -> list[Module]:
     found = []
-    for package in packages or PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            name = f"engramq.{name}" if package in PACKAGES else name
-            source = path.read_text(encoding="utf-8")
-            found.append(Module(name, path, source, ast.parse(source, str(path))))
+    for path in sorted((ROOT / package).rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        name = f"engramq.{name}" if package in PACKAGES else name
+        found.append(parsed(name, path.read_text(encoding="utf-8"), path))
     return found
+
+
+def parsed(name: str, source: str, path: Path = Path("planted.py")) -> Module:
+    return Module(name, path, source, ast.parse(source, str(path)))
+
+
+def within(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Who may import whom."""
+"""Who may import which library, and how imports are written.
+
+Which of our packages may import which other is said by the contracts in pyproject.toml, which test_layers runs.
+"""
 
 import graphlib
 import re
@@ -6,25 +9,21 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.architecture.source import PACKAGES, STANDARD_LIBRARY, Import, imports, modules
+from tests.architecture.source import BESIDE, PACKAGES, Import, imports, modules, within
 
 # Libraries with one importer each: (library, where it may be imported, why).
 OWNERS = [
-    ("psycopg", ("engramq.workers.db",), "only the store talks to PostgreSQL"),
-    ("psycopg_pool", ("engramq.workers.db",), "only the store talks to PostgreSQL"),
-    ("pgvector", ("engramq.workers.db",), "only the store talks to PostgreSQL"),
+    ("psycopg", ("engramq.workers.db", "tools"), "only one package talks to PostgreSQL"),
+    ("psycopg_pool", ("engramq.workers.db", "tools"), "only one package talks to PostgreSQL"),
+    ("pgvector", ("engramq.workers.db", "tools"), "only one package talks to PostgreSQL"),
     ("arq", ("engramq.workers.queue",), "only one package overrides arq"),
     ("mcp", ("engramq.gateway.mcp",), "only one package touches the MCP SDK"),
     ("mcp_types", ("engramq.gateway.mcp",), "only one package touches the MCP SDK"),
     ("jwt", ("engramq.gateway.identity",), "only one package says who a caller is"),
     ("cryptography", ("engramq.gateway.identity",), "only one package says who a caller is"),
-    ("onnxruntime", ("engramq.workers.embedders",), "only the embedders load models"),
-    ("tokenizers", ("engramq.workers.embedders",), "only the embedders load models"),
+    ("onnxruntime", ("engramq.workers.embedders", "tools"), "only the embedders load models"),
+    ("tokenizers", ("engramq.workers.embedders", "tools"), "only the embedders load models"),
 ]
-
-
-def within(name: str, *packages: str) -> bool:
-    return any(name == package or name.startswith(package + ".") for package in packages)
 
 
 def offenders(package: str, is_bad: Callable[[Import], bool]) -> list[str]:
@@ -36,65 +35,30 @@ def offenders(package: str, is_bad: Callable[[Import], bool]) -> list[str]:
     ]
 
 
-CONNECTION = "engramq.schemas.connection"  # the one module of the contract that does I/O
-
-
-def test_schemas_import_msgspec_and_the_standard_library_only() -> None:
-    allowed = STANDARD_LIBRARY | {"msgspec"}
-    allowed_there = allowed | {"redis", "hiredis"}
-    assert (
-        offenders(
-            "schemas",
-            lambda found: (
-                not within(found.imported, "engramq.schemas")
-                and found.imported.split(".")[0] not in (allowed_there if found.importer == CONNECTION else allowed)
-            ),
-        )
-        == []
-    )
-
-
-@pytest.mark.parametrize("package", ["schemas"])
-def test_schemas_do_no_input_or_output(package: str) -> None:
-    doing = {"socket", "subprocess", "asyncio", "sqlite3", "http", "shutil", "tempfile"}
-    assert (
-        offenders(
-            package,
-            lambda found: (
-                found.importer != CONNECTION
-                and (found.imported.split(".")[0] in doing or within(found.imported, "urllib.request"))
-            ),
-        )
-        == []
-    )
-
-
-def test_gateway_and_workers_meet_only_in_redis() -> None:
-    assert offenders("gateway", lambda found: within(found.imported, "engramq.workers", "engramq.deploy")) == []
-    assert offenders("workers", lambda found: within(found.imported, "engramq.gateway", "engramq.deploy")) == []
-
-
-def test_deploy_knows_of_gateway_and_workers_only_their_command_lines() -> None:
-    doors = ("engramq.gateway.cli", "engramq.workers.cli")
-    assert (
-        offenders(
-            "deploy",
-            lambda found: (
-                within(found.imported, "engramq.gateway", "engramq.workers") and not within(found.imported, *doors)
-            ),
-        )
-        == []
-    )
-
-
 @pytest.mark.parametrize(("library", "owners", "why"), OWNERS)
 def test_a_library_with_one_owner_is_imported_there_alone(library: str, owners: tuple[str, ...], why: str) -> None:
     found = [
         line
-        for package in PACKAGES
+        for package in (*PACKAGES, "tools")
         for line in offenders(package, lambda one: within(one.imported, library) and not within(one.importer, *owners))
     ]
     assert found == [], why
+
+
+def test_the_wheel_holds_no_import_of_what_it_leaves_out() -> None:
+    assert [
+        line for package in PACKAGES for line in offenders(package, lambda one: within(one.imported, *BESIDE))
+    ] == []
+
+
+def test_a_name_that_begins_with_an_underscore_is_used_in_its_module_alone() -> None:
+    taken = [
+        f"{found.importer}:{found.line} imports {found.imported}"
+        for module in modules(*PACKAGES, "tools", "bench")
+        for found in imports(module)
+        if any(part.startswith("_") and not part.startswith("__") for part in found.imported.split("."))
+    ]
+    assert taken == []
 
 
 def test_the_server_of_the_mcp_sdk_has_one_importer() -> None:

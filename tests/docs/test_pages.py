@@ -6,7 +6,8 @@ from pathlib import Path
 from engramq.schemas.settings_reference import settings_page
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PLACE = re.compile(r"`((?:schemas|gateway|workers|deploy|tests)/[\w/.]+)`")
 
 
 def test_the_settings_page_is_the_table_that_the_program_reads() -> None:
@@ -21,6 +22,31 @@ def test_links_between_pages_lead_to_files_that_exist() -> None:
         if not (page.parent / link).exists()
     ]
     assert dead == []
+
+
+def glossary() -> list[tuple[str, str]]:
+    """Return (word, what the code calls it) of each row of the glossary."""
+    rows = [line.split(" | ") for line in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()]
+    return [
+        (row[0].removeprefix("| "), row[2].removesuffix(" |")) for row in rows if len(row) == 3 and row[0] != "| word"
+    ]
+
+
+def test_the_glossary_names_files_that_exist_and_names_that_stand_in_them() -> None:
+    wrong = []
+    for word, code in glossary():
+        places = [ROOT / place for place in PLACE.findall(code)]
+        wrong += [f"{word}: {place}" for place in places if not place.exists()]
+        name = re.match(r"`(?:\w+\.)?(\w+)`, `(\w+/[\w/]+\.py)`", code)
+        if name and (ROOT / name[2]).exists() and not re.search(rf"\b{name[1]}\b", (ROOT / name[2]).read_text("utf-8")):
+            wrong.append(f"{word}: {name[1]} in {name[2]}")
+    assert wrong == []
+
+
+def test_the_glossary_has_each_word_once() -> None:
+    words = [word for word, _ in glossary()]
+    assert len(words) > 70
+    assert [word for word in words if words.count(word) > 1] == []
 
 
 def test_the_readme_names_the_two_commands_that_the_makefile_has() -> None:

@@ -1,0 +1,172 @@
+"""What source may not say, where an import alone would not show it: each rule returns the breaches of one module."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.architecture.source import PACKAGES, Module, imports, within
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Rules and formulas that a reader can check on paper: no database, no queue, no clock, no chance.
+PURE: Final = (
+    "engramq.workers.embedders.calibration",
+    "engramq.workers.graph.constitution",
+    "engramq.workers.graph.edge_sectors",
+    "engramq.workers.graph.traversal",
+    "engramq.workers.links.displacement",
+    "engramq.workers.links.rules",
+    "engramq.workers.memories.routing",
+    "engramq.workers.search.boosts",
+    "engramq.workers.search.question",
+    "engramq.workers.search.ranking",
+    "engramq.workers.search.selection",
+    "engramq.workers.sectors.decay",
+)
+# All that these may import, besides each other.
+PURE_LIBRARIES: Final = _words(
+    "collections dataclasses datetime enum functools heapq itertools math msgspec numpy re typing uuid"
+)
+PURE_SCHEMAS: Final = (
+    "engramq.schemas.commands",
+    "engramq.schemas.envelope",
+    "engramq.schemas.faults",
+    "engramq.schemas.limits",
+    "engramq.schemas.records",
+    "engramq.schemas.vocabulary",
+)
+
+CONNECTION: Final = "engramq.schemas.connection"  # the one module of the contract that does I/O
+CONNECTION_LIBRARIES: Final = frozenset({"asyncio", "redis", "hiredis"})
+SCHEMAS_LIBRARIES: Final = _words(
+    "collections datetime enum functools hashlib ipaddress itertools json logging math msgspec os pathlib re secrets"
+    " sys threading time traceback types typing urllib uuid"
+)
+# What is used of modules that could do more: `ids` asks for random bytes, `settings_reference` prints a page.
+SCHEMAS_SYSTEM_CALLS: Final = frozenset({"os.urandom", "sys.stdout", "sys.stdout.write"})
+
+# Who may load a module by a computed name, below its own package alone: the commands, when they are run.
+LOADS_BY_NAME: Final = ("engramq.gateway.cli", "engramq.deploy.commands")
+
+_CHANGING_CALLS: Final = frozenset({"now", "utcnow", "today", "uuid1", "uuid4", "uuid7", "default_rng"})
+_BUILT_IN_CALLS: Final = frozenset({"open", "input", "print", "exec", "eval", "compile", "__import__", "breakpoint"})
+_PATH_CALLS: Final = _words(
+    "read_text read_bytes write_text write_bytes open touch unlink mkdir rmdir rename chmod symlink_to iterdir"
+    " glob rglob walk stat lstat exists is_file is_dir resolve readlink"
+)
+_LOADERS: Final = frozenset({"import_module", "__import__", "run_module", "run_path", "exec_module", "load_module"})
+
+_NAME: Final = r"[\w.\"{}]+"
+_STATEMENT: Final = re.compile(
+    rf"""\s*(?:
+        select\s+(?:.+\sfrom\s|{_NAME}\s*\(|\d)
+        | insert\s+into\s | update\s+(?:only\s+)?{_NAME}\s+set\s | delete\s+from\s | merge\s+into\s
+        | with\s+(?:recursive\s+)?{_NAME}\s+(?:\([^)]*\)\s*)?as\s+(?:(?:not\s+)?materialized\s+)?\(
+        | (?:create|alter|drop)\s+(?:or\s+replace\s+|unique\s+|unlogged\s+)*
+          (?:table|index|view|schema|role|function|extension|policy|type|sequence|database|trigger)\s
+        | truncate\s+(?:table\s+)?{_NAME}\s*$ | copy\s+{_NAME}\s*(?:\(|from|to) | (?:grant|revoke)\s.+\s(?:on|to|from)\s
+    )""",
+    re.I | re.S | re.X,
+)
+
+
+def _at(module: Module, node: ast.expr | ast.stmt, what: str) -> str:
+    return f"{module.name}:{node.lineno} {what}"
+
+
+def _documentation(module: Module) -> set[int]:
+    """Return the ids of the constants that are docstrings."""
+    return {
+        id(node.body[0].value)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+
+
+def _names(module: Module) -> Iterator[tuple[ast.Name | ast.Attribute, str]]:
+    """Yield each name that is read, called or not, with its dots; of `a().b` that is `.b`."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            parts: list[str] = []
+            read: ast.expr = node
+            while isinstance(read, ast.Attribute):
+                parts.append(read.attr)
+                read = read.value
+            parts.append(read.id if isinstance(read, ast.Name) else "")
+            yield node, ".".join(reversed(parts))
+
+
+def _uses(module: Module, is_bad: Callable[[str], bool]) -> list[str]:
+    return [_at(module, node, f"uses {name}") for node, name in _names(module) if is_bad(name)]
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def sql(module: Module) -> list[str]:
+    """SQL stands in .sql files: no text and no bytes that begin like a statement."""
+    documentation = _documentation(module)
+    found = []
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Constant) or id(node) in documentation:
+            continue
+        text = node.value.decode("utf-8", "replace") if isinstance(node.value, bytes) else node.value
+        if isinstance(text, str) and _STATEMENT.match(text):
+            found.append(_at(module, node, f"SQL: {text.strip()[:40]!r}"))
+    return found
+
+
+def impure(module: Module) -> list[str]:
+    """A pure module imports what computes, and asks neither clock nor chance nor files."""
+    foreign = [
+        f"{one.importer}:{one.line} imports {one.imported}"
+        for one in imports(module)
+        if one.imported.partition(".")[0] not in PURE_LIBRARIES and not within(one.imported, *PURE, *PURE_SCHEMAS)
+    ]
+    return foreign + _uses(
+        module, lambda name: name in _BUILT_IN_CALLS or ("." in name and _last(name) in _CHANGING_CALLS)
+    )
+
+
+def loading_by_name(module: Module) -> list[str]:
+    """Nobody gets round the contracts by loading a module under a computed name."""
+    own = module.name.split(".")[1] if "." in module.name else ""
+    foreign = tuple(f"engramq.{package}" for package in PACKAGES if package != own)
+    found = [
+        _at(module, node, f"names the module {node.value}")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and within(node.value, *foreign)
+    ]
+    if within(module.name, *LOADS_BY_NAME):
+        return found
+    found += _uses(module, lambda name: _last(name) in _LOADERS)
+    return found + [
+        f"{one.importer}:{one.line} imports {one.imported}"
+        for one in imports(module)
+        if _last(one.imported) in _LOADERS or one.imported.partition(".")[0] in {"runpy", "pkgutil", "pydoc"}
+    ]
+
+
+def input_output(module: Module) -> list[str]:
+    """The contract computes: it opens no file, starts no process, and one of its modules has a connection."""
+    connects = module.name == CONNECTION
+    allowed = SCHEMAS_LIBRARIES | (CONNECTION_LIBRARIES if connects else frozenset())
+    found = []
+    for one in imports(module):
+        root, _, rest = one.imported.partition(".")
+        hidden = root in {"os", "sys"} and rest != ""  # `from os import system` would hide where it is used
+        if root != "engramq" and (root not in allowed or hidden or within(one.imported, "urllib.request")):
+            found.append(f"{one.importer}:{one.line} imports {one.imported}")
+
+    def does(name: str) -> bool:
+        system = name.startswith(("os.", "sys.")) and name not in SCHEMAS_SYSTEM_CALLS
+        return name in _BUILT_IN_CALLS or system or ("." in name and _last(name) in _PATH_CALLS)
+
+    return found if connects else found + _uses(module, does)
