@@ -1,6 +1,8 @@
 """The only encoder and decoder of what goes through Redis: msgpack, each type with one decoder built once."""
 
 import hashlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -10,10 +12,7 @@ from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
 
-_encoder: Final = msgspec.msgpack.Encoder()
 _sorted_encoder: Final = msgspec.json.Encoder(order="deterministic")
-_envelope_decoder: Final = msgspec.msgpack.Decoder(Envelope)
-_answer_decoder: Final = msgspec.msgpack.Decoder(Answer)
 
 Message = TypeVar("Message")
 
@@ -28,19 +27,12 @@ def decoded(decoder: msgspec.msgpack.Decoder[Message], data: bytes) -> Message:
         raise DecodeError(type(problem).__name__) from None
 
 
-def encode(message: Envelope | Answer) -> bytes:
-    """Return the bytes of an envelope or an answer."""
-    return _encoder.encode(message)
+# Returns the bytes of an envelope or an answer.
+encode: Final[Callable[[Envelope | Answer], bytes]] = msgspec.msgpack.Encoder().encode
 
-
-def decode_envelope(data: bytes) -> Envelope:
-    """Return the envelope in `data`; raises DecodeError when it is none that this version knows."""
-    return decoded(_envelope_decoder, data)
-
-
-def decode_answer(data: bytes) -> Answer:
-    """Return the answer in `data`; raises DecodeError when it is none that this version knows."""
-    return decoded(_answer_decoder, data)
+# Return the message in some bytes; raise DecodeError when it is none that this version knows.
+decode_envelope: Final[Callable[[bytes], Envelope]] = partial(decoded, msgspec.msgpack.Decoder(Envelope))
+decode_answer: Final[Callable[[bytes], Answer]] = partial(decoded, msgspec.msgpack.Decoder(Answer))
 
 
 def fingerprint(command: Command) -> str:

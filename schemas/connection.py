@@ -93,8 +93,9 @@ def pack(*command: str | bytes | int | float) -> bytes:
 
 
 def pack_script(script: Script, keys: Sequence[str], arguments: Iterable[str | bytes | int | float]) -> bytes:
-    """Return the call of a script that the connection has loaded."""
-    return pack("EVALSHA", script.sha, len(keys), *keys, *arguments)
+    """Return the call of a script that the connection has loaded, in the form that Redis reads."""
+    packed: bytes = hiredis.pack_command(("EVALSHA", script.sha, len(keys), *keys, *arguments))  # type: ignore[arg-type]  # its stub says a tuple of one
+    return packed
 
 
 def check_server(info: str) -> None:

@@ -109,16 +109,16 @@ class WorkerSide:
 
     async def run(self) -> None:
         """Serve every mailbox until cancelled."""
-        bells = {self.keys.wakeups(kind): kind for kind in WorkerKind}
+        bells = {self.keys.of[kind].wakeups: kind for kind in WorkerKind}
         while True:
             rung = await self.redis.blpop(list(bells), timeout=1)
             if rung is not None:
                 await self._empty(bells[rung[0].decode()])
 
     async def _empty(self, kind: WorkerKind) -> None:
-        for job in await self.redis.zrange(self.keys.mailbox(kind), 0, -1):
+        for job in await self.redis.zrange(self.keys.of[kind].mailbox, 0, -1):
             payload = await self.redis.get(JOB_KEY + job.decode())
-            await self.redis.zrem(self.keys.mailbox(kind), job)
+            await self.redis.zrem(self.keys.of[kind].mailbox, job)
             for data in decode_job(payload):
                 await self._answer(decode_envelope(data))
 

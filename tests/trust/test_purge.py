@@ -111,9 +111,9 @@ async def test_what_is_purged_leaves_the_queues_too(world: World, redis_url: str
             waiting = job(StoreMemory(content=secret))
             name = job_id(waiting.envelope.id, 1)
             await redis.set(JOB_KEY + name, encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000))
-            await redis.zadd(keys.mailbox(WorkerKind.EMBEDDING), {name: time.time() * 1000})
+            await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
         await purge(world, thread="safes", erase=True)
-        names = await redis.zrange(keys.mailbox(WorkerKind.EMBEDDING), 0, -1)
+        names = await redis.zrange(keys.of[WorkerKind.EMBEDDING].mailbox, 0, -1)
         jobs = b"".join([await redis.get(JOB_KEY.encode() + name) or b"" for name in names])
     assert b"safe opens" not in jobs
     assert b"harmless" in jobs

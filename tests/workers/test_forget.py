@@ -185,7 +185,7 @@ async def test_an_erased_memory_leaves_the_queues_too(world: World, redis_url: s
     async with Redis.from_url(redis_url) as redis:
         payload = encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000)
         await redis.set(JOB_KEY + name, payload)
-        await redis.zadd(keys.mailbox(WorkerKind.EMBEDDING), {name: time.time() * 1000})
+        await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
         await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id, erase=True))
         left = await redis.get(JOB_KEY + name)
     assert left is None or b"zwetschken" not in left

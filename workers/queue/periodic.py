@@ -76,7 +76,7 @@ class Schedule:
         for follow_up in follow_ups:
             envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
             job = job_id(envelope.id, 1)
-            where = (keys.mailbox(kind), keys.wakeups(kind), keys.depth(kind), JOB_KEY + job)
+            where = (keys.of[kind].mailbox, keys.of[kind].wakeups, keys.of[kind].depth, JOB_KEY + job)
             payload = encode_job([encode(envelope)], now_ms)
             await self._pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND)))
 

@@ -32,7 +32,7 @@ class Settlement:
     def end(self, mailbox: WorkerKind, job: str) -> None:
         """The job is over. Comes first: a Redis at its memory limit lets a script go on that has begun."""
         keys = self._keys
-        self._step("end", keys.mailbox(mailbox), keys.depth(mailbox), JOB_KEY + job, TRIES_KEY + job, job)
+        self._step("end", keys.of[mailbox].mailbox, keys.of[mailbox].depth, JOB_KEY + job, TRIES_KEY + job, job)
 
     def reply(self, reply_list: str, answers: Sequence[bytes]) -> None:
         """Send encoded answers to a gateway."""
@@ -54,13 +54,14 @@ class Settlement:
         """
         keys, job = self._keys, job_id(envelopes[0][0], len(envelopes))
         payload = encode_job([data for _, data in envelopes], at_ms)
-        where = (keys.mailbox(mailbox), keys.wakeups(mailbox), keys.depth(mailbox), JOB_KEY + job, TRIES_KEY + job)
+        of = keys.of[mailbox]
+        where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, TRIES_KEY + job)
         self._step("job", *where, job, payload, bound, delay_ms, tries)
 
     def dead(self, mailbox: WorkerKind, letter_id: str, letter: bytes) -> None:
         """Keep a dead letter."""
         keys = self._keys
-        self._step("dead", keys.dead(mailbox), keys.dead_index(mailbox), letter_id, letter, DEAD_LETTERS_MAX)
+        self._step("dead", keys.of[mailbox].dead, keys.of[mailbox].dead_index, letter_id, letter, DEAD_LETTERS_MAX)
 
     def sessions(self, ended: Iterable[tuple[Envelope, SessionState | None]]) -> None:
         """Use the sessions of commands and write what they will remember, all of one session together."""
@@ -82,7 +83,7 @@ class Settlement:
         return {
             session: SessionUse(
                 namespace=session[0],
-                session=self._keys.session(*session),
+                session=self._keys.session(*session).name,
                 instance=int(instance),
                 intervals=_intervals(owed, int(ticked), now),
             )
@@ -98,13 +99,9 @@ class Settlement:
             if session_state.recalled is not None:
                 recalled = "".join(f"{memory_id}\n" for memory_id in session_state.recalled)
                 touched.extend(session_state.recalled)
-        keys = self._keys
         self._step(
             "session_state",
-            keys.session_state(*session),
-            keys.touched(*session),
-            keys.sessions(session[0]),
-            keys.session(*session),
+            *self._keys.session(*session),
             limits.BREADCRUMB_SECONDS,
             limits.SESSION_GAP_SECONDS * 1000,
             limits.BREADCRUMB_TOUCHED,

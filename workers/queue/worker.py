@@ -45,7 +45,7 @@ class MailboxWorker(Worker):
     def __init__(self, actor: Actor, redis_url: str, keys: Keys, *, grace_s: float, slot: PoisonSlot) -> None:
         super().__init__(
             functions=[func(self.carry_out, name=JOB_FUNCTION)],
-            queue_name=keys.mailbox(actor.kind),
+            queue_name=keys.of[actor.kind].mailbox,
             handle_signals=False,
             max_jobs=actor.concurrency,
             keep_result=0,
@@ -143,12 +143,12 @@ class MailboxWorker(Worker):
     async def _claim(self, room: int) -> tuple[list[bytes], bool, float]:
         """Return the ids of claimed jobs, whether more is ready, and how long to wait for a wake-up at most."""
         keys, kind = self._keys, self.actor.kind
-        mailbox, wakeups = keys.mailbox(kind), keys.wakeups(kind)
+        mailbox, wakeups = keys.of[kind].mailbox, keys.of[kind].wakeups
         await self._release_unsure()
         token = next(self._tokens)
         slot = self._slot.take()
         arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, JOB_KEY, LEASE_KEY, TRIES_KEY, int(slot))
-        claim = pack_script(CLAIM, (mailbox, wakeups, keys.depth(kind)), arguments)
+        claim = pack_script(CLAIM, (mailbox, wakeups, keys.of[kind].depth), arguments)
         self._unsure, sent_at = token, clock()
         try:
             more, due_ms, left, *found = await self._pipeline.call(claim)
@@ -174,18 +174,18 @@ class MailboxWorker(Worker):
 
     async def _wake(self) -> None:
         with contextlib.suppress(ConnectionLost):
-            await self._pipeline.call(pack_script(WAKE, (self._keys.wakeups(self.actor.kind),), ()))
+            await self._pipeline.call(pack_script(WAKE, (self._keys.of[self.actor.kind].wakeups,), ()))
 
     async def _release_unsure(self) -> None:
         """Give back at once what a claim took whose answer was lost, instead of letting its lease run out."""
         if self._unsure is not None:
-            where = (self._keys.mailbox(self.actor.kind), self._keys.wakeups(self.actor.kind))
+            where = (self._keys.of[self.actor.kind].mailbox, self._keys.of[self.actor.kind].wakeups)
             arguments = (self._unsure, _LEASE_MS, LEASE_KEY, TRIES_KEY)
             await self._pipeline.call(pack_script(RELEASE, where, arguments))
             self._unsure = None
 
     async def _listen(self, wait_s: float) -> None:
-        wakeups = self._keys.wakeups(self.actor.kind)
+        wakeups = self._keys.of[self.actor.kind].wakeups
         with self._interruptible():
             await self._wakeups.open()
             (rung,) = await self._wakeups.exchange([pack("BLPOP", wakeups, round(wait_s, 3))], wait_s + EXCHANGE_S)
@@ -232,7 +232,7 @@ class MailboxWorker(Worker):
             log.error("A job could not be ended", extra={"job_id": job_id, "error": type(problem).__name__})
 
     async def _renew_forever(self) -> None:
-        mailbox = self._keys.mailbox(self.actor.kind)
+        mailbox = self._keys.of[self.actor.kind].mailbox
         while True:
             await self._busy.wait()
             await asyncio.sleep(RENEW_S)
