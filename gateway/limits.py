@@ -57,12 +57,16 @@ class Buckets:
 
 
 class CallLimits:
-    """Limits on the calls of each principal in its namespace; None or 0 means any number."""
+    """Limits on the calls of each principal in its namespace; None or 0 means any number.
+
+    When none `are_set` there is no need to ask for admission.
+    """
 
     def __init__(self, rate: float | None, concurrency: float | None, clock: Clock = time.monotonic) -> None:
         self._buckets = Buckets(rate, max(1.0, rate * BURST_S), clock) if rate else None
         self._concurrency = concurrency or None
         self._under_way: dict[Hashable, int] = {}
+        self.are_set = self._buckets is not None or self._concurrency is not None
 
     @contextmanager
     def admitted(self, caller: Caller) -> Iterator[None]:
@@ -88,7 +92,7 @@ UNLIMITED: Final = CallLimits(None, None)
 
 
 def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
-    """Return the limits that the settings ask for; those who come with a token have some anyway."""
+    """Return the limits that the settings ask for; authenticated callers have some by default."""
     rate, concurrency = settings.rate_limit, settings.concurrency_limit
     if authenticated:
         rate = RATE if rate is None else rate

@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import SocketListener
 from redis.asyncio import BlockingConnectionPool, Redis
 
-from engramq.gateway.cursor_secret import CursorSecret
+from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.http import GRACE_S, HEALTH_PATHS, HttpServer, bind, health_routes, http_server
 from engramq.gateway.identity.authorization import local_caller, settings_caller
 from engramq.gateway.identity.bearer import Authenticator, Bearer, Everybody

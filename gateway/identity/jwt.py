@@ -11,7 +11,7 @@ import msgspec
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.identity.keys import FileKey, Keys, PublishedKeys
-from engramq.gateway.mcp.texts import text_problem
+from engramq.gateway.mcp.parameters import problem_in
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
 from engramq.schemas.settings import Settings
@@ -107,7 +107,7 @@ def _header(token: str) -> _Header:
 
 
 def _is_name(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= limits.NAME_CHARS and text_problem(text) is None
+    return bool(text.strip()) and len(text) <= limits.NAME_CHARS and problem_in(text) is None
 
 
 def _scopes(said: object) -> tuple[Scope, ...]:

@@ -1,7 +1,7 @@
 """The MCP server: with transport.py the only place that knows the SDK. It turns requests into service calls.
 
 One server object serves both protocol eras. Nothing hangs on a transport's session: who calls is known when the server
-is made (a stdio front), or from the request (HTTP).
+is made (a stdio session), or from the request (HTTP).
 """
 
 from collections.abc import Callable
@@ -87,7 +87,7 @@ class _Handlers:
         given: Any = params.arguments or {}
         reply = await self._call(ctx, tool, given.get(_WRAPPED, given))
         return types.CallToolResult(
-            content=[types.TextContent(type="text", text=_as_text(reply))],
+            content=[types.TextContent(type="text", text=msgspec.json.encode(reply.body).decode())],
             structured_content=reply.body,
             is_error=reply.is_error,
         )
@@ -127,8 +127,9 @@ class _Handlers:
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
         if reply.is_error:
             raise MCPError(types.INTERNAL_ERROR, reply.body["error"], reply.body)
-        text = types.TextResourceContents(uri=uri, mime_type=resources.JSON_TYPE, text=_as_text(reply))
-        return types.ReadResourceResult(contents=[text])
+        text = msgspec.json.encode(reply.body).decode()
+        contents = types.TextResourceContents(uri=uri, mime_type=resources.JSON_TYPE, text=text)
+        return types.ReadResourceResult(contents=[contents])
 
     async def list_prompts(
         self, _ctx: Context, _params: types.PaginatedRequestParams | None
@@ -194,7 +195,3 @@ def _template(uri: str, name: str, title: str, description: str) -> types.Resour
     return types.ResourceTemplate(
         uri_template=uri, name=name, title=title, description=description, mime_type=resources.JSON_TYPE
     )
-
-
-def _as_text(reply: ToolReply) -> str:
-    return msgspec.json.encode(reply.body).decode()

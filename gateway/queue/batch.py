@@ -58,9 +58,9 @@ class Batch:
         self.job_id = job_id(self.commands[0].id, len(self.commands))
         payload = encode_job([waiting.data for waiting in self.commands], time.time_ns() // 1_000_000)
         where = (
-            keys.mailbox(self.mailbox),
-            keys.wakeups(self.mailbox),
-            keys.depth(self.mailbox),
+            keys.of[self.mailbox].mailbox,
+            keys.of[self.mailbox].wakeups,
+            keys.of[self.mailbox].depth,
             JOB_KEY + self.job_id,
         )
         script = ENQUEUE_WRITES if self.commands[0].write else ENQUEUE_READS
