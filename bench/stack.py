@@ -35,7 +35,7 @@ def emit(measure: str, **figures: Any) -> None:
     )
 
 
-class Front:
+class StdioClient:
     """An `engramq stdio` process and the lines that go in and out."""
 
     def __init__(self, environment: dict[str, str]) -> None:
@@ -75,8 +75,8 @@ class Front:
 
 
 @contextmanager
-def front(environment: dict[str, str]) -> Iterator[Front]:
-    opened = Front(environment)
+def stdio_client(environment: dict[str, str]) -> Iterator[StdioClient]:
+    opened = StdioClient(environment)
     try:
         yield opened
     finally:
@@ -147,12 +147,12 @@ def measure(rounds: int, idle_s: float) -> None:
     with tempfile.TemporaryDirectory(prefix="engramq-bench-") as home:
         environment = {**os.environ, "ENGRAMQ_HOME": home, "ENGRAMQ_LINGER_S": "600"}
         bare = statistics.median(bare_python() for _ in range(rounds))
-        with front(environment) as first:
+        with stdio_client(environment) as first:
             emit("start_first_ever", seconds=round(first.initialize(), 3), bare_python_s=round(bare, 3))
         stop(environment)
         cold = []
         for _ in range(rounds):
-            with front(environment) as opened:
+            with stdio_client(environment) as opened:
                 cold.append(opened.initialize())
             stop(environment)
         emit(
@@ -162,11 +162,11 @@ def measure(rounds: int, idle_s: float) -> None:
             rounds=rounds,
             target_s=3.0,
         )
-        with front(environment) as keeper:
+        with stdio_client(environment) as keeper:
             keeper.initialize()
             warm = []
             for _ in range(rounds):
-                with front(environment) as opened:
+                with stdio_client(environment) as opened:
                     warm.append(opened.initialize())
             emit(
                 "start_warm",
@@ -180,7 +180,7 @@ def measure(rounds: int, idle_s: float) -> None:
         stop(environment)
 
 
-def use_and_idle(client: Front, environment: dict[str, str], idle_s: float) -> None:
+def use_and_idle(client: StdioClient, environment: dict[str, str], idle_s: float) -> None:
     client.ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
     for number in range(2, 22):
         stored = client.call(

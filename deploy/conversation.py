@@ -1,7 +1,7 @@
-"""What the stdio front remembers of a conversation, so that it can go on with another gateway process.
+"""What the stdio relay remembers of a conversation, so that it can go on with another gateway process.
 
 Pure: lines in, lines out. It knows of MCP only the names of three messages, and of JSON-RPC only ids. Imported by the
-stdio front: standard library only.
+stdio relay: standard library only.
 """
 
 from __future__ import annotations

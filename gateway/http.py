@@ -196,7 +196,7 @@ def bind(host: str, port: int, *, authenticated: bool = False) -> socket.socket:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn without its signal handlers: the process has its own, since it may serve stdio fronts too."""
+    """uvicorn without its signal handlers: the process has its own, since it may serve stdio sessions too."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ import jwt
 import msgspec
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.identity.keys import FileKey, Keys, PublishedKeys
+from engramq.gateway.identity.keys import FileKey, IssuerKeys, PublishedKeys
 from engramq.gateway.mcp.parameters import problem_in
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
@@ -34,7 +34,7 @@ class _Header(msgspec.Struct):
 class JwtAuthenticator:
     """Says who a JWT is about; what is not exactly as it must be is refused."""
 
-    def __init__(self, settings: Settings, keys: Keys) -> None:
+    def __init__(self, settings: Settings, keys: IssuerKeys) -> None:
         self._settings = settings
         self._keys = keys
 

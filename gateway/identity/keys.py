@@ -48,7 +48,7 @@ class Key:
     kid: str | None = None
 
 
-class Keys(Protocol):
+class IssuerKeys(Protocol):
     """Where the key that a token names comes from."""
 
     async def find(self, kid: str | None, algorithm: str) -> PublicKey | None:

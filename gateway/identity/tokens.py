@@ -29,7 +29,7 @@ _ASKER: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownToken:
     """Whose a token was when it was last asked about."""
 
     caller: Caller
@@ -46,9 +46,9 @@ class TokenAuthenticator:
         self._bus = bus
         self._clock = clock
         self._now = now
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, _KnownToken] = OrderedDict()
         self._unknown: OrderedDict[str, float] = OrderedDict()
-        self._lookups: Shared[_Known | None] = Shared(LOOKUPS)
+        self._lookups: Shared[_KnownToken | None] = Shared(LOOKUPS)
 
     async def caller_of(self, token: str, admit: Callable[[], None]) -> Caller | None:
         """Return whose the token is, None for one that is unknown, revoked or expired.
@@ -72,7 +72,7 @@ class TokenAuthenticator:
             self._known.move_to_end(digest)
         return known.caller
 
-    async def _look_up(self, digest: str) -> _Known | None:
+    async def _look_up(self, digest: str) -> _KnownToken | None:
         asked = self._clock()  # a token that is revoked from now on may still be answered for
         identity = await self._ask(digest)
         if identity.status != "success":
@@ -80,7 +80,7 @@ class TokenAuthenticator:
             _remember(self._unknown, digest, asked + UNKNOWN_S)
             return None
         principal = Principal(name=identity.principal, scopes=identity.scopes, untrusted=identity.untrusted)
-        known = _Known(Caller(identity.namespace, principal), asked + FRESH_S, identity.expires_at)
+        known = _KnownToken(Caller(identity.namespace, principal), asked + FRESH_S, identity.expires_at)
         _remember(self._known, digest, known)
         return known
 

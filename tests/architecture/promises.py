@@ -25,14 +25,14 @@ ALL = (
     | _numbers("QP", "1-15")
     | _numbers("IM", "1-7")
     | _numbers("SE", "1-13")
-    | _numbers("OP", "1-9")
+    | _numbers("OP", "1-9 11")
 )
 
 KEPT = (
     _numbers("MT", "1-20")
     | _numbers("QP", "1-2 6-11 14-15")
     | _numbers("IM", "1")
-    | _numbers("OP", "1-3 5")
+    | _numbers("OP", "1-3 5 11")
     | _numbers("CN", "1-46")
     | _numbers("TP", "1-28")
     | _numbers("RS", "1-24")

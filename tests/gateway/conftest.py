@@ -49,8 +49,8 @@ def await_socket(address: Path, bound_s: float = 15.0) -> None:
     deadline = time.monotonic() + bound_s
     while True:
         try:
-            with socket(AF_UNIX) as line:
-                line.connect(str(address))
+            with socket(AF_UNIX) as probe:
+                probe.connect(str(address))
                 return
         except OSError:
             if time.monotonic() > deadline:

@@ -109,11 +109,11 @@ class WorkerSide:
 
     async def run(self) -> None:
         """Serve every mailbox until cancelled."""
-        bells = {self.keys.of[kind].wakeups: kind for kind in WorkerKind}
+        wakeups = {self.keys.of[kind].wakeups: kind for kind in WorkerKind}
         while True:
-            rung = await self.redis.blpop(list(bells), timeout=1)
-            if rung is not None:
-                await self._empty(bells[rung[0].decode()])
+            woken = await self.redis.blpop(list(wakeups), timeout=1)
+            if woken is not None:
+                await self._empty(wakeups[woken[0].decode()])
 
     async def _empty(self, kind: WorkerKind) -> None:
         for job in await self.redis.zrange(self.keys.of[kind].mailbox, 0, -1):

@@ -78,7 +78,7 @@ async def test_touched_ids_stand_in_order_each_once(bus: Bus, session_state: Bre
 
 
 @pytest.mark.parametrize("use", ["write", "read", "begin"])
-async def test_sessions_whose_crumbs_are_gone_are_forgotten(
+async def test_sessions_whose_breadcrumbs_are_gone_are_forgotten(
     stage: Stage, bus: Bus, session_state: Breadcrumbs, use: str
 ) -> None:
     await ping(bus, "stored a")
@@ -95,7 +95,7 @@ async def test_sessions_whose_crumbs_are_gone_are_forgotten(
     assert await stage.redis.ttl(sessions) > 0
 
 
-async def test_crumbs_of_commands_that_end_together_are_all_written(bus: Bus, session_state: Breadcrumbs) -> None:
+async def test_breadcrumbs_of_commands_that_end_together_are_all_written(bus: Bus, session_state: Breadcrumbs) -> None:
     await asyncio.gather(*(ping(bus, f"stored {number}", session=f"s{number % 3}") for number in range(30)))
     for session in range(3):
         found = await session_state.read(NAMESPACE, "ada", f"s{session}")

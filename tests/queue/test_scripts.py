@@ -1,4 +1,4 @@
-"""Single steps in Redis that no ordinary run shows: a lost answer to a claim, a lost ring, a lease that lapsed."""
+"""Single steps in Redis that no ordinary run shows: a lost answer to a claim, a lost wake-up, a lease that lapsed."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ async def test_a_claim_that_filled_its_window_rings_again(stage: Stage) -> None:
     assert await stage.redis.llen(stage.keys.of[RECALL].wakeups) == 1
     more, *_ = await claim(stage, wanted=2)
     assert more == 0
-    assert await stage.redis.llen(stage.keys.of[RECALL].wakeups) == 0, "a stale ring would wake somebody for nothing"
+    assert await stage.redis.llen(stage.keys.of[RECALL].wakeups) == 0, "a stale wake-up would wake somebody for nothing"
 
 
 async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_failed_try(stage: Stage) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.gateway.mcp.guide import ENTRIES, GUIDE, OVERVIEW, TOPICS, Entry, Overview
+from engramq.gateway.mcp.guide import ENTRIES, GUIDE, OVERVIEW, TOPICS, Overview, ToolGuide
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.schemas.fields import Name
 
@@ -29,7 +29,7 @@ class GuideEntry(msgspec.Struct, kw_only=True):
 
     status: Literal["success"] = "success"
     topic: str
-    entry: Entry
+    entry: ToolGuide
 
 
 class GuideMissing(msgspec.Struct, kw_only=True):
