@@ -36,7 +36,7 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: dict[str, object]) -> None:
-        """Send one object. Raises OSError when nobody is there."""
+        """Send one object. Raises OSError when the supervisor has gone."""
         self._socket.settimeout(5.0)
         self._socket.sendall(json.dumps(message).encode() + b"\n")
 
@@ -171,7 +171,7 @@ def _start_supervisor(home: Home, environment: dict[str, str], command: tuple[st
 
     try:
         with (home.logs / "supervisor.log").open("ab") as log:
-            # It detaches by itself: what we wait for is the end of the process that it forks away from.
+            # The supervisor detaches: this waits for the end of the process that it forked from.
             subprocess.run(
                 command,
                 env={**environment, settings.HOME: str(home.path)},

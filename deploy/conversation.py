@@ -13,7 +13,7 @@ LONGEST_LINE = 128 * 1024 * 1024
 
 UNAVAILABLE = -32000
 INVALID_REQUEST = -32600
-# Of a request that was under way nobody knows whether it was carried out; one that was never sent was not.
+# The outcome of a request that was under way is unknown; one that was never sent was not carried out.
 _UNDER_WAY = {
     "status": "pending",
     "recovery": "A write may have been done: look for its effect, or repeat it with the same idempotency_key, which "

@@ -167,7 +167,7 @@ class Relay:
             self._to_client += line
 
     def _lose(self, reason: str) -> None:
-        """The connection broke: answer what was under way, and get another one unless nobody wants it."""
+        """The connection broke: answer open requests, and open another one unless the client has gone."""
         was_stopped = self._is_stopping
         self._hang_up()
         if was_stopped:
@@ -204,7 +204,7 @@ class Relay:
             self._warned = True
             names = ", ".join(differing)
             sys.stderr.write(
-                f"engramq: the running stack has other values of {names}; engramq down lets them change.\n"
+                f"engramq: the running stack has other values of {names}; run engramq down to change them.\n"
             )
 
     def _give_up(self, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""Cursors of lists: a position that only the caller with the same filters can use, and nobody can forge.
+"""Cursors of lists: a signed position that is valid for the same namespace and filters only.
 
 The key that signs them is made once per installation and kept in Redis, so that every gateway honours every cursor.
 """
@@ -73,7 +73,7 @@ def _filters(command: Command) -> dict[str, Any]:
 def _bad() -> EngramqError:
     return invalid(
         CURSOR,
-        "cursor is none that this list gave out.",
+        "cursor was not given out for this list.",
         "Give next_cursor of the last page with the same filters, or leave cursor out to start again.",
     )
 

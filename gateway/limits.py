@@ -1,4 +1,4 @@
-"""How much one caller may ask: calls per second and at once by principal, failed authentications by address."""
+"""Limits of callers: calls per second and at once by principal, failed authentications by address."""
 
 import ipaddress
 import time
@@ -13,7 +13,7 @@ from engramq.schemas.settings import Settings
 
 KEPT_BUCKETS: Final = 10_000
 BURST_S: Final = 2.0  # a rested caller may make the calls of so many seconds at once
-BUSY_RETRY_S: Final = 0.5  # when to come again if too many calls are under way
+BUSY_RETRY_S: Final = 0.5  # when to retry if too many calls are under way
 
 RATE: Final = 200.0  # calls per second of an authenticated principal, unless the settings say otherwise
 CONCURRENCY: Final = 100.0
@@ -107,7 +107,7 @@ class FailureLimit:
         self._buckets = Buckets(FAILURE_RATE, FAILURE_BURST, clock)
 
     def check(self, address: str) -> None:
-        """Raise EngramqError with `rate_limited` when the address has failed too often of late."""
+        """Raise EngramqError with `rate_limited` when the address has failed too often recently."""
         self._refuse(self._buckets.wait_s(_network(address)))
 
     def note(self, address: str) -> None:

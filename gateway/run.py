@@ -88,7 +88,7 @@ class Gateway:
         return http_server(Bearer(app, authenticator, resource, open_paths=open_paths), settings)
 
     def _authenticator(self) -> Authenticator | None:
-        """Return who knows the callers over HTTP, None when they are whom the settings name."""
+        """Return the authenticator of HTTP callers, None when every caller is the one that the settings name."""
         match self._settings.auth:
             case Auth.NONE:
                 return None
@@ -104,8 +104,8 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
     """Serve until SIGTERM or SIGINT: stdio sessions on `socket_path` if there is one, and HTTP if asked for.
 
     Redis may come later. Raises SettingsError when something that was asked for cannot be served, UnsupportedServer
-    when the Redis there is too old, and BusFailed when the bus has failed for good: whoever supervises the process
-    starts another one.
+    when the Redis there is too old, and BusFailed when the bus has failed for good: the
+    supervisor of the process starts another one.
     """
     if not settings.redis_url:
         raise SettingsError("ENGRAMQ_REDIS_URL is not set. `engramq up` brings one along; or name your own.")

@@ -109,7 +109,7 @@ class NothingFound(EngramqError):
 
 
 async def with_ids(tool: Tool, command: Command, sessions: Resolver, caller: Caller, session: str) -> Command:
-    """Return the command with an id in the place of each reference; raises NothingFound naming the parameter.
+    """Return the command with an id instead of each reference; raises NothingFound naming the parameter.
 
     A reference is looked up once, so that it means one memory wherever the call names it.
     """

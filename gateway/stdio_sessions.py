@@ -1,7 +1,7 @@
-"""Serves stdio sessions on a unix socket: each connection says who it is for, then speaks MCP in lines.
+"""Serves stdio sessions on a unix socket: each connection says whom it serves, then speaks MCP in lines.
 
 The hello is one JSON line `{"engramq": 1, "namespace", "principal", "tools", "output_schemas"}`, answered by `{"ok":
-true}` or `{"ok": false, "error"}`. Whoever can open the socket is this user, so what the hello says is believed.
+true}` or `{"ok": false, "error"}`. Only this user can open the socket, so what the hello says is trusted.
 """
 
 import logging
@@ -47,7 +47,7 @@ OpenSession = Callable[[Hello], Serve]
 
 
 async def listen(path: Path) -> SocketListener:
-    """Return a listener on a unix socket that only this user can open; one that nobody serves any more is replaced.
+    """Return a listener on a unix socket that only this user can open; a socket whose gateway has gone is replaced.
 
     Raises SettingsError when the folder is open to others, the path too long, or another gateway serves it.
     """
@@ -83,7 +83,7 @@ async def serve_stdio_sessions(listener: SocketListener, open_session: OpenSessi
                 await _serve_stdio_session(stream, open_session)
         except* HUNG_UP:
             log.debug("A stdio session hung up")
-        except* Exception:  # nine other clients share this process
+        except* Exception:  # other clients share this process
             log.exception("A stdio session failed")
         finally:
             streams.discard(stream)

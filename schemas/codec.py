@@ -20,7 +20,7 @@ DecodeError = msgspec.DecodeError  # what decoding raises; ValidationError is a 
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[Message], data: bytes) -> Message:
-    """Return what `decoder` makes of bytes from anywhere; raises DecodeError whatever is wrong with them."""
+    """Return the decoded message; raises DecodeError for bytes that are malformed in any way."""
     try:
         return decoder.decode(data)
     except (UnicodeDecodeError, RecursionError, OverflowError) as problem:  # msgspec lets these through
@@ -30,7 +30,7 @@ def decoded(decoder: msgspec.msgpack.Decoder[Message], data: bytes) -> Message:
 # Returns the bytes of an envelope or an answer.
 encode: Final[Callable[[Envelope | Answer], bytes]] = msgspec.msgpack.Encoder().encode
 
-# Return the message in some bytes; raise DecodeError when it is none that this version knows.
+# Return the message in some bytes; raise DecodeError when this version does not know it.
 decode_envelope: Final[Callable[[bytes], Envelope]] = partial(decoded, msgspec.msgpack.Decoder(Envelope))
 decode_answer: Final[Callable[[bytes], Answer]] = partial(decoded, msgspec.msgpack.Decoder(Answer))
 

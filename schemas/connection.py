@@ -1,7 +1,7 @@
 """One connection to Redis, used bare: packed commands out, that many replies back.
 
-redis-py's client costs more than the round trip that it makes; its Connection (handshake, TLS, authentication,
-parser) does not. Both halves of the queue use this one; it is the only module of the contract that does I/O.
+redis-py's client costs more than the round trip itself; its Connection (handshake, TLS, authentication, parser)
+does not. Both halves of the queue use this one; it is the only module of the contract that does I/O.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class RedisConnection:
                     except ResponseError as refusal:
                         replies.append(refusal)
         except BaseException:
-            # Replies may be on their way that belong to nobody now.
+            # Replies may still arrive whose commands were given up.
             await self.close()
             raise
         return replies

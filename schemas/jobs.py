@@ -58,7 +58,7 @@ def encode_job(envelopes: Sequence[bytes], at_ms: int) -> bytes:
 
 
 def decode_job(payload: bytes) -> list[bytes]:
-    """Return the encoded envelopes of a job; raises DecodeError when it is none."""
+    """Return the encoded envelopes of a job; raises DecodeError for any other bytes."""
     return decoded(_job_decoder, payload).a[0]
 
 
@@ -68,5 +68,5 @@ def encode_note(note: Note) -> bytes:
 
 
 def decode_note(data: bytes) -> Note:
-    """Return the note in `data`; raises DecodeError when it is none."""
+    """Return the note in `data`; raises DecodeError for any other bytes."""
     return decoded(_note_decoder, data)

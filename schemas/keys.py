@@ -74,7 +74,7 @@ class Keys:
         self.cursor_secret = f"{prefix}:cursor-secret"  # string: the key that signs cursors
 
     def schedule(self, kind: WorkerKind, name: str) -> str:
-        """String: who runs this periodic work now, or ran it last within its period."""
+        """String: the worker that runs this periodic work now, or ran it last within its period."""
         return f"{self.prefix}:schedule:{kind}:{quote(name, safe='')}"
 
     def replies(self, gateway_id: str) -> str:

@@ -1,6 +1,6 @@
 """Settings: one documented table of environment variables, read once into a frozen struct.
 
-Nothing here reads the environment by itself; the entry points pass `os.environ` in. A bad value is refused at start
+This module does not read the environment; the entry points pass `os.environ` in. A bad value is refused at start
 with a SettingsError that names the variable.
 """
 
@@ -210,7 +210,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 
 def check_setting(field: str, text: str) -> None:
-    """Raise SettingsError if a setting that comes another way than by this environment has a bad value."""
+    """Raise SettingsError if a setting from another source than the environment has a bad value."""
     _parsed(next(one for one in SETTINGS if one.field == field), text)
 
 

@@ -36,7 +36,7 @@ def local_caller(namespace: str, principal: str) -> Caller:
 
 
 def settings_caller(settings: Settings) -> Caller:
-    """Return who everybody is that comes over HTTP without authentication, which is served on loopback only."""
+    """Return the one caller of unauthenticated HTTP, which is served on loopback only."""
     return local_caller(settings.namespace, settings.principal)
 
 
@@ -63,9 +63,9 @@ def require(scope: Scope, principal: Principal) -> None:
 
 
 def _authorize_untrusted(command: Command) -> None:
-    """Let through what may be about untrusted memories alone: ids are looked at by the workers, under their locks.
+    """Pass commands that may concern untrusted memories alone; the workers check the ids, under their locks.
 
-    connect_by_query finds trusted memories only, and what helped (record_outcome) moves ranks: both are refused here.
+    connect_by_query finds trusted memories only, and record_outcome moves ranks: both are refused here.
     """
     match command:
         case StoreMemory(verification=verification) if verification is not Verification.UNVERIFIED:

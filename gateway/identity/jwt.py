@@ -32,14 +32,14 @@ class _Header(msgspec.Struct):
 
 
 class JwtAuthenticator:
-    """Says who a JWT is about; what is not exactly as it must be is refused."""
+    """Returns the caller that a JWT describes; a JWT that breaks any rule is refused."""
 
     def __init__(self, settings: Settings, keys: IssuerKeys) -> None:
         self._settings = settings
         self._keys = keys
 
     async def caller_of(self, token: str, _admit: Callable[[], None]) -> Caller | None:
-        """Return who the token is about, None when it is not valid here.
+        """Return the caller that the token describes, None when the token is not valid here.
 
         Raises EngramqError with `unavailable` when the issuer's keys cannot be fetched.
         """

@@ -1,4 +1,4 @@
-"""Bearer tokens of our own: the workers know whose they are, asked by digest and remembered for a moment."""
+"""Bearer tokens of our own: the workers resolve them by digest, and the answer is cached for a moment."""
 
 import re
 import time
@@ -30,7 +30,7 @@ _ASKER: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 @dataclass(frozen=True, slots=True)
 class _KnownToken:
-    """Whose a token was when it was last asked about."""
+    """The caller of a token, as the workers last answered."""
 
     caller: Caller
     fresh_until: float  # by the monotonic clock
@@ -38,7 +38,7 @@ class _KnownToken:
 
 
 class TokenAuthenticator:
-    """Says whose a token is. Good and unknown tokens are remembered apart, so that guesses push nobody out."""
+    """Returns the caller of a token. Good and unknown tokens are cached apart, so that guesses evict no good token."""
 
     def __init__(
         self, bus: Asker, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time
@@ -51,10 +51,10 @@ class TokenAuthenticator:
         self._lookups: Shared[_KnownToken | None] = Shared(LOOKUPS)
 
     async def caller_of(self, token: str, admit: Callable[[], None]) -> Caller | None:
-        """Return whose the token is, None for one that is unknown, revoked or expired.
+        """Return the caller of the token, None for one that is unknown, revoked or expired.
 
         `admit` is called before workers are asked about a token that was never good; it may raise. Raises EngramqError
-        with `unavailable` or `overloaded` when nobody could say.
+        with `unavailable` or `overloaded` when the workers did not answer.
         """
         if _FORM.fullmatch(token) is None:
             return None

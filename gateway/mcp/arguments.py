@@ -1,4 +1,4 @@
-"""The check at the door: from the arguments of a call to a command, or a refusal that names the parameter.
+"""The check of a call's arguments: they become a command, or a refusal that names the parameter.
 
 Decided before anything is enqueued: missing parameters first, in the order of the schema, then unknown ones, then each
 value. What needs Redis (references, cursors) is resolved by the service afterwards.

@@ -1,4 +1,4 @@
-"""Commands on their way to Redis: gathered into batches (jobs to be) by mailbox, kept until their fate is known."""
+"""Commands on their way to Redis: gathered into batches, one job each, by mailbox, kept until Redis has answered."""
 
 import asyncio
 import time
@@ -44,7 +44,7 @@ class WaitingCall:
 class Batch:
     """Commands that become one job: all reads or all writes.
 
-    `uncertain`: it was sent before and nobody knows whether it arrived.
+    `uncertain`: it was sent before, and whether it arrived is unknown.
     """
 
     mailbox: WorkerKind
@@ -84,7 +84,7 @@ class Outbox:
         self.resend: deque[Batch] = deque()
 
     def take(self) -> list[Batch]:
-        """Return batches for one write, the oldest first; commands that nobody waits for any more are left out."""
+        """Return batches for one write, the oldest first; commands whose callers have gone are left out."""
         batches: list[Batch] = []
         size = 0
         while self.resend and size < WRITE_BYTES:

@@ -54,7 +54,7 @@ class Bus:
     """Use as `async with Bus(...) as bus`; all its tasks and connections end with the block.
 
     `mailbox_bound`: commands that may wait in one mailbox. `reply_timeout_s`: how long `ask` waits by default.
-    When the bus fails for good, whoever waits is answered, and everything is refused from then on. The block is then
+    When the bus fails for good, every waiting caller is answered, and all later calls are refused. The block is then
     cancelled, unless `on_failure` is given, which is called instead and has to end the block. It ends with BusFailed.
     """
 
@@ -106,7 +106,7 @@ class Bus:
         await self._sending.close()
         await self._reading.close()
         if self._failure is not None:
-            # A block that somebody else has cancelled too stays cancelled.
+            # A block that another task has cancelled too stays cancelled.
             cancelled_by_us = self._cancelled_owner and self._owner is not None and self._owner.uncancel() == 0
             if kind is None or (cancelled_by_us and issubclass(kind, asyncio.CancelledError)):
                 error = f"The connection to the queue has failed for good ({type(self._failure).__name__})."
@@ -163,7 +163,7 @@ class Bus:
         idempotency_key: str | None = None,
         traceparent: str | None = None,
     ) -> Pending:
-        """Send a command and return when it is in its mailbox (or may be); nobody gets its answer.
+        """Send a command and return when it is in its mailbox (or may be); its answer is not sent back.
 
         Raises EngramqError `overloaded` or `unavailable`.
         """
@@ -208,7 +208,7 @@ class Bus:
             self._cancelled_owner = self._owner.cancel()
 
     def _expire_all(self) -> None:
-        """Answer everybody who waits."""
+        """Answer every waiting caller."""
         for waiting in list(self._waiting.values()):
             _expire(waiting)
         self._fail_pings(_unavailable())

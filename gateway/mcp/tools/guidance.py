@@ -11,7 +11,7 @@ from engramq.schemas.fields import Name
 
 
 class GuideTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be explained."""
+    """The topic to explain."""
 
     topic: Annotated[Name, Meta(description="A tool's name; left out: the way of working")] | UnsetType = UNSET
 
@@ -33,7 +33,7 @@ class GuideEntry(msgspec.Struct, kw_only=True):
 
 
 class GuideMissing(msgspec.Struct, kw_only=True):
-    """The guide does not know the topic, but these."""
+    """The topic is unknown; `topics` are the known ones."""
 
     status: Literal["not_found"] = "not_found"
     topics: list[str]
