@@ -1,7 +1,11 @@
-"""The only encoder and decoder of what goes through Redis: msgpack, each type with one decoder built once."""
+"""The only encoder and decoder of what goes through Redis: msgpack, each type with one decoder built once.
+
+A job carries 1 to COMMANDS_PER_JOB commands, each encoded by itself, so that one that cannot be decoded harms no other.
+A job's id ends with the number of its commands.
+"""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -11,6 +15,9 @@ from msgspec import UNSET
 from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
+from engramq.schemas.vocabulary import WorkerKind
+
+JOB_FUNCTION: Final = "carry_out"  # arq's name for the one function that every mailbox runs
 
 _sorted_encoder: Final = msgspec.json.Encoder(order="deterministic")
 
@@ -55,3 +62,47 @@ def reply_body(reply: Reply) -> dict[str, Any]:
     body: dict[str, Any] = msgspec.to_builtins(reply)
     body.pop("type", None)
     return body
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a command went whose caller was told `pending`: what get_command knows before the ledger does."""
+
+    job_id: str
+    mailbox: WorkerKind
+    namespace: str
+    principal: str
+
+
+class _QueuedJob(msgspec.Struct, frozen=True):
+    """A job as arq writes it: try, function, arguments, keyword arguments, time of enqueueing in milliseconds."""
+
+    t: int | None
+    f: str
+    a: tuple[list[bytes]]
+    k: dict[str, Any]
+    et: int
+
+
+_job_decoder: Final = msgspec.msgpack.Decoder(_QueuedJob)
+
+
+def job_id(first_command_id: str, count: int) -> str:
+    """Return the id of the job that begins with this command and has so many of them."""
+    return f"{first_command_id}.{count}"
+
+
+def encode_job(envelopes: Sequence[bytes], at_ms: int) -> bytes:
+    """Return the payload of a job that carries these encoded envelopes."""
+    return msgspec.msgpack.encode({"t": None, "f": JOB_FUNCTION, "a": [list(envelopes)], "k": {}, "et": at_ms})
+
+
+def decode_job(payload: bytes) -> list[bytes]:
+    """Return the encoded envelopes of a job; raises DecodeError for any other bytes."""
+    return decoded(_job_decoder, payload).a[0]
+
+
+# Returns the bytes of a note.
+encode_note: Final[Callable[[Note], bytes]] = msgspec.msgpack.Encoder().encode
+
+# Returns the note in some bytes; raises DecodeError for any other bytes.
+decode_note: Final[Callable[[bytes], Note]] = partial(decoded, msgspec.msgpack.Decoder(Note))

@@ -14,7 +14,6 @@ import msgspec
 from engramq.gateway.mcp.parameters import BatchParameter, Parameter, problem_in, shown
 from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
 from engramq.gateway.mcp.tools.tool import Items, Tool
-from engramq.schemas.commands import Command
 from engramq.schemas.faults import EngramqError, invalid
 
 ARGUMENTS: Final = "arguments"
@@ -54,8 +53,8 @@ def check_arguments(tool: Tool, given: Any) -> Arguments:
     checked = _checked(tool.name, tool.example, parameters_of(tool), given)
     session = checked.pop("session", None)
     idempotency_key = checked.pop("idempotency_key", None)
-    parameters = tool.parameters(**checked)
-    if isinstance(parameters, Command):
+    parameters: Any = tool.parameters(**checked)
+    if tool.checks:
         parameters.check()
     return Arguments(parameters=parameters, session=session, idempotency_key=idempotency_key)
 

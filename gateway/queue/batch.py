@@ -6,9 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from engramq.schemas.codec import encode_job, job_id
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Answer
-from engramq.schemas.jobs import COMMANDS_PER_JOB, JOB_BYTES, encode_job, job_id
+from engramq.schemas.jobs import COMMANDS_PER_JOB, JOB_BYTES
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 from engramq.schemas.vocabulary import WorkerKind

@@ -15,13 +15,13 @@ import msgspec
 from redis.exceptions import NoScriptError, OutOfMemoryError
 
 from engramq.gateway.queue.batch import Batch, Outbox, WaitingCall
-from engramq.schemas.codec import DecodeError, decode_answer, encode, fingerprint
+from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_note, fingerprint
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, UnsupportedServer, pack
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S, RETRY_AFTER_S, Note, encode_note
+from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S, RETRY_AFTER_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 from engramq.schemas.vocabulary import DEFAULT_SESSION

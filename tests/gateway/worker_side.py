@@ -9,7 +9,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from engramq.gateway.mcp.tools import graph, links, trust
-from engramq.schemas.codec import decode_envelope, encode
+from engramq.schemas.codec import decode_envelope, decode_job, encode
 from engramq.schemas.commands import (
     Command,
     CommandReport,
@@ -38,7 +38,6 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
-from engramq.schemas.jobs import decode_job
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import CommandStatus, WorkerKind

@@ -16,9 +16,8 @@ from arq.jobs import deserialize_job_raw, serialize_job
 from arq.worker import Function, Worker, func
 from redis.asyncio import ConnectionPool
 
-from engramq.schemas.codec import decode_envelope
+from engramq.schemas.codec import JOB_FUNCTION, decode_envelope, decode_job, encode_job
 from engramq.schemas.commands import Ping
-from engramq.schemas.jobs import JOB_FUNCTION, decode_job, encode_job
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome

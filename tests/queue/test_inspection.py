@@ -8,7 +8,7 @@ import pytest
 
 from engramq.gateway.queue.bus import Pending
 from engramq.gateway.sessions import Breadcrumbs
-from engramq.schemas.codec import encode
+from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import (
     ForgetMemory,
     ImportBatch,
@@ -23,7 +23,6 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import encode_job
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import dispatcher as dispatch
 from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, SessionState

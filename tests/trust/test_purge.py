@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from engramq.schemas.codec import encode
+from engramq.schemas.codec import encode, encode_job, job_id
 from engramq.schemas.commands import Purged, PurgeMemories, Stored, StoreMemory, Superseded, SupersedeMemory
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, WorkerKind
 from engramq.workers.db.transaction import Transaction

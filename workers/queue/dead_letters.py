@@ -5,10 +5,10 @@ from typing import Any, Final
 import msgspec
 from redis.asyncio import Redis
 
-from engramq.schemas.codec import DecodeError, decode_envelope, decoded
+from engramq.schemas.codec import DecodeError, decode_envelope, decoded, encode_job, job_id
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
-from engramq.schemas.jobs import FOLLOW_UP_BOUND, encode_job, job_id
+from engramq.schemas.jobs import FOLLOW_UP_BOUND
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import REVIVE
 from engramq.schemas.vocabulary import WorkerKind

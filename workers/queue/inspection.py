@@ -9,11 +9,11 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from engramq.schemas.codec import decode_answer, decode_envelope, encode
+from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, decode_note, encode, encode_job, job_id
 from engramq.schemas.commands import ForgetMemory
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S, decode_job, decode_note, encode_job, job_id
+from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SCRUB_JOB, SCRUB_SESSION
 from engramq.schemas.vocabulary import WorkerKind

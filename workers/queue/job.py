@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from engramq.schemas.codec import DecodeError, decode_envelope, encode
+from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, encode
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, decode_job
+from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
 from engramq.workers.queue.background import BackgroundTasks

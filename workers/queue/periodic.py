@@ -6,10 +6,10 @@ import logging
 import time
 from typing import Final
 
-from engramq.schemas.codec import encode
+from engramq.schemas.codec import encode, encode_job, job_id
 from engramq.schemas.connection import pack, pack_script
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import FOLLOW_UP_BOUND, encode_job, job_id
+from engramq.schemas.jobs import FOLLOW_UP_BOUND
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
 from engramq.schemas.vocabulary import WorkerKind

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from engramq.schemas import limits
+from engramq.schemas.codec import encode_job, job_id
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Envelope
-from engramq.schemas.jobs import REPLY_TTL_S, encode_job, job_id
+from engramq.schemas.jobs import REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import WorkerKind

@@ -18,9 +18,9 @@ from arq.utils import poll
 from arq.worker import Worker, func
 from redis.exceptions import RedisError
 
+from engramq.schemas.codec import JOB_FUNCTION
 from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, pack, pack_script
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import JOB_FUNCTION
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.workers.queue.background import BackgroundTasks

@@ -33,10 +33,10 @@ class Tool:
     `batches` are the parameters whose items are checked one by one. `aliases` are other words for parameters, accepted
     but not listed.
 
-    The last fields follow from the others: `takes_session`; `write` (it changes what is stored, and so takes an
-    idempotency key); `scope` (what the caller must be allowed to do); `description` (what a client's model reads: at
-    most 300 characters, with an example call); `annotations` (the hints of the protocol, each one explicit, since
-    clients assume the worst of a hint that is missing).
+    The last fields follow from the others: `takes_session`; `checks` (its command has a check of what the schema cannot
+    say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller must be allowed
+    to do); `description` (what a client's model reads: at most 300 characters, with an example call); `annotations`
+    (the hints of the protocol, each one explicit, since clients assume the worst of a hint that is missing).
     """
 
     name: str
@@ -55,6 +55,7 @@ class Tool:
     idempotent: bool = False
 
     takes_session: bool = field(init=False)
+    checks: bool = field(init=False)
     write: bool = field(init=False)
     scope: Scope = field(init=False)
     description: str = field(init=False)
@@ -65,6 +66,7 @@ class Tool:
         command = self.parameters if issubclass(self.parameters, Command) else None
         following = {
             "takes_session": self.session or bool(self.ids),
+            "checks": command is not None and command.check is not Command.check,
             "write": command is not None and command.write,
             "scope": Scope.READ if command is None else command.scope,
             "description": f"{self.summary} Example: {self.example}",
