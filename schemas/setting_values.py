@@ -72,13 +72,13 @@ def name(text: str) -> str:
 
 def namespace(text: str) -> str:
     if name(text) == SYSTEM_NAMESPACE:
-        raise ValueError("must be another one: it is reserved for engramq")
+        raise ValueError("must be another one: it is engramq's own")
     return text
 
 
 def principal(text: str) -> str:
     if name(text) == SYSTEM_PRINCIPAL:
-        raise ValueError("must be another one: it is reserved for engramq")
+        raise ValueError("must be another one: it is engramq's own")
     return text
 
 

@@ -3,12 +3,15 @@
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from engramq.gateway.queue.outcomes import fail, succeed, unavailable
 from engramq.schemas.codec import encode_job, job_id
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.jobs import COMMANDS_PER_JOB, JOB_BYTES
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
@@ -40,6 +43,13 @@ class WaitingCall:
         """Say whether the command may have an effect, now or later."""
         return self.sent and (self.write or not self.for_reply)
 
+    def expire(self) -> None:
+        """End the wait: a write that was sent may have been or be carried out, everything else is refused."""
+        if self.may_be_applied:
+            succeed(self.future)
+        else:
+            fail(self.future, unavailable())
+
 
 @dataclass(slots=True, eq=False)
 class Batch:
@@ -64,6 +74,11 @@ class Batch:
         self.packed = pack_script(script, where, (self.job_id, payload, bound))
         for waiting in self.commands:
             waiting.job_id = self.job_id
+
+    def refuse(self, problem: Callable[[], EngramqError]) -> None:
+        """End the waits for all commands; `problem` makes the refusal of each."""
+        for waiting in self.commands:
+            fail(waiting.future, problem())
 
     def first(self, count: int) -> "Batch":
         """Return a batch of the first `count` commands; what remains here is the rest."""

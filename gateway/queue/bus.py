@@ -15,13 +15,14 @@ import msgspec
 from redis.exceptions import NoScriptError, OutOfMemoryError
 
 from engramq.gateway.queue.batch import Batch, Outbox, WaitingCall
+from engramq.gateway.queue.outcomes import fail, overloaded, succeed, unavailable
 from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_note, fingerprint
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, UnsupportedServer, pack
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S, RETRY_AFTER_S
+from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 from engramq.schemas.vocabulary import DEFAULT_SESSION
@@ -185,13 +186,13 @@ class Bus:
         """Return when Redis answers; raises EngramqError `unavailable` when it does not within about 2 s."""
         ping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self._tasks or self._failure is not None:
-            raise _unavailable()
+            raise unavailable()
         self._pings.append(ping)
         self._wake.set()
         try:
             await asyncio.wait_for(ping, UNREACHABLE_S)
         except TimeoutError:
-            raise _unavailable() from None
+            raise unavailable() from None
 
     def _fail(self, task: asyncio.Task[None]) -> None:
         """Fail for good, since a task ended that never should."""
@@ -210,14 +211,14 @@ class Bus:
     def _expire_all(self) -> None:
         """Answer every waiting caller."""
         for waiting in list(self._waiting.values()):
-            _expire(waiting)
-        self._fail_pings(_unavailable())
+            waiting.expire()
+        self._fail_pings(unavailable())
 
     async def _deliver(self, envelope: Envelope, timeout_s: float) -> Answer | None:
         if not self._tasks or self._failure is not None:
-            raise _unavailable()
+            raise unavailable()
         if len(self._waiting) >= WAITING_MAX:
-            raise _overloaded()
+            raise overloaded()
         loop = asyncio.get_running_loop()
         waiting = WaitingCall(
             id=envelope.id,
@@ -228,7 +229,7 @@ class Bus:
             future=loop.create_future(),
         )
         self._waiting[waiting.id] = waiting
-        timer = loop.call_later(timeout_s, _expire, waiting)
+        timer = loop.call_later(timeout_s, waiting.expire)
         self._outbox.new.append(waiting)
         self._wake.set()
         try:
@@ -270,9 +271,9 @@ class Bus:
                     log.error("Redis cannot be used", extra={"error": str(problem)})
                     self._fail_pings(refuse(FaultCode.UNAVAILABLE, str(problem)))
                 except CONNECTION_ERRORS:
-                    self._fail_pings(_unavailable())
+                    self._fail_pings(unavailable())
                 for waiting in self._outbox.overdue(UNREACHABLE_S):
-                    _refuse(waiting.future, _unavailable())
+                    fail(waiting.future, unavailable())
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
 
@@ -299,12 +300,12 @@ class Bus:
                 continue
             for waiting in batch.commands:
                 if not waiting.for_reply:
-                    _succeed(waiting.future)
+                    succeed(waiting.future)
         for command_id, (_, written) in notes.items():
             del self._notes[command_id]
-            _succeed(written)
+            succeed(written)
         for ping in self._pings[:pings]:
-            _succeed(ping)
+            succeed(ping)
         del self._pings[:pings]
 
     async def _conclude_untaken(self, batch: Batch, reply: Any) -> None:
@@ -317,12 +318,12 @@ class Bus:
             asyncio.get_running_loop().call_later(FULL_S, self._send_again, batch)
         elif isinstance(reply, int) and reply > 0:
             self._outbox.resend.append(batch.first(reply))
-            _refuse_batch(batch, _overloaded)
+            batch.refuse(overloaded)
         elif isinstance(reply, int | OutOfMemoryError):
-            _refuse_batch(batch, _overloaded)
+            batch.refuse(overloaded)
         else:
             log.error("Redis refused a job", extra={"error": type(reply).__name__})
-            _refuse_batch(batch, _unavailable)
+            batch.refuse(unavailable)
 
     def _send_again(self, batch: Batch) -> None:
         self._outbox.resend.append(batch)
@@ -369,36 +370,5 @@ class Bus:
 
     def _fail_pings(self, problem: EngramqError) -> None:
         for ping in self._pings:
-            _refuse(ping, problem)
+            fail(ping, problem)
         self._pings.clear()
-
-
-def _unavailable() -> EngramqError:
-    return refuse(FaultCode.UNAVAILABLE, "The queue cannot be reached or did not answer in time.")
-
-
-def _overloaded() -> EngramqError:
-    return refuse(FaultCode.OVERLOADED, "Too many requests are waiting.", retry_after_s=RETRY_AFTER_S)
-
-
-def _refuse_batch(batch: Batch, problem: Callable[[], EngramqError]) -> None:
-    for waiting in batch.commands:
-        _refuse(waiting.future, problem())
-
-
-def _expire(waiting: WaitingCall) -> None:
-    """End a caller's wait: a write that was sent may have been or be carried out, everything else is refused."""
-    if waiting.may_be_applied:
-        _succeed(waiting.future)
-    else:
-        _refuse(waiting.future, _unavailable())
-
-
-def _succeed(future: asyncio.Future[Any]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def _refuse(future: asyncio.Future[Any], problem: EngramqError) -> None:
-    if not future.done():
-        future.set_exception(problem)
