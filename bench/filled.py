@@ -8,7 +8,7 @@ from bench.synthetic import DIMENSIONS, Corpus
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
 from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.upkeep import trimming as upkeep
+from engramq.workers.upkeep import lexemes
 from tools.loading import load
 
 
@@ -20,8 +20,8 @@ async def fill(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
         model_id = await store.register_embedding_model(spec.name, spec.sha256, DIMENSIONS)
         count = await load(stack.owner_url, model_id, corpus.memories(), linked=True)
         for namespace in await store.namespaces():
-            if await store.read(namespace, lambda tx: upkeep.is_worth_counting(tx, Partition.TRUSTED)):
-                await store.write(namespace, lambda tx: upkeep.count_lexemes(tx, Partition.TRUSTED))
+            if await store.read(namespace, lambda tx: lexemes.is_worth_counting(tx, Partition.TRUSTED)):
+                await store.write(namespace, lambda tx: lexemes.count_lexemes(tx, Partition.TRUSTED))
     emit(bench, "filled", synthetic=True, memories=count, seconds=time.perf_counter() - started)
     return model_id
 

@@ -21,7 +21,7 @@ from mcp.client import Client
 
 from bench.common import emit
 from engramq.deploy.embedded.servers import Servers, running_servers
-from engramq.gateway.cursor_secret import CursorSecret
+from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.server import Profile, build_server
 from engramq.gateway.mcp.tools import choose_tools

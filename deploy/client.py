@@ -1,6 +1,6 @@
 """A client's half of the supervisor's socket: find the home's supervisor or start one, and hold a lease on its stack.
 
-Imported by the stdio front: standard library only. Every function blocks, within a bound.
+Imported by the stdio relay: standard library only. Every function blocks, within a bound.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ SUPERVISOR_COMMAND = (sys.executable, "-P", "-m", "engramq.deploy.supervisor")
 class Channel:
     """A connection to a supervisor: JSON objects, one per line."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
         self._buffer = b""
 
     def fileno(self) -> int:
         """For select."""
-        return self._line.fileno()
+        return self._socket.fileno()
 
     def send(self, message: dict[str, object]) -> None:
-        """Send one object. Raises OSError when nobody is there."""
-        self._line.settimeout(5.0)
-        self._line.sendall(json.dumps(message).encode() + b"\n")
+        """Send one object. Raises OSError when the supervisor has gone."""
+        self._socket.settimeout(5.0)
+        self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self, bound_s: float) -> dict[str, object] | None:
         """Receive one object, or None when the supervisor has hung up.
@@ -48,9 +48,9 @@ class Channel:
         """
         deadline = time.monotonic() + bound_s
         while b"\n" not in self._buffer:
-            self._line.settimeout(max(0.001, deadline - time.monotonic()))
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
             try:
-                more = self._line.recv(65_536)
+                more = self._socket.recv(65_536)
             except ConnectionError:
                 return None
             if not more or len(self._buffer) > _LONGEST_LINE:
@@ -62,7 +62,7 @@ class Channel:
 
     def close(self) -> None:
         """Hang up; a lease held on it ends."""
-        self._line.close()
+        self._socket.close()
 
 
 class Lease:
@@ -90,17 +90,17 @@ class Lease:
 
 def connect(home: Home) -> Channel | None:
     """A connection to the home's supervisor, or None when there is none."""
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    line.settimeout(5.0)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(5.0)
     try:
-        line.connect(str(home.supervisor_socket))
+        connection.connect(str(home.supervisor_socket))
     except (FileNotFoundError, ConnectionRefusedError, TimeoutError, BlockingIOError):
-        line.close()
+        connection.close()
         return None
     except PermissionError as error:
-        line.close()
+        connection.close()
         raise DeployError("home_unusable", f"{home.path} belongs to another user.", "Set ENGRAMQ_HOME.") from error
-    return Channel(line)
+    return Channel(connection)
 
 
 def take_lease(
@@ -167,11 +167,11 @@ def _ask_for_lease(channel: Channel, request: dict[str, object], bound_s: float)
 
 
 def _start_supervisor(home: Home, environment: dict[str, str], command: tuple[str, ...]) -> None:
-    import subprocess  # noqa: PLC0415 - 8 ms of the front's start, wasted when the stack runs already
+    import subprocess  # noqa: PLC0415 - 8 ms of the relay's start, wasted when the stack runs already
 
     try:
         with (home.logs / "supervisor.log").open("ab") as log:
-            # It detaches by itself: what we wait for is the end of the process that it forks away from.
+            # The supervisor detaches: this waits for the end of the process that it forked from.
             subprocess.run(
                 command,
                 env={**environment, settings.HOME: str(home.path)},

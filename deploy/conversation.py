@@ -1,7 +1,7 @@
-"""What the stdio front remembers of a conversation, so that it can go on with another gateway process.
+"""What the stdio relay remembers of a conversation, so that it can go on with another gateway process.
 
 Pure: lines in, lines out. It knows of MCP only the names of three messages, and of JSON-RPC only ids. Imported by the
-stdio front: standard library only.
+stdio relay: standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LONGEST_LINE = 128 * 1024 * 1024
 
 UNAVAILABLE = -32000
 INVALID_REQUEST = -32600
-# Of a request that was under way nobody knows whether it was carried out; one that was never sent was not.
+# The outcome of a request that was under way is unknown; one that was never sent was not carried out.
 _UNDER_WAY = {
     "status": "pending",
     "recovery": "A write may have been done: look for its effect, or repeat it with the same idempotency_key, which "

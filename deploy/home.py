@@ -1,6 +1,6 @@
 """Where one stack lives: the folders, sockets and locks of an ENGRAMQ_HOME, and whether they can be trusted.
 
-Imported by the stdio front, which has to start in milliseconds: standard library only, and nothing heavy of it.
+Imported by the stdio relay, which has to start in milliseconds: standard library only, and nothing heavy of it.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _run_folder(home: Path) -> Path:
     beside = home / "run"
     if len(os.fsencode(beside)) <= LONGEST_RUN_PATH:
         return beside
-    import hashlib  # noqa: PLC0415 - 3 ms of the front's start that only over-long homes pay
+    import hashlib  # noqa: PLC0415 - 3 ms of the relay's start that only over-long homes pay
 
     name = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
     return Path(f"/tmp/engramq-{os.geteuid()}-{name}")  # noqa: S108 - owner and mode are checked by private_folder

@@ -1,6 +1,6 @@
 """Which ENGRAMQ_* variables belong to a client, which to a home's running stack, and how two processes compare theirs.
 
-Imported by the stdio front: standard library only.
+Imported by the stdio relay: standard library only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_EMBEDDER = "minilm"
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 DEFAULT_LINGER_S = 5.0
-# The same words as in schemas.vocabulary (a test compares them); importing that costs the front 12 ms.
+# The same words as in schemas.vocabulary (a test compares them); importing that costs the relay 12 ms.
 DEFAULT_NAMESPACE = "default_user"
 DEFAULT_PRINCIPAL = "I/O"
 

@@ -16,8 +16,8 @@ import time
 from engramq.deploy import settings
 from engramq.deploy.client import SUPERVISOR_COMMAND
 from engramq.deploy.conversation import Conversation, LineBuffer, too_long
+from engramq.deploy.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.home import DeployError, Home, home_from
-from engramq.deploy.link import Link, open_link
 from engramq.schemas.command_line import ExitCode
 
 # The same as in commands.stdio, without click.
@@ -42,15 +42,15 @@ _CHUNK = 65_536
 _FINAL = frozenset({"bad_setting", "unsupported_platform", "other_settings", "home_unusable", "refused"})
 
 
-class Front:
-    """One client's conversation, over as many links as it takes."""
+class Relay:
+    """One client's conversation, over as many connections as it takes."""
 
     def __init__(self, home: Home, environment: dict[str, str], command: tuple[str, ...] = SUPERVISOR_COMMAND) -> None:
         self._home = home
         self._environment = environment
         self._command = command
         self._conversation = Conversation()
-        self._link: Link | None = None
+        self._gateway: GatewayConnection | None = None
         self._is_stopping = False
         self._client_lines = LineBuffer()
         self._to_gateway = bytearray()
@@ -79,16 +79,16 @@ class Front:
     def _is_finished(self) -> bool:
         if not self._drain_until:
             return False
-        under_way = self._link is not None and (self._conversation.open_requests or self._to_gateway)
+        under_way = self._gateway is not None and (self._conversation.open_requests or self._to_gateway)
         return not (self._to_client or under_way) or time.monotonic() > self._drain_until
 
     def _turn(self) -> None:
         """Wait until something can be read or written, and do it."""
-        link = self._link
+        connection = self._gateway
         readers: list[int] = [STDIN] if self._wants_requests() else []
         writers: list[int] = [STDOUT] if self._to_client else []
-        gateway, lease = (link.fileno(), link.lease.fileno()) if link is not None else (-1, -1)
-        if link is not None:
+        gateway, lease = (connection.fileno(), connection.lease.fileno()) if connection is not None else (-1, -1)
+        if connection is not None:
             readers += [] if self._is_stopping else [lease]
             readers += [gateway] if len(self._to_client) < BUFFER_BOUND else []
             writers += [gateway] if self._to_gateway else []
@@ -122,10 +122,10 @@ class Front:
                 self._take_request(line)
 
     def _take_request(self, line: bytes) -> None:
-        if self._link is None and time.monotonic() >= self._retry_at:
+        if self._gateway is None and time.monotonic() >= self._retry_at:
             self._try_to_attach()
         self._conversation.note_sent(line)
-        if self._link is None:
+        if self._gateway is None:
             self._to_client += b"".join(self._conversation.fail_all(self._problem))
         else:
             self._to_gateway += line
@@ -136,24 +136,24 @@ class Front:
         del self._to_client[:written]
 
     def _read_gateway(self) -> None:
-        assert self._link is not None
-        lines = self._link.receive()
+        assert self._gateway is not None
+        lines = self._gateway.receive()
         if lines is None:
             self._lose("engramq's gateway was interrupted.")
         else:
             self._pass_on(lines)
 
     def _write_to_gateway(self) -> None:
-        assert self._link is not None
-        sent = self._link.send(bytes(self._to_gateway[:_CHUNK]))
+        assert self._gateway is not None
+        sent = self._gateway.send(bytes(self._to_gateway[:_CHUNK]))
         if sent is None:
             self._lose("engramq's gateway was interrupted.")
         else:
             del self._to_gateway[:sent]
 
     def _read_lease(self) -> None:
-        assert self._link is not None
-        event = self._link.lease.receive(1.0)
+        assert self._gateway is not None
+        event = self._gateway.lease.receive(1.0)
         if event is None:
             self._lose("engramq's supervisor was interrupted.")
         elif event.get("event") == "stopping":
@@ -165,7 +165,7 @@ class Front:
             self._to_client += line
 
     def _lose(self, reason: str) -> None:
-        """The link broke: answer what was under way, and get another one unless nobody wants it."""
+        """The connection broke: answer open requests, and open another one unless the client has gone."""
         was_stopped = self._is_stopping
         self._hang_up()
         if was_stopped:
@@ -179,9 +179,9 @@ class Front:
             self._try_to_attach()
 
     def _hang_up(self) -> None:
-        if self._link is not None:
-            self._link.close()
-        self._link = None
+        if self._gateway is not None:
+            self._gateway.close()
+        self._gateway = None
         self._is_stopping = False
         self._to_gateway.clear()
 
@@ -195,14 +195,14 @@ class Front:
             self._give_up(str(error))
 
     def _attach(self) -> None:
-        self._link = open_link(self._home, self._environment, self._conversation, self._command)
-        self._pass_on(self._link.early)
-        differing = self._link.lease.differing
+        self._gateway = open_connection(self._home, self._environment, self._conversation, self._command)
+        self._pass_on(self._gateway.early)
+        differing = self._gateway.lease.differing
         if differing and not self._warned:
             self._warned = True
             names = ", ".join(differing)
             sys.stderr.write(
-                f"engramq: the running stack has other values of {names}; engramq down lets them change.\n"
+                f"engramq: the running stack has other values of {names}; run engramq down to change them.\n"
             )
 
     def _give_up(self, problem: str) -> None:
@@ -213,7 +213,7 @@ class Front:
 
 
 def main(arguments: list[str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
-    """Run the front with the arguments after `stdio` and return its exit code.
+    """Run the relay with the arguments after `stdio` and return its exit code.
 
     `supervisor` is the command that starts a supervisor where there is none.
     """
@@ -226,9 +226,9 @@ def main(arguments: list[str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND)
 
 
 def serve(environment: dict[str, str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
-    """Run the front and return its exit code: not 0 when it is refused or interrupted."""
+    """Run the relay and return its exit code: not 0 when it is refused or interrupted."""
     try:
-        Front(home_from(environment), environment, supervisor).run()
+        Relay(home_from(environment), environment, supervisor).run()
     except DeployError as error:
         sys.stderr.write(f"engramq: {error}\n")
         return error.exit_code

@@ -1,19 +1,27 @@
-"""Cursors of lists: a position that only the caller with the same filters can use, and nobody can forge."""
+"""Cursors of lists: a signed position that is valid for the same namespace and filters only.
+
+The key that signs them is made once per installation and kept in Redis, so that every gateway honours every cursor.
+"""
 
 import base64
 import binascii
 import hashlib
 import hmac
 import json
+import secrets
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from engramq.schemas.commands import Command
-from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
+from engramq.schemas.keys import Keys
 
 CURSOR: Final = "cursor"
+SECRET_BYTES: Final = 32
 _TAG_BYTES: Final = 16
 _UNBOUND: Final = frozenset({CURSOR, "limit"})  # pages of one list may differ in length
 
@@ -35,6 +43,12 @@ def unseal(cursor: str, secret: bytes, namespace: str, command: Command) -> str:
     if not canonical or not hmac.compare_digest(tag, _tag(body, secret, namespace, command)):
         raise _bad()
     return body.decode()
+
+
+def opened(command: Command, secret: bytes, namespace: str) -> Command:
+    """Return the command with the position in place of its cursor; raises EngramqError as `unseal` does."""
+    cursor: str = getattr(command, CURSOR)
+    return msgspec.structs.replace(command, **{CURSOR: unseal(cursor, secret, namespace, command)})
 
 
 def _tag(body: bytes, secret: bytes, namespace: str, command: Command) -> bytes:
@@ -59,6 +73,24 @@ def _filters(command: Command) -> dict[str, Any]:
 def _bad() -> EngramqError:
     return invalid(
         CURSOR,
-        "cursor is none that this list gave out.",
+        "cursor was not given out for this list.",
         "Give next_cursor of the last page with the same filters, or leave cursor out to start again.",
     )
+
+
+class CursorSecret:
+    """Reads the key whenever it is needed (pages of lists only): one that was kept would outlive an emptied Redis."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis: Any = redis
+        self._key = keys.cursor_secret
+
+    async def cursor_secret(self) -> bytes:
+        """Return the key, made if there is none; raises EngramqError `unavailable` when Redis cannot be reached."""
+        fresh = secrets.token_bytes(SECRET_BYTES)
+        try:
+            # With NX and GET a key that is there stays and is returned; nil says that `fresh` is the key now.
+            kept = await self._redis.set(self._key, fresh, nx=True, get=True)
+        except (RedisError, OSError):
+            raise refuse(FaultCode.UNAVAILABLE, "The key of the cursors cannot be reached.") from None
+        return fresh if kept is None else bytes(kept)

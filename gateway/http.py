@@ -24,8 +24,8 @@ from engramq.schemas.settings import Settings, SettingsError, is_loopback
 GRACE_S: Final = 10  # what is under way at a stop may take so long
 DISCARD_S: Final = 5.0  # so long and so much of a body that is too large is read before the refusal is sent
 DISCARD_BYTES: Final = 16 * limits.BODY_BYTES
-# Longer than clients (5 s) and proxies (60 s) keep an idle connection, so that who sends requests on it is the one to
-# close it: otherwise a call that comes just when the time is up is cut off, and nobody can say whether it was done.
+# Longer than clients (5 s) and proxies (60 s) keep an idle connection, so that the side which sends requests closes
+# it: otherwise a call that arrives just as the time is up is cut off, and its outcome is unknown.
 KEEP_ALIVE_S: Final = 75
 CONCURRENCY: Final = 2_000  # connections and requests at once; beyond it 503
 
@@ -58,7 +58,7 @@ class _Body:
         return message
 
     async def discard(self) -> None:
-        """Read what nobody wants: a client that is still sending would see a broken connection instead of an answer."""
+        """Read and drop the rest of a body: a client that still sends would see a broken connection, not an answer."""
         with anyio.move_on_after(DISCARD_S):
             while not self.is_read and self._bytes < DISCARD_BYTES:
                 await self.receive()
@@ -147,7 +147,7 @@ def _refused(status: int, error: str) -> JSONResponse:
 def health_routes(readiness: Readiness) -> list[Route]:
     """Return /healthz (the process lives) and /readyz (calls can be answered; 503 names what is missing).
 
-    Anybody may ask, so all who ask at once share one look.
+    These need no authentication, so requests at the same time share one check.
     """
     looks: Shared[list[str]] = Shared(1)
 
@@ -196,7 +196,7 @@ def bind(host: str, port: int, *, authenticated: bool = False) -> socket.socket:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn without its signal handlers: the process has its own, since it may serve stdio fronts too."""
+    """uvicorn without its signal handlers: the process has its own, since it may serve stdio sessions too."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""How much one caller may ask: calls per second and at once by principal, failed authentications by address."""
+"""Limits of callers: calls per second and at once by principal, failed authentications by address."""
 
 import ipaddress
 import time
@@ -13,7 +13,7 @@ from engramq.schemas.settings import Settings
 
 KEPT_BUCKETS: Final = 10_000
 BURST_S: Final = 2.0  # a rested caller may make the calls of so many seconds at once
-BUSY_RETRY_S: Final = 0.5  # when to come again if too many calls are under way
+BUSY_RETRY_S: Final = 0.5  # when to retry if too many calls are under way
 
 RATE: Final = 200.0  # calls per second of an authenticated principal, unless the settings say otherwise
 CONCURRENCY: Final = 100.0
@@ -57,12 +57,16 @@ class Buckets:
 
 
 class CallLimits:
-    """Limits on the calls of each principal in its namespace; None or 0 means any number."""
+    """Limits on the calls of each principal in its namespace; None or 0 means any number.
+
+    When none `are_set` there is no need to ask for admission.
+    """
 
     def __init__(self, rate: float | None, concurrency: float | None, clock: Clock = time.monotonic) -> None:
         self._buckets = Buckets(rate, max(1.0, rate * BURST_S), clock) if rate else None
         self._concurrency = concurrency or None
         self._under_way: dict[Hashable, int] = {}
+        self.are_set = self._buckets is not None or self._concurrency is not None
 
     @contextmanager
     def admitted(self, caller: Caller) -> Iterator[None]:
@@ -88,7 +92,7 @@ UNLIMITED: Final = CallLimits(None, None)
 
 
 def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
-    """Return the limits that the settings ask for; those who come with a token have some anyway."""
+    """Return the limits that the settings ask for; authenticated callers have some by default."""
     rate, concurrency = settings.rate_limit, settings.concurrency_limit
     if authenticated:
         rate = RATE if rate is None else rate
@@ -103,7 +107,7 @@ class FailureLimit:
         self._buckets = Buckets(FAILURE_RATE, FAILURE_BURST, clock)
 
     def check(self, address: str) -> None:
-        """Raise EngramqError with `rate_limited` when the address has failed too often of late."""
+        """Raise EngramqError with `rate_limited` when the address has failed too often recently."""
         self._refuse(self._buckets.wait_s(_network(address)))
 
     def note(self, address: str) -> None:

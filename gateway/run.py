@@ -1,4 +1,4 @@
-"""The gateway process: one bus, one service, HTTP and stdio fronts over them, ended by SIGTERM or SIGINT."""
+"""The gateway process: one bus, one service, HTTP and stdio sessions over them, ended by SIGTERM or SIGINT."""
 
 import logging
 import signal
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio.abc import SocketListener
+from anyio import CancelScope
+from anyio.abc import SocketListener, TaskStatus
 from redis.asyncio import BlockingConnectionPool, Redis
 
-from engramq.gateway.cursor_secret import CursorSecret
+from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.http import GRACE_S, HEALTH_PATHS, HttpServer, bind, health_routes, http_server
 from engramq.gateway.identity.authorization import local_caller, settings_caller
 from engramq.gateway.identity.bearer import Authenticator, Bearer, Everybody
@@ -65,7 +66,7 @@ class Gateway:
         return [] if isinstance(answer, Answer) and answer.reply is not None else ["worker"]
 
     def open_stdio_session(self, hello: Hello) -> Serve:
-        """Return what serves a stdio front; raises SettingsError when it asks for tools that there are not."""
+        """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
         profile = Profile(tools=choose_tools(hello.tools), output_schemas=hello.output_schemas)
         caller = local_caller(hello.namespace, hello.principal)
         service = self.service.limited(self._local_limits)
@@ -87,7 +88,7 @@ class Gateway:
         return http_server(Bearer(app, authenticator, resource, open_paths=open_paths), settings)
 
     def _authenticator(self) -> Authenticator | None:
-        """Return who knows the callers over HTTP, None when they are whom the settings name."""
+        """Return the authenticator of HTTP callers, None when every caller is the one that the settings name."""
         match self._settings.auth:
             case Auth.NONE:
                 return None
@@ -100,10 +101,11 @@ class Gateway:
 
 
 async def run_gateway(settings: Settings, *, socket_path: Path | None, http: bool) -> None:
-    """Serve until SIGTERM or SIGINT: stdio fronts on `socket_path` if there is one, and HTTP if asked for.
+    """Serve until SIGTERM or SIGINT: stdio sessions on `socket_path` if there is one, and HTTP if asked for.
 
     Redis may come later. Raises SettingsError when something that was asked for cannot be served, UnsupportedServer
-    when the Redis there is too old.
+    when the Redis there is too old, and BusFailed when the bus has failed for good: the
+    supervisor of the process starts another one.
     """
     if not settings.redis_url:
         raise SettingsError("ENGRAMQ_REDIS_URL is not set. `engramq up` brings one along; or name your own.")
@@ -117,18 +119,20 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
         if http:
             authenticated = settings.auth is not Auth.NONE
             bound = stack.enter_context(bind(settings.host, settings.port, authenticated=authenticated))
+        stopping = anyio.Event()
         bus = await stack.enter_async_context(
             Bus(
                 settings.redis_url,
                 keys,
                 mailbox_bound=settings.mailbox_bound,
                 reply_timeout_s=settings.reply_timeout_s,
+                on_failure=stopping.set,  # callers read their last answers first
             )
         )
         redis = open_redis(settings.redis_url)
         stack.push_async_callback(redis.aclose)
         service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
-        await _serve(Gateway(settings, bus, service), listener, bound)
+        await _serve(Gateway(settings, bus, service), listener, bound, stopping)
 
 
 def open_redis(redis_url: str) -> Redis:
@@ -143,29 +147,32 @@ def open_redis(redis_url: str) -> Redis:
     return Redis.from_pool(pool)
 
 
-async def _serve(gateway: Gateway, listener: SocketListener | None, bound: socket.socket | None) -> None:
-    stopping = anyio.Event()
+async def _serve(
+    gateway: Gateway, listener: SocketListener | None, bound: socket.socket | None, stopping: anyio.Event
+) -> None:
     web = gateway.web() if bound is not None else None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_await_signal, stopping)
+        awaiting_signal = await tasks.start(_await_signal, stopping)
         if listener is not None:
             tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping)
-            log.info("Serving stdio fronts")
+            log.info("Serving stdio sessions")
         if web is not None and bound is not None:
             tasks.start_soon(web.run_on, bound)
             host, port = bound.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
             log.info("Serving MCP over HTTP", extra={"host": host, "port": port, "url": url})
         await stopping.wait()
+        awaiting_signal.cancel()
         log.info("Stopping")
         tasks.cancel_scope.deadline = anyio.current_time() + LAST_STOP_S
         if web is not None:
             web.should_exit = True
 
 
-async def _await_signal(stopping: anyio.Event) -> None:
+async def _await_signal(stopping: anyio.Event, *, task_status: TaskStatus[CancelScope]) -> None:
     """Say once that the process is to end; a second signal ends it at once."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with CancelScope() as scope, anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started(scope)
         async for _ in signals:
             break
     stopping.set()

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -14,10 +15,10 @@ from engramq.gateway.identity.authorization import Caller, authorize, require
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.mcp.schema import PendingReply
-from engramq.gateway.mcp.tools import guidance, sessions
+from engramq.gateway.mcp.tools import guidance
+from engramq.gateway.mcp.tools.sessions import BreadcrumbTrail, SessionBegun
 from engramq.gateway.mcp.tools.tool import Tool
-from engramq.gateway.references import NothingFound, References, Resolver
-from engramq.gateway.sessions import SessionBreadcrumbs
+from engramq.gateway.sessions import NothingFound, Resolver, SessionBreadcrumbs, with_ids
 from engramq.schemas.codec import fault_body, fingerprint, reply_body
 from engramq.schemas.commands import Command, StoreMemory
 from engramq.schemas.envelope import Answer, Principal
@@ -55,8 +56,8 @@ class Asker(Protocol):
         """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
 
 
-class Trail(Resolver, Protocol):
-    """The sessions' breadcrumbs; every method raises EngramqError when they cannot be reached."""
+class Sessions(Resolver, Protocol):
+    """The breadcrumbs of sessions; every method raises EngramqError when they cannot be reached."""
 
     async def begin(self, namespace: str, principal: str, session: str) -> int:
         """Clear the session and return its new instance."""
@@ -93,10 +94,10 @@ class ToolReply:
 class Service:
     """Answers tool calls. One for the whole process; it keeps nothing of a call."""
 
-    def __init__(self, bus: Asker, trail: Trail, secrets: SecretSource, limits: CallLimits = UNLIMITED) -> None:
+    def __init__(self, bus: Asker, sessions: Sessions, secrets: SecretSource, limits: CallLimits = UNLIMITED) -> None:
         self._bus = bus
         self._limits = limits
-        self._trail = trail
+        self._sessions = sessions
         self._secrets = secrets
         self._local: Final[Mapping[str, Callable[[Caller, str, Any], Awaitable[ToolReply]]]] = {
             "begin_session": self._begin_session,
@@ -106,13 +107,13 @@ class Service:
 
     def limited(self, limits: CallLimits) -> "Service":
         """Return a service over the same bus whose callers are held to these limits."""
-        return Service(self._bus, self._trail, self._secrets, limits)
+        return Service(self._bus, self._sessions, self._secrets, limits)
 
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
         started = time.perf_counter()
         try:
-            with self._limits.admitted(call.caller):
+            with self._limits.admitted(call.caller) if self._limits.are_set else nullcontext():
                 reply = await self._answer(call)
         except EngramqError as refusal:
             reply = fault_reply(refusal.fault)
@@ -132,63 +133,56 @@ class Service:
         return reply
 
     async def _answer(self, call: Call) -> ToolReply:
-        arguments = check_arguments(call.tool, call.arguments)
-        session = arguments.session or DEFAULT_SESSION
-        if not isinstance(arguments.parameters, Command):
-            require(call.tool.scope, call.caller.principal)
-            return await self._local[call.tool.name](call.caller, session, arguments.parameters)
-        command = arguments.parameters
-        authorize(command, call.caller.principal)
-        if call.caller.principal.untrusted and isinstance(command, StoreMemory):
+        tool, caller = call.tool, call.caller
+        arguments = check_arguments(tool, call.arguments)
+        command, session = arguments.parameters, arguments.session or DEFAULT_SESSION
+        if not isinstance(command, Command):
+            require(tool.scope, caller.principal)
+            return await self._local[tool.name](caller, session, command)
+        authorize(command, caller.principal)
+        if caller.principal.untrusted and isinstance(command, StoreMemory):
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None
         refusal: Fault | None = None
-        try:
-            command = await References(self._trail, call.caller, session).resolved(call.tool, command)
-        except NothingFound as nothing:
-            if arguments.idempotency_key is None:
-                raise
-            refusal = nothing.fault  # unless the request is a repeated one, which only the ledger knows
-        asked = await self._opened(command, call.caller)
+        if tool.ids or tool.batches:
+            try:
+                command = await with_ids(tool, command, self._sessions, caller, session)
+            except NothingFound as nothing:
+                if arguments.idempotency_key is None:
+                    raise
+                refusal = nothing.fault  # unless the request is a repeated one, which only the ledger knows
+        asked = command
+        if getattr(command, cursors.CURSOR, UNSET) is not UNSET:
+            asked = cursors.opened(command, await self._secrets.cursor_secret(), caller.namespace)
         answer = await self._bus.ask(
             asked,
-            namespace=call.caller.namespace,
-            principal=call.caller.principal,
+            namespace=caller.namespace,
+            principal=caller.principal,
             session=session,
             idempotency_key=arguments.idempotency_key,
             traceparent=call.traceparent,
             digest=digest,
-            in_session=call.tool.takes_session,
+            in_session=tool.takes_session,
             refusal=refusal,
         )
         if not isinstance(answer, Answer):
-            return _pending(call.tool, answer.command_id)
+            return _pending(tool, answer.command_id)
         if answer.reply is None:
             return fault_reply(_fault_of(answer))
         body = reply_body(answer.reply)
         if body.get("next_cursor") is not None:
             secret = await self._secrets.cursor_secret()
-            body["next_cursor"] = cursors.seal(body["next_cursor"], secret, call.caller.namespace, command)
+            body["next_cursor"] = cursors.seal(body["next_cursor"], secret, caller.namespace, command)
         return ToolReply(body, is_error=False)
 
-    async def _opened(self, command: Command, caller: Caller) -> Command:
-        """Put the position in the place of a cursor that was given out for this very list."""
-        cursor = getattr(command, cursors.CURSOR, UNSET)
-        if cursor is UNSET:
-            return command
-        secret = await self._secrets.cursor_secret()
-        return msgspec.structs.replace(
-            command, **{cursors.CURSOR: cursors.unseal(cursor, secret, caller.namespace, command)}
-        )
-
     async def _begin_session(self, caller: Caller, session: str, _asked: msgspec.Struct) -> ToolReply:
-        instance = await self._trail.begin(caller.namespace, caller.principal.name, session)
-        return _reply(sessions.SessionBegun(session=session, instance=instance))
+        instance = await self._sessions.begin(caller.namespace, caller.principal.name, session)
+        return _reply(SessionBegun(session=session, instance=instance))
 
     async def _get_breadcrumbs(self, caller: Caller, session: str, _asked: msgspec.Struct) -> ToolReply:
-        crumbs = await self._trail.read(caller.namespace, caller.principal.name, session)
-        return _reply(msgspec.convert(crumbs, sessions.BreadcrumbTrail, from_attributes=True))
+        breadcrumbs = await self._sessions.read(caller.namespace, caller.principal.name, session)
+        return _reply(msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True))
 
     async def _guide(self, _caller: Caller, _session: str, asked: guidance.GuideTopic) -> ToolReply:
         return _reply(guidance.explain(asked))

@@ -1,21 +1,27 @@
-"""What a session remembers: the last memory stored, the last ones recalled, all that it touched.
+"""What a session remembers, and the references that read it.
 
-It lives in Redis under (namespace, principal, session), so that gateways come, go and share it; the worker's half
-writes it in the step that sends the reply.
+The breadcrumbs of a session are the last memory stored, the last ones recalled, and all that it touched. Their form in
+Redis is the session state, under (namespace, principal, session), so that gateways come, go and share it; the workers
+write it in the step that sends the reply.
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec import UNSET
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.mcp.tools.tool import Items, Tool
 from engramq.schemas import limits
-from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.commands import Command
+from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
-from engramq.schemas.keys import Keys
+from engramq.schemas.keys import Keys, SessionKeys
 from engramq.schemas.scripts import BEGIN_SESSION, READ_SESSION, Script
 from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
 
@@ -44,13 +50,11 @@ class Breadcrumbs:
 
     async def begin(self, namespace: str, principal: str, session: str) -> int:
         """Clear a session and return its new instance, a number that is never used twice."""
-        name = self._keys.session(namespace, principal, session)
-        arguments = (name, limits.BREADCRUMB_SECONDS, _GAP_MS)
-        return int(await self._run(BEGIN_SESSION, (namespace, principal, session), *arguments))
+        return int(await self._run(BEGIN_SESSION, self._keys.session(namespace, principal, session)))
 
     async def read(self, namespace: str, principal: str, session: str) -> SessionBreadcrumbs:
         """Return the breadcrumbs of a session."""
-        found = await self._look(namespace, principal, session, touched=True)
+        found = await self._run(READ_SESSION, self._keys.session(namespace, principal, session), 1)
         if not found:
             return SessionBreadcrumbs()
         stored, recalled, expires_ms, touched = found
@@ -71,7 +75,7 @@ class Breadcrumbs:
         place = _RECALLED.fullmatch(ref)
         if ref != STORED_REFERENCE and place is None:
             return None
-        found = await self._look(namespace, principal, session, touched=False)
+        found = await self._run(READ_SESSION, self._keys.session(namespace, principal, session), 0)
         if not found:
             return None
         if place is None:
@@ -79,21 +83,83 @@ class Breadcrumbs:
         recalled, number = _recalled(found[1]), int(place[1])
         return recalled[number] if number < len(recalled) else None
 
-    async def _look(self, namespace: str, principal: str, session: str, *, touched: bool) -> list[Any]:
-        name = self._keys.session(namespace, principal, session)
-        arguments = (name, limits.BREADCRUMB_SECONDS, _GAP_MS, int(touched))
-        found: list[Any] = await self._run(READ_SESSION, (namespace, principal, session), *arguments)
-        return found
-
-    async def _run(self, script: Script, whose: tuple[str, str, str], *arguments: str | int) -> Any:
-        keys = self._keys
-        where = (keys.session_state(*whose), keys.touched(*whose), keys.sessions(whose[0]))
+    async def _run(self, script: Script, keys: SessionKeys, *arguments: int) -> Any:
+        where = (keys.state, keys.touched, keys.sessions)
+        common = (keys.name, limits.BREADCRUMB_SECONDS, _GAP_MS)
         try:
             # The text goes along each time: it is 2 KB on a local socket, and no NOSCRIPT has to be handled.
-            return await self._redis.eval(script.text, len(where), *where, *arguments)
+            return await self._redis.eval(script.text, len(where), *where, *common, *arguments)
         except (RedisError, OSError) as problem:
             raise refuse(FaultCode.UNAVAILABLE, "The breadcrumbs cannot be reached.") from problem
 
 
 def _recalled(data: bytes) -> tuple[str | None, ...]:
     return tuple(memory_id or None for memory_id in data.decode().split("\n")[:-1])
+
+
+class Resolver(Protocol):
+    """Looks references up; raises EngramqError when that is not possible."""
+
+    async def resolve(self, ref: str, namespace: str, principal: str, session: str) -> str | None:
+        """Return the id that a reference stands for, None when it stands for nothing; an id stays as it is."""
+
+
+class NothingFound(EngramqError):
+    """A reference stands for nothing."""
+
+
+async def with_ids(tool: Tool, command: Command, sessions: Resolver, caller: Caller, session: str) -> Command:
+    """Return the command with an id instead of each reference; raises NothingFound naming the parameter.
+
+    A reference is looked up once, so that it means one memory wherever the call names it.
+    """
+    holders: list[tuple[Any, tuple[str, ...]]] = [(command, tool.ids)]
+    for name, items in tool.batches.items():
+        holders += [(item, items.ids) for item in getattr(command, name) if item.fault is UNSET]
+    given = [getattr(holder, name) or () for holder, names in holders for name in names]
+    ids = [one for value in given for one in ((value,) if isinstance(value, str) else value)]
+    references = dict.fromkeys(one for one in ids if one.startswith("@"))
+    if not references:
+        return command
+    whose = (caller.namespace, caller.principal.name, session)
+    known = {reference: await sessions.resolve(reference, *whose) for reference in references}
+    changes = _ids(command, tool.ids, known, session)
+    for name, items in tool.batches.items():
+        changes[name] = tuple(_item(items, item, known, session) for item in getattr(command, name))
+    return msgspec.structs.replace(command, **changes)
+
+
+def _item(items: Items, item: Any, known: Mapping[str, str | None], session: str) -> Any:
+    """Return an item of a batch with ids only; one that stands for nothing gets that as its fault."""
+    if item.fault is not UNSET:
+        return item
+    try:
+        return msgspec.structs.replace(item, **_ids(item, items.ids, known, session))
+    except NothingFound as refusal:
+        return items.kept(fault=refusal.fault)
+
+
+def _ids(
+    holder: msgspec.Struct, names: tuple[str, ...], known: Mapping[str, str | None], session: str
+) -> dict[str, Any]:
+    """Return the fields that take an id, each with ids only."""
+    found: dict[str, Any] = {}
+    for name in names:
+        given = getattr(holder, name)
+        if isinstance(given, str):
+            found[name] = _id(given, name, known, session)
+        elif given is not UNSET:
+            found[name] = tuple(_id(one, name, known, session) for one in given)
+    return found
+
+
+def _id(given: str, name: str, known: Mapping[str, str | None], session: str) -> str:
+    found = known.get(given, given)
+    if found is None:
+        error = f"{name}: nothing in session {session!a} answers to {given[:60]!a}."
+        recovery = (
+            f"Give an id, {STORED_REFERENCE} after a store, or {RECALLED_REFERENCE}[N] after a search "
+            "in the same session, N from 0."
+        )
+        raise NothingFound(invalid(name, error, recovery).fault)
+    return found

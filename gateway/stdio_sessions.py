@@ -1,7 +1,7 @@
-"""Serves stdio fronts on a unix socket: each connection says who it is for, then speaks MCP in lines.
+"""Serves stdio sessions on a unix socket: each connection says whom it serves, then speaks MCP in lines.
 
 The hello is one JSON line `{"engramq": 1, "namespace", "principal", "tools", "output_schemas"}`, answered by `{"ok":
-true}` or `{"ok": false, "error"}`. Whoever can open the socket is this user, so what the hello says is believed.
+true}` or `{"ok": false, "error"}`. Only this user can open the socket, so what the hello says is trusted.
 """
 
 import logging
@@ -31,7 +31,7 @@ HUNG_UP: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, Connecti
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a front serves, and which tools it shows."""
+    """Who a stdio session serves, and which tools it shows."""
 
     engramq: Literal[1]
     namespace: str
@@ -47,7 +47,7 @@ OpenSession = Callable[[Hello], Serve]
 
 
 async def listen(path: Path) -> SocketListener:
-    """Return a listener on a unix socket that only this user can open; one that nobody serves any more is replaced.
+    """Return a listener on a unix socket that only this user can open; a socket whose gateway has gone is replaced.
 
     Raises SettingsError when the folder is open to others, the path too long, or another gateway serves it.
     """
@@ -82,9 +82,9 @@ async def serve_stdio_sessions(listener: SocketListener, open_session: OpenSessi
             async with stream:
                 await _serve_stdio_session(stream, open_session)
         except* HUNG_UP:
-            log.debug("A front hung up")
-        except* Exception:  # nine other clients share this process
-            log.exception("A front's connection failed")
+            log.debug("A stdio session hung up")
+        except* Exception:  # other clients share this process
+            log.exception("A stdio session failed")
         finally:
             streams.discard(stream)
 

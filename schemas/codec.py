@@ -1,6 +1,12 @@
-"""The only encoder and decoder of what goes through Redis: msgpack, each type with one decoder built once."""
+"""The only encoder and decoder of what goes through Redis: msgpack, each type with one decoder built once.
+
+A job carries 1 to COMMANDS_PER_JOB commands, each encoded by itself, so that one that cannot be decoded harms no other.
+A job's id ends with the number of its commands.
+"""
 
 import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -9,11 +15,11 @@ from msgspec import UNSET
 from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
+from engramq.schemas.vocabulary import WorkerKind
 
-_encoder: Final = msgspec.msgpack.Encoder()
+JOB_FUNCTION: Final = "carry_out"  # arq's name for the one function that every mailbox runs
+
 _sorted_encoder: Final = msgspec.json.Encoder(order="deterministic")
-_envelope_decoder: Final = msgspec.msgpack.Decoder(Envelope)
-_answer_decoder: Final = msgspec.msgpack.Decoder(Answer)
 
 Message = TypeVar("Message")
 
@@ -21,26 +27,19 @@ DecodeError = msgspec.DecodeError  # what decoding raises; ValidationError is a 
 
 
 def decoded(decoder: msgspec.msgpack.Decoder[Message], data: bytes) -> Message:
-    """Return what `decoder` makes of bytes from anywhere; raises DecodeError whatever is wrong with them."""
+    """Return the decoded message; raises DecodeError for bytes that are malformed in any way."""
     try:
         return decoder.decode(data)
     except (UnicodeDecodeError, RecursionError, OverflowError) as problem:  # msgspec lets these through
         raise DecodeError(type(problem).__name__) from None
 
 
-def encode(message: Envelope | Answer) -> bytes:
-    """Return the bytes of an envelope or an answer."""
-    return _encoder.encode(message)
+# Returns the bytes of an envelope or an answer.
+encode: Final[Callable[[Envelope | Answer], bytes]] = msgspec.msgpack.Encoder().encode
 
-
-def decode_envelope(data: bytes) -> Envelope:
-    """Return the envelope in `data`; raises DecodeError when it is none that this version knows."""
-    return decoded(_envelope_decoder, data)
-
-
-def decode_answer(data: bytes) -> Answer:
-    """Return the answer in `data`; raises DecodeError when it is none that this version knows."""
-    return decoded(_answer_decoder, data)
+# Return the message in some bytes; raise DecodeError when this version does not know it.
+decode_envelope: Final[Callable[[bytes], Envelope]] = partial(decoded, msgspec.msgpack.Decoder(Envelope))
+decode_answer: Final[Callable[[bytes], Answer]] = partial(decoded, msgspec.msgpack.Decoder(Answer))
 
 
 def fingerprint(command: Command) -> str:
@@ -63,3 +62,47 @@ def reply_body(reply: Reply) -> dict[str, Any]:
     body: dict[str, Any] = msgspec.to_builtins(reply)
     body.pop("type", None)
     return body
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a command went whose caller was told `pending`: what get_command knows before the ledger does."""
+
+    job_id: str
+    mailbox: WorkerKind
+    namespace: str
+    principal: str
+
+
+class _QueuedJob(msgspec.Struct, frozen=True):
+    """A job as arq writes it: try, function, arguments, keyword arguments, time of enqueueing in milliseconds."""
+
+    t: int | None
+    f: str
+    a: tuple[list[bytes]]
+    k: dict[str, Any]
+    et: int
+
+
+_job_decoder: Final = msgspec.msgpack.Decoder(_QueuedJob)
+
+
+def job_id(first_command_id: str, count: int) -> str:
+    """Return the id of the job that begins with this command and has so many of them."""
+    return f"{first_command_id}.{count}"
+
+
+def encode_job(envelopes: Sequence[bytes], at_ms: int) -> bytes:
+    """Return the payload of a job that carries these encoded envelopes."""
+    return msgspec.msgpack.encode({"t": None, "f": JOB_FUNCTION, "a": [list(envelopes)], "k": {}, "et": at_ms})
+
+
+def decode_job(payload: bytes) -> list[bytes]:
+    """Return the encoded envelopes of a job; raises DecodeError for any other bytes."""
+    return decoded(_job_decoder, payload).a[0]
+
+
+# Returns the bytes of a note.
+encode_note: Final[Callable[[Note], bytes]] = msgspec.msgpack.Encoder().encode
+
+# Returns the note in some bytes; raises DecodeError for any other bytes.
+decode_note: Final[Callable[[bytes], Note]] = partial(decoded, msgspec.msgpack.Decoder(Note))

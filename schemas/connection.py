@@ -1,7 +1,7 @@
 """One connection to Redis, used bare: packed commands out, that many replies back.
 
-redis-py's client costs more than the round trip that it makes; its Connection (handshake, TLS, authentication,
-parser) does not. Both halves of the queue use this one; it is the only module of the contract that does I/O.
+redis-py's client costs more than the round trip itself; its Connection (handshake, TLS, authentication, parser)
+does not. Both halves of the queue use this one; it is the only module of the contract that does I/O.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class RedisConnection:
                     except ResponseError as refusal:
                         replies.append(refusal)
         except BaseException:
-            # Replies may be on their way that belong to nobody now.
+            # Replies may still arrive whose commands were given up.
             await self.close()
             raise
         return replies
@@ -93,8 +93,9 @@ def pack(*command: str | bytes | int | float) -> bytes:
 
 
 def pack_script(script: Script, keys: Sequence[str], arguments: Iterable[str | bytes | int | float]) -> bytes:
-    """Return the call of a script that the connection has loaded."""
-    return pack("EVALSHA", script.sha, len(keys), *keys, *arguments)
+    """Return the call of a script that the connection has loaded, in the form that Redis reads."""
+    packed: bytes = hiredis.pack_command(("EVALSHA", script.sha, len(keys), *keys, *arguments))  # type: ignore[arg-type]  # its stub says a tuple of one
+    return packed
 
 
 def check_server(info: str) -> None:

@@ -15,23 +15,15 @@ _DAY, _TICK = timedelta(days=1), timedelta(microseconds=1)
 class _Clock:
     """Milliseconds and a 12-bit counter that never go back within this process (RFC 9562, method 1)."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last = 0
-
-    def tick(self) -> int:
-        now = time.time_ns() // 1_000_000 << _COUNTER_BITS
-        with self._lock:
-            self._last = max(self._last + 1, now)
-            return self._last
-
-
-_clock = _Clock()
+    lock = threading.Lock()
+    last = 0
 
 
 def uuid7() -> str:
     """Return a new UUIDv7 in canonical text; ids made by one process sort in the order of their making."""
-    tick = _clock.tick()
+    now = time.time_ns() // 1_000_000 << _COUNTER_BITS
+    with _Clock.lock:
+        _Clock.last = tick = max(_Clock.last + 1, now)
     millis, counter = tick >> _COUNTER_BITS, tick & (1 << _COUNTER_BITS) - 1
     random = int.from_bytes(os.urandom(8), "big") & (1 << _RANDOM_BITS) - 1
     value = millis << 80 | 0x7 << 76 | counter << 64 | 0b10 << _RANDOM_BITS | random

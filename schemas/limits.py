@@ -32,7 +32,7 @@ PATH_DEPTH: Final = 10
 CANDIDATES_SHOWN: Final = 100  # homonyms that an ambiguous name is answered with
 SUGGESTIONS_SHOWN: Final = 5
 PROPOSALS_SHOWN: Final = 500
-EDGE_KINDS_SHOWN: Final = 200  # that stats tell apart: anybody may make up relations
+EDGE_KINDS_SHOWN: Final = 200  # that stats count separately: callers may invent relations
 CONSENT_HOURS: Final = 48
 CONSENT_PRINCIPALS: Final = 2  # who must approve a proposal, the proposer included
 

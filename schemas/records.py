@@ -73,7 +73,7 @@ class Memory(msgspec.Struct, kw_only=True):
 class Link(msgspec.Struct, frozen=True, kw_only=True):
     """A link as seen from one memory; `memory_id` is the other end, `direction` outgoing if this end declared it.
 
-    `untrusted` and `warning` where the other end is untrusted: whoever stored it may have chosen relation and note.
+    `untrusted` and `warning` where the other end is untrusted: its author may have chosen relation and note.
     """
 
     memory_id: str

@@ -1,4 +1,4 @@
-"""What a setting may say: each function here reads the text of one environment variable, or makes one that does.
+"""The values of settings: each function parses the text of one environment variable, or returns such a parser.
 
 They raise ValueError that says what the variable takes.
 """
@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
-# Signatures by private keys only: with a shared secret whoever may check a token may make one, too.
+# Signatures by private keys only: with a shared secret every verifier of tokens could also issue them.
 JWT_ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),

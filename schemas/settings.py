@@ -1,6 +1,6 @@
 """Settings: one documented table of environment variables, read once into a frozen struct.
 
-Nothing here reads the environment by itself; the entry points pass `os.environ` in. A bad value is refused at start
+This module does not read the environment; the entry points pass `os.environ` in. A bad value is refused at start
 with a SettingsError that names the variable.
 """
 
@@ -92,7 +92,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     linger_s: float
     sweep_interval_s: float
     log_level: str
-    otel_endpoint: str
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -141,7 +140,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "host and origin are allowed",
         optional_origin,
     ),
-    Setting("allowed_hosts", "", "Further names that a Host header may have, with commas", host_names),
+    Setting("allowed_hosts", "", "Further names that a Host header may have, separated by commas", host_names),
     Setting(
         "allowed_origins",
         "",
@@ -161,24 +160,24 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("jwt_algorithms", "RS256,ES256,EdDSA", "Signatures that a JWT may have", jwt_algorithms),
     Setting("jwt_leeway_s", "30", "Seconds that the issuer's clock may differ from ours", number(0, 300)),
     Setting("jwt_namespace_claim", "namespace", "Claim that names the tenant; a JWT without it is refused", name),
-    Setting("jwt_scope_claim", "scope", "Claim that has the scopes; `scp` where it is missing", name),
-    Setting("jwt_untrusted_claim", Partition.UNTRUSTED, "Claim that is true for a principal not to be trusted", name),
+    Setting("jwt_scope_claim", "scope", "Claim that lists the scopes; `scp` if it is missing", name),
+    Setting("jwt_untrusted_claim", Partition.UNTRUSTED, "Claim that is true for an untrusted principal", name),
     Setting(
         "rate_limit",
         "",
-        "Calls per second that one principal may make, twice as many in a burst; 0: any number. Empty: 200 for who "
-        "comes with a token, any number for local clients",
+        "Calls per second that one principal may make, twice as many in a burst; 0: no limit. Empty: 200 for callers "
+        "with a token, no limit for local clients",
         optional(number(0, 1_000_000)),
     ),
     Setting(
         "concurrency_limit",
         "",
-        "Calls of one principal that may be under way at once; 0: any number. Empty: 100 for who comes with a token, "
-        "any number for local clients",
+        "Calls of one principal that may be under way at once; 0: no limit. Empty: 100 for callers with a token, "
+        "no limit for local clients",
         optional(integer(0, 1_000_000)),
     ),
     Setting("tools", "full", "Tools that are listed and can be called: full, core, or names with commas", name),
-    Setting("output_schemas", "0", "Advertise output schemas too (they eat the context window)", flag),
+    Setting("output_schemas", "0", "Advertise output schemas too (they fill the context window)", flag),
     Setting("reply_timeout_s", "10", "Seconds that the gateway waits for a reply", number(0.05, 600)),
     Setting(
         "mailbox_bound",
@@ -196,7 +195,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("linger_s", "5", "Seconds that the embedded stack outlives its last client", number(0, 86_400)),
     Setting("sweep_interval_s", "5", "Seconds between two looks for unfinished work", number(0.05, 3_600)),
     Setting("log_level", "INFO", "DEBUG, INFO, WARNING or ERROR", log_level),
-    Setting("otel_endpoint", "", "OpenTelemetry collector that traces go to", url("http://", "https://")),
 )
 
 
@@ -212,7 +210,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 
 def check_setting(field: str, text: str) -> None:
-    """Raise SettingsError if a setting that comes another way than by this environment has a bad value."""
+    """Raise SettingsError if a setting from another source than the environment has a bad value."""
     _parsed(next(one for one in SETTINGS if one.field == field), text)
 
 
@@ -225,7 +223,7 @@ def _parsed(setting: Setting, text: str) -> Any:
 
 
 def _refuse_unsafe(settings: Settings) -> None:
-    """Raise SettingsError where settings, each good by itself, would leave a door open or nobody could come in."""
+    """Raise SettingsError for settings that are valid alone but together expose the server or lock everybody out."""
     if settings.auth is Auth.NONE and not is_loopback(settings.host):
         raise SettingsError(
             f"ENGRAMQ_HOST: {settings.host!r} is not a loopback address, and without authentication nothing else "
@@ -240,7 +238,7 @@ def _refuse_unsafe(settings: Settings) -> None:
         raise SettingsError("ENGRAMQ_AUTH=jwt takes either ENGRAMQ_JWT_JWKS_URL or ENGRAMQ_JWT_KEY_FILE.")
     keys_host = urlsplit(settings.jwt_jwks_url).hostname or ""
     if settings.jwt_jwks_url.startswith("http://") and not is_loopback(keys_host):
-        raise SettingsError("ENGRAMQ_JWT_JWKS_URL: keys that come over http could be anybody's; use https.")
+        raise SettingsError("ENGRAMQ_JWT_JWKS_URL: keys fetched over http can be forged on the way; use https.")
 
 
 def is_loopback(host: str) -> bool:

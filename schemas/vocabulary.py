@@ -19,21 +19,21 @@ class Sector(StrEnum):
 
 
 class SectorSource(StrEnum):
-    """Who chose a sector; none yet is null. A manual choice survives every automatic one."""
+    """What chose a sector; null before it is chosen. A manual choice survives every automatic one."""
 
     AUTO = "auto"
     MANUAL = "manual"
 
 
 class Partition(StrEnum):
-    """Which side of the trust boundary a memory lives on."""
+    """The side of the trust boundary that a memory is on."""
 
     TRUSTED = "trusted"
     UNTRUSTED = "untrusted"
 
 
 class Verification(StrEnum):
-    """How far somebody with the verify scope has vouched for a memory."""
+    """How far a principal with the verify scope has vouched for a memory."""
 
     UNVERIFIED = "unverified"
     VERIFIED = "verified"
@@ -283,8 +283,8 @@ class AuditAction(StrEnum):
 
 DEFAULT_NAMESPACE: Final = "default_user"
 DEFAULT_PRINCIPAL: Final = "I/O"
-SYSTEM_PRINCIPAL: Final = "engramq"  # who follow-ups and schedules are
-SYSTEM_NAMESPACE: Final = "engramq:system"  # of commands about the installation; holds nothing and is nobody's
+SYSTEM_PRINCIPAL: Final = "engramq"  # the principal of follow-ups and schedules
+SYSTEM_NAMESPACE: Final = "engramq:system"  # of commands about the installation; holds no memories, is no tenant
 DEFAULT_SESSION: Final = "default"
 DEFAULT_SECTOR: Final = Sector.SEMANTIC  # what an unclassified memory reads as
 ALL_SCOPES: Final = tuple(Scope)

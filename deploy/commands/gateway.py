@@ -15,7 +15,7 @@ from engramq.deploy.servers_for import servers_for
     "--socket",
     "socket_path",
     type=click.Path(path_type=Path),
-    help="Serve stdio fronts on this unix socket instead of HTTP.",
+    help="Serve stdio sessions on this unix socket instead of HTTP.",
 )
 @click.option("--http", is_flag=True, help="Serve HTTP beside --socket too.")
 @address_options

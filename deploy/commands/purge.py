@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from engramq.deploy.commands.option_types import end_time
 from engramq.deploy.servers_for import servers_for
-from engramq.schemas.commands import PurgeMemories
-from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import parse_time
 from engramq.schemas.setting_values import name, namespace
 from engramq.schemas.vocabulary import Partition
@@ -34,20 +31,10 @@ def command(supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool,
     All that is given has to hold; at least one of the first six options is needed. With --yes they are erased: rows,
     links, session state, stored replies and what is still queued.
     """
-    listing = _listing({field: value for field, value in given.items() if value is not None})
+    from engramq.gateway.cli.purge_listing import purge_listing  # noqa: PLC0415 - help does without
+
+    listing = purge_listing({field: value for field, value in given.items() if value is not None})
     with servers_for("purge", supervisor) as settings:
         from engramq.gateway.cli.purge_command import purge_memories  # noqa: PLC0415 - 1 s of imports, see gateway
 
         purge_memories(listing, settings, namespace=namespace or settings.namespace, yes=yes, as_json=as_json)
-
-
-def _listing(given: dict[str, Any]) -> PurgeMemories:
-    """Return the command that lists what is meant."""
-    try:
-        listing = msgspec.convert(given, PurgeMemories)
-        listing.check()
-    except msgspec.ValidationError as problem:
-        raise click.UsageError(f"{problem}.") from None
-    except EngramqError as problem:
-        raise click.UsageError(f"{problem.fault.error} {problem.fault.recovery}") from None
-    return listing

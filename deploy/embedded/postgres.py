@@ -77,7 +77,7 @@ include_if_exists = '{local}'
 
 
 @dataclass(frozen=True)
-class Identity:
+class ServerAccount:
     """Whom the server runs as when we are root: a user id to be called inside a user namespace, or another account."""
 
     mapped_to: int | None = None
@@ -98,7 +98,7 @@ class Postgres:
         self.data = home.postgres / "data"
         self.socket = home.postgres_sockets / ".s.PGSQL.5432"
         self._binaries: Path | None = None
-        self._identity: Identity | None = None
+        self._identity: ServerAccount | None = None
 
     def url(self, role: str) -> str:
         """The address for a role, without password: whoever reaches the socket's folder is this user."""
@@ -207,26 +207,26 @@ class Postgres:
             account=whom.account,
         )
 
-    def _whom(self) -> Identity:
+    def _whom(self) -> ServerAccount:
         assert self._identity is not None, "prepare() comes first"
         return self._identity
 
-    def _choose_identity(self, binaries: Path) -> Identity:
+    def _choose_identity(self, binaries: Path) -> ServerAccount:
         if os.geteuid() != 0:
-            return Identity()
+            return ServerAccount()
         program = str(binaries / "postgres")
         nobody = _someone_unprivileged()
-        if nobody is not None and _runs(program, Identity(mapped_to=nobody.pw_uid)):
-            return Identity(mapped_to=nobody.pw_uid)
+        if nobody is not None and _runs(program, ServerAccount(mapped_to=nobody.pw_uid)):
+            return ServerAccount(mapped_to=nobody.pw_uid)
         return self._choose_account(program)
 
-    def _choose_account(self, program: str) -> Identity:
+    def _choose_account(self, program: str) -> ServerAccount:
         """Root without user namespaces (most containers): an account that exists and reaches both binaries and data."""
         candidates = [entry for name in ("postgres", "nobody", "daemon") if (entry := _account(name)) is not None]
         if self.home.path.stat().st_uid == 0:
             self.home.path.chmod(PASSABLE)
         for entry in candidates:
-            whom = Identity(account=(entry.pw_uid, entry.pw_gid))
+            whom = ServerAccount(account=(entry.pw_uid, entry.pw_gid))
             if _runs(program, whom, must_reach=(str(self.home.path),)):
                 return whom
         raise DeployError(
@@ -297,7 +297,7 @@ def probe(path: Path, role: str, database: str) -> str:
         return "down"
 
 
-def _runs(program: str, whom: Identity, must_reach: tuple[str, ...] = ()) -> bool:
+def _runs(program: str, whom: ServerAccount, must_reach: tuple[str, ...] = ()) -> bool:
     launch = process.Launch(
         argv=(program, "--version"), mapped_to=whom.mapped_to, account=whom.account, must_reach=must_reach
     )

@@ -36,14 +36,16 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """A process that cannot be mistaken for a later one with the same pid."""
 
     pid: int
     started: str
 
 
-def start(launch: Launch, log: Path, record: Callable[[Identity], None] | None = None) -> subprocess.Popen[bytes]:
+def start(
+    launch: Launch, log: Path, record: Callable[[ProcessIdentity], None] | None = None
+) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, its output appended to `log`.
 
     `record` is called with its identity before the program proper runs: whoever kills us in between leaves no unknown
@@ -53,7 +55,7 @@ def start(launch: Launch, log: Path, record: Callable[[Identity], None] | None =
     try:
         child = _popen(launch, log, gate)
         if record is not None:
-            record(identify(child.pid) or Identity(child.pid, "gone"))
+            record(identify(child.pid) or ProcessIdentity(child.pid, "gone"))
         with contextlib.suppress(BrokenPipeError):
             os.write(opener, b"g")
     finally:
@@ -80,7 +82,7 @@ def run(launch: Launch, timeout_s: float, text: str = "") -> subprocess.Complete
     )
 
 
-def identify(pid: int) -> Identity | None:
+def identify(pid: int) -> ProcessIdentity | None:
     """The identity of a live process, or None when there is none with that pid (a zombie counts as none)."""
     if _ON_LINUX:
         try:
@@ -88,19 +90,19 @@ def identify(pid: int) -> Identity | None:
         except OSError:
             return None
         # Fields 3 and 22 of proc(5): state, and start time in ticks since boot.
-        return None if fields[0] in "ZX" else Identity(pid, f"{_boot_id()}:{fields[19]}")
+        return None if fields[0] in "ZX" else ProcessIdentity(pid, f"{_boot_id()}:{fields[19]}")
     shown = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, timeout=5
     ).stdout.split(None, 1)
-    return None if not shown or shown[0].startswith("Z") else Identity(pid, shown[1].strip())
+    return None if not shown or shown[0].startswith("Z") else ProcessIdentity(pid, shown[1].strip())
 
 
-def is_alive(who: Identity) -> bool:
+def is_alive(who: ProcessIdentity) -> bool:
     """Whether exactly this process still runs."""
     return identify(who.pid) == who
 
 
-def end(who: Identity, signals: Sequence[tuple[int, float]]) -> bool:
+def end(who: ProcessIdentity, signals: Sequence[tuple[int, float]]) -> bool:
     """Send each signal in turn, to the process and its group, until it has gone; each has its number of seconds."""
     for number, bound_s in signals:
         if not is_alive(who):
@@ -125,7 +127,7 @@ def signal_group(pid: int, number: int) -> None:
     _send(pid, number)
 
 
-def working_in(folder: Path, program: str) -> list[Identity]:
+def working_in(folder: Path, program: str) -> list[ProcessIdentity]:
     """The processes named `program` that work in `folder`: a PostgreSQL server and, on Linux, its backends."""
     if not _ON_LINUX:
         return _named_with(program, folder)
@@ -143,7 +145,7 @@ def working_in(folder: Path, program: str) -> list[Identity]:
     return found
 
 
-def _named_with(program: str, folder: Path) -> list[Identity]:
+def _named_with(program: str, folder: Path) -> list[ProcessIdentity]:
     shown = subprocess.run(
         ["ps", "-axo", "pid=,command="], capture_output=True, text=True, check=False, timeout=5
     ).stdout

@@ -13,7 +13,7 @@ from engramq.deploy import settings
 from engramq.deploy.embedded import postgres, redis
 from engramq.deploy.embedded.process import Launch
 from engramq.deploy.home import DeployError, Home
-from engramq.deploy.supervisor.stack import Service, Stack
+from engramq.deploy.supervisor.stack import Stack, SupervisedService
 
 POSTGRES = "postgres"
 REDIS = "redis"
@@ -29,7 +29,7 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
     """The stack that the environment asks for. A server that it gives a URL for is not embedded."""
     database_url = environment.get(settings.DATABASE_URL, "")
     redis_url = environment.get(settings.REDIS_URL, "")
-    services: list[Service] = []
+    services: list[SupervisedService] = []
     owner_url = database_url
     if not database_url:
         server = postgres.Postgres(home)
@@ -45,15 +45,15 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
     with_database = base | {settings.DATABASE_URL: database_url}
     after_redis = tuple(servers & {REDIS})
     services += [
-        Service(
+        SupervisedService(
             MIGRATE,
             _command({**base, settings.DATABASE_URL: owner_url}, "migrate"),
             after=tuple(servers & {POSTGRES}),
             once=True,
         ),
-        Service(WORKER, _command(with_database, "worker", "--all"), after=(MIGRATE, *after_redis)),
+        SupervisedService(WORKER, _command(with_database, "worker", "--all"), after=(MIGRATE, *after_redis)),
         # Needs Redis only, so that `initialize` is answered while PostgreSQL is still being made.
-        Service(
+        SupervisedService(
             GATEWAY,
             _command(base, "gateway", "--socket", str(home.gateway_socket)),
             after=after_redis,
@@ -79,9 +79,9 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
 
 def accepts(family: socket.AddressFamily, address: str | tuple[str, int]) -> bool:
     """Whether somebody takes connections at this address."""
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as line:
-        line.settimeout(PROBE_BOUND_S)
-        line.connect(address)
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_BOUND_S)
+        probe.connect(address)
         return True
     return False
 
@@ -94,10 +94,10 @@ def free_address(host: str, port: int) -> tuple[socket.AddressFamily, str, int]:
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as line:
-            line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            line.bind(address)
-            return family, host, line.getsockname()[1]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            return family, host, probe.getsockname()[1]
     except OSError as error:
         raise DeployError(
             "port_taken",
@@ -106,8 +106,8 @@ def free_address(host: str, port: int) -> tuple[socket.AddressFamily, str, int]:
         ) from error
 
 
-def _postgres(server: postgres.Postgres) -> Service:
-    return Service(
+def _postgres(server: postgres.Postgres) -> SupervisedService:
+    return SupervisedService(
         POSTGRES,
         server.launch,
         prepare=server.prepare,
@@ -118,8 +118,8 @@ def _postgres(server: postgres.Postgres) -> Service:
     )
 
 
-def _redis(server: redis.Redis) -> Service:
-    return Service(
+def _redis(server: redis.Redis) -> SupervisedService:
+    return SupervisedService(
         REDIS,
         server.launch,
         prepare=server.prepare,
@@ -130,14 +130,14 @@ def _redis(server: redis.Redis) -> Service:
     )
 
 
-def _http(base: Mapping[str, str], wanted: Mapping[str, str], after: tuple[str, ...]) -> tuple[Service, str]:
+def _http(base: Mapping[str, str], wanted: Mapping[str, str], after: tuple[str, ...]) -> tuple[SupervisedService, str]:
     host = wanted.get(settings.HOST, settings.DEFAULT_HOST)
     family, host, port = free_address(host, settings.port(dict(wanted)))
     environment = {**base, **wanted, settings.HOST: host, settings.PORT: str(port)}
     # Whoever listens on every address also answers on the loopback one.
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - recognised, not bound
     shown = f"[{reachable}]" if ":" in reachable else reachable
-    service = Service(
+    service = SupervisedService(
         HTTP,
         _command(environment, "gateway"),
         after=after,

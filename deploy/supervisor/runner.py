@@ -15,7 +15,7 @@ from pathlib import Path
 from engramq.deploy.embedded import process
 from engramq.deploy.home import DeployError
 from engramq.deploy.supervisor.logs import last_lines, size
-from engramq.deploy.supervisor.stack import Service
+from engramq.deploy.supervisor.stack import SupervisedService
 from engramq.deploy.supervisor.state import StateFile
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,9 @@ class State(StrEnum):
 class Runner:
     """Owns the process of one service. `changed` is called after every change of state."""
 
-    def __init__(self, service: Service, logs: Path, state_file: StateFile, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, service: SupervisedService, logs: Path, state_file: StateFile, changed: Callable[[], None]
+    ) -> None:
         self.service = service
         self.log = logs / f"{service.name}.log"
         self.state = State.WAITING

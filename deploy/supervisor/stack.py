@@ -20,7 +20,7 @@ ORPHAN_GRACE_S = 2.0
 
 
 @dataclass(frozen=True)
-class Service:
+class SupervisedService:
     """One program to be kept running.
 
     `after` are the services that must be ready before it starts. `prepare` runs before the first start and `mend`
@@ -51,8 +51,8 @@ class Stack:
     all of this was started with.
     """
 
-    services: tuple[Service, ...]
+    services: tuple[SupervisedService, ...]
     needs: Mapping[str, tuple[str, ...]]
     addresses: Mapping[str, str] = field(default_factory=dict)
-    http: Callable[[Mapping[str, str]], tuple[Service, str]] | None = None
+    http: Callable[[Mapping[str, str]], tuple[SupervisedService, str]] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engramq.deploy.embedded import process
-from engramq.deploy.embedded.process import Identity
+from engramq.deploy.embedded.process import ProcessIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +23,9 @@ class StateFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._processes: dict[str, Identity] = {}
+        self._processes: dict[str, ProcessIdentity] = {}
 
-    def record(self, name: str, who: Identity) -> None:
+    def record(self, name: str, who: ProcessIdentity) -> None:
         """Write down a process before it runs."""
         self._processes[name] = who
         self._write()
@@ -51,11 +51,11 @@ class StateFile:
             logger.warning("State file not written", extra={"path": str(self._path), "error": str(error)})
 
 
-def recorded(path: Path) -> dict[str, Identity]:
+def recorded(path: Path) -> dict[str, ProcessIdentity]:
     """What the file says; nothing when it is missing or spoilt. The processes need not be alive."""
     try:
         content = json.loads(path.read_text())
-        return {name: Identity(int(pid), str(started)) for name, (pid, started) in content.items()}
+        return {name: ProcessIdentity(int(pid), str(started)) for name, (pid, started) in content.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 

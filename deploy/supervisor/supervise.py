@@ -13,7 +13,7 @@ from engramq.deploy.embedded import process
 from engramq.deploy.home import DeployError, Home
 from engramq.deploy.supervisor import logs, report
 from engramq.deploy.supervisor.runner import Runner
-from engramq.deploy.supervisor.stack import Service, Stack
+from engramq.deploy.supervisor.stack import Stack, SupervisedService
 from engramq.deploy.supervisor.state import SUPERVISOR, StateFile, end_predecessor
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class Supervisor:
             "services": [report.of_service(runner) for runner in list(self._runners.values())],
         }
 
-    def _start(self, service: Service) -> None:
+    def _start(self, service: SupervisedService) -> None:
         runner = Runner(service, self.home.logs, self._state_file, self._announce)
         self._runners[service.name] = runner
         task = asyncio.create_task(runner.run(self._wait_turn))

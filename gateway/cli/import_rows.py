@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.gateway.mcp.arguments import check_arguments
-from engramq.gateway.mcp.texts import text_problem
+from engramq.gateway.mcp.parameters import problem_in
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.schemas import limits
 from engramq.schemas.commands import ImportRecord
@@ -97,7 +97,7 @@ def _read_row(number: int, line: bytes, namespace: str, one_namespace: bool) -> 
 
 
 def _check_namespace(name: Any) -> None:
-    if not isinstance(name, str) or not name.strip() or len(name) > limits.NAME_CHARS or text_problem(name) is not None:
+    if not isinstance(name, str) or not name.strip() or len(name) > limits.NAME_CHARS or problem_in(name) is not None:
         raise invalid(NAMESPACE, f"namespace must be a text of 1 to {limits.NAME_CHARS} characters that is not blank.")
     if name == SYSTEM_NAMESPACE:
         raise invalid(NAMESPACE, f"The namespace {name!r} is engramq's own.")

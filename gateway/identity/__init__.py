@@ -1,1 +1,1 @@
-"""Who comes over HTTP: bearer tokens of our own and JWTs of an identity provider, and the answers to neither."""
+"""The callers over HTTP: bearer tokens of our own, JWTs of an identity provider, and the answers to bad ones."""

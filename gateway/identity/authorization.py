@@ -36,15 +36,8 @@ def local_caller(namespace: str, principal: str) -> Caller:
 
 
 def settings_caller(settings: Settings) -> Caller:
-    """Return who everybody is that comes over HTTP without authentication, which is served on loopback only."""
+    """Return the one caller of unauthenticated HTTP, which is served on loopback only."""
     return local_caller(settings.namespace, settings.principal)
-
-
-def required_scopes(command: Command) -> tuple[Scope, ...]:
-    """Return the scopes that a command needs; to vouch for a memory while storing it takes `verify` too."""
-    if isinstance(command, StoreMemory) and command.verification is not Verification.UNVERIFIED:
-        return (command.scope, Scope.VERIFY)
-    return (command.scope,)
 
 
 def authorize(command: Command, principal: Principal) -> None:
@@ -53,8 +46,10 @@ def authorize(command: Command, principal: Principal) -> None:
     What an untrusted principal may write at all is decided here too; that it reaches only untrusted memories is decided
     where they are looked up.
     """
-    for scope in required_scopes(command):
-        require(scope, principal)
+    if command.scope not in principal.scopes:
+        raise _lacks(command.scope, principal)
+    if isinstance(command, StoreMemory) and command.verification is not Verification.UNVERIFIED:
+        require(Scope.VERIFY, principal)  # to vouch for a memory while storing it
     if isinstance(command, ReclassifySector) and command.actor not in (UNSET, principal.name):
         require(Scope.ADMIN, principal)  # to act in another's name
     if principal.untrusted and command.write:
@@ -64,13 +59,13 @@ def authorize(command: Command, principal: Principal) -> None:
 def require(scope: Scope, principal: Principal) -> None:
     """Return if the principal has the scope; raises EngramqError with `forbidden`, naming it."""
     if scope not in principal.scopes:
-        raise _forbidden(f"This needs the scope {scope.value!r}, which {principal.name!r} does not have.")
+        raise _lacks(scope, principal)
 
 
 def _authorize_untrusted(command: Command) -> None:
-    """Let through what may be about untrusted memories alone: ids are looked at by the workers, under their locks.
+    """Pass commands that may concern untrusted memories alone; the workers check the ids, under their locks.
 
-    connect_by_query finds trusted memories only, and what helped (record_outcome) moves ranks: both are refused here.
+    connect_by_query finds trusted memories only, and record_outcome moves ranks: both are refused here.
     """
     match command:
         case StoreMemory(verification=verification) if verification is not Verification.UNVERIFIED:
@@ -85,3 +80,7 @@ def _authorize_untrusted(command: Command) -> None:
 
 def _forbidden(error: str) -> EngramqError:
     return refuse(FaultCode.FORBIDDEN, error)
+
+
+def _lacks(scope: Scope, principal: Principal) -> EngramqError:
+    return _forbidden(f"This needs the scope {scope.value!r}, which {principal.name!r} does not have.")

@@ -1,4 +1,4 @@
-"""The door before every route: a bearer token for each request, and 401, 429 or 503 for who has none that is good."""
+"""Authentication before every route: each request needs a good bearer token, or is answered 401, 429 or 503."""
 
 import logging
 import math
@@ -19,18 +19,18 @@ from engramq.schemas.vocabulary import Status
 
 log = logging.getLogger(__name__)
 
-RETRY_S: Final = 2  # when to come again if nobody could say whose a token is
+RETRY_S: Final = 2  # when to retry after a token could not be checked
 
 _BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE | re.ASCII)
 
 
 class Authenticator(Protocol):
-    """Who knows whose a token is."""
+    """Resolves a token to its caller."""
 
     async def caller_of(self, token: str, admit: Callable[[], None]) -> Caller | None:
-        """Return whose it is, None if nobody's; `admit` may be called before that takes work, and may raise.
+        """Return the caller, None for an unknown token; `admit` may be called before costly work, and may raise.
 
-        Raises EngramqError when nobody could say.
+        Raises EngramqError when the token could not be checked.
         """
 
 
@@ -47,7 +47,7 @@ class Everybody:
 
 
 class Bearer:
-    """Lets in who presents a good token, and anybody to the paths of `open_paths`, to these without a name."""
+    """Passes on requests with a good token, and every request to the paths of `open_paths`, these without a caller."""
 
     def __init__(
         self, app: ASGIApp, authenticator: Authenticator, resource: Resource, *, open_paths: Collection[str]
@@ -95,12 +95,12 @@ class Bearer:
 
 
 def _refused(refusal: EngramqError) -> JSONResponse:
-    """Return 429 for who failed too often, else 503: nobody could say whose the token is, which lets no one in."""
+    """Return 429 after too many failures, else 503: a token that could not be checked is not accepted."""
     fault = refusal.fault
     if fault.code is FaultCode.RATE_LIMITED:
         wait_s = fault.retry_after_s if isinstance(fault.retry_after_s, float) else RETRY_S
         return JSONResponse(
             {"status": Status.ERROR, "error": fault.error}, 429, {"retry-after": str(max(1, math.ceil(wait_s)))}
         )
-    error = "Whose the token is cannot be told at the moment."
+    error = "The token cannot be checked at the moment."
     return JSONResponse({"status": Status.ERROR, "error": error}, 503, {"retry-after": str(RETRY_S)})

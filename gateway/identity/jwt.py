@@ -10,8 +10,8 @@ import jwt
 import msgspec
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.identity.keys import FileKey, Keys, PublishedKeys
-from engramq.gateway.mcp.texts import text_problem
+from engramq.gateway.identity.keys import FileKey, IssuerKeys, PublishedKeys
+from engramq.gateway.mcp.parameters import problem_in
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
 from engramq.schemas.settings import Settings
@@ -32,14 +32,14 @@ class _Header(msgspec.Struct):
 
 
 class JwtAuthenticator:
-    """Says who a JWT is about; what is not exactly as it must be is refused."""
+    """Returns the caller that a JWT describes; a JWT that breaks any rule is refused."""
 
-    def __init__(self, settings: Settings, keys: Keys) -> None:
+    def __init__(self, settings: Settings, keys: IssuerKeys) -> None:
         self._settings = settings
         self._keys = keys
 
     async def caller_of(self, token: str, _admit: Callable[[], None]) -> Caller | None:
-        """Return who the token is about, None when it is not valid here.
+        """Return the caller that the token describes, None when the token is not valid here.
 
         Raises EngramqError with `unavailable` when the issuer's keys cannot be fetched.
         """
@@ -107,7 +107,7 @@ def _header(token: str) -> _Header:
 
 
 def _is_name(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= limits.NAME_CHARS and text_problem(text) is None
+    return bool(text.strip()) and len(text) <= limits.NAME_CHARS and problem_in(text) is None
 
 
 def _scopes(said: object) -> tuple[Scope, ...]:

@@ -48,11 +48,11 @@ class Key:
     kid: str | None = None
 
 
-class Keys(Protocol):
+class IssuerKeys(Protocol):
     """Where the key that a token names comes from."""
 
     async def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
-        """Return the key, None when there is none such; raises EngramqError when nobody can say."""
+        """Return the key, None for an unknown one; raises EngramqError when the keys cannot be fetched."""
 
 
 class FileKey:
@@ -82,7 +82,7 @@ class FileKey:
 class PublishedKeys:
     """The keys behind a JWKS address, fetched when they are needed and kept.
 
-    A key server that is away harms nobody whose key is known; a token signed with another one cannot be told then.
+    While the key server is away, tokens signed with a known key are still accepted, and others cannot be checked.
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -94,7 +94,7 @@ class PublishedKeys:
         self._fetches: Shared[None] = Shared(1)
 
     async def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
-        """Return the key, fetching keys when there is none such and the last fetch is not too recent."""
+        """Return the key; fetch the keys when it is unknown and the last fetch is not too recent."""
         age = self._clock() - self._fetched_at
         if age >= BELIEVED_S:
             self._keys = ()
@@ -143,7 +143,7 @@ class PublishedKeys:
 def keys_in(document: bytes) -> tuple[Key, ...]:
     """Return the usable keys of a JWKS document; what is meant for something else is left out.
 
-    Raises ValueError or msgspec.DecodeError when it is none, or holds no usable key.
+    Raises ValueError or msgspec.DecodeError when the document is not a JWKS or holds no usable key.
     """
     document_type = dict[str, Any]
     listed = msgspec.json.decode(document, type=document_type).get("keys")

@@ -1,4 +1,4 @@
-"""One piece of work at a time for each key, shared by all who want its result."""
+"""One piece of work at a time for each key; all callers that want its result share it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """Runs at most `bound` pieces of work. One that began goes on when those who wait for it have gone."""
+    """Runs at most `bound` pieces of work. A piece that has begun goes on when its callers have gone."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound

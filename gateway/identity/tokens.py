@@ -1,4 +1,4 @@
-"""Bearer tokens of our own: the workers know whose they are, asked by digest and remembered for a moment."""
+"""Bearer tokens of our own: the workers resolve them by digest, and the answer is cached for a moment."""
 
 import re
 import time
@@ -29,8 +29,8 @@ _ASKER: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """Whose a token was when it was last asked about."""
+class _KnownToken:
+    """The caller of a token, as the workers last answered."""
 
     caller: Caller
     fresh_until: float  # by the monotonic clock
@@ -38,7 +38,7 @@ class _Known:
 
 
 class TokenAuthenticator:
-    """Says whose a token is. Good and unknown tokens are remembered apart, so that guesses push nobody out."""
+    """Returns the caller of a token. Good and unknown tokens are cached apart, so that guesses evict no good token."""
 
     def __init__(
         self, bus: Asker, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time
@@ -46,15 +46,15 @@ class TokenAuthenticator:
         self._bus = bus
         self._clock = clock
         self._now = now
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, _KnownToken] = OrderedDict()
         self._unknown: OrderedDict[str, float] = OrderedDict()
-        self._lookups: Shared[_Known | None] = Shared(LOOKUPS)
+        self._lookups: Shared[_KnownToken | None] = Shared(LOOKUPS)
 
     async def caller_of(self, token: str, admit: Callable[[], None]) -> Caller | None:
-        """Return whose the token is, None for one that is unknown, revoked or expired.
+        """Return the caller of the token, None for one that is unknown, revoked or expired.
 
         `admit` is called before workers are asked about a token that was never good; it may raise. Raises EngramqError
-        with `unavailable` or `overloaded` when nobody could say.
+        with `unavailable` or `overloaded` when the workers did not answer.
         """
         if _FORM.fullmatch(token) is None:
             return None
@@ -72,7 +72,7 @@ class TokenAuthenticator:
             self._known.move_to_end(digest)
         return known.caller
 
-    async def _look_up(self, digest: str) -> _Known | None:
+    async def _look_up(self, digest: str) -> _KnownToken | None:
         asked = self._clock()  # a token that is revoked from now on may still be answered for
         identity = await self._ask(digest)
         if identity.status != "success":
@@ -80,7 +80,7 @@ class TokenAuthenticator:
             _remember(self._unknown, digest, asked + UNKNOWN_S)
             return None
         principal = Principal(name=identity.principal, scopes=identity.scopes, untrusted=identity.untrusted)
-        known = _Known(Caller(identity.namespace, principal), asked + FRESH_S, identity.expires_at)
+        known = _KnownToken(Caller(identity.namespace, principal), asked + FRESH_S, identity.expires_at)
         _remember(self._known, digest, known)
         return known
 

@@ -1,4 +1,4 @@
-"""The check at the door: from the arguments of a call to a command, or a refusal that names the parameter.
+"""The check of a call's arguments: they become a command, or a refusal that names the parameter.
 
 Decided before anything is enqueued: missing parameters first, in the order of the schema, then unknown ones, then each
 value. What needs Redis (references, cursors) is resolved by the service afterwards.
@@ -11,11 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.gateway.mcp.parameters import Batch, Parameter
+from engramq.gateway.mcp.parameters import BatchParameter, Parameter, problem_in, shown
 from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
-from engramq.gateway.mcp.texts import shown, text_problem
 from engramq.gateway.mcp.tools.tool import Items, Tool
-from engramq.schemas.commands import Command
 from engramq.schemas.faults import EngramqError, invalid
 
 ARGUMENTS: Final = "arguments"
@@ -36,7 +34,7 @@ def parameters_of(tool: Tool) -> Mapping[str, Parameter]:
     listed = _listed(input_schema(tool), *parameter_structs(tool))
     for name, items in tool.batches.items():
         whole = listed[name]
-        listed[name] = Batch(
+        listed[name] = BatchParameter(
             name=name,
             type=whole.type,
             schema=whole.schema,
@@ -50,17 +48,15 @@ def check_arguments(tool: Tool, given: Any) -> Arguments:
     """Return the checked arguments of a call; raises EngramqError with `invalid_parameter` that names the parameter."""
     if not isinstance(given, Mapping):
         raise invalid(ARGUMENTS, f"arguments must be a JSON object, not {shown(given)}.")
-    checked = _checked(tool.name, tool.example, parameters_of(tool), _with_own_names(tool, given))
+    if tool.aliases:
+        given = _with_own_names(tool, given)
+    checked = _checked(tool.name, tool.example, parameters_of(tool), given)
     session = checked.pop("session", None)
     idempotency_key = checked.pop("idempotency_key", None)
-    command = tool.parameters(**checked)
-    if isinstance(command, Command):
-        command.check()
-    return Arguments(
-        parameters=command,
-        session=session,
-        idempotency_key=idempotency_key,
-    )
+    parameters: Any = tool.parameters(**checked)
+    if tool.checks:
+        parameters.check()
+    return Arguments(parameters=parameters, session=session, idempotency_key=idempotency_key)
 
 
 def _with_own_names(tool: Tool, given: Mapping[Any, Any]) -> Mapping[Any, Any]:
@@ -88,7 +84,7 @@ def _checked(what: str, example: str, parameters: Mapping[str, Parameter], given
 
 def _unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -> EngramqError:
     known = f"It takes {', '.join(parameters)}." if parameters else "It takes no parameters."
-    readable = isinstance(name, str) and name.strip() and len(name) <= 60 and text_problem(name) is None
+    readable = isinstance(name, str) and name.strip() and len(name) <= 60 and problem_in(name) is None
     field = name if readable else shown(name)
     return invalid(field, f"{what} has no parameter {shown(name)}.", known)
 

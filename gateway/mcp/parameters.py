@@ -1,5 +1,7 @@
 """One parameter of a tool: what it takes, in a type and in words, and the check of a value."""
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,8 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.gateway.mcp.texts import json_problem, shown, size_problem
-from engramq.schemas.faults import invalid
+from engramq.schemas import limits
+from engramq.schemas.faults import EngramqError, invalid
+
+_UNKEEPABLE: Final = re.compile("[\0\ud800-\udfff]")
+_INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,29 +35,25 @@ class Parameter:
         """Return the value as the command holds it; raises EngramqError naming the parameter."""
         if isinstance(value, float) and self.schema.get("type") == "integer" and value.is_integer():
             value = int(value)  # JSON knows one kind of number: 5.0 is an integer there
-        if isinstance(value, str | list | dict):
-            self._refuse_if(json_problem(value))
+        if isinstance(value, str | list | dict) and (problem := problem_in(value)) is not None:
+            raise self._refusal(problem)
         try:
             checked = msgspec.convert(value, self.type)
         except msgspec.ValidationError:
-            raise invalid(self.name, f"{self.name} must be {self.expected}, not {self._found(value)}.") from None
-        return self._kept(checked)
-
-    def _kept(self, checked: Any) -> Any:
-        if isinstance(checked, dict):
-            self._refuse_if(size_problem(checked))
-        elif isinstance(checked, datetime):
+            raise self._refusal(f"must be {self.expected}, not {self._found(value)}") from None
+        if isinstance(checked, dict) and len(msgspec.json.encode(checked)) > limits.METADATA_BYTES:
+            raise self._refusal(f"is larger than {limits.METADATA_BYTES} bytes of JSON")
+        if isinstance(checked, datetime):
             try:
                 return checked.astimezone(UTC)
             except OverflowError:
-                raise invalid(self.name, f"{self.name} lies outside the years 1 to 9999 in UTC.") from None
-        elif isinstance(checked, tuple) and all(isinstance(item, StrEnum) for item in checked):
+                raise self._refusal("lies outside the years 1 to 9999 in UTC") from None
+        if isinstance(checked, tuple) and all(isinstance(item, StrEnum) for item in checked):
             return tuple(dict.fromkeys(checked))
         return checked
 
-    def _refuse_if(self, problem: str | None) -> None:
-        if problem is not None:
-            raise invalid(self.name, f"{self.name} {problem}.")
+    def _refusal(self, problem: str) -> EngramqError:
+        return invalid(self.name, f"{self.name} {problem}.")
 
     def _found(self, value: Any) -> str:
         """Say what was given instead, without repeating a long text."""
@@ -68,7 +69,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch(Parameter):
+class BatchParameter(Parameter):
     """A list of which only the length is decided as a whole: `check_item` refuses nothing, a bad item travels with its
     fault.
     """
@@ -79,7 +80,7 @@ class Batch(Parameter):
         """Return the items as the command holds them; raises EngramqError for what is no list, or too long a one."""
         least, most = self.schema.get("minItems", 0), self.schema["maxItems"]
         if not isinstance(value, list) or not least <= len(value) <= most:
-            raise invalid(self.name, f"{self.name} must be {self.expected}, not {self._found(value)}.")
+            raise self._refusal(f"must be {self.expected}, not {self._found(value)}")
         return tuple(self.check_item(item) for item in value)
 
 
@@ -126,3 +127,40 @@ _EXPECTED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "array": _expected_list,
     "object": _expected_object,
 }
+
+
+def problem_in(value: Any, levels: int = limits.METADATA_DEPTH) -> str | None:
+    """Say what is wrong with a JSON value that PostgreSQL, UTF-8 or msgpack cannot hold, or None.
+
+    That is a text with a NUL or half a surrogate pair, a number without end, or nesting more than `levels` deep.
+    """
+    if isinstance(value, str):
+        kept = _UNKEEPABLE.search(value) is None
+        return None if kept else "holds a NUL character or half of a surrogate pair, which cannot be kept"
+    if isinstance(value, dict):
+        parts: list[Any] = [part for item in value.items() for part in item]
+    elif isinstance(value, list):
+        parts = value
+    else:
+        return _number_problem(value)
+    if levels == 0:
+        return f"is nested more than {limits.METADATA_DEPTH} levels deep"
+    return next((problem for part in parts if (problem := problem_in(part, levels - 1))), None)
+
+
+def _number_problem(value: Any) -> str | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "holds NaN or an infinity"
+    if isinstance(value, int) and value not in _INTEGERS:
+        return "holds a whole number beyond 64 bits"
+    return None
+
+
+def shown(value: Any) -> str:
+    """Return a short, printable form of a value for an error text: never long, never a raw control character."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**18 else "a huge number"
+    text = ascii(value) if isinstance(value, str | float) else "a list" if isinstance(value, list) else "an object"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -21,7 +21,7 @@ class Reading:
 
 
 def reading_of(uri: str) -> Reading | None:
-    """Return the tool call that a resource's address stands for, None for an address that is none of ours."""
+    """Return the tool call that a resource's address stands for, None for an unknown address."""
     if uri == STATS_URI:
         return Reading("memory_stats", {})
     if uri == GUIDE_URI:

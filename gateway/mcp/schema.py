@@ -99,7 +99,7 @@ def _tag_of(struct: type[msgspec.Struct]) -> str | None:
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """Put definitions in the place of references; enums in the order of the vocabulary, titles and remarks left out."""
+    """Replace references by their definitions; enums in the order of the vocabulary, titles and remarks left out."""
     if isinstance(node, list):
         return [_inline(item, definitions) for item in node]
     if not isinstance(node, dict):

@@ -63,7 +63,7 @@ class _InFlight:
 async def serve_lines(server: McpServer, lines: AsyncIterator[Line], send: Send) -> None:
     """Serve one client whose messages come as lines, one JSON-RPC message each, until it has no more.
 
-    A line that is no message is answered with an error, and the connection lives on. A client that closes its sending
+    A line that is not a message is answered with an error, and the connection goes on. A client that closes its sending
     side still gets the answers under way.
     """
     incoming, read_stream = anyio.create_memory_object_stream[Incoming]()
@@ -142,12 +142,12 @@ def _dump(message: types.JSONRPCMessage) -> bytes:
 
 
 def http_caller(ctx: Context) -> Caller:
-    """Return who sent a request over HTTP, as the door before the application has found out; in both eras."""
+    """Return the caller of a request over HTTP, as the authentication before the application found; in both eras."""
     if ctx.request is None:
-        raise TypeError("a request came without its HTTP scope, so nobody knows whose it is")
+        raise TypeError("a request came without its HTTP scope, so its caller is unknown")
     caller = ctx.request.scope[CALLER]
     if not isinstance(caller, Caller):
-        raise TypeError("a request came past the door")
+        raise TypeError("a request came without authentication")
     return caller
 
 
@@ -171,8 +171,8 @@ def http_app(server: McpServer, routes: Sequence[Route]) -> ASGIApp:
 class _NoStream:
     """Answers 405 to a GET of MCP's path, as the specification has it where a server offers no stream of its own.
 
-    The SDK would open one that stays open without a word until the client leaves, revoked token or not; a few hundred
-    of them by one caller would take everybody's connections.
+    The SDK would open a silent stream that lasts until the client leaves, even after its token was revoked; a few
+    hundred of them by one caller would use up all connections.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,14 +1,18 @@
-"""Commands on their way to Redis: gathered into batches (jobs to be) by mailbox, kept until their fate is known."""
+"""Commands on their way to Redis: gathered into batches, one job each, by mailbox, kept until Redis has answered."""
 
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from engramq.gateway.queue.outcomes import fail, succeed, unavailable
+from engramq.schemas.codec import encode_job, job_id
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Answer
-from engramq.schemas.jobs import COMMANDS_PER_JOB, JOB_BYTES, encode_job, job_id
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.jobs import COMMANDS_PER_JOB, JOB_BYTES
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 from engramq.schemas.vocabulary import WorkerKind
@@ -18,7 +22,7 @@ WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further batch beyond 
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class WaitingCall:
     """A command whose caller waits: for its answer, or only until it is in its mailbox (`for_reply` false).
 
     The future's result is the answer, or None when nothing more can be said than that it may be carried out.
@@ -39,16 +43,23 @@ class Waiting:
         """Say whether the command may have an effect, now or later."""
         return self.sent and (self.write or not self.for_reply)
 
+    def expire(self) -> None:
+        """End the wait: a write that was sent may have been or be carried out, everything else is refused."""
+        if self.may_be_applied:
+            succeed(self.future)
+        else:
+            fail(self.future, unavailable())
+
 
 @dataclass(slots=True, eq=False)
 class Batch:
     """Commands that become one job: all reads or all writes.
 
-    `uncertain`: it was sent before and nobody knows whether it arrived.
+    `uncertain`: it was sent before, and whether it arrived is unknown.
     """
 
     mailbox: WorkerKind
-    commands: list[Waiting]
+    commands: list[WaitingCall]
     job_id: str = ""
     packed: bytes = b""
     uncertain: bool = False
@@ -57,16 +68,17 @@ class Batch:
         """Give the job its id and its final form; sending the same form twice makes one job."""
         self.job_id = job_id(self.commands[0].id, len(self.commands))
         payload = encode_job([waiting.data for waiting in self.commands], time.time_ns() // 1_000_000)
-        where = (
-            keys.mailbox(self.mailbox),
-            keys.wakeups(self.mailbox),
-            keys.depth(self.mailbox),
-            JOB_KEY + self.job_id,
-        )
+        of = keys.of[self.mailbox]
+        where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + self.job_id)
         script = ENQUEUE_WRITES if self.commands[0].write else ENQUEUE_READS
         self.packed = pack_script(script, where, (self.job_id, payload, bound))
         for waiting in self.commands:
             waiting.job_id = self.job_id
+
+    def refuse(self, problem: Callable[[], EngramqError]) -> None:
+        """End the waits for all commands; `problem` makes the refusal of each."""
+        for waiting in self.commands:
+            fail(waiting.future, problem())
 
     def first(self, count: int) -> "Batch":
         """Return a batch of the first `count` commands; what remains here is the rest."""
@@ -76,37 +88,29 @@ class Batch:
 
 
 class Outbox:
-    """What has not been taken by Redis yet. Its size is bounded by the number of callers that may wait."""
+    """What has not been taken by Redis yet: `new` commands, and batches to `resend`.
+
+    Its size is bounded by the number of callers that may wait.
+    """
 
     def __init__(self, keys: Keys, bound: int) -> None:
         self._keys = keys
         self._bound = bound
-        self._new: deque[Waiting] = deque()
-        self._again: deque[Batch] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._new or self._again)
-
-    def add(self, waiting: Waiting) -> None:
-        """Take a new command."""
-        self._new.append(waiting)
-
-    def again(self, batch: Batch) -> None:
-        """Take a batch back that has to be sent once more."""
-        self._again.append(batch)
+        self.new: deque[WaitingCall] = deque()
+        self.resend: deque[Batch] = deque()
 
     def take(self) -> list[Batch]:
-        """Return batches for one write, the oldest first; commands that nobody waits for any more are left out."""
+        """Return batches for one write, the oldest first; commands whose callers have gone are left out."""
         batches: list[Batch] = []
         size = 0
-        while self._again and size < WRITE_BYTES:
-            again = self._again.popleft()
+        while self.resend and size < WRITE_BYTES:
+            again = self.resend.popleft()
             if not all(waiting.future.done() for waiting in again.commands):
                 batches.append(again)
                 size += sum(len(waiting.data) for waiting in again.commands)
         open_batches: dict[tuple[WorkerKind, bool], tuple[Batch, int]] = {}
-        while self._new and size < WRITE_BYTES:
-            waiting = self._new.popleft()
+        while self.new and size < WRITE_BYTES:
+            waiting = self.new.popleft()
             if waiting.future.done():
                 continue
             size += len(waiting.data)
@@ -122,12 +126,12 @@ class Outbox:
                 batch.seal(self._keys, self._bound)
         return batches
 
-    def overdue(self, age_s: float) -> list[Waiting]:
+    def overdue(self, age_s: float) -> list[WaitingCall]:
         """Return the commands older than this that can be refused: those that were never sent, and reads."""
         latest = time.monotonic() - age_s
         overdue = []
-        while self._new and self._new[0].born <= latest:
-            overdue.append(self._new.popleft())
-        for batch in self._again:
+        while self.new and self.new[0].born <= latest:
+            overdue.append(self.new.popleft())
+        for batch in self.resend:
             overdue += [waiting for waiting in batch.commands if waiting.born <= latest and not waiting.may_be_applied]
         return overdue

@@ -14,14 +14,15 @@ from typing import Any, Final
 import msgspec
 from redis.exceptions import NoScriptError, OutOfMemoryError
 
-from engramq.gateway.queue.batch import Batch, Outbox, Waiting
-from engramq.schemas.codec import DecodeError, decode_answer, encode, fingerprint
+from engramq.gateway.queue.batch import Batch, Outbox, WaitingCall
+from engramq.gateway.queue.outcomes import fail, overloaded, succeed, unavailable
+from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_note, fingerprint
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, UnsupportedServer, pack
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S, RETRY_AFTER_S, Note, encode_note
+from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 from engramq.schemas.vocabulary import DEFAULT_SESSION
@@ -36,6 +37,7 @@ NOTE_WAIT_S: Final = 0.5  # how long a caller waits for its note to be written
 FULL_S: Final = 0.05  # before a mailbox without room is asked again
 BLOCK_S: Final = 5  # of the read that waits for answers
 ANSWERS_PER_READ: Final = 256
+TAKEN: Final = -1  # what the script that enqueues says of a job that is in its mailbox
 BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.5)
 
 
@@ -45,25 +47,42 @@ class Pending(msgspec.Struct, frozen=True):
     command_id: str
 
 
+class BusFailed(EngramqError):
+    """A task of the bus ended that never should: only a new process helps."""
+
+
 class Bus:
     """Use as `async with Bus(...) as bus`; all its tasks and connections end with the block.
 
     `mailbox_bound`: commands that may wait in one mailbox. `reply_timeout_s`: how long `ask` waits by default.
+    When the bus fails for good, every waiting caller is answered, and all later calls are refused. The block is then
+    cancelled, unless `on_failure` is given, which is called instead and has to end the block. It ends with BusFailed.
     """
 
-    def __init__(self, redis_url: str, keys: Keys, *, mailbox_bound: int, reply_timeout_s: float) -> None:
+    def __init__(
+        self,
+        redis_url: str,
+        keys: Keys,
+        *,
+        mailbox_bound: int,
+        reply_timeout_s: float,
+        on_failure: Callable[[], None] | None = None,
+    ) -> None:
         self._keys = keys
         self._reply_timeout_s = reply_timeout_s
         self._reply_list = keys.replies(uuid7())
         self._sending = RedisConnection(redis_url, (ENQUEUE_READS, ENQUEUE_WRITES))
         self._reading = RedisConnection(redis_url)
         self._outbox = Outbox(keys, mailbox_bound)
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, WaitingCall] = {}
         self._notes: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
         self._pings: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._broken = False
+        self._on_failure = on_failure
+        self._failure: BaseException | None = None
+        self._owner: asyncio.Task[Any] | None = None
+        self._cancelled_owner = False
 
     async def __aenter__(self) -> "Bus":
         """Start; raises UnsupportedServer when the Redis there is too old. One that is away is waited for later."""
@@ -71,9 +90,10 @@ class Bus:
             await self._sending.open()
         except CONNECTION_ERRORS as problem:
             log.warning("Redis is not there yet", extra={"error": type(problem).__name__})
+        self._owner = asyncio.current_task()
         self._tasks = [asyncio.create_task(self._send_forever()), asyncio.create_task(self._read_forever())]
         for task in self._tasks:
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._fail)
         return self
 
     async def __aexit__(
@@ -83,11 +103,15 @@ class Bus:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for waiting in list(self._waiting.values()):
-            _expire(waiting)
-        self._fail_pings(_unavailable())
+        self._expire_all()
         await self._sending.close()
         await self._reading.close()
+        if self._failure is not None:
+            # A block that another task has cancelled too stays cancelled.
+            cancelled_by_us = self._cancelled_owner and self._owner is not None and self._owner.uncancel() == 0
+            if kind is None or (cancelled_by_us and issubclass(kind, asyncio.CancelledError)):
+                error = f"The connection to the queue has failed for good ({type(self._failure).__name__})."
+                raise BusFailed(refuse(FaultCode.UNAVAILABLE, error).fault) from self._failure
 
     async def ask(
         self,
@@ -110,18 +134,23 @@ class Bus:
         one. A write that is not answered in time is Pending. Raises EngramqError `overloaded` or `unavailable`.
         """
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
-        envelope = _envelope(
-            command,
+        if digest is None:
+            digest = fingerprint(command) if command.write else ""
+        now = time.time()
+        envelope = Envelope(
+            id=uuid7(),
+            command=command,  # type: ignore[arg-type]  # its type is the union of all commands
             namespace=namespace,
             principal=principal,
             session=session,
-            idempotency_key=idempotency_key,
-            traceparent=traceparent,
-            digest=digest,
             in_session=in_session,
-            refusal=refusal,
-            deadline=time.time() + timeout_s,
+            issued_at=now,
+            deadline=now + timeout_s,
             reply_to=self._reply_list,
+            idempotency_key=idempotency_key,
+            fingerprint=digest,
+            refusal=refusal,
+            traceparent=traceparent,
         )
         return await self._deliver(envelope, timeout_s) or Pending(envelope.id)
 
@@ -135,16 +164,19 @@ class Bus:
         idempotency_key: str | None = None,
         traceparent: str | None = None,
     ) -> Pending:
-        """Send a command and return when it is in its mailbox (or may be); nobody gets its answer.
+        """Send a command and return when it is in its mailbox (or may be); its answer is not sent back.
 
         Raises EngramqError `overloaded` or `unavailable`.
         """
-        envelope = _envelope(
-            command,
+        envelope = Envelope(
+            id=uuid7(),
+            command=command,  # type: ignore[arg-type]  # its type is the union of all commands
             namespace=namespace,
             principal=principal,
             session=session,
+            issued_at=time.time(),
             idempotency_key=idempotency_key,
+            fingerprint=fingerprint(command) if command.write else "",
             traceparent=traceparent,
         )
         await self._deliver(envelope, self._reply_timeout_s)
@@ -153,28 +185,42 @@ class Bus:
     async def ready(self) -> None:
         """Return when Redis answers; raises EngramqError `unavailable` when it does not within about 2 s."""
         ping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not self._tasks or self._broken:
-            raise _unavailable()
+        if not self._tasks or self._failure is not None:
+            raise unavailable()
         self._pings.append(ping)
         self._wake.set()
         try:
             await asyncio.wait_for(ping, UNREACHABLE_S)
         except TimeoutError:
-            raise _unavailable() from None
+            raise unavailable() from None
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Refuse everything from now on when a task ended that never should: readiness fails, and somebody restarts."""
-        if not task.cancelled():
-            log.critical("The queue's connection has failed for good", extra={"error": type(task.exception()).__name__})
-            self._broken = True
+    def _fail(self, task: asyncio.Task[None]) -> None:
+        """Fail for good, since a task ended that never should."""
+        if task.cancelled() or self._failure is not None:
+            return
+        self._failure = task.exception() or RuntimeError("a task of the bus returned")
+        log.critical("The queue's connection has failed for good", extra={"error": type(self._failure).__name__})
+        for other in self._tasks:
+            other.cancel()
+        self._expire_all()
+        if self._on_failure is not None:
+            self._on_failure()
+        elif self._owner is not None and self._tasks:
+            self._cancelled_owner = self._owner.cancel()
+
+    def _expire_all(self) -> None:
+        """Answer every waiting caller."""
+        for waiting in list(self._waiting.values()):
+            waiting.expire()
+        self._fail_pings(unavailable())
 
     async def _deliver(self, envelope: Envelope, timeout_s: float) -> Answer | None:
-        if not self._tasks or self._broken:
-            raise _unavailable()
+        if not self._tasks or self._failure is not None:
+            raise unavailable()
         if len(self._waiting) >= WAITING_MAX:
-            raise _overloaded()
+            raise overloaded()
         loop = asyncio.get_running_loop()
-        waiting = Waiting(
+        waiting = WaitingCall(
             id=envelope.id,
             data=encode(envelope),
             mailbox=envelope.command.mailbox,
@@ -183,8 +229,8 @@ class Bus:
             future=loop.create_future(),
         )
         self._waiting[waiting.id] = waiting
-        timer = loop.call_later(timeout_s, _expire, waiting)
-        self._outbox.add(waiting)
+        timer = loop.call_later(timeout_s, waiting.expire)
+        self._outbox.new.append(waiting)
         self._wake.set()
         try:
             answer = await waiting.future
@@ -195,7 +241,7 @@ class Bus:
             await self._write_note(waiting, envelope)
         return answer
 
-    async def _write_note(self, waiting: Waiting, envelope: Envelope) -> None:
+    async def _write_note(self, waiting: WaitingCall, envelope: Envelope) -> None:
         """Say in Redis where the command went; while Redis is away the note is kept and written later."""
         note = Note(
             job_id=waiting.job_id,
@@ -204,7 +250,7 @@ class Bus:
             principal=envelope.principal.name,
         )
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if len(self._notes) >= NOTES_MAX or not self._tasks:
+        if len(self._notes) >= NOTES_MAX or not self._tasks or self._failure is not None:
             return
         packed = pack("SET", self._keys.note(waiting.id), encode_note(note), "EX", NOTE_TTL_S)
         self._notes[waiting.id] = (packed, written)
@@ -216,29 +262,27 @@ class Bus:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._outbox or self._notes or self._pings:
-                if await self._send():
+            while self._outbox.new or self._outbox.resend or self._notes or self._pings:
+                try:
+                    await self._send()
                     failures = 0
                     continue
+                except UnsupportedServer as problem:
+                    log.error("Redis cannot be used", extra={"error": str(problem)})
+                    self._fail_pings(refuse(FaultCode.UNAVAILABLE, str(problem)))
+                except CONNECTION_ERRORS:
+                    self._fail_pings(unavailable())
                 for waiting in self._outbox.overdue(UNREACHABLE_S):
-                    _fail(waiting.future, _unavailable())
+                    fail(waiting.future, unavailable())
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
 
-    async def _send(self) -> bool:
-        """Send all that waits in one write; return False when Redis could not be reached or did not answer."""
-        try:
-            await self._sending.open()
-        except UnsupportedServer as problem:
-            log.error("Redis cannot be used", extra={"error": str(problem)})
-            self._fail_pings(refuse(FaultCode.UNAVAILABLE, str(problem)))
-            return False
-        except CONNECTION_ERRORS:
-            self._fail_pings(_unavailable())
-            return False
+    async def _send(self) -> None:
+        """Send all that waits in one write; raises UnsupportedServer or one of CONNECTION_ERRORS."""
+        await self._sending.open()
         batches, notes, pings = self._outbox.take(), dict(self._notes), len(self._pings)
         if not (batches or notes or pings):
-            return True
+            return
         for batch in batches:
             for waiting in batch.commands:
                 waiting.sent = True
@@ -248,42 +292,41 @@ class Bus:
         except CONNECTION_ERRORS:
             for batch in batches:
                 batch.uncertain = True
-                self._outbox.again(batch)
-            self._fail_pings(_unavailable())
-            return False
+                self._outbox.resend.append(batch)
+            raise
         for batch, reply in zip(batches, replies[: len(batches)], strict=True):
-            await self._conclude(batch, reply)
-        for command_id, (_, written) in notes.items():
-            del self._notes[command_id]
-            _succeed(written)
-        for ping in self._pings[:pings]:
-            _succeed(ping)
-        del self._pings[:pings]
-        return True
-
-    async def _conclude(self, batch: Batch, reply: Any) -> None:
-        """Act on what Redis said of a batch: -1 taken, else the room there is, or an error: nothing was done."""
-        if reply == -1:
+            if reply != TAKEN:
+                await self._conclude_untaken(batch, reply)
+                continue
             for waiting in batch.commands:
                 if not waiting.for_reply:
-                    _succeed(waiting.future)
-        elif isinstance(reply, NoScriptError):
+                    succeed(waiting.future)
+        for command_id, (_, written) in notes.items():
+            del self._notes[command_id]
+            succeed(written)
+        for ping in self._pings[:pings]:
+            succeed(ping)
+        del self._pings[:pings]
+
+    async def _conclude_untaken(self, batch: Batch, reply: Any) -> None:
+        """Act on what Redis said of a batch that it did not take: the room there is, or an error."""
+        if isinstance(reply, NoScriptError):
             await self._sending.close()  # opening it again loads the scripts
-            self._outbox.again(batch)
+            self._outbox.resend.append(batch)
         elif batch.uncertain:
             # It may have arrived the first time: a refusal now would not be true.
             asyncio.get_running_loop().call_later(FULL_S, self._send_again, batch)
         elif isinstance(reply, int) and reply > 0:
-            self._outbox.again(batch.first(reply))
-            _refuse(batch, _overloaded)
+            self._outbox.resend.append(batch.first(reply))
+            batch.refuse(overloaded)
         elif isinstance(reply, int | OutOfMemoryError):
-            _refuse(batch, _overloaded)
+            batch.refuse(overloaded)
         else:
             log.error("Redis refused a job", extra={"error": type(reply).__name__})
-            _refuse(batch, _unavailable)
+            batch.refuse(unavailable)
 
     def _send_again(self, batch: Batch) -> None:
-        self._outbox.again(batch)
+        self._outbox.resend.append(batch)
         self._wake.set()
 
     async def _read_forever(self) -> None:
@@ -307,7 +350,14 @@ class Bus:
                 registered = time.monotonic()
             if isinstance(found, list):
                 for data in found[1]:
-                    self._take_answer(data)
+                    try:
+                        answer = decode_answer(data)
+                    except DecodeError as problem:
+                        log.error("An answer cannot be read", extra={"error": type(problem).__name__})
+                        continue
+                    waiting = self._waiting.get(answer.id)
+                    if waiting is not None and not waiting.future.done():
+                        waiting.future.set_result(answer)
                 await asyncio.sleep(0)  # the callers go on before time is spent on asking for more
             elif found is not None:
                 log.error("Redis refused a read", extra={"error": type(found).__name__})
@@ -318,55 +368,7 @@ class Bus:
         forgetting = pack("ZREMRANGEBYSCORE", lists, "-inf", now - REPLY_LIST_MAX_AGE_S)
         return [pack("ZADD", lists, now, self._reply_list), forgetting]
 
-    def _take_answer(self, data: bytes) -> None:
-        try:
-            answer = decode_answer(data)
-        except DecodeError as problem:
-            log.error("An answer cannot be read", extra={"error": type(problem).__name__})
-            return
-        waiting = self._waiting.get(answer.id)
-        if waiting is not None and not waiting.future.done():
-            waiting.future.set_result(answer)
-
     def _fail_pings(self, problem: EngramqError) -> None:
         for ping in self._pings:
-            _fail(ping, problem)
+            fail(ping, problem)
         self._pings.clear()
-
-
-def _envelope(command: Command, *, digest: str | None = None, **rest: Any) -> Envelope:
-    """Return a new envelope; the other fields are the caller's."""
-    if digest is None:
-        digest = fingerprint(command) if command.write else ""
-    return Envelope(id=uuid7(), command=command, issued_at=time.time(), fingerprint=digest, **rest)  # type: ignore[arg-type]
-
-
-def _unavailable() -> EngramqError:
-    return refuse(FaultCode.UNAVAILABLE, "The queue cannot be reached or did not answer in time.")
-
-
-def _overloaded() -> EngramqError:
-    return refuse(FaultCode.OVERLOADED, "Too many requests are waiting.", retry_after_s=RETRY_AFTER_S)
-
-
-def _refuse(batch: Batch, problem: Callable[[], EngramqError]) -> None:
-    for waiting in batch.commands:
-        _fail(waiting.future, problem())
-
-
-def _expire(waiting: Waiting) -> None:
-    """End a caller's wait: a write that was sent may have been or be carried out, everything else is refused."""
-    if waiting.may_be_applied:
-        _succeed(waiting.future)
-    else:
-        _fail(waiting.future, _unavailable())
-
-
-def _succeed(future: asyncio.Future[Any]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def _fail(future: asyncio.Future[Any], problem: EngramqError) -> None:
-    if not future.done():
-        future.set_exception(problem)

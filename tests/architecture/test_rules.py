@@ -49,7 +49,7 @@ PLANTED: list[tuple[Rule, str, str]] = [
     (rules.loading_by_name, "gateway.service", "from importlib import import_module as load"),
     (rules.loading_by_name, "gateway.service", "store = __import__('engramq.' + 'workers.db')"),
     (rules.loading_by_name, "gateway.service", "from runpy import run_module"),
-    (rules.loading_by_name, "gateway.cli.one", "NAME = 'engramq.workers.db.database'"),
+    (rules.loading_by_name, "deploy.commands.one", "NAME = 'engramq.workers.db.database'"),
     (rules.loading_by_name, "workers.app", "NAME = 'engramq.gateway.service'"),
     (rules.input_output, "schemas.settings", "import os\nos.system('true')"),
     (rules.input_output, "schemas.settings", "import os\nrun = os.system"),
@@ -84,7 +84,11 @@ BLAMELESS: list[tuple[Rule, str, str]] = [
     ),
     (rules.impure, "workers.links.rules", "import re\nCUE = re.compile('cue')"),
     (rules.loading_by_name, "gateway.service", "from importlib.metadata import version"),
-    (rules.loading_by_name, "gateway.cli.one", "import importlib\nimportlib.import_module('engramq.gateway.run')"),
+    (
+        rules.loading_by_name,
+        "deploy.commands.one",
+        "import importlib\nimportlib.import_module('engramq.deploy.commands.up')",
+    ),
     (rules.input_output, "schemas.ids", "import os\nBYTES = os.urandom(8)"),
     (rules.input_output, "schemas.connection", "import asyncio\nimport redis"),
 ]

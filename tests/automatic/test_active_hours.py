@@ -25,7 +25,7 @@ async def redis(stage: Stage) -> AsyncIterator[Any]:
 
 async def pass_ms(stage: Stage, redis: Any, milliseconds: int, session: str = "default") -> None:
     """Let this much time have passed since the last call of a session."""
-    session_state = stage.keys.session_state(DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, session)
+    session_state = stage.keys.session(DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, session).state
     for name in ("seen", "ticked"):
         await redis.hincrby(session_state, name, -milliseconds)
 

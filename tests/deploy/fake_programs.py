@@ -1,6 +1,6 @@
 """Programs that a supervisor under test runs in place of engramq's own: `python fake_programs.py NAME HOME ...`.
 
-`gateway` speaks the fronts' protocol, and answers each request with what it has seen on that connection.
+`gateway` speaks the protocol of stdio relays, and answers each request with what it has seen on that connection.
 """
 
 import json

@@ -16,7 +16,7 @@ from engramq.deploy.embedded.process import Launch
 from engramq.deploy.home import Home
 from engramq.deploy.supervisor.default import accepts, default_stack, free_address
 from engramq.deploy.supervisor.entry import main
-from engramq.deploy.supervisor.stack import Service, Stack
+from engramq.deploy.supervisor.stack import Stack, SupervisedService
 
 PROGRAMS = str(Path(__file__).with_name("fake_programs.py"))
 
@@ -26,9 +26,9 @@ def program(home: Home, name: str, *arguments: str, death_signal: int = 15) -> L
     return Launch(argv, environment=dict(os.environ), death_signal=death_signal)
 
 
-def worker(home: Home) -> Service:
+def worker(home: Home) -> SupervisedService:
     mark = home.path / "worker.up"
-    return Service(
+    return SupervisedService(
         "worker",
         lambda: program(home, "worker"),
         after=("migrate",),
@@ -38,8 +38,8 @@ def worker(home: Home) -> Service:
     )
 
 
-def gateway(home: Home) -> Service:
-    return Service(
+def gateway(home: Home) -> SupervisedService:
+    return SupervisedService(
         "gateway",
         lambda: program(home, "gateway", str(home.gateway_socket)),
         mend=lambda: home.gateway_socket.unlink(missing_ok=True),
@@ -48,15 +48,17 @@ def gateway(home: Home) -> Service:
     )
 
 
-def http(home: Home, wanted: Mapping[str, str]) -> tuple[Service, str]:
+def http(home: Home, wanted: Mapping[str, str]) -> tuple[SupervisedService, str]:
     family, host, port = free_address("127.0.0.1", settings.port(dict(wanted)))
     launch = program(home, "http", str(port))
-    return Service("http", lambda: launch, is_ready=lambda: accepts(family, (host, port))), f"http://{host}:{port}"
+    return SupervisedService(
+        "http", lambda: launch, is_ready=lambda: accepts(family, (host, port))
+    ), f"http://{host}:{port}"
 
 
 def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> Stack:
     services = [
-        Service("migrate", lambda: Launch(("/bin/true",)), once=True),
+        SupervisedService("migrate", lambda: Launch(("/bin/true",)), once=True),
         worker(home),
         gateway(home),
     ]
@@ -64,11 +66,11 @@ def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> 
     if "servers" in extra:
         services[:0] = [service for service in real.services if service.name in ("postgres", "redis")]
     if "failing" in extra:
-        services.append(Service("failing", lambda: program(home, "failing"), settle_s=0.3))
+        services.append(SupervisedService("failing", lambda: program(home, "failing"), settle_s=0.3))
     if "orphan" in extra:
         # As on systems where the kernel does not end the children of a killed parent.
         deaf, quick = partial(program, home, "deaf", death_signal=0), ((15, 0.2), (9, 5.0))
-        services.append(Service("orphan", deaf, settle_s=0.3, stop_signals=quick, orphan_signals=quick))
+        services.append(SupervisedService("orphan", deaf, settle_s=0.3, stop_signals=quick, orphan_signals=quick))
     names = tuple(service.name for service in services)
     needs = {"stdio": ("gateway",), "up": names, "command": names, "worker": names}
     return replace(real, services=tuple(services), needs=needs, http=partial(http, home))

@@ -1,4 +1,4 @@
-"""Talking to supervisors and fronts from tests, every wait with a bound."""
+"""Talking to supervisors and stdio relays from tests, every wait with a bound."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from engramq.deploy.client import connect
 from engramq.deploy.embedded import process
-from engramq.deploy.embedded.process import Identity
+from engramq.deploy.embedded.process import ProcessIdentity
 from engramq.deploy.home import Home
 
 BOUND_S = 20.0
@@ -41,7 +41,7 @@ def is_stopped(home: Home) -> bool:
     return not home.supervisor_socket.exists()
 
 
-def identity(pid: int) -> Identity:
+def identity(pid: int) -> ProcessIdentity:
     found = process.identify(pid)
     assert found is not None
     return found
@@ -59,7 +59,7 @@ def engramq(environment: dict[str, str], *arguments: str) -> subprocess.Complete
 
 
 class Client:
-    """An MCP client at the other end of a front's stdin and stdout."""
+    """An MCP client at the other end of a relay's stdin and stdout."""
 
     def __init__(self, environment: dict[str, str], *arguments: str) -> None:
         self.process = subprocess.Popen(

@@ -190,7 +190,7 @@ def test_help_lists_every_command_without_loading_gateway_or_workers() -> None:
         assert f"\n  {command} " in done.stdout
 
 
-def test_the_front_loads_nothing_but_a_little_of_the_standard_library() -> None:
+def test_the_stdio_relay_loads_nothing_but_a_little_of_the_standard_library() -> None:
     program = "import sys; import engramq.deploy.cli, engramq.deploy.stdio; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND_S, check=True)
 

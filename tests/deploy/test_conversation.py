@@ -1,4 +1,4 @@
-"""What the front remembers of a conversation, without any process."""
+"""What the stdio relay remembers of a conversation, without any process."""
 
 import json
 

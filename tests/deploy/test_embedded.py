@@ -165,6 +165,6 @@ def test_a_process_is_told_from_a_later_one_with_its_pid() -> None:
     with subprocess.Popen(["/bin/sleep", "60"]) as child:
         who = identity(child.pid)
         assert process.is_alive(who)
-        assert not process.is_alive(process.Identity(who.pid, "another time"))
+        assert not process.is_alive(process.ProcessIdentity(who.pid, "another time"))
         assert process.end(who, ((signal.SIGTERM, 5.0),))
     assert process.identify(who.pid) is None

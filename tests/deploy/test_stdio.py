@@ -1,4 +1,4 @@
-"""The front: many clients on one stack, and a conversation that outlives gateways, supervisors and whole stacks."""
+"""The stdio relay: many clients on one stack, a conversation that outlives gateways, supervisors and whole stacks."""
 
 import os
 import signal
@@ -143,7 +143,7 @@ def test_what_was_asked_before_stdin_closed_is_still_answered(home: Home, enviro
         assert client.process.wait(BOUND_S) == 0
 
 
-def test_a_client_that_closes_stdout_ends_its_front_and_its_lease(home: Home, environment: dict[str, str]) -> None:
+def test_a_client_that_closes_stdout_ends_its_relay_and_its_lease(home: Home, environment: dict[str, str]) -> None:
     with Client(environment) as keeper, Client(environment) as client:
         keeper.ask("ping")
         client.ask("ping")

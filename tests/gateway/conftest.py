@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from engramq.deploy.embedded.redis import find_binary
-from engramq.gateway.cursor_secret import CursorSecret
+from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.run import Gateway, open_redis
 from engramq.gateway.service import Service
@@ -49,8 +49,8 @@ def await_socket(address: Path, bound_s: float = 15.0) -> None:
     deadline = time.monotonic() + bound_s
     while True:
         try:
-            with socket(AF_UNIX) as line:
-                line.connect(str(address))
+            with socket(AF_UNIX) as probe:
+                probe.connect(str(address))
                 return
         except OSError:
             if time.monotonic() > deadline:
@@ -101,8 +101,8 @@ async def breadcrumbs(workers: WorkerSide, keys: Keys) -> None:
     """What the workers leave behind after a store and a search in the session `s`."""
     whose = ("ns", "me", "s")
     left: dict[Any, Any] = {"instance": "1", "seen": "99999999999999", "stored": "m-9", "recalled": "m-1\nm-2\n\n"}
-    await workers.redis.hset(keys.session_state(*whose), mapping=left)
-    await workers.redis.zadd(keys.touched(*whose), {"m-1": 1, "m-2": 2, "m-9": 3})
+    await workers.redis.hset(keys.session(*whose).state, mapping=left)
+    await workers.redis.zadd(keys.session(*whose).touched, {"m-1": 1, "m-2": 2, "m-9": 3})
 
 
 @pytest.fixture

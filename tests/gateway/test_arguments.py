@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engramq.gateway.mcp.arguments import check_arguments, parameters_of
+from engramq.gateway.mcp.parameters import problem_in
 from engramq.gateway.mcp.schema import input_schema
-from engramq.gateway.mcp.texts import text_problem
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.schemas.codec import decode_envelope, encode, fingerprint
@@ -83,7 +83,7 @@ NOT_KEEPABLE = [{"a": "\0"}, {"\0": 1}, {"a": ["\ud800"]}, {"\udfff": 1}, {"a": 
 TOO_LARGE = [{"a": 10**30}, {"a": {"b": -(2**63) - 1}}, {"a": "x" * 65_536}]
 WRONG: dict[str, list[Any]] = {
     "text": NOT_TEXTS,
-    "any text": [value for value in NOT_TEXTS if not isinstance(value, str) or text_problem(value)],
+    "any text": [value for value in NOT_TEXTS if not isinstance(value, str) or problem_in(value)],
     "date-time": [*NOT_TEXTS, *NOT_TIMES, *NOT_IN_UTC],
     "enum": [None, True, 5, [], {}, "", " ", "nonsense", "SEMANTIC", "Trusted", "trusted ", "\0", "\ud800"],
     "number": NOT_NUMBERS,

@@ -45,7 +45,7 @@ def test_what_is_not_said_is_the_same_as_its_default() -> None:
 def test_a_cursor_is_of_no_use_elsewhere(
     secret: bytes, namespace: str, command: ListRecentMemories | SearchMemories
 ) -> None:
-    with pytest.raises(EngramqError, match="cursor is none that this list gave out") as refused:
+    with pytest.raises(EngramqError, match="cursor was not given out for this list") as refused:
         unseal(CURSOR, secret, namespace, command)
     assert refused.value.fault.field == "cursor"
 

@@ -1,4 +1,4 @@
-"""Stdio fronts on the unix socket: hello, framing, many clients at once, and a stop that loses no answer."""
+"""Stdio sessions on the unix socket: hello, framing, many clients at once, and a stop that loses no answer."""
 
 import json
 import stat
@@ -33,7 +33,7 @@ ERAS = ["legacy", "2026-07-28"]
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 
 
-class Front:
+class StdioSession:
     """One connection, one JSON object a line."""
 
     def __init__(self, stream: anyio.abc.SocketStream) -> None:
@@ -65,21 +65,21 @@ class Front:
 
 
 @asynccontextmanager
-async def connected(path: Path) -> AsyncIterator[Front]:
+async def connected(path: Path) -> AsyncIterator[StdioSession]:
     async with await anyio.connect_unix(path) as stream:
-        yield Front(stream)
+        yield StdioSession(stream)
 
 
 @asynccontextmanager
-async def greeted(path: Path, **changes: Any) -> AsyncIterator[Front]:
-    async with connected(path) as front:
-        await front.say({**HELLO, **changes})
-        assert await front.hear() == {"ok": True}
-        yield front
+async def greeted(path: Path, **changes: Any) -> AsyncIterator[StdioSession]:
+    async with connected(path) as session:
+        await session.say({**HELLO, **changes})
+        assert await session.hear() == {"ok": True}
+        yield session
 
 
 class Served:
-    """A gateway that serves fronts on `path` until `stopping` is set; `ended` once it has stopped."""
+    """A gateway that serves stdio sessions on `path` until `stopping` is set; `ended` once it has stopped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -110,19 +110,19 @@ async def served(gateway: Gateway, workers: WorkerSide, socket_path: Path) -> As
 
 @asynccontextmanager
 async def sdk_transport(path: Path) -> AsyncIterator[tuple[Any, Any]]:
-    """The SDK's client end on a front's socket, as its stdio transport is on pipes."""
+    """The SDK's client end on a session's socket, as its stdio transport is on pipes."""
     received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](100)
     outgoing, sent = anyio.create_memory_object_stream[SessionMessage](100)
-    async with greeted(path) as front, anyio.create_task_group() as tasks:
+    async with greeted(path) as session, anyio.create_task_group() as tasks:
 
         async def pump_in() -> None:
             async with received:
-                while (message := await front.hear()) is not None:
+                while (message := await session.hear()) is not None:
                     await received.send(SessionMessage(jsonrpc_message_adapter.validate_python(message, by_name=False)))
 
         async def pump_out() -> None:
             async for item in sent:
-                await front.say(item.message.model_dump(by_alias=True, exclude_unset=True, mode="json"))
+                await session.say(item.message.model_dump(by_alias=True, exclude_unset=True, mode="json"))
 
         tasks.start_soon(pump_in)
         tasks.start_soon(pump_out)
@@ -166,12 +166,12 @@ async def test_each_front_is_who_its_hello_says_with_the_tools_it_asks_for(serve
     ],
 )
 async def test_a_hello_that_cannot_be_served_is_told_why(served: Served, hello: Any, error: str) -> None:
-    async with connected(served.path) as front:
-        await front.say(hello)
-        answer = await front.hear()
+    async with connected(served.path) as session:
+        await session.say(hello)
+        answer = await session.hear()
         assert answer["ok"] is False
         assert error in answer["error"]
-        assert await front.hear() is None
+        assert await session.hear() is None
 
 
 async def test_a_front_that_hangs_up_early_harms_nobody(served: Served) -> None:
@@ -179,15 +179,15 @@ async def test_a_front_that_hangs_up_early_harms_nobody(served: Served) -> None:
         async with await anyio.connect_unix(served.path) as stream:
             if said:
                 await stream.send(said)
-    async with greeted(served.path) as front:
-        await front.initialize()
-        assert (await front.call("memory_stats"))["status"] == "success"
+    async with greeted(served.path) as session:
+        await session.initialize()
+        assert (await session.call("memory_stats"))["status"] == "success"
 
 
 @pytest.mark.promise("SE-4")
 async def test_broken_lines_are_answered_and_the_connection_lives(served: Served, workers: WorkerSide) -> None:
-    async with greeted(served.path) as front:
-        await front.initialize()
+    async with greeted(served.path) as session:
+        await session.initialize()
         for line, code in (
             (b"{", PARSE_ERROR),
             (b"\xff\xfe", PARSE_ERROR),
@@ -197,62 +197,62 @@ async def test_broken_lines_are_answered_and_the_connection_lives(served: Served
             (b"null", INVALID_REQUEST),
             (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', INVALID_REQUEST),
         ):
-            await front.stream.send(line + b"\n")
-            answer = await front.hear()
+            await session.stream.send(line + b"\n")
+            answer = await session.hear()
             assert answer["error"]["code"] == code, line[:80]
-        assert (await front.ask("ping", request_id="\ud800"))["id"] == "\ud800"
-        assert (await front.ask("\ud800"))["error"]["code"] == -32601
-        assert (await front.call("store_memory", content="\ud800"))["field"] == "content"
-        assert (await front.call("store_memory", content="x", confidence=float("nan")))["field"] == "confidence"
+        assert (await session.ask("ping", request_id="\ud800"))["id"] == "\ud800"
+        assert (await session.ask("\ud800"))["error"]["code"] == -32601
+        assert (await session.call("store_memory", content="\ud800"))["field"] == "content"
+        assert (await session.call("store_memory", content="x", confidence=float("nan")))["field"] == "confidence"
         assert workers.seen == []
-        assert (await front.call("memory_stats"))["status"] == "success"
+        assert (await session.call("memory_stats"))["status"] == "success"
 
 
 @pytest.mark.promise("SE-4")
 async def test_a_line_over_the_limit_is_refused_and_its_sender_told(served: Served) -> None:
     call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "store_memory", "arguments": {}}}
     other_order = {"method": "tools/call", "params": call["params"], "jsonrpc": "2.0", "id": "seven"}
-    async with greeted(served.path) as front:
-        await front.initialize()
+    async with greeted(served.path) as session:
+        await session.initialize()
         for message in (call, other_order):
             message["params"] = {"name": "store_memory", "arguments": {"content": "x" * limits.BODY_BYTES}}
-            await front.say(message)
-            answer = await front.hear()
+            await session.say(message)
+            answer = await session.hear()
             assert (answer["id"], answer["error"]["code"]) == (message["id"], INVALID_REQUEST)
             assert str(limits.BODY_BYTES) in answer["error"]["message"]
         just = json.dumps({**call, "params": {"name": "memory_stats", "arguments": {}}}).encode()
-        await front.stream.send(just + b" " * (limits.BODY_BYTES - len(just)) + b"\n")
-        assert (await front.hear())["result"]["structuredContent"]["status"] == "success"
-        await front.stream.send(just + b" " * (limits.BODY_BYTES - len(just) + 1) + b"\n")
-        assert (await front.hear())["error"]["code"] == INVALID_REQUEST
+        await session.stream.send(just + b" " * (limits.BODY_BYTES - len(just)) + b"\n")
+        assert (await session.hear())["result"]["structuredContent"]["status"] == "success"
+        await session.stream.send(just + b" " * (limits.BODY_BYTES - len(just) + 1) + b"\n")
+        assert (await session.hear())["error"]["code"] == INVALID_REQUEST
 
 
 async def test_answers_under_way_reach_a_client_that_has_closed_its_sending_side(
     served: Served, workers: WorkerSide
 ) -> None:
-    async with greeted(served.path) as front:
-        await front.initialize()
+    async with greeted(served.path) as session:
+        await session.initialize()
         for number in range(20):
             params = {"name": "store_memory", "arguments": {"content": f"text {number}"}}
-            await front.say({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
-        await front.stream.send_eof()
-        answers = [await front.hear() for _ in range(20)]
+            await session.say({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+        await session.stream.send_eof()
+        answers = [await session.hear() for _ in range(20)]
         assert {answer["id"] for answer in answers} == set(range(20))
         assert all(answer["result"]["structuredContent"]["status"] == "stored" for answer in answers)
-        assert await front.hear() is None
+        assert await session.hear() is None
 
 
 async def test_a_stop_answers_what_is_under_way_and_accepts_no_more(served: Served, workers: WorkerSide) -> None:
-    async with greeted(served.path) as front, greeted(served.path) as idle:
-        await front.initialize()
+    async with greeted(served.path) as session, greeted(served.path) as idle:
+        await session.initialize()
         params = {"name": "store_memory", "arguments": {"content": "x"}}
-        await front.say({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        await session.say({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         with anyio.fail_after(10):
             while not workers.seen:
                 await anyio.lowlevel.checkpoint()
         served.stopping.set()
-        assert (await front.hear())["result"]["structuredContent"]["status"] == "stored"
-        assert await front.hear() is None
+        assert (await session.hear())["result"]["structuredContent"]["status"] == "stored"
+        assert await session.hear() is None
         assert await idle.hear() is None
         with anyio.fail_after(10):
             await served.ended.wait()
@@ -260,22 +260,22 @@ async def test_a_stop_answers_what_is_under_way_and_accepts_no_more(served: Serv
 
 async def test_a_cancelled_request_is_not_answered_and_holds_nothing_up(served: Served, workers: WorkerSide) -> None:
     workers.script = {kind: (lambda _c, _e: None) for kind in workers.script}
-    async with greeted(served.path) as front:
-        await front.initialize()
+    async with greeted(served.path) as session:
+        await session.initialize()
         params = {"name": "get_memory", "arguments": {"memory_id": "m"}}
-        await front.say({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
-        await front.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
-        assert (await front.ask("ping", request_id=6))["id"] == 6
-        await front.stream.send_eof()
-        assert await front.hear() is None
+        await session.say({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
+        await session.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
+        assert (await session.ask("ping", request_id=6))["id"] == 6
+        await session.stream.send_eof()
+        assert await session.hear() is None
 
 
 async def test_fifty_fronts_share_one_gateway(served: Served, workers: WorkerSide) -> None:
     async def one(number: int) -> None:
-        async with greeted(served.path, principal=f"p{number}") as front:
-            await front.initialize()
+        async with greeted(served.path, principal=f"p{number}") as session:
+            await session.initialize()
             for _ in range(4):
-                await front.call("store_memory", content="x", session=f"s{number}")
+                await session.call("store_memory", content="x", session=f"s{number}")
 
     async with anyio.create_task_group() as tasks:
         for number in range(50):
@@ -288,12 +288,12 @@ async def test_initialize_is_answered_before_redis_is_there(keys: Keys, socket_p
     async with (
         gateway_over("unix:///nowhere/redis.sock", keys) as gateway,
         serving(gateway, socket_path),
-        greeted(socket_path) as front,
+        greeted(socket_path) as session,
     ):
-        await front.initialize()
-        assert (await front.call("store_memory", content="x"))["code"] == "unavailable"
-        assert (await front.call("get_memory", memory_id="@stored"))["code"] == "unavailable"
-        assert (await front.call("list_recent_memories", cursor="x"))["code"] == "unavailable"
+        await session.initialize()
+        assert (await session.call("store_memory", content="x"))["code"] == "unavailable"
+        assert (await session.call("get_memory", memory_id="@stored"))["code"] == "unavailable"
+        assert (await session.call("list_recent_memories", cursor="x"))["code"] == "unavailable"
 
 
 async def test_the_socket_is_for_this_user_only(served: Served) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from engramq.gateway.mcp.tools import graph, links, trust
-from engramq.schemas.codec import decode_envelope, encode
+from engramq.schemas.codec import decode_envelope, decode_job, encode
 from engramq.schemas.commands import (
     Command,
     CommandReport,
@@ -38,7 +38,6 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
-from engramq.schemas.jobs import decode_job
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import CommandStatus, WorkerKind
@@ -109,16 +108,16 @@ class WorkerSide:
 
     async def run(self) -> None:
         """Serve every mailbox until cancelled."""
-        bells = {self.keys.wakeups(kind): kind for kind in WorkerKind}
+        wakeups = {self.keys.of[kind].wakeups: kind for kind in WorkerKind}
         while True:
-            rung = await self.redis.blpop(list(bells), timeout=1)
-            if rung is not None:
-                await self._empty(bells[rung[0].decode()])
+            woken = await self.redis.blpop(list(wakeups), timeout=1)
+            if woken is not None:
+                await self._empty(wakeups[woken[0].decode()])
 
     async def _empty(self, kind: WorkerKind) -> None:
-        for job in await self.redis.zrange(self.keys.mailbox(kind), 0, -1):
+        for job in await self.redis.zrange(self.keys.of[kind].mailbox, 0, -1):
             payload = await self.redis.get(JOB_KEY + job.decode())
-            await self.redis.zrem(self.keys.mailbox(kind), job)
+            await self.redis.zrem(self.keys.of[kind].mailbox, job)
             for data in decode_job(payload):
                 await self._answer(decode_envelope(data))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp.client import Client
 
-from engramq.gateway.cursor_secret import CursorSecret
+from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.server import Profile, build_server
 from engramq.gateway.mcp.tools import choose_tools

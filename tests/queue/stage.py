@@ -157,22 +157,22 @@ class Stage:
 
     async def leases(self, kind: WorkerKind = WorkerKind.RECALL) -> list[str]:
         """Return the keys of the leases that are held in a mailbox."""
-        jobs = await self.redis.zrange(self.keys.mailbox(kind), 0, -1)
+        jobs = await self.redis.zrange(self.keys.of[kind].mailbox, 0, -1)
         held = [LEASE_KEY + job.decode() for job in jobs]
         return [key for key in held if await self.redis.exists(key)]
 
     async def leases_run_out(self, kind: WorkerKind = WorkerKind.RECALL) -> None:
         """Let the time of a lease pass in a moment: whoever held a job of this mailbox lost it."""
-        mailbox = self.keys.mailbox(kind)
+        mailbox = self.keys.of[kind].mailbox
         for job in await self.redis.zrange(mailbox, 0, -1):
             await self.redis.delete(LEASE_KEY + job.decode())
             await self.redis.zadd(mailbox, {job: 0})
-        await self.redis.lpush(self.keys.wakeups(kind), "1")
+        await self.redis.lpush(self.keys.of[kind].wakeups, "1")
 
     async def enqueue(self, job: str, payload: bytes, *, bound: int, kind: WorkerKind = WorkerKind.RECALL) -> int:
         """Put a job into a mailbox as a gateway does."""
         keys = self.keys
-        where = (keys.mailbox(kind), keys.wakeups(kind), keys.depth(kind), JOB_KEY + job)
+        where = (keys.of[kind].mailbox, keys.of[kind].wakeups, keys.of[kind].depth, JOB_KEY + job)
         return int(await self.redis.eval(ENQUEUE_WRITES.text, len(where), *where, job, payload, bound))
 
     async def until(self, condition: Callable[[], Any]) -> None:
@@ -192,8 +192,8 @@ class Stage:
 
     async def depth(self, kind: WorkerKind = WorkerKind.RECALL) -> tuple[int, int]:
         """Return (jobs, commands) in a mailbox."""
-        jobs = await self.redis.zcard(self.keys.mailbox(kind))
-        return jobs, int(await self.redis.get(self.keys.depth(kind)) or 0)
+        jobs = await self.redis.zcard(self.keys.of[kind].mailbox)
+        return jobs, int(await self.redis.get(self.keys.of[kind].depth) or 0)
 
     async def empty(self, kind: WorkerKind = WorkerKind.RECALL) -> bool:
         """Say whether a mailbox is empty."""

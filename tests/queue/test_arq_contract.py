@@ -16,9 +16,8 @@ from arq.jobs import deserialize_job_raw, serialize_job
 from arq.worker import Function, Worker, func
 from redis.asyncio import ConnectionPool
 
-from engramq.schemas.codec import decode_envelope
+from engramq.schemas.codec import JOB_FUNCTION, decode_envelope, decode_job, encode_job
 from engramq.schemas.commands import Ping
-from engramq.schemas.jobs import JOB_FUNCTION, decode_job, encode_job
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome
@@ -74,7 +73,7 @@ def test_arq_and_the_gateway_write_a_job_alike() -> None:
 
 async def test_the_worker_is_set_up_without_what_costs_or_harms(stage: Stage) -> None:
     worker = MailboxWorker(an_actor(echo), stage.url, stage.keys, grace_s=1, slot=PoisonSlot())
-    assert worker.queue_name == stage.keys.mailbox(WorkerKind.RECALL)
+    assert worker.queue_name == stage.keys.of[WorkerKind.RECALL].mailbox
     assert (worker.keep_result_s, worker.keep_result_forever, worker.allow_abort_jobs) == (0, False, False)
     assert (worker.poll_delay_s, worker.max_tries, worker.max_jobs) == (0, 5, 32)
     assert (worker.job_serializer, worker.job_deserializer) == (msgspec.msgpack.encode, msgspec.msgpack.decode)
@@ -97,7 +96,7 @@ async def test_a_stock_arq_worker_can_run_what_the_bus_enqueues(stage: Stage) ->
     await bus.tell(Ping(payload=b"for stock"), namespace=NAMESPACE, principal=ADA)
     stock = Worker(
         functions=[func(carry_out, name=JOB_FUNCTION)],
-        queue_name=stage.keys.mailbox(WorkerKind.RECALL),
+        queue_name=stage.keys.of[WorkerKind.RECALL].mailbox,
         redis_pool=ArqRedis(ConnectionPool.from_url(stage.url)),
         burst=True,
         poll_delay=0,
@@ -120,10 +119,10 @@ async def test_the_worker_runs_what_stock_arq_enqueues(stage: Stage) -> None:
 
     bus = await stage.bus()
     await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
-    (job,) = await stage.redis.zrange(stage.keys.mailbox(WorkerKind.RECALL), 0, -1)
+    (job,) = await stage.redis.zrange(stage.keys.of[WorkerKind.RECALL].mailbox, 0, -1)
     (envelope,) = decode_job(await stage.redis.get(JOB_KEY + job.decode()))
     pool = ArqRedis(ConnectionPool.from_url(stage.url), job_serializer=msgspec.msgpack.encode)
-    await pool.enqueue_job(JOB_FUNCTION, [envelope], _queue_name=stage.keys.mailbox(WorkerKind.RECALL))
+    await pool.enqueue_job(JOB_FUNCTION, [envelope], _queue_name=stage.keys.of[WorkerKind.RECALL].mailbox)
     await pool.connection_pool.disconnect()
     await stage.workers(an_actor(note))
     payload_of(await ping(bus))

@@ -86,7 +86,7 @@ async def test_what_was_refused_is_never_carried_out(stage: Stage) -> None:
 
 async def test_an_error_in_the_counter_does_not_outlast_the_mailbox(stage: Stage) -> None:
     bus = await stage.bus(bound=20)
-    await stage.redis.set(stage.keys.depth(WorkerKind.RECALL), 10_000)
+    await stage.redis.set(stage.keys.of[WorkerKind.RECALL].depth, 10_000)
     await stage.workers(an_actor(echo))
     assert payload_of(await ping(bus, "x")) == "x"
     await stage.until(stage.empty)
@@ -104,7 +104,7 @@ async def test_callers_that_wait_are_bounded_too(stage: Stage, monkeypatch: pyte
 async def test_the_same_job_sent_twice_is_one_job(stage: Stage) -> None:
     bus = await stage.bus(bound=20)
     await tell(bus, 1)
-    (job,) = await stage.redis.zrange(stage.keys.mailbox(WorkerKind.RECALL), 0, -1)
+    (job,) = await stage.redis.zrange(stage.keys.of[WorkerKind.RECALL].mailbox, 0, -1)
     payload = await stage.redis.get(JOB_KEY + job.decode())
     assert await stage.enqueue(job.decode(), payload, bound=20) == -1
     assert await stage.enqueue(job.decode(), payload, bound=1) == -1
@@ -114,7 +114,7 @@ async def test_the_same_job_sent_twice_is_one_job(stage: Stage) -> None:
 async def test_a_job_whose_payload_has_vanished_is_cleaned_up(stage: Stage) -> None:
     bus = await stage.bus(bound=20)
     await tell(bus, 1)
-    (job,) = await stage.redis.zrange(stage.keys.mailbox(WorkerKind.RECALL), 0, -1)
+    (job,) = await stage.redis.zrange(stage.keys.of[WorkerKind.RECALL].mailbox, 0, -1)
     await stage.redis.delete(JOB_KEY + job.decode())
     await stage.workers(an_actor(echo))
     await stage.until(stage.empty)

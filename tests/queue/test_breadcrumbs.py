@@ -91,7 +91,7 @@ async def test_sessions_whose_breadcrumbs_are_gone_are_forgotten(
             await breadcrumbs.read(*WHOSE)
         case _:
             await breadcrumbs.begin(*WHOSE)
-    assert await stage.redis.zrange(sessions, 0, -1) == [stage.keys.session(*WHOSE).encode()]
+    assert await stage.redis.zrange(sessions, 0, -1) == [stage.keys.session(*WHOSE).name.encode()]
     assert await stage.redis.ttl(sessions) > 0
 
 
@@ -154,15 +154,15 @@ async def test_breadcrumbs_expire_a_day_after_their_last_use(
     bus: Bus, breadcrumbs: Breadcrumbs, redis: Redis, keys: Keys
 ) -> None:
     await ping(bus, "stored a")
-    await redis.expire(keys.session_state(*WHOSE), 10)
+    await redis.expire(keys.session(*WHOSE).state, 10)
     assert await breadcrumbs.resolve("@stored", *WHOSE) == "a"
-    for key in (keys.session_state(*WHOSE), keys.touched(*WHOSE), keys.sessions(NAMESPACE)):
+    for key in (keys.session(*WHOSE).state, keys.session(*WHOSE).touched, keys.sessions(NAMESPACE)):
         assert limits.BREADCRUMB_SECONDS - 5 <= await redis.ttl(key) <= limits.BREADCRUMB_SECONDS, "it slides"
     found = await breadcrumbs.read(*WHOSE)
     assert found.expires_at is not None
     left_s = (datetime.fromisoformat(found.expires_at) - datetime.now(UTC)).total_seconds()
     assert limits.BREADCRUMB_SECONDS - 5 <= left_s <= limits.BREADCRUMB_SECONDS
-    await redis.pexpire(keys.session_state(*WHOSE), 0)
+    await redis.pexpire(keys.session(*WHOSE).state, 0)
     assert await breadcrumbs.read(*WHOSE) == SessionBreadcrumbs()
 
 
@@ -170,7 +170,7 @@ async def test_thirty_minutes_of_silence_begin_a_new_instance_and_keep_the_bread
     bus: Bus, breadcrumbs: Breadcrumbs, redis: Redis, keys: Keys
 ) -> None:
     await ping(bus, "stored a")
-    key = keys.session_state(*WHOSE)
+    key = keys.session(*WHOSE).state
     first = int(await redis.hget(key, "instance"))  # type: ignore[misc]
     await ping(bus, "stored b")
     assert int(await redis.hget(key, "instance")) == first  # type: ignore[misc]

@@ -7,12 +7,11 @@ from collections import Counter
 
 import pytest
 
-from engramq.schemas.codec import decode_envelope, encode
+from engramq.schemas.codec import decode_envelope, encode, encode_job, job_id
 from engramq.schemas.commands import Ping, Stored, StoreMemory
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.keys import TRIES_KEY
 from engramq.schemas.scripts import POISON_TRIES
 from engramq.schemas.vocabulary import WorkerKind

@@ -8,7 +8,7 @@ import pytest
 
 from engramq.gateway.queue.bus import Pending
 from engramq.gateway.sessions import Breadcrumbs
-from engramq.schemas.codec import encode
+from engramq.schemas.codec import decode_job, encode, encode_job, job_id
 from engramq.schemas.commands import (
     ForgetMemory,
     ImportBatch,
@@ -24,7 +24,6 @@ from engramq.schemas.connection import RedisConnection
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import decode_job, encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import WorkerKind
@@ -58,7 +57,7 @@ async def everything(stage: Stage) -> bytes:
     """Return all that stands in Redis under this test's keys and in the jobs of its mailboxes."""
     found = [key async for key in stage.redis.scan_iter(f"{stage.keys.prefix}:*")]
     for kind in WorkerKind:
-        found += [b"arq:job:" + job for job in await stage.redis.zrange(stage.keys.mailbox(kind), 0, -1)]
+        found += [b"arq:job:" + job for job in await stage.redis.zrange(stage.keys.of[kind].mailbox, 0, -1)]
     dumps = []
     for key in found:
         match await stage.redis.type(key):
@@ -329,7 +328,7 @@ async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
         raise OutcomeUnknown
 
     async def put_off() -> bool:
-        mailbox = stage.keys.mailbox(WorkerKind.EMBEDDING)
+        mailbox = stage.keys.of[WorkerKind.EMBEDDING].mailbox
         return bool(await stage.redis.zcount(mailbox, (time.time() + 20) * 1000, "+inf"))
 
     await stage.workers(an_actor(echo, perhaps, kind=WorkerKind.EMBEDDING))

@@ -95,7 +95,7 @@ async def test_a_stack_that_never_lives_long_has_its_periodic_work_done_once_a_p
 
 async def test_workers_say_that_they_live(stage: Stage) -> None:
     await stage.workers(an_actor(echo))
-    key = stage.keys.alive(an_actor(echo).kind)
+    key = stage.keys.of[an_actor(echo).kind].alive
     await stage.until(lambda: stage.redis.zcard(key))
 
 

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from engramq.schemas.codec import encode
+from engramq.schemas.codec import encode, encode_job, job_id
 from engramq.schemas.commands import Ping
 from engramq.schemas.connection import RedisConnection, UnsupportedServer
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
@@ -27,12 +26,12 @@ async def a_job(stage: Stage, commands: int = 1) -> str:
     bus = await stage.bus()
     for _ in range(commands):
         await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
-    return str((await stage.redis.zrange(stage.keys.mailbox(RECALL), 0, -1))[0].decode())
+    return str((await stage.redis.zrange(stage.keys.of[RECALL].mailbox, 0, -1))[0].decode())
 
 
 async def claim(stage: Stage, token: str = "me", wanted: int = 32, poison_jobs: int = 1) -> list[Any]:
     keys = stage.keys
-    where = (keys.mailbox(RECALL), keys.wakeups(RECALL), keys.depth(RECALL))
+    where = (keys.of[RECALL].mailbox, keys.of[RECALL].wakeups, keys.of[RECALL].depth)
     arguments = (token, LEASE_MS, wanted, wanted + 32, JOB_KEY, LEASE_KEY, TRIES_KEY, poison_jobs)
     found: list[Any] = await stage.redis.eval(CLAIM.text, len(where), *where, *arguments)
     return found
@@ -50,19 +49,19 @@ async def test_a_claim_gives_ids_payloads_and_tries_and_says_when_to_look_again(
 
 async def test_a_claim_that_filled_its_window_wakes_another_one(stage: Stage) -> None:
     await a_job(stage, 3)
-    await stage.redis.delete(stage.keys.wakeups(RECALL))
+    await stage.redis.delete(stage.keys.of[RECALL].wakeups)
     more, _, _, *found = await claim(stage, wanted=2)
     assert (more, len(found)) == (1, 6)
-    assert await stage.redis.llen(stage.keys.wakeups(RECALL)) == 1
+    assert await stage.redis.llen(stage.keys.of[RECALL].wakeups) == 1
     more, *_ = await claim(stage, wanted=2)
     assert more == 0
-    assert await stage.redis.llen(stage.keys.wakeups(RECALL)) == 0, "a stale wake-up would wake a worker for nothing"
+    assert await stage.redis.llen(stage.keys.of[RECALL].wakeups) == 0, "a stale wake-up would wake a worker for nothing"
 
 
 async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_failed_try(stage: Stage) -> None:
     job = await a_job(stage)
     await claim(stage, "lost")
-    where = (stage.keys.mailbox(RECALL), stage.keys.wakeups(RECALL))
+    where = (stage.keys.of[RECALL].mailbox, stage.keys.of[RECALL].wakeups)
     assert await stage.redis.eval(RELEASE.text, 2, *where, "other", LEASE_MS, LEASE_KEY, TRIES_KEY) == 0
     assert await stage.redis.eval(RELEASE.text, 2, *where, "lost", LEASE_MS, LEASE_KEY, TRIES_KEY) == 1
     assert not await stage.redis.exists(LEASE_KEY + job, TRIES_KEY + job)
@@ -71,7 +70,7 @@ async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_fai
 
 async def test_one_poison_job_at_a_time_and_others_are_not_held_up(stage: Stage) -> None:
     first = await a_job(stage, 3)
-    jobs = [job.decode() for job in await stage.redis.zrange(stage.keys.mailbox(RECALL), 0, -1)]
+    jobs = [job.decode() for job in await stage.redis.zrange(stage.keys.of[RECALL].mailbox, 0, -1)]
     for job in jobs[:2]:
         await stage.redis.set(TRIES_KEY + job, POISON_TRIES)
     _, _, left, *found = await claim(stage, poison_jobs=0)
@@ -86,7 +85,7 @@ async def test_only_the_holder_renews(stage: Stage) -> None:
     await claim(stage, "me")
     await stage.redis.pexpire(LEASE_KEY + job, 1_000)
     arguments = (LEASE_MS, LEASE_KEY, job, "me", job, "other", "unknown.1", "me")
-    assert await stage.redis.eval(RENEW.text, 1, stage.keys.mailbox(RECALL), *arguments) == [1, 0, 0]
+    assert await stage.redis.eval(RENEW.text, 1, stage.keys.of[RECALL].mailbox, *arguments) == [1, 0, 0]
     assert await stage.redis.pttl(LEASE_KEY + job) > 1_000
 
 
@@ -116,8 +115,8 @@ async def test_a_wake_up_that_was_lost_costs_seconds_at_most(stage: Stage) -> No
     job = job_id(ping_alone.id, 1)
     async with stage.redis.pipeline(transaction=True) as silently:
         silently.set(JOB_KEY + job, encode_job([encode(ping_alone)], 0))
-        silently.zadd(stage.keys.mailbox(RECALL), {job: 0})
-        silently.incr(stage.keys.depth(RECALL))
+        silently.zadd(stage.keys.of[RECALL].mailbox, {job: 0})
+        silently.incr(stage.keys.of[RECALL].depth)
         await silently.execute()
     await stage.until(stage.empty)
 

@@ -44,7 +44,7 @@ class Clock:
 
     async def pass_ms(self, milliseconds: int) -> None:
         """Let this much time pass for the session."""
-        key = self.stage.keys.session_state(*WHOSE)
+        key = self.stage.keys.session(*WHOSE).state
         for name in ("seen", "ticked"):
             await self.stage.redis.hincrby(key, name, -milliseconds)
 
@@ -146,8 +146,8 @@ async def test_what_is_owed_stays_bounded(clock: Clock, bus: Bus, stage: Stage) 
     await clock.use(bus)
     for _ in range(100):
         await clock.breadcrumbs.read(*WHOSE)
-        await stage.redis.hincrby(stage.keys.session_state(*WHOSE), "ticked", -5)
+        await stage.redis.hincrby(stage.keys.session(*WHOSE).state, "ticked", -5)
         await clock.pass_ms(GAP_MS)
     await clock.breadcrumbs.read(*WHOSE)
-    assert await stage.redis.hstrlen(stage.keys.session_state(*WHOSE), "owed") < 2_100
+    assert await stage.redis.hstrlen(stage.keys.session(*WHOSE).state, "owed") < 2_100
     assert len((await clock.use(bus)).intervals) > 50

@@ -45,7 +45,7 @@ async def test_a_worker_hands_back_what_it_cannot_finish_and_another_takes_it_at
     assert await child.ended() == 0
     assert time.monotonic() - began < 4, "the grace period is 1 s"
     assert await stage.depth() == (1, 1)
-    (job,) = await stage.redis.zrange(stage.keys.mailbox(WorkerKind.RECALL), 0, -1)
+    (job,) = await stage.redis.zrange(stage.keys.of[WorkerKind.RECALL].mailbox, 0, -1)
     assert not await stage.redis.exists(TRIES_KEY + job.decode()), "being handed back is no failed try"
 
     await stage.child()

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from engramq.gateway.queue.bus import Pending
+from engramq.schemas.codec import job_id
 from engramq.schemas.commands import Pong, Stored, StoreMemory
 from engramq.schemas.connection import EXCHANGE_S, RedisConnection
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.jobs import job_id
 from engramq.schemas.keys import TRIES_KEY
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind

@@ -9,11 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.schemas.codec import DecodeError, decode_answer, decode_envelope, encode, fingerprint, reply_body
+from engramq.schemas.codec import (
+    DecodeError,
+    decode_answer,
+    decode_envelope,
+    decode_job,
+    decode_note,
+    encode,
+    encode_job,
+    fingerprint,
+    job_id,
+    reply_body,
+)
 from engramq.schemas.commands import COMMANDS, Ping, Pong, StoreMemory, UpdateMemory
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import decode_job, decode_note, encode_job, job_id
 from engramq.schemas.vocabulary import Scope
 from tests.schemas.samples import messages
 

@@ -17,8 +17,11 @@ triples = st.tuples(names, names, names)
 
 @given(triples, triples)
 def test_different_sessions_have_different_keys(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
-    for key in (KEYS.session_state, KEYS.touched, KEYS.session):
-        assert (key(*one) == key(*other)) == (one == other)
+    ones, others = KEYS.session(*one), KEYS.session(*other)
+    assert (ones.state == others.state) == (one == other)
+    assert (ones.touched == others.touched) == (one == other)
+    assert (ones.name == others.name) == (one == other)
+    assert (ones.sessions == others.sessions) == (one[0] == other[0])
 
 
 @given(names, names)
@@ -29,19 +32,18 @@ def test_different_namespaces_and_commands_have_different_keys(one: str, other: 
 
 @given(triples, names)
 def test_a_users_name_cannot_reach_a_key_of_another_sort(session: tuple[str, str, str], name: str) -> None:
-    theirs = {KEYS.session_state(*session), KEYS.touched(*session), KEYS.sessions(session[0]), KEYS.note(name)}
+    theirs = {KEYS.session(*session).state, KEYS.session(*session).touched, KEYS.sessions(session[0]), KEYS.note(name)}
     assert len(theirs) == 4
     ours = {KEYS.reply_lists, KEYS.cursor_secret, KEYS.replies("gateway")}
     for kind in WorkerKind:
-        ours |= {KEYS.mailbox(kind), KEYS.wakeups(kind), KEYS.depth(kind), KEYS.dead(kind), KEYS.dead_index(kind)}
-        ours |= {KEYS.alive(kind), KEYS.schedule(kind, name)}
+        ours |= {*KEYS.of[kind], KEYS.schedule(kind, name)}
     assert not theirs & ours
     assert len(ours) == 3 + 7 * len(WorkerKind)
 
 
 @given(triples)
 def test_keys_have_no_character_that_redis_or_a_log_line_reads_otherwise(session: tuple[str, str, str]) -> None:
-    key = KEYS.session_state(*session)
+    key = KEYS.session(*session).state
     assert key.isascii()
     assert key.isprintable()
     assert not set(key) & set("*?[]{}\\ ")
@@ -50,12 +52,14 @@ def test_keys_have_no_character_that_redis_or_a_log_line_reads_otherwise(session
 
 @given(triples)
 def test_a_listed_session_leads_back_to_its_keys(session: tuple[str, str, str]) -> None:
-    assert KEYS.session_keys_of(KEYS.session(*session)) == (KEYS.session_state(*session), KEYS.touched(*session))
+    keys = KEYS.session(*session)
+    assert KEYS.session_keys_of(keys.name) == (keys.state, keys.touched)
+    assert KEYS.sessions(session[0]) == keys.sessions
 
 
 def test_prefixes_tell_installations_apart() -> None:
-    assert KEYS.mailbox(WorkerKind.EDGES) == "engramq:mailbox:edges"
-    assert Keys("other").mailbox(WorkerKind.EDGES) != KEYS.mailbox(WorkerKind.EDGES)
+    assert KEYS.of[WorkerKind.EDGES].mailbox == "engramq:mailbox:edges"
+    assert Keys("other").of[WorkerKind.EDGES].mailbox != KEYS.of[WorkerKind.EDGES].mailbox
 
 
 def test_a_redis_before_7_is_refused_naming_its_version() -> None:

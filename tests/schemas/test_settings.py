@@ -1,8 +1,11 @@
 """A setting that cannot be used is refused at start, by its name."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
-from engramq.schemas.settings import SettingsError, read_settings
+from engramq.schemas.settings import PREFIX, SETTINGS, SettingsError, read_settings
 
 
 @pytest.mark.parametrize("variable", ["ENGRAMQ_NAMESPACE", "ENGRAMQ_PRINCIPAL"])
@@ -12,3 +15,74 @@ def test_a_name_that_could_not_be_kept_is_refused(variable: str, value: str) -> 
         read_settings({variable: value})
     assert variable in str(refusal.value)
     str(refusal.value).encode()
+
+
+PROGRAMS = ("gateway", "workers", "deploy")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.promise("OP-11")
+def test_every_documented_setting_is_read_by_a_program() -> None:
+    read = {name for program in PROGRAMS for path in (ROOT / program).rglob("*.py") for name in settings_read(path)}
+    assert [setting.variable for setting in SETTINGS if setting.field not in read] == []
+
+
+def test_a_setting_that_is_only_named_counts_as_unread(tmp_path: Path) -> None:
+    source = tmp_path / "program.py"
+    source.write_text(
+        "PORT = 'ENGRAMQ_PORT'\nHOME = 'ENGRAMQ_HOME'\n"
+        "def run(settings, other, environment):\n"
+        "    settings.host = other.tools\n"
+        "    return settings.redis_url, self._settings.auth, environment.get(HOME)\n"
+    )
+    assert settings_read(source) == {"redis_url", "auth", "home"}
+
+
+def settings_read(path: Path) -> set[str]:
+    """Return the settings that a module reads.
+
+    They are attributes of what is called settings, and variables that are looked up in what is called environment: by
+    their name, or by a constant of the module or of `deploy.settings`.
+    """
+    tree = ast.parse(path.read_text())
+    constants = variables_named(tree) | DEPLOY_CONSTANTS
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name, ctx=ast.Load()):
+                if owner.lstrip("_") == "settings":
+                    found.add(name)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="environment" | "environ"), attr="get"), args=[key, *_]):
+                found.add(constants.get(name_of(key), name_of(key)))
+            case ast.Subscript(value=ast.Name(id="environment" | "environ"), slice=key, ctx=ast.Load()):
+                found.add(constants.get(name_of(key), name_of(key)))
+            case _:
+                pass
+    return found
+
+
+def variables_named(tree: ast.Module) -> dict[str, str]:
+    """Return the fields that the constants of a module name, such as HOME = "ENGRAMQ_HOME"."""
+    named = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(variable))):
+                if variable.startswith(PREFIX):
+                    named[name] = variable.removeprefix(PREFIX).lower()
+            case _:
+                pass
+    return named
+
+
+def name_of(node: ast.expr) -> str:
+    """Return the name of a constant, or the field that a text names."""
+    match node:
+        case ast.Constant(value=str(variable)):
+            return variable.removeprefix(PREFIX).lower()
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+DEPLOY_CONSTANTS = variables_named(ast.parse((ROOT / "deploy" / "settings.py").read_text()))

@@ -54,8 +54,8 @@ class Installation:
 
     def client(self, era: str = LEGACY, *arguments: str) -> Client:
         """Return a client that starts `engramq stdio`; connected by `async with`."""
-        front = StdioServerParameters(command=ENGRAMQ, args=["stdio", *arguments], env=self.environment)
-        return Client(front, mode=era, read_timeout_seconds=BOUND_S)
+        relay = StdioServerParameters(command=ENGRAMQ, args=["stdio", *arguments], env=self.environment)
+        return Client(relay, mode=era, read_timeout_seconds=BOUND_S)
 
 
 @pytest.fixture

@@ -105,6 +105,6 @@ async def test_no_argument_says_where_a_reply_goes(stage: Stage) -> None:
                 continue
             body = await ask(service, ADA, tool, **{name: lists[0]})
             assert body["status"] == "invalid_parameter", (tool, name)
-    for session in (*lists, stage.keys.session_state("acme", "ada", "work")):
+    for session in (*lists, stage.keys.session("acme", "ada", "work").state):
         forger = ("acme", "eve", session[:100])
         assert (await ask(service, forger, "get_breadcrumbs"))["session_memory_ids"] == []

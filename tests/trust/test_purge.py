@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from engramq.schemas.codec import encode
+from engramq.schemas.codec import encode, encode_job, job_id
 from engramq.schemas.commands import Purged, PurgeMemories, Stored, StoreMemory, Superseded, SupersedeMemory
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, WorkerKind
 from engramq.workers.db.transaction import Transaction
@@ -110,9 +109,9 @@ async def test_what_is_purged_leaves_the_queues_too(world: World, redis_url: str
             waiting = job(StoreMemory(content=secret))
             name = job_id(waiting.envelope.id, 1)
             await redis.set(JOB_KEY + name, encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000))
-            await redis.zadd(keys.mailbox(WorkerKind.EMBEDDING), {name: time.time() * 1000})
+            await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
         await purge(world, thread="safes", erase=True)
-        names = await redis.zrange(keys.mailbox(WorkerKind.EMBEDDING), 0, -1)
+        names = await redis.zrange(keys.of[WorkerKind.EMBEDDING].mailbox, 0, -1)
         jobs = b"".join([await redis.get(JOB_KEY.encode() + name) or b"" for name in names])
     assert b"safe opens" not in jobs
     assert b"harmless" in jobs

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from redis.asyncio import Redis
 
-from engramq.schemas.codec import encode
+from engramq.schemas.codec import encode, encode_job, job_id
 from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
@@ -21,7 +21,6 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import encode_job, job_id
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, MemoryState, Scope, Sector, SectorSource, WorkerKind
 from tests.jobs import job
@@ -185,7 +184,7 @@ async def test_an_erased_memory_leaves_the_queues_too(world: World, redis_url: s
     async with Redis.from_url(redis_url) as redis:
         payload = encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000)
         await redis.set(JOB_KEY + name, payload)
-        await redis.zadd(keys.mailbox(WorkerKind.EMBEDDING), {name: time.time() * 1000})
+        await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
         await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id, erase=True))
         left = await redis.get(JOB_KEY + name)
     assert left is None or b"zwetschken" not in left
@@ -255,7 +254,7 @@ async def test_an_erasure_that_is_refused_takes_nothing_out_of_the_queue(
     async with Redis.from_url(redis_url) as redis:
         payload = encode_job([encode(waiting)], 0)
         await redis.set(job_key, payload)
-        await redis.zadd(keys.mailbox(WorkerKind.EMBEDDING), {job_id(waiting.id, 1): 0})
+        await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {job_id(waiting.id, 1): 0})
         with refused(FaultCode.FORBIDDEN):
             await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id, erase=True), principal=WRITER)
         assert await redis.get(job_key) == payload

@@ -5,10 +5,10 @@ from typing import Any, Final
 import msgspec
 from redis.asyncio import Redis
 
-from engramq.schemas.codec import DecodeError, decode_envelope, decoded
+from engramq.schemas.codec import DecodeError, decode_envelope, decoded, encode_job, job_id
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
-from engramq.schemas.jobs import FOLLOW_UP_BOUND, encode_job, job_id
+from engramq.schemas.jobs import FOLLOW_UP_BOUND
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import REVIVE
 from engramq.schemas.vocabulary import WorkerKind
@@ -62,17 +62,17 @@ class DeadLetters:
 
     async def list(self, mailbox: WorkerKind, limit: int = 100) -> list[DeadLetter]:
         """Return the newest letters of a mailbox, the newest first."""
-        ids = await self._redis.zrevrange(self._keys.dead_index(mailbox), 0, limit - 1)
+        ids = await self._redis.zrevrange(self._keys.of[mailbox].dead_index, 0, limit - 1)
         if not ids:
             return []
-        found = await self._redis.hmget(self._keys.dead(mailbox), ids)
+        found = await self._redis.hmget(self._keys.of[mailbox].dead, ids)
         return [decode_letter(data) for data in found if data is not None]
 
     async def show(self, letter_id: str) -> DeadLetter | None:
         """Return the letter with this id, in whatever mailbox it is."""
         async with self._redis.pipeline(transaction=False) as batch:
             for mailbox in WorkerKind:
-                batch.hget(self._keys.dead(mailbox), letter_id)
+                batch.hget(self._keys.of[mailbox].dead, letter_id)
             found = [data for data in await batch.execute() if data is not None]
         return decode_letter(found[0]) if found else None
 
@@ -91,11 +91,11 @@ class DeadLetters:
         revived = await self._redis.eval(
             REVIVE.text,
             6,
-            keys.dead(mailbox),
-            keys.dead_index(mailbox),
-            keys.mailbox(mailbox),
-            keys.wakeups(mailbox),
-            keys.depth(mailbox),
+            keys.of[mailbox].dead,
+            keys.of[mailbox].dead_index,
+            keys.of[mailbox].mailbox,
+            keys.of[mailbox].wakeups,
+            keys.of[mailbox].depth,
             JOB_KEY + job,
             letter.id,
             job,
@@ -108,6 +108,6 @@ class DeadLetters:
         """Remove a letter for good; False when there is none."""
         async with self._redis.pipeline(transaction=True) as batch:
             for mailbox in WorkerKind:
-                batch.hdel(self._keys.dead(mailbox), letter_id)
-                batch.zrem(self._keys.dead_index(mailbox), letter_id)
+                batch.hdel(self._keys.of[mailbox].dead, letter_id)
+                batch.zrem(self._keys.of[mailbox].dead_index, letter_id)
             return any(await batch.execute())

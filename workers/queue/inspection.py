@@ -9,11 +9,11 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from engramq.schemas.codec import decode_answer, decode_envelope, encode
+from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, decode_note, encode, encode_job, job_id
 from engramq.schemas.commands import ForgetMemory
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S, decode_job, decode_note, encode_job, job_id
+from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SCRUB_JOB, SCRUB_SESSION
 from engramq.schemas.vocabulary import WorkerKind
@@ -45,9 +45,9 @@ class Inspection:
         """Return (commands waiting or running, dead letters) by mailbox."""
         async with self._reached(), self._redis.pipeline(transaction=False) as batch:
             for kind in WorkerKind:
-                batch.zcard(self._keys.mailbox(kind))
-                batch.get(self._keys.depth(kind))
-                batch.zcard(self._keys.dead_index(kind))
+                batch.zcard(self._keys.of[kind].mailbox)
+                batch.get(self._keys.of[kind].depth)
+                batch.zcard(self._keys.of[kind].dead_index)
             found = iter(await batch.execute())
         # The counter means nothing while the mailbox is empty.
         rows = zip(WorkerKind, zip(found, found, found, strict=True), strict=True)
@@ -59,7 +59,7 @@ class Inspection:
             async with self._redis.pipeline(transaction=False) as batch:
                 batch.get(self._keys.note(command_id))
                 for kind in WorkerKind:
-                    batch.hget(self._keys.dead(kind), command_id)
+                    batch.hget(self._keys.of[kind].dead, command_id)
                 note_data, *letters = await batch.execute()
             for data in letters:
                 letter = decode_letter(data) if data is not None else None
@@ -97,7 +97,7 @@ class Inspection:
             return places + await self._scrub_replies(gone) + await self._scrub_sessions(gone)
 
     async def _scrub_mailbox(self, kind: WorkerKind, erased: "_Erased") -> int:
-        ids = [job.decode() for job in await self._redis.zrange(self._keys.mailbox(kind), 0, -1)]
+        ids = [job.decode() for job in await self._redis.zrange(self._keys.of[kind].mailbox, 0, -1)]
         places = 0
         for start in range(0, len(ids), JOBS_PER_READ):
             several = ids[start : start + JOBS_PER_READ]
@@ -140,15 +140,15 @@ class Inspection:
                 await self._redis.expire(envelope.reply_to, REPLY_TTL_S)
 
     async def _scrub_dead(self, kind: WorkerKind, erased: "_Erased") -> int:
-        ids = await self._redis.zrange(self._keys.dead_index(kind), 0, -1)
+        ids = await self._redis.zrange(self._keys.of[kind].dead_index, 0, -1)
         places = 0
         for start in range(0, len(ids), LETTERS_PER_READ):
             several = ids[start : start + LETTERS_PER_READ]
-            letters = await self._redis.hmget(self._keys.dead(kind), several)
+            letters = await self._redis.hmget(self._keys.of[kind].dead, several)
             for letter_id, data in zip(several, letters, strict=True):
                 if data is not None and erased.is_in_letter(data):
-                    await self._redis.hdel(self._keys.dead(kind), letter_id)
-                    await self._redis.zrem(self._keys.dead_index(kind), letter_id)
+                    await self._redis.hdel(self._keys.of[kind].dead, letter_id)
+                    await self._redis.zrem(self._keys.of[kind].dead_index, letter_id)
                     places += 1
         return places
 

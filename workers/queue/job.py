@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from engramq.schemas.codec import DecodeError, decode_envelope, encode
+from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, encode
 from engramq.schemas.commands import WriteReply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.jobs import decode_job
 from engramq.schemas.keys import Keys
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import Actor, Job, LeaseLost, OutcomeUnknown, SessionUse

@@ -6,10 +6,10 @@ import logging
 import time
 from typing import Final
 
-from engramq.schemas.codec import encode
+from engramq.schemas.codec import encode, encode_job, job_id
 from engramq.schemas.connection import pack, pack_script
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import FOLLOW_UP_BOUND, encode_job, job_id
+from engramq.schemas.jobs import FOLLOW_UP_BOUND
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
 from engramq.schemas.vocabulary import WorkerKind
@@ -76,7 +76,7 @@ class Schedule:
         for follow_up in follow_ups:
             envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
             job = job_id(envelope.id, 1)
-            where = (keys.mailbox(kind), keys.wakeups(kind), keys.depth(kind), JOB_KEY + job)
+            where = (keys.of[kind].mailbox, keys.of[kind].wakeups, keys.of[kind].depth, JOB_KEY + job)
             payload = encode_job([encode(envelope)], now_ms)
             await self._pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND)))
 

@@ -95,7 +95,7 @@ async def _report_alive(actors: Sequence[Actor], keys: Keys, pipeline: Pipeline)
         now = time.time()
         with contextlib.suppress(ConnectionLost, RedisError):
             for actor in actors:
-                alive = keys.alive(actor.kind)
+                alive = keys.of[actor.kind].alive
                 await pipeline.call(pack("ZADD", alive, now, worker_id))
                 await pipeline.call(pack("ZREMRANGEBYSCORE", alive, "-inf", now - FORGOTTEN_S))
         await asyncio.sleep(ALIVE_S)

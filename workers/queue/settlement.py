@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from engramq.schemas import limits
-from engramq.schemas.codec import encode
+from engramq.schemas.codec import encode, encode_job, job_id
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, REPLY_TTL_S, encode_job, job_id
+from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
@@ -50,7 +50,7 @@ class Settlement:
         """End the job. Comes first: a Redis at its memory limit lets a script go on that has begun to write."""
         keys = self.keys
         self._steps.append(
-            ("end", keys.mailbox(self.mailbox), keys.depth(self.mailbox), JOB_KEY + job, TRIES_KEY + job, job)
+            ("end", keys.of[self.mailbox].mailbox, keys.of[self.mailbox].depth, JOB_KEY + job, TRIES_KEY + job, job)
         )
 
     def add(self, results: Sequence[Result]) -> None:
@@ -91,12 +91,18 @@ class Settlement:
         """
         keys, job = self.keys, job_id(envelopes[0][0], len(envelopes))
         payload = encode_job([data for _, data in envelopes], time.time_ns() // 1_000_000)
-        where = (keys.mailbox(mailbox), keys.wakeups(mailbox), keys.depth(mailbox), JOB_KEY + job, TRIES_KEY + job)
+        where = (
+            keys.of[mailbox].mailbox,
+            keys.of[mailbox].wakeups,
+            keys.of[mailbox].depth,
+            JOB_KEY + job,
+            TRIES_KEY + job,
+        )
         self._steps.append(("job", *where, job, payload, bound, delay_ms, tries))
 
     def bury(self, letter: DeadLetter) -> None:
         """Keep a dead letter."""
-        where = (self.keys.dead(letter.mailbox), self.keys.dead_index(letter.mailbox))
+        where = (self.keys.of[letter.mailbox].dead, self.keys.of[letter.mailbox].dead_index)
         self._steps.append(("dead", *where, letter.id, encode_letter(letter), DEAD_LETTERS_MAX))
 
     def pack(self, job: str, token: str) -> bytes:
@@ -117,7 +123,7 @@ class Settlement:
             intervals = zip(times[0::2], times[1::2], strict=True)
             uses[session] = SessionUse(
                 namespace=session[0],
-                session=self.keys.session(*session),
+                session=self.keys.session(*session).name,
                 instance=int(instance),
                 intervals=tuple((since, until) for since, until in intervals if since < until),
             )
@@ -144,10 +150,7 @@ class Settlement:
             self._steps.append(
                 (
                     "session_state",
-                    keys.session_state(*session),
-                    keys.touched(*session),
-                    keys.sessions(session[0]),
-                    keys.session(*session),
+                    *keys.session(*session),
                     limits.BREADCRUMB_SECONDS,
                     limits.SESSION_GAP_SECONDS * 1000,
                     limits.BREADCRUMB_TOUCHED,

@@ -15,9 +15,9 @@ import msgspec
 from arq.worker import Worker, func
 from redis.exceptions import RedisError
 
+from engramq.schemas.codec import JOB_FUNCTION
 from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, pack, pack_script
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import JOB_FUNCTION
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.workers.queue.background import BackgroundTasks
@@ -39,8 +39,8 @@ class MailboxWorker(Worker):
     """Carries out the commands of one mailbox. `async_run` serves until `stop` has been called and the rest is done."""
 
     def __init__(self, actor: Actor, redis_url: str, keys: Keys, *, grace_s: float, slot: PoisonSlot) -> None:
-        self._mailbox_key, self._wakeups_key = keys.mailbox(actor.kind), keys.wakeups(actor.kind)
-        self._depth_key = keys.depth(actor.kind)
+        self._mailbox_key, self._wakeups_key = keys.of[actor.kind].mailbox, keys.of[actor.kind].wakeups
+        self._depth_key = keys.of[actor.kind].depth
         super().__init__(
             functions=[func(self.carry_out, name=JOB_FUNCTION)],
             queue_name=self._mailbox_key,

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from engramq.gateway.mcp.guide import consent, graph, links, memories, trust, working
-from engramq.gateway.mcp.guide.entry import Entry, Overview, Step
+from engramq.gateway.mcp.guide.entry import Overview, Step, ToolGuide
 from engramq.gateway.mcp.guide.overview import OVERVIEW, overview_of
 
-_AREAS: Final[Mapping[str, Mapping[str, Entry]]] = {
+_AREAS: Final[Mapping[str, Mapping[str, ToolGuide]]] = {
     "memories": memories.ENTRIES,
     "trust": trust.ENTRIES,
     "links": links.ENTRIES,
@@ -18,8 +18,8 @@ _AREAS: Final[Mapping[str, Mapping[str, Entry]]] = {
     "sectors of edges, consent": consent.ENTRIES,
     "working": working.ENTRIES,
 }
-ENTRIES: Final[Mapping[str, Entry]] = {tool: entry for area in _AREAS.values() for tool, entry in area.items()}
+ENTRIES: Final[Mapping[str, ToolGuide]] = {tool: entry for area in _AREAS.values() for tool, entry in area.items()}
 TOPICS: Final = (OVERVIEW, *ENTRIES)
 GUIDE: Final[Overview] = overview_of({area: tuple(entries) for area, entries in _AREAS.items()})
 
-__all__ = ["ENTRIES", "GUIDE", "OVERVIEW", "TOPICS", "Entry", "Overview", "Step"]
+__all__ = ["ENTRIES", "GUIDE", "OVERVIEW", "TOPICS", "Overview", "Step", "ToolGuide"]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from engramq.gateway.mcp.guide.entry import Entry, Step
+from engramq.gateway.mcp.guide.entry import Step, ToolGuide
 from engramq.schemas.vocabulary import Sector
 
 _FACT: Final = {"source_name": "Ada", "target_name": "Royal Society", "relation": "DISCUSSED"}
@@ -22,7 +22,7 @@ _PROPOSE: Final = Step(
 )
 
 ENTRIES: Final = {
-    "reclassify_memory_sector": Entry(
+    "reclassify_memory_sector": ToolGuide(
         what="Chooses an edge's sector by hand, for good: no automatic classification changes it again.",
         when="An edge has the wrong sector and so fades or is filtered wrongly.",
         when_not="The sector of a memory: update_memory. The relation is wrong: graph_delete_edge, then the right one.",
@@ -33,7 +33,7 @@ ENTRIES: Final = {
         before=(Step(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person"}),),
         example=Step(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": Sector.EPISODIC.value}),
     ),
-    "propose_reclassification": Entry(
+    "propose_reclassification": ToolGuide(
         what="Asks for consent to another sector of a constitutive edge; counts as your approval, lasts 48 hours.",
         when="reclassify_memory_sector answered consent_required.",
         when_not="The edge is not constitutive: reclassify_memory_sector does it at once. To delete one: "
@@ -44,7 +44,7 @@ ENTRIES: Final = {
         before=(_VALUE,),
         example=_PROPOSE,
     ),
-    "decide_proposal": Entry(
+    "decide_proposal": ToolGuide(
         what="Approves or rejects a proposal. Two different principals must approve; one rejection ends it.",
         when="Another principal proposed a change and you have judged it on its merits.",
         when_not="You proposed it yourself: your approval counts once, and is there already.",
@@ -54,7 +54,7 @@ ENTRIES: Final = {
         before=(_VALUE, _PROPOSE),
         example=Step(tool="decide_proposal", arguments={"proposal_id": "<proposal_id>", "decision": "approve"}),
     ),
-    "list_proposals": Entry(
+    "list_proposals": ToolGuide(
         what="Shows proposals, newest first: who proposed what, who approved, until when.",
         when="You are asked to decide, or wonder why something still needs consent.",
         when_not="You have just proposed: the reply holds the id.",

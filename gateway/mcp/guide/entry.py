@@ -12,7 +12,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ToolGuide(msgspec.Struct, frozen=True, kw_only=True):
     """One tool, for an agent that has to decide whether to call it; `example` works once `before` has been called."""
 
     what: str

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from engramq.gateway.mcp.guide.entry import Entry, Step
+from engramq.gateway.mcp.guide.entry import Step, ToolGuide
 
 _FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
 # With the label, an example works whether or not another one has made a node of that name.
@@ -17,7 +17,7 @@ _ADD_WRONG: Final = Step(
 _WALK: Final = "One walk, a few milliseconds for small neighbourhoods; bounded at 2 s, and truncated says that it was."
 
 ENTRIES: Final = {
-    "graph_add_node": Entry(
+    "graph_add_node": ToolGuide(
         what="Makes a named node, or merges properties into it. Label and name together identify it, as written.",
         when="A thing has properties of its own, or one name means several things and labels have to tell them apart.",
         when_not="You are about to write an edge: graph_add_edge makes missing nodes itself.",
@@ -26,7 +26,7 @@ ENTRIES: Final = {
         next="graph_add_edge, with source_label or target_label where the name is ambiguous.",
         example=_ADD_NODE,
     ),
-    "graph_add_edge": Entry(
+    "graph_add_edge": ToolGuide(
         what="Writes a directed fact between two named things: source --RELATION--> target. Missing nodes are made.",
         when="Something is a plain fact about named things and you want to check or walk it exactly later.",
         when_not="It needs a sentence to be understood: store_memory. You relate two memories: connect.",
@@ -36,7 +36,7 @@ ENTRIES: Final = {
         next="ambiguous: again with source_label or target_label. get_edge verifies it.",
         example=_ADD,
     ),
-    "graph_delete_edge": Entry(
+    "graph_delete_edge": ToolGuide(
         what="Removes an edge for good. For a constitutive edge the call is the proposal to do so.",
         when="The fact is false.",
         when_not="Its properties or weight are wrong: graph_add_edge again merges them. Its sector: "
@@ -47,7 +47,7 @@ ENTRIES: Final = {
         before=(_ADD_WRONG,),
         example=Step(tool="graph_delete_edge", arguments={"edge_id": "<edge_id>", "reason": "not true"}),
     ),
-    "graph_delete_node": Entry(
+    "graph_delete_node": ToolGuide(
         what="Removes a named node and all its edges for good.",
         when="The thing does not exist, or was written under a wrong name and has been written again.",
         when_not="Only one fact about it is wrong: graph_delete_edge.",
@@ -57,7 +57,7 @@ ENTRIES: Final = {
         before=(Step(tool="graph_add_node", arguments={"name": "Adda", "label": "Person"}),),
         example=Step(tool="graph_delete_node", arguments={"node_id": "<node_id>", "reason": "misspelt"}),
     ),
-    "get_node_by_name": Entry(
+    "get_node_by_name": ToolGuide(
         what="Reads a node by its exact name.",
         when="You want its properties or node_id, or to see whether a name is known and how it is spelt.",
         when_not="You want what surrounds it: graph_query_neighbors.",
@@ -67,7 +67,7 @@ ENTRIES: Final = {
         before=(_ADD_NODE,),
         example=Step(tool="get_node_by_name", arguments={"name": "Ada"}),
     ),
-    "get_edge": Entry(
+    "get_edge": ToolGuide(
         what="Reads the edge of exactly this source, target and relation.",
         when="You want to verify a fact before you rely on it, or after you wrote it.",
         when_not="You do not know the exact words: graph_query_neighbors shows what there is. Direction counts.",
@@ -77,7 +77,7 @@ ENTRIES: Final = {
         before=(_ADD,),
         example=Step(tool="get_edge", arguments=_FACT),
     ),
-    "graph_query_neighbors": Entry(
+    "graph_query_neighbors": ToolGuide(
         what="Walks from a node over its edges, nearest and most relevant first.",
         when="You want everything that is known around a person, project or thing.",
         when_not="You ask for one exact fact: get_edge. You look for text: search_memories.",
@@ -87,7 +87,7 @@ ENTRIES: Final = {
         before=(_ADD,),
         example=Step(tool="graph_query_neighbors", arguments={"node_name": "Ada", "depth": 2}),
     ),
-    "graph_find_path": Entry(
+    "graph_find_path": ToolGuide(
         what="Finds a shortest path between two nodes, over edges in either direction.",
         when="You ask how two things are connected.",
         when_not="You ask whether one exact fact holds: get_edge.",

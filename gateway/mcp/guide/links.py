@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from engramq.gateway.mcp.guide.entry import Entry, Step
+from engramq.gateway.mcp.guide.entry import Step, ToolGuide
 
 _BEFORE: Final = (
     Step(tool="store_memory", arguments={"content": "We chose Redis for the queue because latency matters most"}),
@@ -15,7 +15,7 @@ _CONNECT: Final = Step(
 )
 
 ENTRIES: Final = {
-    "connect": Entry(
+    "connect": ToolGuide(
         what="Asserts how two memories are related. Searches that find one then lift or bring in the other.",
         when="One memory explains, supports or contradicts another and wording alone would not show it: a decision and "
         "its measurement, a rule and its exception.",
@@ -30,7 +30,7 @@ ENTRIES: Final = {
         before=_BEFORE,
         example=_CONNECT,
     ),
-    "disconnect": Entry(
+    "disconnect": ToolGuide(
         what="Removes the link between two memories, in either order, also one that is deferred. Automatic writers do "
         "not make an automatic one again.",
         when="A link misleads: search results come via it and do not belong.",
@@ -46,7 +46,7 @@ ENTRIES: Final = {
             arguments={"source": "@recalled[0]", "target": "@stored", "guard_relation": "supports"},
         ),
     ),
-    "connect_by_query": Entry(
+    "connect_by_query": ToolGuide(
         what="Links the memory that best matches one query to the one that best matches another.",
         when="You know both memories by what they say and have neither id at hand.",
         when_not="You have just stored or recalled them: connect with @stored and @recalled[N] is exact and cheaper.",
@@ -67,7 +67,7 @@ ENTRIES: Final = {
             },
         ),
     ),
-    "connects": Entry(
+    "connects": ToolGuide(
         what="Asserts up to 200 links in one call, each as in connect.",
         when="You link a whole set: the steps of a plan, everything that a report rests on.",
         when_not="One link: connect.",
@@ -87,7 +87,7 @@ ENTRIES: Final = {
             },
         ),
     ),
-    "record_outcome": Entry(
+    "record_outcome": ToolGuide(
         what="Says how much memories helped, from 1 (helped) to 0 (misled). Moves their rank within bounds, and links "
         "those that helped together.",
         when="A task that relied on recalled memories has ended, well or badly. Name those that you used, the most "

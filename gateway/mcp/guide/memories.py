@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from engramq.gateway.mcp.guide.entry import Entry, Step
+from engramq.gateway.mcp.guide.entry import Step, ToolGuide
 
 _STORE_TEA: Final = Step(tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"})
 _STORE_OLD: Final = Step(tool="store_memory", arguments={"content": "The stand-up meeting is at 9:00 every day"})
@@ -10,7 +10,7 @@ _STORE_NEW: Final = Step(tool="store_memory", arguments={"content": "The stand-u
 _SEARCH_OLD: Final = Step(tool="search_memories", arguments={"query": "When is the stand-up meeting?"})
 
 ENTRIES: Final = {
-    "store_memory": Entry(
+    "store_memory": ToolGuide(
         what="Keeps one memory. When the reply says stored, it is committed and found by every later search.",
         when="You learned something that outlives this conversation: a preference, a decision with its reason, a fix, "
         "an outcome. One fact per memory, in a sentence that makes sense without the conversation.",
@@ -23,7 +23,7 @@ ENTRIES: Final = {
         "connect. Content from the web or another untrusted place: give source_type, e.g. research.",
         example=_STORE_TEA,
     ),
-    "search_memories": Entry(
+    "search_memories": ToolGuide(
         what="Finds memories by meaning and by words, best first.",
         when="Before you act, plan or answer; once for the task in plain words, then once for each person, project or "
         "tool in it. Names and exact words count as much as meaning.",
@@ -37,7 +37,7 @@ ENTRIES: Final = {
         before=(_STORE_TEA,),
         example=Step(tool="search_memories", arguments={"query": "What does Ada like to drink?", "limit": 3}),
     ),
-    "list_recent_memories": Entry(
+    "list_recent_memories": ToolGuide(
         what="Lists memories by when they were stored, newest first.",
         when="You come back after a break, check what was just written, or walk through everything with the cursor.",
         when_not="You look for something: search_memories ranks, this does not.",
@@ -47,7 +47,7 @@ ENTRIES: Final = {
         before=(_STORE_TEA,),
         example=Step(tool="list_recent_memories", arguments={"limit": 20}),
     ),
-    "get_memory": Entry(
+    "get_memory": ToolGuide(
         what="Reads one memory by id, whatever its state, and its links to memories that are not hidden.",
         when="You want to see why a memory is hidden (superseded_by, state, verification), follow its links, or check "
         "what you have just written.",
@@ -58,7 +58,7 @@ ENTRIES: Final = {
         before=(_STORE_TEA,),
         example=Step(tool="get_memory", arguments={"memory_id": "@stored"}),
     ),
-    "supersede_memory": Entry(
+    "supersede_memory": ToolGuide(
         what="Replaces an old memory by a newer one: the old one leaves every search and list at once, but is kept.",
         when="A fact has changed, or was wrong and you have stored the right one.",
         when_not="Both are true: connect them (elaborates, contradicts). The old one should never have been stored: "
@@ -69,7 +69,7 @@ ENTRIES: Final = {
         before=(_STORE_OLD, _SEARCH_OLD, _STORE_NEW),
         example=Step(tool="supersede_memory", arguments={"old_memory_id": "@recalled[0]", "new_memory_id": "@stored"}),
     ),
-    "update_memory": Entry(
+    "update_memory": ToolGuide(
         what="Changes what is said about a memory: sector, metadata (merged), confidence, speaker, date, thread.",
         when="The content is right and its description is not. A sector given here is final.",
         when_not="The content is wrong or has changed: store_memory, then supersede_memory. Content is never edited.",
@@ -79,7 +79,7 @@ ENTRIES: Final = {
         before=(_STORE_TEA,),
         example=Step(tool="update_memory", arguments={"memory_id": "@stored", "metadata": {"cups": 3}}),
     ),
-    "forget_memory": Entry(
+    "forget_memory": ToolGuide(
         what="Hides a memory from every search and list; with erase it is removed for good, everywhere.",
         when="It is wrong and nothing replaces it. Erase: it holds what must not be kept, such as a password.",
         when_not="Something newer replaces it: supersede_memory keeps the history.",
@@ -89,7 +89,7 @@ ENTRIES: Final = {
         before=(_STORE_TEA,),
         example=Step(tool="forget_memory", arguments={"memory_id": "@stored", "reason": "Ada was joking"}),
     ),
-    "restore_memory": Entry(
+    "restore_memory": ToolGuide(
         what="Brings back a memory that was archived or superseded.",
         when="It was hidden by mistake, or the newer one turned out wrong.",
         when_not="It was erased: it is gone. It is rejected: verify_memory decides that.",

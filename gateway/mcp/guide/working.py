@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from engramq.gateway.mcp.guide.entry import Entry, Step
+from engramq.gateway.mcp.guide.entry import Step, ToolGuide
 
 _STORE: Final = Step(
     tool="store_memory", arguments={"content": "The release is planned for the first of May", "session": "planning"}
 )
 
 ENTRIES: Final = {
-    "begin_session": Entry(
+    "begin_session": ToolGuide(
         what="Starts afresh under a session name of your own: its breadcrumbs are cleared.",
         when="A new task begins. Give the same session in every later call of it.",
         when_not="You want to go on where you left: call nothing, breadcrumbs last 24 hours. After 30 minutes of "
@@ -19,7 +19,7 @@ ENTRIES: Final = {
         next="search_memories with the task, in this session.",
         example=Step(tool="begin_session", arguments={"session": "planning"}),
     ),
-    "get_breadcrumbs": Entry(
+    "get_breadcrumbs": ToolGuide(
         what="Shows what this session stored last, recalled last, and touched, in order.",
         when="You are not sure what @stored and @recalled[N] stand for, or pick up a task after your context was lost.",
         when_not="You have the reply that you need in front of you.",
@@ -29,7 +29,7 @@ ENTRIES: Final = {
         before=(_STORE,),
         example=Step(tool="get_breadcrumbs", arguments={"session": "planning"}),
     ),
-    "guide": Entry(
+    "guide": ToolGuide(
         what="Explains the way of working (no topic), or one tool: what, when, when not, cost, returns, next, example.",
         when="You use engramq for the first time, are about to use a tool that you have not used, or a refusal "
         "surprises you.",
@@ -39,7 +39,7 @@ ENTRIES: Final = {
         next="Call the tool; example holds arguments that work.",
         example=Step(tool="guide", arguments={"topic": "search_memories"}),
     ),
-    "get_command": Entry(
+    "get_command": ToolGuide(
         what="Tells what became of a write by its command_id: pending, running, done, failed or unknown.",
         when="A write answered pending, your connection broke in the middle of one, or a connect was deferred.",
         when_not="The write answered: its reply is final. Do not write again to be sure: ask here, or repeat the call "
@@ -51,7 +51,7 @@ ENTRIES: Final = {
         before=(_STORE,),
         example=Step(tool="get_command", arguments={"command_id": "<command_id>"}),
     ),
-    "memory_stats": Entry(
+    "memory_stats": ToolGuide(
         what="Counts memories by partition, sector and state, links by origin, and what waits in the queues.",
         when="You judge how much is known at all, or why things are slow (depth) or lost (dead).",
         when_not="You look for content: it shows none.",

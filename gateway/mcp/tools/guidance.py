@@ -5,13 +5,13 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.gateway.mcp.guide import ENTRIES, GUIDE, OVERVIEW, TOPICS, Entry, Overview
+from engramq.gateway.mcp.guide import ENTRIES, GUIDE, OVERVIEW, TOPICS, Overview, ToolGuide
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.schemas.fields import Name
 
 
 class GuideTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be explained."""
+    """The topic to explain."""
 
     topic: Annotated[Name, Meta(description="A tool's name; left out: the way of working")] | UnsetType = UNSET
 
@@ -29,11 +29,11 @@ class GuideEntry(msgspec.Struct, kw_only=True):
 
     status: Literal["success"] = "success"
     topic: str
-    entry: Entry
+    entry: ToolGuide
 
 
 class GuideMissing(msgspec.Struct, kw_only=True):
-    """The guide does not know the topic, but these."""
+    """The topic is unknown; `topics` are the known ones."""
 
     status: Literal["not_found"] = "not_found"
     topics: list[str]

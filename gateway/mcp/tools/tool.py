@@ -31,7 +31,12 @@ class Tool:
     Struct. `replies` are the shapes of a reply when all went well. `ids` are the parameters that take a memory id, and
     so also a reference such as @stored. `session` says whether the tool takes a session; one with `ids` always does.
     `batches` are the parameters whose items are checked one by one. `aliases` are other words for parameters, accepted
-    but not listed. `local` tools are answered by the gateway itself.
+    but not listed.
+
+    The last fields follow from the others: `takes_session`; `checks` (its command has a check of what the schema cannot
+    say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller must be allowed
+    to do); `description` (what a client's model reads: at most 300 characters, with an example call); `annotations`
+    (the hints of the protocol, each one explicit, since clients assume the worst of a hint that is missing).
     """
 
     name: str
@@ -49,37 +54,28 @@ class Tool:
     destructive: bool = False
     idempotent: bool = False
 
-    @property
-    def description(self) -> str:
-        """What a client's model reads: at most 300 characters, with an example call."""
-        return f"{self.summary} Example: {self.example}"
+    takes_session: bool = field(init=False)
+    checks: bool = field(init=False)
+    write: bool = field(init=False)
+    scope: Scope = field(init=False)
+    description: str = field(init=False)
+    annotations: Mapping[str, Any] = field(init=False)
 
-    @property
-    def local(self) -> bool:
-        """Whether the gateway answers without asking a worker."""
-        return not issubclass(self.parameters, Command)
-
-    @property
-    def write(self) -> bool:
-        """Whether it changes what is stored, and so takes an idempotency key."""
-        return issubclass(self.parameters, Command) and self.parameters.write
-
-    @property
-    def scope(self) -> Scope:
-        """What the caller must be allowed to do."""
-        return self.parameters.scope if issubclass(self.parameters, Command) else Scope.READ
-
-    @property
-    def takes_session(self) -> bool:
-        """Whether `session` is among its parameters."""
-        return self.session or bool(self.ids)
-
-    @property
-    def annotations(self) -> dict[str, Any]:
-        """The hints of the protocol, each one explicit: clients assume the worst of a hint that is missing."""
-        return {
-            "readOnlyHint": self.read_only,
-            "destructiveHint": self.destructive,
-            "idempotentHint": self.idempotent or self.read_only,
-            "openWorldHint": False,
+    def __post_init__(self) -> None:
+        """Set the fields that follow from the others."""
+        command = self.parameters if issubclass(self.parameters, Command) else None
+        following = {
+            "takes_session": self.session or bool(self.ids),
+            "checks": command is not None and command.check is not Command.check,
+            "write": command is not None and command.write,
+            "scope": Scope.READ if command is None else command.scope,
+            "description": f"{self.summary} Example: {self.example}",
+            "annotations": {
+                "readOnlyHint": self.read_only,
+                "destructiveHint": self.destructive,
+                "idempotentHint": self.idempotent or self.read_only,
+                "openWorldHint": False,
+            },
         }
+        for name, value in following.items():
+            object.__setattr__(self, name, value)

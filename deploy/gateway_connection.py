@@ -1,6 +1,6 @@
-"""The stdio front's connection to a gateway: lease, greeting, handshake repeated.
+"""The stdio relay's connection to a gateway: lease, greeting, handshake repeated.
 
-Imported by the stdio front: standard library only. Opening blocks, within a bound; afterwards nothing does.
+Imported by the stdio relay: standard library only. Opening blocks, within a bound; afterwards nothing does.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ ANSWER_BOUND_S = 10.0
 _CHUNK = 65_536
 
 
-class Link:
+class GatewayConnection:
     """An open connection, its greeting done. `early` are the gateway's lines that came meanwhile, for the client."""
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
         self.early: list[bytes] = []
-        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._buffer = LineBuffer()
 
     def fileno(self) -> int:
         """For select."""
-        return self._line.fileno()
+        return self._socket.fileno()
 
     def receive(self) -> list[bytes] | None:
         """The whole lines that have arrived, or None when the gateway has gone."""
         try:
-            data = self._line.recv(_CHUNK)
+            data = self._socket.recv(_CHUNK)
         except BlockingIOError:
             return []
         except OSError:
@@ -46,7 +46,7 @@ class Link:
     def send(self, data: bytes) -> int | None:
         """Send as much as goes without waiting; the number of bytes, or None when the gateway has gone."""
         try:
-            return self._line.send(data)
+            return self._socket.send(data)
         except BlockingIOError:
             return 0
         except OSError:
@@ -54,7 +54,7 @@ class Link:
 
     def close(self) -> None:
         """Hang up and give the lease back."""
-        self._line.close()
+        self._socket.close()
         self.lease.close()
 
     def greet(self, environment: dict[str, str], conversation: Conversation) -> None:
@@ -64,9 +64,9 @@ class Link:
             OSError: the gateway has gone again, or does not answer.
             DeployError: it refuses this client.
         """
-        self._line.settimeout(ANSWER_BOUND_S)
-        self._line.connect(self.lease.addresses["gateway_socket"])
-        self._line.sendall(_hello(environment))
+        self._socket.settimeout(ANSWER_BOUND_S)
+        self._socket.connect(self.lease.addresses["gateway_socket"])
+        self._socket.sendall(_hello(environment))
         try:
             answer = json.loads(self._next_line())
         except ValueError as error:
@@ -75,7 +75,7 @@ class Link:
             raise DeployError("refused", _text_of(answer.get("error")))
         initialize, initialized = conversation.handshake()
         if initialize:
-            self._line.sendall(initialize)
+            self._socket.sendall(initialize)
         # An answer that the client still waits for takes the usual way.
         if initialize and not conversation.owes_handshake():
             aside = []
@@ -83,19 +83,21 @@ class Link:
                 aside.append(line)
             self.early[:0] = aside
             if initialized:
-                self._line.sendall(initialized)
-        self._line.setblocking(False)
+                self._socket.sendall(initialized)
+        self._socket.setblocking(False)
 
     def _next_line(self) -> bytes:
         while not self.early:
-            data = self._line.recv(_CHUNK)
+            data = self._socket.recv(_CHUNK)
             if not data:
                 raise ConnectionError("the gateway hung up")
             self.early += [line for line in self._buffer.feed(data) if line is not None]
         return self.early.pop(0)
 
 
-def open_link(home: Home, environment: dict[str, str], conversation: Conversation, command: tuple[str, ...]) -> Link:
+def open_connection(
+    home: Home, environment: dict[str, str], conversation: Conversation, command: tuple[str, ...]
+) -> GatewayConnection:
     """Get the stack running, a connection and the handshake done, in OPEN_BOUND_S and several tries if need be.
 
     Raises:
@@ -105,21 +107,21 @@ def open_link(home: Home, environment: dict[str, str], conversation: Conversatio
     pause_s = 0.02
     while True:
         left_s = max(0.1, deadline - time.monotonic())
-        link = Link(take_lease(home, "stdio", environment, left_s, command))
+        connection = GatewayConnection(take_lease(home, "stdio", environment, left_s, command))
         try:
-            link.greet(environment, conversation)
+            connection.greet(environment, conversation)
         except OSError as error:
             # It died again between its readiness and our connection.
-            link.close()
+            connection.close()
             if time.monotonic() > deadline:
                 raise DeployError("not_ready", "engramq's gateway does not stay up.", "See engramq status.") from error
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.5)
         except BaseException:
-            link.close()
+            connection.close()
             raise
         else:
-            return link
+            return connection
 
 
 def _hello(environment: dict[str, str]) -> bytes:
