@@ -167,7 +167,9 @@ class CommandRunner:
             reply = await self._write(handler, context)
         else:
             prepared = () if handler.before is None else (await handler.before(command, context),)
-            reply = await self._store.read(context.envelope.namespace, _in_order(handler, context, prepared))
+            reply = await self._store.read(
+                context.envelope.namespace, lambda tx: handler.run(tx, command, context, *prepared)
+            )
         if handler.after is not None:
             await handler.after(reply, command, context)
         return Outcome(
@@ -266,12 +268,6 @@ class CommandRunner:
             if entry is not None and entry[0].command_id == UUID(envelope.id):
                 return await self._repeat(context, *entry)
         raise EngramqError(named)
-
-
-def _in_order(
-    handler: CommandHandler[..., Any], context: Context, prepared: tuple[Any, ...]
-) -> Callable[[Transaction], Awaitable[Any]]:
-    return lambda tx: handler.run(tx, context.envelope.command, context, *prepared)
 
 
 async def _recorded(

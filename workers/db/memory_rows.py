@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID
 
@@ -58,7 +57,7 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         source=MemorySource(row["source"]),
         source_type=row["source_type"],
         speaker=row["speaker"],
-        occurred_at=_time(row["occurred_at"]),
+        occurred_at=row["occurred_at"] and format_time(row["occurred_at"]),
         thread=row["thread"],
         position=row["position"],
         sector=Sector(row["sector"]) if row["sector"] else DEFAULT_SECTOR,
@@ -67,15 +66,15 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         verification=Verification(row["verification"]),
         state=MemoryState(row["state"]),
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
-        supersedes=_id(row["supersedes"]),
-        superseded_by=_id(row["superseded_by"]),
-        promoted_at=_time(row["promoted_at"]),
+        supersedes=row["supersedes"] and str(row["supersedes"]),
+        superseded_by=row["superseded_by"] and str(row["superseded_by"]),
+        promoted_at=row["promoted_at"] and format_time(row["promoted_at"]),
         promoted_by=row["promoted_by"],
         metadata=row["metadata"],
         created_by=row["created_by"],
-        created_at=format_time(row["created_at"]),
-        updated_at=format_time(row["updated_at"]),
-        accessed_at=_time(row["accessed_at"]),
+        created_at=formatrow["created_at"] and format_time(row["created_at"]),
+        updated_at=formatrow["updated_at"] and format_time(row["updated_at"]),
+        accessed_at=row["accessed_at"] and format_time(row["accessed_at"]),
         **warned(row["partition"] == Partition.UNTRUSTED),
     )
 
@@ -100,11 +99,3 @@ def similarity(distance: float) -> float:
 def usefulness(confidence: float, helped: float, hindered: float) -> float:
     """Return the mean of a Beta posterior with the prior (.5 + confidence, 1.5 - confidence), as replies show it."""
     return round((0.5 + confidence + helped) / (2.0 + helped + hindered), USEFULNESS_DIGITS)
-
-
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else format_time(moment)
-
-
-def _id(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -5,6 +5,7 @@ BEGIN, the namespace and the first queries share a round trip; the last queries 
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
@@ -31,17 +32,17 @@ class CommitUnknown(Exception):
 Sent = psycopg.AsyncCursor[Row]
 
 
+@dataclass(slots=True)
 class Transaction:
     """An open transaction; every query gets its namespace as %(namespace)s."""
 
-    def __init__(self, connection: Connection, namespace: str) -> None:
-        self._connection = connection
-        self.namespace = namespace
-        self.lease: Lease | None = None  # set by whoever must not commit without it
+    connection: Connection
+    namespace: str
+    lease: Lease | None = None  # set by whoever must not commit without it
 
     async def send(self, query: bytes, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
-        return await execute(self._connection, query, {"namespace": self.namespace, **values})
+        return await execute(self.connection, query, {"namespace": self.namespace, **values})
 
     async def rows(self, query: bytes, **values: Any) -> list[Row]:
         """Return all rows of a query."""

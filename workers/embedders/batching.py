@@ -106,7 +106,8 @@ class BatchingEmbedder:
         `bulk` says that nobody is watching: such texts go in slices between the others, and the call waits for room.
         Raises EmbedderOverloaded (interactive only, at once) or EmbedderUnavailable; then no text of the call counts.
         """
-        self._require_open()
+        if self._tasks is None:
+            raise EmbedderUnavailable(_CLOSED)
         keys = [content_key(text) for text in texts]
         distinct = dict(zip(keys, texts, strict=True))
         if not bulk and (new := sum(key not in self._under_way and key not in self._cache for key in distinct)):
@@ -133,10 +134,6 @@ class BatchingEmbedder:
         if not texts:
             return np.empty((0, self.spec.dimensions), dtype=np.float32)
         return np.stack([rows[key] for key in keys])
-
-    def _require_open(self) -> None:
-        if self._tasks is None:
-            raise EmbedderUnavailable(_CLOSED)
 
     def _require_service(self, new: int) -> None:
         """Refuse new texts at once while the model rests after a failure, and when too many wait already."""
@@ -166,7 +163,8 @@ class BatchingEmbedder:
     async def _wait_for_room(self) -> None:
         while len(self._waiting.bulk) >= self._bounds.bulk:
             await self._room.wait()
-            self._require_open()
+            if self._tasks is None:
+                raise EmbedderUnavailable(_CLOSED)
 
     def _want(self, key: bytes, text: str, *, interactive: bool) -> Item:
         item = self._under_way.get(key)
