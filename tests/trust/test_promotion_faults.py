@@ -83,7 +83,7 @@ class Steps:
         patch.setattr(Transaction, "send", sending)
 
     async def _cause(self, tx: Transaction) -> None:
-        pipeline = tx._connection._pipeline
+        pipeline = tx.connection._pipeline
         assert pipeline is not None
         await pipeline.sync()  # what was sent so far is done by the server
         self.caused += 1

@@ -72,8 +72,8 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         promoted_by=row["promoted_by"],
         metadata=row["metadata"],
         created_by=row["created_by"],
-        created_at=formatrow["created_at"] and format_time(row["created_at"]),
-        updated_at=formatrow["updated_at"] and format_time(row["updated_at"]),
+        created_at=format_time(row["created_at"]),
+        updated_at=format_time(row["updated_at"]),
         accessed_at=row["accessed_at"] and format_time(row["accessed_at"]),
         **warned(row["partition"] == Partition.UNTRUSTED),
     )
