@@ -26,6 +26,16 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.migrate import migrate
 
 
+MEMORY = Path("/dev/shm")
+ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at most, and what tests start themselves
+
+
+def pytest_configure() -> None:
+    """Keep temporary files in memory where there is room: on some disks a database takes 0.2 s to make, here 0.01 s."""
+    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
 @dataclass(frozen=True)
 class TestServers:
     """Where PostgreSQL (for a role that may create databases) and Redis are."""
@@ -66,7 +76,7 @@ def servers() -> Iterator[TestServers]:
     redis_url = os.environ.get("ENGRAMQ_TEST_REDIS_URL", "")
     with ExitStack() as owned:
         if not (database_url and redis_url):
-            home = Path(tempfile.mkdtemp(prefix="engramq-test-", dir="/tmp"))
+            home = Path(tempfile.mkdtemp(prefix="engramq-test-"))
             owned.callback(shutil.rmtree, home, ignore_errors=True)
             running = owned.enter_context(running_servers(home, fsync=False))
         embedded = not database_url
