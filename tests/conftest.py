@@ -1,8 +1,10 @@
 """Real PostgreSQL and Redis for every test that asks for them.
 
-`database` is a fresh database (a copy of a migrated template, 35 ms), `store` is opened on it, `key_prefix` is a fresh
-prefix on a shared Redis. Each xdist process has servers of its own, unless ENGRAMQ_TEST_DATABASE_URL (a superuser's, or
-the owner's of databases with pgvector) and ENGRAMQ_TEST_REDIS_URL name others.
+`database` is a migrated database without rows: one for all tests of a module, emptied after each, or a new one for a
+test with the marker own_database, which is for those that change rights or settings, or read statistics. `store` is
+opened on it; `key_prefix` is a fresh prefix on a shared Redis. Each xdist process has servers of its own, unless
+ENGRAMQ_TEST_DATABASE_URL (a superuser's, or the owner's of databases with pgvector) and ENGRAMQ_TEST_REDIS_URL name
+others.
 """
 
 import asyncio
@@ -10,8 +12,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,11 +23,45 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 from engramq.deploy.embedded.servers import running_servers
 from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.database import Store
 from engramq.workers.db.migrate import migrate
+
+TESTS = Path(__file__).resolve().parent
+MEMORY = Path("/dev/shm")
+LOCK_S = 10  # nobody holds a lock so long, least of all a test that has ended
+ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at most, and what tests start themselves
+
+
+# Each module runs in one process, these first: what takes longest must not begin last.
+LONG = (
+    "stack/test_whole_stack", "gateway/test_arguments", "models/test_sectors", "trust/test_no_side_door",
+    "deploy/test_embedded", "gateway/test_process", "pipeline/test_memories", "deploy/test_supervisor",
+    "pipeline/test_commands", "deploy/test_stdio", "queue/test_takeover", "automatic/test_similarity",
+    "store/test_faults", "deploy/test_commands", "graph/test_walks", "tenancy/test_foreign_ids",
+    "tenancy/test_row_security", "trust/test_promotion_faults", "queue/test_redis_restart",
+    "gateway/test_identity_end_to_end", "links/test_deferred", "models/test_minilm", "recall/test_plans",
+)  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """Prepare the environment of the processes that run tests.
+
+    Temporary files are kept in memory where there is room: on some disks a database takes 0.2 s to make, here 0.01 s.
+    Matrices are multiplied in one thread a process: threads that wait for each other spin, which doubles their cost.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put long modules first, the longest before all."""
+    ranks = {TESTS / f"{name}.py": place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 @dataclass(frozen=True)
@@ -54,6 +92,19 @@ class Database:
     url: str
     owner_url: str
 
+    @cached_property
+    def owner(self) -> "psycopg.Connection[dict[str, Any]]":
+        """The owner's connection: one for all questions of tests, which are many."""
+        return psycopg.connect(
+            self.owner_url, autocommit=True, row_factory=dict_row, prepare_threshold=None,
+            options=f"-c lock_timeout={LOCK_S}s",
+        )  # fmt: skip
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Run a query as the owner, past everything that the workers' role may not see."""
+        cursor = self.owner.execute(query.encode(), values)
+        return cursor.fetchall() if cursor.description else []
+
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
@@ -66,7 +117,7 @@ def servers() -> Iterator[TestServers]:
     redis_url = os.environ.get("ENGRAMQ_TEST_REDIS_URL", "")
     with ExitStack() as owned:
         if not (database_url and redis_url):
-            home = Path(tempfile.mkdtemp(prefix="engramq-test-", dir="/tmp"))
+            home = Path(tempfile.mkdtemp(prefix="engramq-test-"))
             owned.callback(shutil.rmtree, home, ignore_errors=True)
             running = owned.enter_context(running_servers(home, fsync=False))
         embedded = not database_url
@@ -87,15 +138,54 @@ def template(servers: TestServers) -> Iterator[str]:
         servers.administer(f"drop database {name} with (force)")
 
 
-@pytest.fixture
-def database(servers: TestServers, template: str) -> Iterator[Database]:
+@contextmanager
+def new_database(servers: TestServers, template: str) -> Iterator[Database]:
+    """Make a migrated database that is dropped at the end."""
     name = f"engramq_test_{uuid4().hex[:12]}"
     servers.administer(f"create database {name} template {template} strategy file_copy")
+    role = WORKER_ROLE if servers.worker_may_log_in else None
+    database = Database(name, servers.url(name, role), servers.url(name))
     try:
-        role = WORKER_ROLE if servers.worker_may_log_in else None
-        yield Database(name, servers.url(name, role), servers.url(name))
+        yield database
     finally:
+        if "owner" in vars(database):
+            database.owner.close()
         servers.administer(f"drop database {name} with (force)")
+
+
+@pytest.fixture(scope="session")
+def emptying(servers: TestServers, template: str) -> bytes:
+    """Return the statements that take the rows of all namespaces out of a migrated database, referring tables first."""
+    with psycopg.connect(servers.url(template)) as connection:
+        rows = connection.execute("""
+            select c.relname, array(
+                select distinct conrelid::regclass::text from pg_constraint
+                where confrelid = c.oid and contype = 'f' and conrelid <> c.oid and conparentid = 0
+            )
+            from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'namespace'
+            where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+        """).fetchall()
+    referring: dict[str, list[str]] = dict(rows)
+    return "; ".join(f"delete from {table}" for table in TopologicalSorter(referring).static_order()).encode()
+
+
+@pytest.fixture(scope="module")
+def module_database(servers: TestServers, template: str) -> Iterator[Database]:
+    with new_database(servers, template) as database:
+        yield database
+
+
+@pytest.fixture
+def database(
+    request: pytest.FixtureRequest, servers: TestServers, template: str, emptying: bytes
+) -> Iterator[Database]:
+    if request.node.get_closest_marker("own_database") is not None:
+        with new_database(servers, template) as own:
+            yield own
+        return
+    shared: Database = request.getfixturevalue("module_database")
+    yield shared
+    shared.owner.execute(emptying)
 
 
 @pytest.fixture

@@ -185,6 +185,7 @@ async def test_an_expired_and_a_revoked_token_are_refused(settings: Settings, mo
         assert await here.refused("bob") != 401
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("SE-8")
 async def test_neither_tokens_nor_contents_are_logged(
     settings: Settings, database: Database, caplog: pytest.LogCaptureFixture

@@ -39,6 +39,7 @@ def sector(desk: Desk, edge_id: str) -> str:
 @pytest.mark.parametrize(
     "properties", [{}, {"is_constitutive": False}, {"is_constitutive": "true"}, {"edge_type": "x"}]
 )
+@pytest.mark.own_database
 async def test_an_ordinary_edge_needs_no_look_at_proposals(desk: Desk, properties: dict[str, Any]) -> None:
     await desk.body(fact(properties=properties))
     desk.rows("revoke select on proposals from engramq_worker")  # a look-up would fail now
@@ -164,6 +165,7 @@ async def test_who_gave_an_idempotency_key_is_told_to_give_another(desk: Desk) -
         assert "call this again with another idempotency_key" in keyed["hint"]
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("RS-24")
 async def test_when_consent_cannot_be_looked_up_the_edge_stays(desk: Desk) -> None:
     edge_id = await constitutive(desk)

@@ -357,6 +357,7 @@ async def test_the_same_key_repeats_the_first_answer_and_changes_nothing(desk: D
         await desk.body(fact(weight=0.6), idempotency_key="k")
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("GE-7")
 async def test_without_the_database_reads_and_writes_are_refused_and_work_again_afterwards(desk: Desk) -> None:
     await desk.body(fact())

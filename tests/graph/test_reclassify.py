@@ -46,6 +46,7 @@ async def test_the_one_matching_edge_gets_the_sector(desk: Desk) -> None:
     assert (await desk.body(asked()))["memory_sector"] == "episodic"
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("RS-2", "RS-3", "RS-9")
 @pytest.mark.parametrize("wrong", ["happy", "Emotional", "EPISODIC", "", "   ", " semantic", "semantic ", "1"])
 @pytest.mark.parametrize("edge", ["there", "not there"])

@@ -1,14 +1,21 @@
-"""A running pipeline, and a gateway without one."""
+"""A running pipeline with rare sweeps, since they visit every namespace, and a gateway without one."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
 from engramq.gateway.service import Service
-from tests.pipeline.conftest import settings, stage
-from tests.pipeline.stage import Agent, agent_of
+from engramq.schemas.settings import Settings
+from tests.conftest import Database
+from tests.pipeline.conftest import stage
+from tests.pipeline.stage import Agent, agent_of, stage_settings
 
 __all__ = ["guided", "settings", "stage"]
+
+
+@pytest.fixture
+def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
+    return stage_settings(database, redis_url, key_prefix, sweep_interval_s="5")
 
 
 class Nobody:

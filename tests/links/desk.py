@@ -6,9 +6,6 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-import psycopg
-from psycopg.rows import dict_row
-
 from engramq.schemas.ids import uuid7
 from engramq.workers.links.rules import pair_of
 from tests.conftest import Database
@@ -116,11 +113,5 @@ class Desk:
 
     async def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Ask the database as its owner."""
-
-        def ask() -> list[dict[str, Any]]:
-            with psycopg.connect(self.database.owner_url, autocommit=True, row_factory=dict_row) as connection:
-                cursor = connection.execute(query.encode(), values)
-                return cursor.fetchall() if cursor.description else []
-
         # In a thread: workers in this loop may hold the locks that the query waits for.
-        return await asyncio.to_thread(ask)
+        return await asyncio.to_thread(self.database.rows, query, *values)

@@ -27,7 +27,7 @@ from tests.jobs import HeldLease, job, repeated
 from tests.refusals import refused
 from tests.running import run_once
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
 
 NOTE = b"insert into audit_log (namespace, actor, action) values (%(namespace)s, 'a', 'x') returning id"
 KILL_OTHERS = """

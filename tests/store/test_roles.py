@@ -73,6 +73,7 @@ async def test_a_setting_that_the_server_does_not_take_is_noticed(
         await Store.open(database.url)
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("SE-6")
 async def test_a_store_does_not_open_where_row_level_security_does_not_hold(database: Database) -> None:
     with psycopg.connect(database.owner_url, autocommit=True) as connection:

@@ -1,5 +1,15 @@
-"""A pipeline of its own for each test that asks for one."""
+"""A pipeline of its own for each test that asks for one; its sweeps are rare, since they visit every namespace."""
 
-from tests.pipeline.conftest import settings, stage
+import pytest
+
+from engramq.schemas.settings import Settings
+from tests.conftest import Database
+from tests.pipeline.conftest import stage
+from tests.pipeline.stage import stage_settings
 
 __all__ = ["settings", "stage"]
+
+
+@pytest.fixture
+def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
+    return stage_settings(database, redis_url, key_prefix, sweep_interval_s="5")

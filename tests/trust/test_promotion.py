@@ -310,6 +310,7 @@ async def test_only_who_may_verify_verifies_and_promotes(world: World, principal
     assert standing(world) == before
 
 
+@pytest.mark.own_database
 async def test_a_promotion_writes_one_version_of_the_row(world: World) -> None:
     """Each version may cost an entry in the index of vectors, which takes milliseconds."""
     ids = [await research(world, f"Fact {number}", verification=Verification.VERIFIED) for number in range(20)]

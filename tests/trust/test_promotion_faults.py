@@ -22,7 +22,7 @@ from tests.jobs import OWNER, job
 from tests.pipeline.stage import until
 from tests.workers.conftest import World
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
 
 KILL_WORKERS = """
     select pg_terminate_backend(pid) from pg_stat_activity

@@ -4,9 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import psycopg
 import pytest
-from psycopg.rows import dict_row
 
 from engramq.schemas.commands import Command, Reply, Stored, StoreMemory
 from engramq.schemas.envelope import Principal
@@ -91,9 +89,7 @@ class World:
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """Ask the database as its owner, past everything that the workers' role may not see."""
-        with psycopg.connect(self.database.owner_url, autocommit=True, row_factory=dict_row) as connection:
-            cursor = connection.execute(query.encode(), values)
-            return cursor.fetchall() if cursor.description else []
+        return self.database.rows(query, *values)
 
     def count(self, table: str) -> int:
         return int(self.rows(f"select count(*) as n from {table}")[0]["n"])

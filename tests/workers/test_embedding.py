@@ -124,6 +124,7 @@ async def test_at_most_five_similar_memories_are_shown(world: World) -> None:
     assert len((await world.keep("The same words over and over")).similar_memories) == 5
 
 
+@pytest.mark.own_database
 @pytest.mark.promise("MT-3")
 async def test_the_vector_index_shows_the_same_similar_memories_as_an_exact_scan(
     world: World, monkeypatch: pytest.MonkeyPatch
