@@ -41,7 +41,7 @@ LONG = (
     "stack/test_whole_stack", "gateway/test_arguments", "models/test_sectors", "trust/test_no_side_door",
     "deploy/test_embedded", "gateway/test_process", "pipeline/test_memories", "deploy/test_supervisor",
     "pipeline/test_commands", "deploy/test_stdio", "queue/test_takeover", "automatic/test_similarity",
-    "store/test_faults", "deploy/test_commands", "graph/test_walks", "tenancy/test_foreign_ids",
+    "store/test_faults", "workers/test_sectors", "deploy/test_commands", "graph/test_walks", "tenancy/test_foreign_ids",
     "tenancy/test_row_security", "trust/test_promotion_faults", "queue/test_redis_restart",
     "gateway/test_identity_end_to_end", "links/test_deferred", "models/test_minilm", "recall/test_plans",
 )  # fmt: skip

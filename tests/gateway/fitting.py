@@ -1,5 +1,6 @@
 """Arguments made up from the tools' own schemas, for tests that try whatever there is."""
 
+import functools
 from typing import Any
 
 from hypothesis import strategies as st
@@ -22,6 +23,12 @@ REFERENCES = st.sampled_from(["@stored", "@recalled[0]", "@recalled[1]", "@recal
 
 def fitting(tool: Tool) -> st.SearchStrategy[dict[str, Any]]:
     """Arguments that the tool's schema allows; ids are often references."""
+    return _fitting(tool.name)
+
+
+@functools.cache
+def _fitting(name: str) -> st.SearchStrategy[dict[str, Any]]:
+    tool = TOOLS[name]
     batches = {
         name: st.lists(_objects(object_schema(items.taken), items.ids), max_size=5)
         for name, items in tool.batches.items()

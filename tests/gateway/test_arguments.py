@@ -1,5 +1,6 @@
 """What the door lets in, and how it names what it does not."""
 
+import functools
 import math
 from typing import Any
 
@@ -218,13 +219,18 @@ def test_what_is_not_said_takes_the_default() -> None:
     assert (checked.session, checked.idempotency_key) == (None, "k")
 
 
+@functools.cache
+def anything(tool: str) -> st.SearchStrategy[Any]:
+    names = st.sampled_from([*parameters_of(TOOLS[tool]), "bogus"])
+    return JSON | st.dictionaries(names, JSON) | fitting(TOOLS[tool])
+
+
 @pytest.mark.promise("MT-10")
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_anything_at_all_is_let_in_or_refused_by_name(tool: Tool, data: st.DataObject) -> None:
-    names = st.sampled_from([*parameters_of(tool), "bogus"])
-    arguments = data.draw(JSON | st.dictionaries(names, JSON) | fitting(tool))
+    arguments = data.draw(anything(tool.name))
     try:
         accepted, fault = check_arguments(tool, arguments), None
     except EngramqError as refused:

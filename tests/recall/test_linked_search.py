@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from engramq.workers.db import vectors
 from engramq.workers.search import candidates, search
 from tests.conftest import Database
 from tests.pipeline.stage import Agent, agent_of, stage_settings, staged, until
@@ -71,7 +72,10 @@ async def test_a_linked_memory_comes_in_over_its_link_and_goes_with_it(
 
 
 @pytest.mark.promise("CN-29")
-async def test_what_is_found_anyway_is_lifted_by_its_link_until_that_is_removed(agent: Agent) -> None:
+async def test_what_is_found_anyway_is_lifted_by_its_link_until_that_is_removed(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "SIZES_KEPT_S", 0.0)  # words weigh by the size, which stays the same from here on
     kettle, valve = (await agent.store(KETTLE))["id"], (await agent.store(VALVE))["id"]
     await others(agent)
     without = by_id(await agent.search(QUESTION, limit=50))
