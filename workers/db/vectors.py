@@ -24,7 +24,8 @@ SET_EF_SEARCH: Final = sql("set_ef_search")
 EXACT_ROWS: Final = 10_000
 SMALL_ROWS: Final = 1_500  # a scan of so few is never slower
 LARGE_SHARE: Final = 0.5
-SIZES_KEPT_S: Final = 10.0  # less for a small namespace, which soon has many times as many rows
+SIZES_KEPT_S: Final = 10.0
+SIZES_KEPT_S_A_ROW: Final = 0.007  # less for a small namespace, which soon has many times as many rows
 SIZES_KEPT: Final = 10_000
 TEN_EF_SEARCH: Final = 64  # hnsw.ef_search for 10 neighbours: half of the time that 100 takes
 ANYTHING: Final = 2.0  # the largest cosine distance there is
@@ -98,7 +99,7 @@ class Sizes:
         size = Size(row["own"], max(row["own"], row["everybodys"]))
         if len(self._known) >= SIZES_KEPT:
             self._known.clear()
-        self._known[key] = (now + SIZES_KEPT_S * min(1.0, size.own / SMALL_ROWS), size)
+        self._known[key] = (now + min(SIZES_KEPT_S, size.own * SIZES_KEPT_S_A_ROW), size)
         return size
 
 
