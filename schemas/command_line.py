@@ -1,4 +1,4 @@
-"""How every `engramq` command ends. Imported by the stdio front: standard library only."""
+"""How every `engramq` command ends. Imported by the stdio relay: standard library only."""
 
 from enum import IntEnum
 

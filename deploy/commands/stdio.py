@@ -1,4 +1,4 @@
-"""The options of `engramq stdio`, for its help and for what is not plain: the front reads plain ones by itself."""
+"""The options of `engramq stdio`, for its help and for what is not plain: the relay reads plain ones by itself."""
 
 from __future__ import annotations
 

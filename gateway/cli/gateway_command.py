@@ -1,4 +1,4 @@
-"""`engramq gateway`: MCP over HTTP and for stdio fronts, until it is asked to stop."""
+"""`engramq gateway`: MCP over HTTP and for stdio relays, until it is asked to stop."""
 
 import logging
 from functools import partial

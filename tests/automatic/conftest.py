@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.automatic.desk import Desk
+from tests.automatic.harness import Harness
 from tests.conftest import Database
 from tests.pipeline.conftest import settings, stage
 from tests.pipeline.stage import Stage, agent_of
@@ -13,6 +13,6 @@ __all__ = ["settings", "stage"]
 
 
 @pytest.fixture
-async def desk(stage: Stage, database: Database) -> AsyncIterator[Desk]:
+async def harness(stage: Stage, database: Database) -> AsyncIterator[Harness]:
     async with agent_of(await stage.gateway()) as agent:
-        yield Desk(agent, database)
+        yield Harness(agent, database)

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
-from tests.automatic.desk import Desk
+from tests.automatic.harness import Harness
 from tests.pipeline.stage import Stage, until
 
 pytestmark = pytest.mark.anyio
@@ -30,70 +30,72 @@ async def pass_ms(stage: Stage, redis: Any, milliseconds: int, session: str = "d
         await redis.hincrby(session_state, name, -milliseconds)
 
 
-def clock_s(desk: Desk) -> float:
+def clock_s(harness: Harness) -> float:
     """Return what the clock of the default namespace shows, in seconds."""
-    rows = desk.rows("select active_hours from namespaces where namespace = %s", DEFAULT_NAMESPACE)
+    rows = harness.rows("select active_hours from namespaces where namespace = %s", DEFAULT_NAMESPACE)
     return float(rows[0]["active_hours"]) * HOUR_S if rows else 0.0
 
 
-async def shows(desk: Desk, seconds: float) -> None:
+async def shows(harness: Harness, seconds: float) -> None:
     """Wait until the clock shows so many seconds, give or take what the test itself took."""
 
     async def reached() -> bool:
-        return clock_s(desk) >= seconds
+        return clock_s(harness) >= seconds
 
     await until(reached)
-    assert clock_s(desk) < seconds + 30
+    assert clock_s(harness) < seconds + 30
 
 
 @pytest.mark.promise("CN-38")
-async def test_the_clock_runs_while_a_session_is_in_use_and_only_then(desk: Desk, stage: Stage, redis: Any) -> None:
-    kept = await desk.agent.store("granite lighthouse")
+async def test_the_clock_runs_while_a_session_is_in_use_and_only_then(
+    harness: Harness, stage: Stage, redis: Any
+) -> None:
+    kept = await harness.agent.store("granite lighthouse")
     await pass_ms(stage, redis, 10 * MINUTE_MS)
-    await desk.agent.call("get_memory", memory_id=kept["id"])
-    await shows(desk, 600)
+    await harness.agent.call("get_memory", memory_id=kept["id"])
+    await shows(harness, 600)
     await pass_ms(stage, redis, limits.SESSION_GAP_SECONDS * 1000)
-    await desk.agent.search("granite")
-    assert clock_s(desk) < 630
+    await harness.agent.search("granite")
+    assert clock_s(harness) < 630
     await pass_ms(stage, redis, 20 * MINUTE_MS)
-    await desk.agent.call("memory_stats")
-    await desk.agent.call("list_recent_memories")
-    assert clock_s(desk) < 630
-    await desk.agent.search("granite")
-    await shows(desk, 1200)
+    await harness.agent.call("memory_stats")
+    await harness.agent.call("list_recent_memories")
+    assert clock_s(harness) < 630
+    await harness.agent.search("granite")
+    await shows(harness, 1200)
 
 
 @pytest.mark.promise("CN-38")
-async def test_sessions_that_are_in_use_at_the_same_time_count_once(desk: Desk, stage: Stage, redis: Any) -> None:
+async def test_sessions_that_are_in_use_at_the_same_time_count_once(harness: Harness, stage: Stage, redis: Any) -> None:
     for session in ("one", "other"):
-        await desk.agent.store("granite lighthouse", session=session)
+        await harness.agent.store("granite lighthouse", session=session)
         await pass_ms(stage, redis, 10 * MINUTE_MS, session)
     for session in ("one", "other"):
-        await desk.agent.search("granite", session=session)
-    await shows(desk, 600)
+        await harness.agent.search("granite", session=session)
+    await shows(harness, 600)
     await pass_ms(stage, redis, 5 * MINUTE_MS, "one")
-    await desk.agent.call("begin_session", session="one")
-    await desk.agent.search("granite", session="one")
-    await desk.agent.search("granite", session="other")
-    assert clock_s(desk) < 630, "those minutes had been told already, by both"
+    await harness.agent.call("begin_session", session="one")
+    await harness.agent.search("granite", session="one")
+    await harness.agent.search("granite", session="other")
+    assert clock_s(harness) < 630, "those minutes had been told already, by both"
 
 
 @pytest.mark.promise("CN-38")
 async def test_links_and_memories_note_the_clock_when_they_are_made_and_used(
-    desk: Desk, stage: Stage, redis: Any
+    harness: Harness, stage: Stage, redis: Any
 ) -> None:
-    one, other = await desk.agent.store("granite lighthouse"), await desk.agent.store("cumin seeds")
-    desk.rows("update namespaces set active_hours = 100")
-    late = await desk.agent.store("late")
-    await desk.agent.call("connect", source=one["id"], target=other["id"])
-    await desk.agent.search("granite")
-    await until(lambda: desk.sees("select 1 from memory_usage where last_active_hours >= 100"))
-    (link,) = desk.links().values()
+    one, other = await harness.agent.store("granite lighthouse"), await harness.agent.store("cumin seeds")
+    harness.rows("update namespaces set active_hours = 100")
+    late = await harness.agent.store("late")
+    await harness.agent.call("connect", source=one["id"], target=other["id"])
+    await harness.agent.search("granite")
+    await until(lambda: harness.sees("select 1 from memory_usage where last_active_hours >= 100"))
+    (link,) = harness.links().values()
     assert 100 <= link["last_active_hours"] < 101
-    desk.rows("update namespaces set active_hours = 200")
-    await desk.agent.call("connect", source=one["id"], target=other["id"])
-    (link,) = desk.links().values()
+    harness.rows("update namespaces set active_hours = 200")
+    await harness.agent.call("connect", source=one["id"], target=other["id"])
+    (link,) = harness.links().values()
     assert 200 <= link["last_active_hours"] < 201
-    noted = {str(row["node_id"]): row["active_hours"] for row in desk.rows("select * from memories")}
+    noted = {str(row["node_id"]): row["active_hours"] for row in harness.rows("select * from memories")}
     assert noted[one["id"]] < 1
     assert 100 <= noted[late["id"]] < 101

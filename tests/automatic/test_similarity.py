@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from engramq.schemas import limits
-from tests.automatic.desk import Desk
+from tests.automatic.harness import Harness
 from tests.conftest import Database
 from tests.pipeline.stage import agent_of, stage_settings, staged, until
 
@@ -20,22 +20,22 @@ def text(*others: str) -> str:
 
 
 @pytest.mark.promise("CN-36")
-async def test_a_new_memory_is_linked_to_those_of_its_partition_that_are_near_enough(desk: Desk) -> None:
-    agent = desk.agent
+async def test_a_new_memory_is_linked_to_those_of_its_partition_that_are_near_enough(harness: Harness) -> None:
+    agent = harness.agent
     near = await agent.store(text("dawn"))
     far = await agent.store("bread rises in a warm kitchen")
     apart = await agent.store(text("noon"), partition="untrusted")
     body = await agent.call("store_memory", content=text("dusk"))
     shown = {one["id"]: one["similarity"] for one in body["similar_memories"]}
-    await desk.linked(4)
-    links = desk.links()
+    await harness.linked(4)
+    links = harness.links()
     assert list(links) == [frozenset((near["id"], body["stored"]["id"]))]
     (link,) = links.values()
     assert (link["relation"], link["origin"], link["reinforcement_count"]) == ("similar", "similarity", 0)
     assert link["weight"] == pytest.approx(shown[near["id"]], abs=1e-6)
     assert link["weight"] >= 0.6
     assert str(link["declared_from"]) == body["stored"]["id"]
-    assert {far["id"], apart["id"]}.isdisjoint(desk.degrees())
+    assert {far["id"], apart["id"]}.isdisjoint(harness.degrees())
     found = await agent.call("get_memory", memory_id=near["id"])
     assert [one["memory_id"] for one in found["links"]] == [body["stored"]["id"]]
 
@@ -44,84 +44,84 @@ async def test_a_new_memory_is_linked_to_those_of_its_partition_that_are_near_en
 async def test_a_new_memory_gets_links_to_the_ten_nearest_at_most(database: Database, redis_url: str) -> None:
     settings = stage_settings(database, redis_url, f"{database.name}-ten", degree_cap="50")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        desk = Desk(agent, database)
+        harness = Harness(agent, database)
         for number in range(14):
             await agent.store(text(f"w{number}"), idempotency_key=str(number))
-        await desk.linked(14)
+        await harness.linked(14)
         last = await agent.store(text("w1"))
-        await desk.linked(15)
-        assert desk.degrees()[last["id"]] == limits.SIMILARITY_LINKS
-        (heaviest, *_) = sorted(desk.links().items(), key=lambda one: -one[1]["weight"])
+        await harness.linked(15)
+        assert harness.degrees()[last["id"]] == limits.SIMILARITY_LINKS
+        (heaviest, *_) = sorted(harness.links().items(), key=lambda one: -one[1]["weight"])
         assert last["id"] in heaviest[0]
         assert heaviest[1]["weight"] == pytest.approx(1.0, abs=1e-3)
 
 
-async def test_twins_that_are_stored_in_the_same_moment_find_each_other(desk: Desk) -> None:
-    kept = await asyncio.gather(*(desk.agent.store(text()) for _ in range(6)))
-    await desk.linked(6)
-    assert set(desk.degrees()) == {one["id"] for one in kept}
-    assert len(desk.links()) == 15
+async def test_twins_that_are_stored_in_the_same_moment_find_each_other(harness: Harness) -> None:
+    kept = await asyncio.gather(*(harness.agent.store(text()) for _ in range(6)))
+    await harness.linked(6)
+    assert set(harness.degrees()) == {one["id"] for one in kept}
+    assert len(harness.links()) == 15
 
 
 @pytest.mark.promise("CN-26")
 async def test_sixty_four_twins_stored_at_once_never_exceed_the_cap(database: Database, redis_url: str) -> None:
     settings = stage_settings(database, redis_url, f"{database.name}-cap", degree_cap="4")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
-        desk = Desk(agent, database)
+        harness = Harness(agent, database)
         await asyncio.gather(*(agent.store(text(f"w{number % 9}")) for number in range(64)))
-        await desk.linked(64)
-        degrees = desk.degrees()
+        await harness.linked(64)
+        degrees = harness.degrees()
         assert max(degrees.values()) <= 4
         assert len(degrees) >= 32
 
 
-async def test_what_was_pending_is_linked_once_it_is_active(desk: Desk) -> None:
-    one, other = await desk.agent.store(text("dawn")), await desk.agent.store(text("dusk"))
-    await desk.linked(2)
-    desk.rows("delete from edges")
-    desk.rows("update memories set state = 'pending', embedding = null, model_id = null, links_made_at = null")
-    body = await desk.agent.call("connect", source=one["id"], target=other["id"], relation="supports")
+async def test_what_was_pending_is_linked_once_it_is_active(harness: Harness) -> None:
+    one, other = await harness.agent.store(text("dawn")), await harness.agent.store(text("dusk"))
+    await harness.linked(2)
+    harness.rows("delete from edges")
+    harness.rows("update memories set state = 'pending', embedding = null, model_id = null, links_made_at = null")
+    body = await harness.agent.call("connect", source=one["id"], target=other["id"], relation="supports")
     assert body["action"] == "deferred"
-    third = await desk.agent.store(text("noon"))
-    await desk.linked(1)
-    assert desk.links() == {}
-    desk.age()
-    await desk.linked(3)
-    links = desk.links()
+    third = await harness.agent.store(text("noon"))
+    await harness.linked(1)
+    assert harness.links() == {}
+    harness.age()
+    await harness.linked(3)
+    links = harness.links()
     assert len(links) == 3
     assert links[frozenset((one["id"], other["id"]))]["relation"] == "supports", "what the agent asked for came first"
-    assert desk.degrees()[third["id"]] == 2
+    assert harness.degrees()[third["id"]] == 2
 
 
-async def test_deferred_links_that_wait_for_nothing_are_settled_by_the_sweep(desk: Desk) -> None:
-    one, other = await desk.agent.store(text("dawn")), await desk.agent.store("bread rises in a warm kitchen")
-    await desk.linked(2)
-    desk.rows("update memories set state = 'pending' where node_id = %s", other["id"])
-    body = await desk.agent.call("connect", source=one["id"], target=other["id"])
+async def test_deferred_links_that_wait_for_nothing_are_settled_by_the_sweep(harness: Harness) -> None:
+    one, other = await harness.agent.store(text("dawn")), await harness.agent.store("bread rises in a warm kitchen")
+    await harness.linked(2)
+    harness.rows("update memories set state = 'pending' where node_id = %s", other["id"])
+    body = await harness.agent.call("connect", source=one["id"], target=other["id"])
     assert body["action"] == "deferred"
-    desk.rows("update memories set state = 'active' where node_id = %s", other["id"])
-    await until(lambda: desk.sees("select 1 from edges"))
-    report = await desk.agent.call("get_command", command_id=body["command_id"])
+    harness.rows("update memories set state = 'active' where node_id = %s", other["id"])
+    await until(lambda: harness.sees("select 1 from edges"))
+    report = await harness.agent.call("get_command", command_id=body["command_id"])
     assert report["reply"]["resolved"]["state"] == "made"
 
 
-async def test_what_a_crash_took_away_or_an_import_left_is_made_by_the_sweep(desk: Desk) -> None:
-    one, other = await desk.agent.store(text("dawn")), await desk.agent.store(text("dusk"))
-    await desk.linked(2)
-    desk.rows("delete from edges")
-    desk.rows("update memories set links_made_at = null")
-    desk.age()
-    await desk.linked(2)
-    assert list(desk.links()) == [frozenset((one["id"], other["id"]))]
+async def test_what_a_crash_took_away_or_an_import_left_is_made_by_the_sweep(harness: Harness) -> None:
+    one, other = await harness.agent.store(text("dawn")), await harness.agent.store(text("dusk"))
+    await harness.linked(2)
+    harness.rows("delete from edges")
+    harness.rows("update memories set links_made_at = null")
+    harness.age()
+    await harness.linked(2)
+    assert list(harness.links()) == [frozenset((one["id"], other["id"]))]
 
 
-async def test_a_memory_that_is_active_no_more_is_left_alone(desk: Desk) -> None:
-    await desk.agent.store(text("dawn"))
-    gone = await desk.agent.store(text("dusk"))
-    await desk.agent.call("forget_memory", memory_id=gone["id"])
-    desk.rows("delete from edges")
-    desk.rows("update memories set links_made_at = null")
-    desk.age()
-    await desk.linked(1)
-    assert desk.links() == {}
-    assert desk.rows("select 1 from memories where state = 'archived' and links_made_at is null") != []
+async def test_a_memory_that_is_active_no_more_is_left_alone(harness: Harness) -> None:
+    await harness.agent.store(text("dawn"))
+    gone = await harness.agent.store(text("dusk"))
+    await harness.agent.call("forget_memory", memory_id=gone["id"])
+    harness.rows("delete from edges")
+    harness.rows("update memories set links_made_at = null")
+    harness.age()
+    await harness.linked(1)
+    assert harness.links() == {}
+    assert harness.rows("select 1 from memories where state = 'archived' and links_made_at is null") != []

@@ -127,7 +127,7 @@ def test_a_taken_port_is_named_at_the_start() -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_http_and_fronts_and_ends_cleanly(
+def test_it_serves_http_and_stdio_and_ends_cleanly(
     redis_url: str, keys: Keys, socket_path: Path, ending: signal.Signals
 ) -> None:
     environment = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_KEY_PREFIX": keys.prefix}

@@ -2,9 +2,9 @@ import pytest
 
 from engramq.workers.db.database import Store
 from tests.conftest import Database
-from tests.graph.desk import Desk
+from tests.graph.harness import Harness
 
 
 @pytest.fixture
-async def desk(store: Store, database: Database) -> Desk:
-    return Desk.at(store, database)
+async def harness(store: Store, database: Database) -> Harness:
+    return Harness.at(store, database)

@@ -5,7 +5,7 @@ from typing import Any
 from engramq.schemas.commands import AddEdge, DecideProposal, GetEdge, ProposeReclassification, ReclassifySector
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import Decision, Sector
-from tests.graph.desk import ADA, BOB, Desk
+from tests.graph.harness import ADA, BOB, Harness
 
 NOWHERE = {"edge": None, "status": "not_found"}
 UNKNOWN_ID = "0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42"
@@ -23,28 +23,28 @@ def reclassified(sector: str, source: str = "Ada", relation: str = "KNOWS", targ
     return ReclassifySector(source_name=source, target_name=target, relation=relation, new_sector=sector, **more)
 
 
-async def homonyms(desk: Desk) -> list[str]:
+async def homonyms(harness: Harness) -> list[str]:
     """Write Ada --KNOWS--> Bob for two Adas of different labels; return the ids of both edges, oldest first."""
     return [
-        (await desk.body(fact(source_label=label, target_label="Person")))["edge_id"] for label in ("Person", "Ship")
+        (await harness.body(fact(source_label=label, target_label="Person")))["edge_id"] for label in ("Person", "Ship")
     ]
 
 
-async def proposed(desk: Desk, edge_id: str, sector: Sector, *, by: Principal = ADA) -> str:
+async def proposed(harness: Harness, edge_id: str, sector: Sector, *, by: Principal = ADA) -> str:
     """Propose a reclassification and return the proposal's id."""
-    body = await desk.body(ProposeReclassification(edge_id=edge_id, new_sector=sector), by=by)
+    body = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector=sector), by=by)
     assert body["status"] == "proposed"
     return str(body["proposal_id"])
 
 
 async def decided(
-    desk: Desk, proposal_id: str, decision: Decision = Decision.APPROVE, *, by: Principal = BOB
+    harness: Harness, proposal_id: str, decision: Decision = Decision.APPROVE, *, by: Principal = BOB
 ) -> dict[str, Any]:
-    return await desk.body(DecideProposal(proposal_id=proposal_id, decision=decision), by=by)
+    return await harness.body(DecideProposal(proposal_id=proposal_id, decision=decision), by=by)
 
 
-async def approved(desk: Desk, edge_id: str, sector: Sector) -> str:
+async def approved(harness: Harness, edge_id: str, sector: Sector) -> str:
     """Have two principals approve a reclassification and return the proposal's id."""
-    proposal_id = await proposed(desk, edge_id, sector)
-    assert (await decided(desk, proposal_id))["state"] == "approved"
+    proposal_id = await proposed(harness, edge_id, sector)
+    assert (await decided(harness, proposal_id))["state"] == "approved"
     return proposal_id

@@ -15,8 +15,8 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import Decision, ProposalState, Sector
-from tests.graph.desk import ADA, BOB, CAY, Desk
 from tests.graph.facts import UNKNOWN_ID, approved, asked, decided, fact, proposed, reclassified
+from tests.graph.harness import ADA, BOB, CAY, Harness
 from tests.refusals import refused
 
 pytestmark = pytest.mark.anyio
@@ -25,14 +25,14 @@ FLAG = {"is_constitutive": True}
 BOTH_SPELLINGS = pytest.mark.parametrize("mark", [FLAG, {"edge_type": "constitutive"}])
 
 
-async def constitutive(desk: Desk, mark: dict[str, Any] = FLAG, *names: str) -> str:
+async def constitutive(harness: Harness, mark: dict[str, Any] = FLAG, *names: str) -> str:
     """Write Ada --KNOWS--> Bob (or what is named) as a constitutive edge and return its id."""
-    edge = await desk.body(fact(*names, properties=mark))
+    edge = await harness.body(fact(*names, properties=mark))
     return str(edge["edge_id"])
 
 
-def sector(desk: Desk, edge_id: str) -> str:
-    return str(desk.row("select memory_sector from edges where id = %s", edge_id)["memory_sector"])
+def sector(harness: Harness, edge_id: str) -> str:
+    return str(harness.row("select memory_sector from edges where id = %s", edge_id)["memory_sector"])
 
 
 @pytest.mark.promise("RS-15")
@@ -40,96 +40,96 @@ def sector(desk: Desk, edge_id: str) -> str:
     "properties", [{}, {"is_constitutive": False}, {"is_constitutive": "true"}, {"edge_type": "x"}]
 )
 @pytest.mark.own_database
-async def test_an_ordinary_edge_needs_no_look_at_proposals(desk: Desk, properties: dict[str, Any]) -> None:
-    await desk.body(fact(properties=properties))
-    desk.rows("revoke select on proposals from engramq_worker")  # a look-up would fail now
-    assert (await desk.body(reclassified("episodic")))["status"] == "success"
+async def test_an_ordinary_edge_needs_no_look_at_proposals(harness: Harness, properties: dict[str, Any]) -> None:
+    await harness.body(fact(properties=properties))
+    harness.rows("revoke select on proposals from engramq_worker")  # a look-up would fail now
+    assert (await harness.body(reclassified("episodic")))["status"] == "success"
 
 
 @pytest.mark.promise("RS-19")
 @BOTH_SPELLINGS
-async def test_without_approval_a_constitutive_edge_stays(desk: Desk, mark: dict[str, Any]) -> None:
-    edge_id = await constitutive(desk, mark)
-    before = desk.everything()
-    body = await desk.body(reclassified("episodic"))
+async def test_without_approval_a_constitutive_edge_stays(harness: Harness, mark: dict[str, Any]) -> None:
+    edge_id = await constitutive(harness, mark)
+    before = harness.everything()
+    body = await harness.body(reclassified("episodic"))
     assert set(body) == {"status", "error", "edge_id", "hint"}
     assert (body["status"], body["edge_id"]) == ("consent_required", edge_id)
     assert "propose_reclassification" in body["hint"]
-    assert desk.everything() == before
-    assert desk.audit(edge_id) == []
+    assert harness.everything() == before
+    assert harness.audit(edge_id) == []
 
 
 @pytest.mark.promise("RS-20")
 @pytest.mark.parametrize(
     "lack", ["pending", "rejected", "rejected after approval", "expired", "other sector", "other edge"]
 )
-async def test_an_approval_that_does_not_count_changes_nothing(desk: Desk, lack: str) -> None:
-    edge_id = await constitutive(desk)
-    other = await constitutive(desk, FLAG, "Cay", "IS", "Dan")
+async def test_an_approval_that_does_not_count_changes_nothing(harness: Harness, lack: str) -> None:
+    edge_id = await constitutive(harness)
+    other = await constitutive(harness, FLAG, "Cay", "IS", "Dan")
     if lack == "pending":
-        await proposed(desk, edge_id, Sector.EPISODIC)
+        await proposed(harness, edge_id, Sector.EPISODIC)
     elif lack == "rejected":
-        proposal = await proposed(desk, edge_id, Sector.EPISODIC)
-        assert (await decided(desk, proposal, Decision.REJECT))["state"] == "rejected"
+        proposal = await proposed(harness, edge_id, Sector.EPISODIC)
+        assert (await decided(harness, proposal, Decision.REJECT))["state"] == "rejected"
     elif lack == "rejected after approval":
-        proposal = await approved(desk, edge_id, Sector.EPISODIC)
-        assert (await decided(desk, proposal, Decision.REJECT, by=CAY))["state"] == "rejected"
+        proposal = await approved(harness, edge_id, Sector.EPISODIC)
+        assert (await decided(harness, proposal, Decision.REJECT, by=CAY))["state"] == "rejected"
     elif lack == "expired":
-        proposal = await approved(desk, edge_id, Sector.EPISODIC)
-        desk.rows("update proposals set expires_at = now() - interval '1 second'")
-        assert (await decided(desk, proposal, by=CAY)) == {"status": "closed", "state": "expired", "approvals": 2}
+        proposal = await approved(harness, edge_id, Sector.EPISODIC)
+        harness.rows("update proposals set expires_at = now() - interval '1 second'")
+        assert (await decided(harness, proposal, by=CAY)) == {"status": "closed", "state": "expired", "approvals": 2}
     elif lack == "other sector":
-        await approved(desk, edge_id, Sector.PROCEDURAL)
+        await approved(harness, edge_id, Sector.PROCEDURAL)
     else:
-        await approved(desk, other, Sector.EPISODIC)
-    assert (await desk.body(reclassified("episodic")))["status"] == "consent_required"
-    assert sector(desk, edge_id) == "semantic"
-    assert "last_reclassification" not in (await desk.body(asked()))["properties"]
+        await approved(harness, other, Sector.EPISODIC)
+    assert (await harness.body(reclassified("episodic")))["status"] == "consent_required"
+    assert sector(harness, edge_id) == "semantic"
+    assert "last_reclassification" not in (await harness.body(asked()))["properties"]
 
 
 @pytest.mark.promise("RS-21")
 @BOTH_SPELLINGS
-async def test_two_principals_approve_once(desk: Desk, mark: dict[str, Any]) -> None:
-    edge_id = await constitutive(desk, mark)
-    proposal = await approved(desk, edge_id, Sector.EPISODIC)
+async def test_two_principals_approve_once(harness: Harness, mark: dict[str, Any]) -> None:
+    edge_id = await constitutive(harness, mark)
+    proposal = await approved(harness, edge_id, Sector.EPISODIC)
 
-    body = await desk.body(reclassified("episodic"), by=CAY)
+    body = await harness.body(reclassified("episodic"), by=CAY)
 
     assert body == {"status": "success", "edge_id": edge_id, "old_sector": "semantic", "new_sector": "episodic"}
-    done = desk.audit(edge_id)[-1]
+    done = harness.audit(edge_id)[-1]
     assert (done["actor"], done["action"]) == ("cay", "reclassify")
     assert done["new"] == {"memory_sector": "episodic", "proposal_id": proposal}
-    assert (await decided(desk, proposal)) == {"status": "closed", "state": "used", "approvals": 2}
-    assert (await desk.body(reclassified("episodic")))["status"] == "consent_required"
-    assert (await desk.body(reclassified("semantic")))["status"] == "consent_required"
+    assert (await decided(harness, proposal)) == {"status": "closed", "state": "used", "approvals": 2}
+    assert (await harness.body(reclassified("episodic")))["status"] == "consent_required"
+    assert (await harness.body(reclassified("semantic")))["status"] == "consent_required"
 
 
 @pytest.mark.promise("RS-21")
-async def test_one_consent_serves_one_of_eight_that_race(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
-    await approved(desk, edge_id, Sector.EPISODIC)
-    bodies = await asyncio.gather(*(desk.body(reclassified("episodic")) for _ in range(8)))
+async def test_one_consent_serves_one_of_eight_that_race(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    await approved(harness, edge_id, Sector.EPISODIC)
+    bodies = await asyncio.gather(*(harness.body(reclassified("episodic")) for _ in range(8)))
     assert sorted(body["status"] for body in bodies) == ["consent_required"] * 7 + ["success"]
-    assert [row["action"] for row in desk.audit(edge_id)].count("reclassify") == 1
+    assert [row["action"] for row in harness.audit(edge_id)].count("reclassify") == 1
 
 
 @pytest.mark.promise("RS-22")
-async def test_one_principal_approving_twice_counts_once(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
-    proposal = await proposed(desk, edge_id, Sector.EPISODIC)
+async def test_one_principal_approving_twice_counts_once(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    proposal = await proposed(harness, edge_id, Sector.EPISODIC)
     for _ in range(2):
-        body = await decided(desk, proposal, by=ADA)
+        body = await decided(harness, proposal, by=ADA)
         assert body == {"status": "recorded", "state": "pending", "approvals": 1}
-    assert (await desk.body(reclassified("episodic")))["status"] == "consent_required"
-    assert (await decided(desk, proposal, by=BOB))["approvals"] == 2
+    assert (await harness.body(reclassified("episodic")))["status"] == "consent_required"
+    assert (await decided(harness, proposal, by=BOB))["approvals"] == 2
 
 
 @pytest.mark.promise("RS-22")
-async def test_two_proposals_of_one_approval_each_are_no_consent(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
+async def test_two_proposals_of_one_approval_each_are_no_consent(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
     for principal in (ADA, BOB):
-        await proposed(desk, edge_id, Sector.EPISODIC, by=principal)
-    assert (await desk.body(reclassified("episodic")))["status"] == "consent_required"
+        await proposed(harness, edge_id, Sector.EPISODIC, by=principal)
+    assert (await harness.body(reclassified("episodic")))["status"] == "consent_required"
 
 
 @pytest.mark.promise("RS-23")
@@ -138,57 +138,57 @@ async def test_two_proposals_of_one_approval_each_are_no_consent(desk: Desk) -> 
     "attempt", [{}, {"is_constitutive": False}, {"is_constitutive": None, "edge_type": None}, {"edge_type": "casual"}]
 )
 async def test_adding_the_edge_again_cannot_clear_the_flag(
-    desk: Desk, mark: dict[str, Any], attempt: dict[str, Any]
+    harness: Harness, mark: dict[str, Any], attempt: dict[str, Any]
 ) -> None:
-    edge_id = await constitutive(desk, mark)
-    again = await desk.body(fact(properties={**attempt, "a": 1}))
+    edge_id = await constitutive(harness, mark)
+    again = await harness.body(fact(properties={**attempt, "a": 1}))
     assert again["edge_id"] == edge_id
     assert again["properties"].items() >= {**mark, "a": 1}.items()
-    assert (await desk.body(reclassified("episodic")))["status"] == "consent_required"
+    assert (await harness.body(reclassified("episodic")))["status"] == "consent_required"
 
 
 @pytest.mark.promise("RS-19", "RS-23")
 @BOTH_SPELLINGS
-async def test_adding_the_edge_again_cannot_change_its_sector(desk: Desk, mark: dict[str, Any]) -> None:
-    await constitutive(desk, mark)
-    again = await desk.body(fact(properties={"emotion": "joy"}))
+async def test_adding_the_edge_again_cannot_change_its_sector(harness: Harness, mark: dict[str, Any]) -> None:
+    await constitutive(harness, mark)
+    again = await harness.body(fact(properties={"emotion": "joy"}))
     assert (again["memory_sector"], again["properties"]) == ("semantic", {**mark, "emotion": "joy"})
-    assert (await desk.body(asked()))["memory_sector"] == "semantic"
+    assert (await harness.body(asked()))["memory_sector"] == "semantic"
 
 
 @pytest.mark.promise("RS-19", "GE-23")
-async def test_who_gave_an_idempotency_key_is_told_to_give_another(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
+async def test_who_gave_an_idempotency_key_is_told_to_give_another(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
     for command in (reclassified("episodic"), DeleteEdge(edge_id=edge_id)):
-        assert "another idempotency_key" not in (await desk.body(command))["hint"]
-        keyed = await desk.body(command, idempotency_key=type(command).__name__)
+        assert "another idempotency_key" not in (await harness.body(command))["hint"]
+        keyed = await harness.body(command, idempotency_key=type(command).__name__)
         assert "call this again with another idempotency_key" in keyed["hint"]
 
 
 @pytest.mark.own_database
 @pytest.mark.promise("RS-24")
-async def test_when_consent_cannot_be_looked_up_the_edge_stays(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
-    await approved(desk, edge_id, Sector.EPISODIC)
-    before = desk.everything()
-    desk.rows("revoke select on approvals from engramq_worker")
+async def test_when_consent_cannot_be_looked_up_the_edge_stays(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    await approved(harness, edge_id, Sector.EPISODIC)
+    before = harness.everything()
+    harness.rows("revoke select on approvals from engramq_worker")
     with refused(FaultCode.INTERNAL) as faults:
-        await desk.body(reclassified("episodic"))
+        await harness.body(reclassified("episodic"))
     assert "approvals" not in faults[0].error
-    assert desk.everything() == before
-    desk.rows("grant select on approvals to engramq_worker")
-    assert (await desk.body(reclassified("episodic")))["status"] == "success"
+    assert harness.everything() == before
+    harness.rows("grant select on approvals to engramq_worker")
+    assert (await harness.body(reclassified("episodic")))["status"] == "success"
 
 
 @pytest.mark.promise("RS-22")
-async def test_a_proposal_lasts_48_hours_and_is_listed_with_who_approves(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
-    body = await desk.body(ProposeReclassification(edge_id=edge_id, new_sector="episodic", reason="it happened"))
+async def test_a_proposal_lasts_48_hours_and_is_listed_with_who_approves(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    body = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector="episodic", reason="it happened"))
     proposal = body["proposal_id"]
-    span = desk.row("select expires_at - created_at as span from proposals")["span"]
+    span = harness.row("select expires_at - created_at as span from proposals")["span"]
     assert span.total_seconds() == 48 * 3600
-    await decided(desk, proposal)
-    (listed,) = (await desk.body(ListProposals()))["proposals"]
+    await decided(harness, proposal)
+    (listed,) = (await harness.body(ListProposals()))["proposals"]
     assert listed.pop("created_at") < listed["expires_at"]
     assert listed == {
         "proposal_id": proposal,
@@ -203,60 +203,60 @@ async def test_a_proposal_lasts_48_hours_and_is_listed_with_who_approves(desk: D
         "approved_by": ["ada", "bob"],
         "expires_at": body["expires_at"],
     }
-    asked_for, answered = desk.audit(edge_id)
+    asked_for, answered = harness.audit(edge_id)
     assert (asked_for["actor"], asked_for["action"], asked_for["reason"]) == ("ada", "propose", "it happened")
     assert (answered["actor"], answered["action"], answered["new"]["state"]) == ("bob", "decide", "approved")
 
 
 @pytest.mark.promise("RS-20")
-async def test_proposals_are_listed_by_state(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
-    made = {state: await proposed(desk, edge_id, Sector.EPISODIC) for state in ProposalState}
-    await decided(desk, made[ProposalState.REJECTED], Decision.REJECT)
-    desk.rows("update proposals set expires_at = now() where id = %s returning id", made[ProposalState.EXPIRED])
-    await decided(desk, made[ProposalState.USED])
-    assert (await desk.body(reclassified("episodic")))["status"] == "success"
-    await decided(desk, made[ProposalState.APPROVED])
+async def test_proposals_are_listed_by_state(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    made = {state: await proposed(harness, edge_id, Sector.EPISODIC) for state in ProposalState}
+    await decided(harness, made[ProposalState.REJECTED], Decision.REJECT)
+    harness.rows("update proposals set expires_at = now() where id = %s returning id", made[ProposalState.EXPIRED])
+    await decided(harness, made[ProposalState.USED])
+    assert (await harness.body(reclassified("episodic")))["status"] == "success"
+    await decided(harness, made[ProposalState.APPROVED])
     for state, proposal in made.items():
-        listed = (await desk.body(ListProposals(state=state)))["proposals"]
+        listed = (await harness.body(ListProposals(state=state)))["proposals"]
         assert [(one["proposal_id"], one["state"]) for one in listed] == [(proposal, state)]
-    newest_first = [one["proposal_id"] for one in (await desk.body(ListProposals()))["proposals"]]
+    newest_first = [one["proposal_id"] for one in (await harness.body(ListProposals()))["proposals"]]
     assert newest_first == list(made.values())[::-1]
-    assert (await desk.body(ListProposals(), namespace="elsewhere"))["proposals"] == []
+    assert (await harness.body(ListProposals(), namespace="elsewhere"))["proposals"] == []
 
 
-async def test_a_proposal_needs_an_edge_and_a_sector_and_a_decision_needs_a_proposal(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
-    wrong = await desk.body(ProposeReclassification(edge_id=edge_id, new_sector="Episodic"))
+async def test_a_proposal_needs_an_edge_and_a_sector_and_a_decision_needs_a_proposal(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    wrong = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector="Episodic"))
     assert wrong["status"] == "invalid_sector"
     assert wrong["error"].startswith("Invalid sector: 'Episodic'. Must be one of: emotional, ")
     for unknown in (UNKNOWN_ID, "nonsense"):
-        body = await desk.body(ProposeReclassification(edge_id=unknown, new_sector="episodic"))
+        body = await harness.body(ProposeReclassification(edge_id=unknown, new_sector="episodic"))
         assert body == {"status": "not_found", "error": f"Edge not found: {unknown}"}
-        assert (await decided(desk, unknown)) == {"status": "not_found"}
-    proposal = await proposed(desk, edge_id, Sector.EPISODIC)
+        assert (await decided(harness, unknown)) == {"status": "not_found"}
+    proposal = await proposed(harness, edge_id, Sector.EPISODIC)
     foreign = DecideProposal(proposal_id=proposal, decision=Decision.APPROVE)
-    assert (await desk.body(foreign, namespace="elsewhere", by=BOB)) == {"status": "not_found"}
+    assert (await harness.body(foreign, namespace="elsewhere", by=BOB)) == {"status": "not_found"}
 
 
 @pytest.mark.promise("GE-23")
 @BOTH_SPELLINGS
-async def test_deleting_a_constitutive_edge_is_a_proposal_first(desk: Desk, mark: dict[str, Any]) -> None:
-    edge_id = await constitutive(desk, mark)
-    first = await desk.body(DeleteEdge(edge_id=edge_id, reason="moved on"))
+async def test_deleting_a_constitutive_edge_is_a_proposal_first(harness: Harness, mark: dict[str, Any]) -> None:
+    edge_id = await constitutive(harness, mark)
+    first = await harness.body(DeleteEdge(edge_id=edge_id, reason="moved on"))
     assert (first["status"], first["edge_ids"]) == ("consent_required", [edge_id])
     assert first["proposal_id"] in first["hint"]
     for principal in (ADA, BOB):  # asking again is no approval, whoever asks
-        again = await desk.body(DeleteEdge(edge_id=edge_id), by=principal)
+        again = await harness.body(DeleteEdge(edge_id=edge_id), by=principal)
         assert (again["status"], again["proposal_id"]) == ("consent_required", first["proposal_id"])
-    assert (await desk.body(asked()))["status"] == "success"
+    assert (await harness.body(asked()))["status"] == "success"
 
-    assert (await decided(desk, first["proposal_id"]))["state"] == "approved"
-    done = await desk.body(DeleteEdge(edge_id=edge_id, reason="moved on"))
+    assert (await decided(harness, first["proposal_id"]))["state"] == "approved"
+    done = await harness.body(DeleteEdge(edge_id=edge_id, reason="moved on"))
 
     assert done == {"status": "deleted", "edge_id": edge_id}
-    assert (await desk.body(asked()))["edge"] is None
-    last = desk.audit(edge_id)[-1]
+    assert (await harness.body(asked()))["edge"] is None
+    last = harness.audit(edge_id)[-1]
     assert (last["action"], last["reason"], last["new"]) == (
         "delete_edge",
         "moved on",
@@ -265,44 +265,44 @@ async def test_deleting_a_constitutive_edge_is_a_proposal_first(desk: Desk, mark
 
 
 @pytest.mark.promise("GE-23")
-async def test_consent_to_reclassify_is_none_to_delete_nor_the_other_way(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
-    await approved(desk, edge_id, Sector.EPISODIC)
-    deletion = await desk.body(DeleteEdge(edge_id=edge_id))
+async def test_consent_to_reclassify_is_none_to_delete_nor_the_other_way(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    await approved(harness, edge_id, Sector.EPISODIC)
+    deletion = await harness.body(DeleteEdge(edge_id=edge_id))
     assert deletion["status"] == "consent_required"
-    await decided(desk, deletion["proposal_id"])
-    assert (await desk.body(reclassified("procedural")))["status"] == "consent_required"
-    assert (await desk.body(DeleteEdge(edge_id=edge_id)))["status"] == "deleted"
+    await decided(harness, deletion["proposal_id"])
+    assert (await harness.body(reclassified("procedural")))["status"] == "consent_required"
+    assert (await harness.body(DeleteEdge(edge_id=edge_id)))["status"] == "deleted"
 
 
 @pytest.mark.promise("GE-23", "GE-12")
-async def test_a_node_takes_a_constitutive_edge_along_only_with_consent(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
-    await desk.body(fact("Cay", "KNOWS", "Bob"))
-    node_id = (await desk.body(AddNode(name="Bob")))["node_id"]
-    first = await desk.body(DeleteNode(node_id=node_id))
+async def test_a_node_takes_a_constitutive_edge_along_only_with_consent(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    await harness.body(fact("Cay", "KNOWS", "Bob"))
+    node_id = (await harness.body(AddNode(name="Bob")))["node_id"]
+    first = await harness.body(DeleteNode(node_id=node_id))
     assert (first["status"], first["edge_ids"]) == ("consent_required", [edge_id])
-    (listed,) = (await desk.body(ListProposals()))["proposals"]
+    (listed,) = (await harness.body(ListProposals()))["proposals"]
     assert (listed["action"], listed["node_id"], listed["edge_id"]) == ("delete", node_id, None)
-    await decided(desk, first["proposal_id"])
-    later = await constitutive(desk, FLAG, "Bob", "IS", "Dan")  # nobody has consented to losing this one
+    await decided(harness, first["proposal_id"])
+    later = await constitutive(harness, FLAG, "Bob", "IS", "Dan")  # nobody has consented to losing this one
 
-    second = await desk.body(DeleteNode(node_id=node_id))
+    second = await harness.body(DeleteNode(node_id=node_id))
 
     assert second["status"] == "consent_required"
     assert sorted(second["edge_ids"]) == sorted([edge_id, later])
-    await decided(desk, second["proposal_id"])
-    done = await desk.body(DeleteNode(node_id=node_id))
+    await decided(harness, second["proposal_id"])
+    done = await harness.body(DeleteNode(node_id=node_id))
     assert done == {"status": "deleted", "node_id": node_id, "edges_deleted": 3}
-    assert desk.rows("select * from edges") == []
+    assert harness.rows("select * from edges") == []
 
 
 @pytest.mark.promise("GE-23")
-async def test_an_untrusted_principal_writes_nothing_here(desk: Desk) -> None:
-    edge_id = await constitutive(desk)
-    proposal = await proposed(desk, edge_id, Sector.EPISODIC)
+async def test_an_untrusted_principal_writes_nothing_here(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    proposal = await proposed(harness, edge_id, Sector.EPISODIC)
     mallory = type(ADA)(name="mallory", scopes=ADA.scopes, untrusted=True)
-    before = desk.everything()
+    before = harness.everything()
     for command in (
         fact("Mallory", "OWNS", "Bob"),
         AddNode(name="Mallory"),
@@ -312,5 +312,5 @@ async def test_an_untrusted_principal_writes_nothing_here(desk: Desk) -> None:
         DecideProposal(proposal_id=proposal, decision=Decision.APPROVE),
     ):
         with refused(FaultCode.FORBIDDEN):
-            await desk.do(command, by=mallory)
-    assert desk.everything() == before
+            await harness.do(command, by=mallory)
+    assert harness.everything() == before

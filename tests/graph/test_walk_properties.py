@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engramq.schemas.commands import FindPath, QueryNeighbors
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import Following
-from tests.graph.desk import Desk
+from tests.graph.harness import Harness
 from tests.graph.test_walks import build
 
 pytestmark = pytest.mark.anyio
@@ -36,10 +36,10 @@ def distances(edges: list[tuple[int, int]], start: int, following: Following) ->
     return found
 
 
-def write(desk: Desk, edges: list[tuple[int, int]]) -> str:
+def write(harness: Harness, edges: list[tuple[int, int]]) -> str:
     """Write the graph under names of its own and return their beginning."""
     prefix = f"g{next(NAMES)}-"
-    build(desk, [(UUID(uuid7()), f"{prefix}{number}") for number in range(NODES)], edges)
+    build(harness, [(UUID(uuid7()), f"{prefix}{number}") for number in range(NODES)], edges)
     return prefix
 
 
@@ -50,10 +50,10 @@ SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[Healt
 @SETTINGS
 @given(GRAPHS, st.integers(1, 5), st.sampled_from(Following))
 async def test_neighbours_are_those_of_a_plain_search(
-    desk: Desk, edges: list[tuple[int, int]], depth: int, following: Following
+    harness: Harness, edges: list[tuple[int, int]], depth: int, following: Following
 ) -> None:
-    prefix = write(desk, edges)
-    body = await desk.body(QueryNeighbors(node_name=f"{prefix}0", depth=depth, direction=following))
+    prefix = write(harness, edges)
+    body = await harness.body(QueryNeighbors(node_name=f"{prefix}0", depth=depth, direction=following))
     expected = {
         f"{prefix}{node}": distance
         for node, distance in distances(edges, 0, following).items()
@@ -69,10 +69,10 @@ async def test_neighbours_are_those_of_a_plain_search(
 @SETTINGS
 @given(GRAPHS, PLACES, st.integers(1, 10))
 async def test_a_path_is_as_short_as_a_plain_search_finds_and_hangs_together(
-    desk: Desk, edges: list[tuple[int, int]], end: int, depth: int
+    harness: Harness, edges: list[tuple[int, int]], end: int, depth: int
 ) -> None:
-    prefix = write(desk, edges)
-    body = await desk.body(FindPath(start_node=f"{prefix}0", end_node=f"{prefix}{end}", max_depth=depth))
+    prefix = write(harness, edges)
+    body = await harness.body(FindPath(start_node=f"{prefix}0", end_node=f"{prefix}{end}", max_depth=depth))
     length = distances(edges, 0, Following.BOTH).get(end)
     assert body["truncated"] is False
     if length is None or length > depth:

@@ -11,7 +11,7 @@ from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.app import run
 from engramq.workers.links.rules import LinkRules
 from tests.conftest import Database
-from tests.links.desk import Desk
+from tests.links.harness import Harness
 from tests.pipeline.stage import READY_S, Stage, agent_of, stage_settings, staged
 
 CAP = 3
@@ -43,6 +43,6 @@ async def stage(settings: Settings) -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
-async def desk(stage: Stage, database: Database) -> AsyncIterator[Desk]:
+async def harness(stage: Stage, database: Database) -> AsyncIterator[Harness]:
     async with agent_of(await stage.gateway()) as agent:
-        yield Desk(agent, database)
+        yield Harness(agent, database)

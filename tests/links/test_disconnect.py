@@ -11,13 +11,13 @@ from engramq.schemas.vocabulary import Origin
 from engramq.workers.db.database import Store
 from engramq.workers.links.writer import AutomaticLink, write_automatic
 from tests.links.conftest import RULES
-from tests.links.desk import Desk
+from tests.links.harness import Harness
 
 pytestmark = pytest.mark.anyio
 
 
-async def disconnect(desk: Desk, one: str, other: str, **fields: Any) -> list[Any]:
-    body = await desk.agent.call("disconnect", source=one, target=other, **fields)
+async def disconnect(harness: Harness, one: str, other: str, **fields: Any) -> list[Any]:
+    body = await harness.agent.call("disconnect", source=one, target=other, **fields)
     assert body["status"] == "success"
     assert (body["source_id"], body["target_id"]) == (one, other)
     assert body["summary"]
@@ -25,41 +25,41 @@ async def disconnect(desk: Desk, one: str, other: str, **fields: Any) -> list[An
 
 
 @pytest.mark.promise("CN-28")
-async def test_a_link_is_removed_whatever_the_order_of_its_ends(desk: Desk) -> None:
-    one, other, third = await desk.memories(3)
-    await desk.connect(one, other, relation="supports", weight=0.4)
-    await desk.connect(one, third)
-    assert await disconnect(desk, other, one) == ["removed", "supports", 0.4]
-    assert await disconnect(desk, other, one) == ["not_found", None, None]
-    assert await disconnect(desk, one, uuid7()) == ["not_found", None, None]
-    assert await disconnect(desk, one, "no id") == ["not_found", None, None]
-    assert await disconnect(desk, one, one) == ["not_found", None, None]
-    assert len(await desk.links()) == 1
-    await desk.agent.call("forget_memory", memory_id=third)
-    assert await disconnect(desk, one, third) == ["removed", "similar", 0.65]
+async def test_a_link_is_removed_whatever_the_order_of_its_ends(harness: Harness) -> None:
+    one, other, third = await harness.memories(3)
+    await harness.connect(one, other, relation="supports", weight=0.4)
+    await harness.connect(one, third)
+    assert await disconnect(harness, other, one) == ["removed", "supports", 0.4]
+    assert await disconnect(harness, other, one) == ["not_found", None, None]
+    assert await disconnect(harness, one, uuid7()) == ["not_found", None, None]
+    assert await disconnect(harness, one, "no id") == ["not_found", None, None]
+    assert await disconnect(harness, one, one) == ["not_found", None, None]
+    assert len(await harness.links()) == 1
+    await harness.agent.call("forget_memory", memory_id=third)
+    assert await disconnect(harness, one, third) == ["removed", "similar", 0.65]
 
 
 @pytest.mark.promise("CN-28")
-async def test_a_guard_keeps_a_link_of_another_relation(desk: Desk) -> None:
-    one, other, third = await desk.memories(3)
-    await desk.connect(one, other, relation="supports")
-    before = await desk.written()
-    body = await desk.agent.call("disconnect", source=one, target=other, guard_relation="similar")
+async def test_a_guard_keeps_a_link_of_another_relation(harness: Harness) -> None:
+    one, other, third = await harness.memories(3)
+    await harness.connect(one, other, relation="supports")
+    before = await harness.written()
+    body = await harness.agent.call("disconnect", source=one, target=other, guard_relation="similar")
     assert [body[name] for name in ("action", "removed_relation", "removed_weight")] == ["guarded", None, None]
     assert "'supports'" in body["summary"]
-    assert await desk.written() == before
-    assert await disconnect(desk, one, other, guard_relation="supports") == ["removed", "supports", 0.75]
-    await desk.agent.call("supersede_memory", old_memory_id=third, new_memory_id=one)
-    body = await desk.agent.call("disconnect", source=one, target=third)
+    assert await harness.written() == before
+    assert await disconnect(harness, one, other, guard_relation="supports") == ["removed", "supports", 0.75]
+    await harness.agent.call("supersede_memory", old_memory_id=third, new_memory_id=one)
+    body = await harness.agent.call("disconnect", source=one, target=third)
     assert (body["action"], "restore_memory" in body["summary"]) == ("guarded", True)
 
 
 @pytest.mark.promise("CN-30")
-async def test_the_reason_is_audited_with_what_was_there(desk: Desk) -> None:
-    one, other = await desk.memories(2)
-    await desk.connect(other, one, note="why")
-    body = await desk.agent.call("disconnect", source=one, target=other, reason="They only share a word.")
-    (row,) = await desk.audited("disconnect")
+async def test_the_reason_is_audited_with_what_was_there(harness: Harness) -> None:
+    one, other = await harness.memories(2)
+    await harness.connect(other, one, note="why")
+    body = await harness.agent.call("disconnect", source=one, target=other, reason="They only share a word.")
+    (row,) = await harness.audited("disconnect")
     assert (row["reason"], row["actor"], str(row["command_id"])) == (
         "They only share a word.", "I/O", body["command_id"])  # fmt: skip
     assert row["old"] == {
@@ -75,8 +75,8 @@ async def test_the_reason_is_audited_with_what_was_there(desk: Desk) -> None:
 
 
 @pytest.mark.promise("CN-31")
-async def test_what_was_taken_away_is_made_again_by_agents_only(desk: Desk, store: Store) -> None:
-    one, other, third = await desk.memories(3)
+async def test_what_was_taken_away_is_made_again_by_agents_only(harness: Harness, store: Store) -> None:
+    one, other, third = await harness.memories(3)
     wanted = [AutomaticLink(UUID(one), UUID(end), "similar", 0.9, Origin.SIMILARITY) for end in (other, third)]
 
     async def write() -> int:
@@ -84,22 +84,22 @@ async def test_what_was_taken_away_is_made_again_by_agents_only(desk: Desk, stor
         return len(written.created)
 
     assert await write() == 2
-    assert await disconnect(desk, other, one) == ["removed", "similar", 0.9]
+    assert await disconnect(harness, other, one) == ["removed", "similar", 0.9]
     assert await write() == 0
-    outcome = await desk.agent.call("record_outcome", memory_ids=[one, other], signal=1)
+    outcome = await harness.agent.call("record_outcome", memory_ids=[one, other], signal=1)
     assert (outcome["edges_created"], outcome["edges_skipped"]) == (0, 1)
     # An agent makes it and takes it away again: that leaves nothing behind.
-    await desk.connect(one, other)
-    assert await disconnect(desk, one, other) == ["removed", "similar", 0.65]
+    await harness.connect(one, other)
+    assert await disconnect(harness, one, other) == ["removed", "similar", 0.65]
     assert await write() == 1
 
 
 @pytest.mark.promise("CN-29")
-async def test_a_removed_link_is_gone_from_what_reads_show_at_once(desk: Desk) -> None:
-    one, other = await desk.memories(2)
-    await desk.connect(one, other, note="shown")
-    shown = (await desk.agent.call("get_memory", memory_id=other))["links"]
+async def test_a_removed_link_is_gone_from_what_reads_show_at_once(harness: Harness) -> None:
+    one, other = await harness.memories(2)
+    await harness.connect(one, other, note="shown")
+    shown = (await harness.agent.call("get_memory", memory_id=other))["links"]
     assert shown == [{"memory_id": one, "relation": "similar", "weight": 0.65, "note": "shown", "origin": "agent",
                       "direction": "incoming", "reinforcement_count": 0}]  # fmt: skip
-    await disconnect(desk, one, other)
-    assert (await desk.agent.call("get_memory", memory_id=other))["links"] == []
+    await disconnect(harness, one, other)
+    assert (await harness.agent.call("get_memory", memory_id=other))["links"] == []

@@ -5,39 +5,39 @@ from typing import Any
 
 import pytest
 
-from tests.links.desk import Desk
+from tests.links.harness import Harness
 
 pytestmark = pytest.mark.anyio
 
 SECRET = "the password is hunter2"
 
 
-async def kept(desk: Desk) -> list[str]:
+async def kept(harness: Harness) -> list[str]:
     """Return the tables that hold the secret."""
     tables = ("edges", "deferred_links", "ledger", "audit_log")
-    held = await asyncio.gather(*(desk.rows(f"select to_jsonb(t)::text as text from {table} t") for table in tables))
+    held = await asyncio.gather(*(harness.rows(f"select to_jsonb(t)::text as text from {table} t") for table in tables))
     return [table for table, rows in zip(tables, held, strict=True) if any(SECRET in row["text"] for row in rows)]
 
 
 @pytest.mark.promise("MT-19", "CN-5")
-async def test_nothing_of_a_note_is_left_once_an_end_is_erased(desk: Desk) -> None:
-    one, waiting, gone = await desk.memories(3)
-    await desk.connect(one, gone, note=SECRET)
-    await desk.connect(one, gone, note=f"{SECRET}!")
-    await desk.agent.call("disconnect", source=one, target=gone)
-    await desk.agent.call("connects", edges=[{"source": one, "target": gone, "note": SECRET}])
-    await desk.unembed(waiting)
-    await desk.connect(one, waiting, note=SECRET)
-    assert await kept(desk) == ["edges", "deferred_links"]
+async def test_nothing_of_a_note_is_left_once_an_end_is_erased(harness: Harness) -> None:
+    one, waiting, gone = await harness.memories(3)
+    await harness.connect(one, gone, note=SECRET)
+    await harness.connect(one, gone, note=f"{SECRET}!")
+    await harness.agent.call("disconnect", source=one, target=gone)
+    await harness.agent.call("connects", edges=[{"source": one, "target": gone, "note": SECRET}])
+    await harness.unembed(waiting)
+    await harness.connect(one, waiting, note=SECRET)
+    assert await kept(harness) == ["edges", "deferred_links"]
     for memory_id in (gone, waiting):
-        await desk.agent.call("forget_memory", memory_id=memory_id, erase=True)
-    assert await kept(desk) == []
+        await harness.agent.call("forget_memory", memory_id=memory_id, erase=True)
+    assert await kept(harness) == []
 
 
 @pytest.mark.promise("CN-5", "CN-8")
-async def test_who_repeats_a_request_is_answered_with_the_note_of_its_time(desk: Desk) -> None:
-    one, other, third, waiting = await desk.memories(4)
-    await desk.unembed(waiting)
+async def test_who_repeats_a_request_is_answered_with_the_note_of_its_time(harness: Harness) -> None:
+    one, other, third, waiting = await harness.memories(4)
+    await harness.unembed(waiting)
     requests: list[tuple[str, dict[str, Any]]] = [
         ("connect", {"source": one, "target": other, "note": "first"}),
         ("connect", {"source": one, "target": other, "note": "second"}),
@@ -49,18 +49,18 @@ async def test_who_repeats_a_request_is_answered_with_the_note_of_its_time(desk:
                                 {"source": other, "target": third}]}),
     ]  # fmt: skip
     first = [
-        await desk.agent.call(tool, **arguments, idempotency_key=f"k{number}")
+        await harness.agent.call(tool, **arguments, idempotency_key=f"k{number}")
         for number, (tool, arguments) in enumerate(requests)
     ]
     again = [
-        await desk.agent.call(tool, **arguments, idempotency_key=f"k{number}")
+        await harness.agent.call(tool, **arguments, idempotency_key=f"k{number}")
         for number, (tool, arguments) in enumerate(requests)
     ]
     assert again == first
     assert [body.get("note") for body in first] == ["first", "second", "second", "second", None, "later", None]
-    told = await asyncio.gather(*(desk.agent.call("get_command", command_id=one["command_id"]) for one in first))
+    told = await asyncio.gather(*(harness.agent.call("get_command", command_id=one["command_id"]) for one in first))
     # The first note is nowhere any more.
     assert told[0]["reply"] == {**first[0], "note": "second"}
     assert [one["reply"] for one in told[1:]] == first[1:]
-    conflict = await desk.refused("connects", edges=[], idempotency_key="k6")
+    conflict = await harness.refused("connects", edges=[], idempotency_key="k6")
     assert conflict["code"] == "idempotency_conflict"

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.links.desk import Desk
+from tests.links.harness import Harness
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.promise("CN-44", "MT-18")
-async def test_a_repeated_request_is_answered_though_its_references_stand_for_nothing_by_then(desk: Desk) -> None:
-    one, *_ = await desk.memories(3)
+async def test_a_repeated_request_is_answered_though_its_references_stand_for_nothing_by_then(harness: Harness) -> None:
+    one, *_ = await harness.memories(3)
     requests: list[tuple[str, dict[str, Any]]] = [
         ("connect", {"source": "@stored", "target": one}),
         ("connects", {"edges": [{"source": one, "target": "@stored"}], "atomic": True}),
@@ -27,28 +27,28 @@ async def test_a_repeated_request_is_answered_though_its_references_stand_for_no
 
     async def carried_out() -> list[dict[str, Any]]:
         return [
-            await desk.agent.call(tool, **arguments, idempotency_key=f"key {number}")
+            await harness.agent.call(tool, **arguments, idempotency_key=f"key {number}")
             for number, (tool, arguments) in enumerate(requests)
         ]
 
     first = await carried_out()
     assert not {"error", "invalid_parameter"} & {body["status"] for body in first}
-    await desk.agent.call("begin_session")
-    before = await desk.written()
+    await harness.agent.call("begin_session")
+    before = await harness.written()
     assert await carried_out() == first
-    assert await desk.written() == before
+    assert await harness.written() == before
 
 
 @pytest.mark.promise("CN-44", "CN-16")
-async def test_a_reference_that_stands_for_nothing_uses_no_key_up(desk: Desk) -> None:
-    (one,) = await desk.memories(1)
-    await desk.agent.call("begin_session")
-    before = await desk.written()
-    plain = await desk.agent.call("connect", source=one, target="@stored")
-    keyed = await desk.agent.call("connect", source=one, target="@stored", idempotency_key="key")
+async def test_a_reference_that_stands_for_nothing_uses_no_key_up(harness: Harness) -> None:
+    (one,) = await harness.memories(1)
+    await harness.agent.call("begin_session")
+    before = await harness.written()
+    plain = await harness.agent.call("connect", source=one, target="@stored")
+    keyed = await harness.agent.call("connect", source=one, target="@stored", idempotency_key="key")
     assert (keyed["status"], keyed["field"], keyed["error"]) == ("invalid_parameter", "target", plain["error"])
-    assert await desk.written() == before
-    await desk.memories(1)
-    assert (await desk.connect(one, "@stored", idempotency_key="key"))["action"] == "created"
-    other = await desk.agent.call("connect", source=one, target="@recalled[7]", idempotency_key="key")
+    assert await harness.written() == before
+    await harness.memories(1)
+    assert (await harness.connect(one, "@stored", idempotency_key="key"))["action"] == "created"
+    other = await harness.agent.call("connect", source=one, target="@recalled[7]", idempotency_key="key")
     assert (other["status"], other["code"]) == ("error", "idempotency_conflict")

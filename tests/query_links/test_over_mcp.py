@@ -1,4 +1,4 @@
-"""connect_by_query through the front door."""
+"""connect_by_query over MCP."""
 
 import pytest
 

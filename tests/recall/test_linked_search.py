@@ -1,4 +1,4 @@
-"""What links, outcomes and idle time do to a search, through the front door."""
+"""What links, outcomes and idle time do to a search, over MCP."""
 
 from collections.abc import AsyncIterator
 from typing import Any

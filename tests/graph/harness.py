@@ -23,7 +23,7 @@ CAY = Principal(name="cay", scopes=(Scope.READ, Scope.WRITE))
 
 
 @dataclass(frozen=True)
-class Desk:
+class Harness:
     """Both halves of the graph: writes of the edges kind and reads of the recall kind."""
 
     store: Store
@@ -31,7 +31,7 @@ class Desk:
     runner: CommandRunner
 
     @classmethod
-    def at(cls, store: Store, database: Database) -> "Desk":
+    def at(cls, store: Store, database: Database) -> "Harness":
         return cls(store, database, runner(store))
 
     async def carry_out(self, given: Job) -> Outcome:

@@ -12,7 +12,7 @@ from tests.pipeline.stage import Agent, until
 
 
 @dataclass
-class Desk:
+class Harness:
     """Rows are read as the owner, past what the workers' role may not see."""
 
     agent: Agent

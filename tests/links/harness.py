@@ -17,7 +17,7 @@ _WRITTEN = ("edges", "audit_log", "link_tombstones", "deferred_links")
 
 
 @dataclass
-class Desk:
+class Harness:
     """An agent and the database that its words end up in."""
 
     agent: Agent
