@@ -276,14 +276,14 @@ async def _recorded(
     """Run a handler between the two halves of its ledger row; raises _Taken when that is there already."""
     envelope = context.envelope
     tx.lease = context.lease
-    begun = await ledger.send_begin(tx, envelope)
+    claim = await ledger.send_begin(tx, envelope)
     try:
         reply: WriteReply = await handler.run(tx, envelope.command, context, *prepared)
     except EngramqError:
-        if await begun.fetchone() is None:
+        if await claim.fetchone() is None:
             raise _Taken from None
         raise
-    if await begun.fetchone() is None:
+    if await claim.fetchone() is None:
         raise _Taken
     reply.command_id = envelope.id
     answer = encode_answer(Answer(id=envelope.id, reply=reply))  # type: ignore[arg-type]  # one of the union

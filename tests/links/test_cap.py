@@ -141,7 +141,7 @@ async def test_an_automatic_writer_takes_the_place_of_lighter_automatic_links_on
     written = await store.write("default_user", lambda tx: write_automatic(tx, wanted, rules=RULES))
     # The heaviest first: .90 for .65, then nothing is lighter than .69 but what was just made.
     assert [one.weight for one in written.created] == [0.90]
-    assert [one.target for one in written.standing] == [UUID(hub)]
+    assert [one.target for one in written.existing] == [UUID(hub)]
     assert len(written.skipped) == 4
     assert await harness.link(hub, new[3]) is not None
     assert await harness.link(hub, light) is None
@@ -158,7 +158,7 @@ async def test_an_automatic_writer_leaves_out_what_may_not_be_linked(harness: Ha
     await harness.agent.call("disconnect", source=one, target=other)
     wanted = [_similar(one, end, 0.9) for end in (other, archived, pending, untrusted)]
     written = await store.write("default_user", lambda tx: write_automatic(tx, wanted, rules=RULES))
-    assert (written.created, written.standing, len(written.skipped)) == ([], [], 4)
+    assert (written.created, written.existing, len(written.skipped)) == ([], [], 4)
     assert await store.write("elsewhere", lambda tx: write_automatic(tx, wanted, rules=RULES)) == written
     assert await harness.links() == []
 

@@ -66,12 +66,12 @@ def _link(table: LinkTable, helpful: Sequence[UUID], signal: float, rules: LinkR
     linked = Linked()
     for source, target in combinations(helpful, 2):
         pair = pair_of(source, target)
-        standing = table.link(pair)
+        existing = table.link(pair)
         if table.partition(source) is not table.partition(target):
             linked.skipped += 1  # what promotion has left behind: an untrusted memory boosts no trusted one
-        elif standing is not None:
-            weight, count = raised(standing.weight, signal * RAISE), standing.reinforcement_count + 1
-            table.put(dataclasses.replace(standing, weight=weight, reinforcement_count=count))
+        elif existing is not None:
+            weight, count = raised(existing.weight, signal * RAISE), existing.reinforcement_count + 1
+            table.put(dataclasses.replace(existing, weight=weight, reinforcement_count=count))
             linked.reinforced.add(pair)
         else:
             weight = rounded(signal * LINK_WEIGHTS[Relation.OUTCOME])

@@ -92,32 +92,32 @@ def asserted_link(new_id: UUID, source: UUID, target: UUID, request: LinkRequest
 
 
 def asserted_again(
-    standing: Link, request: LinkRequest, delta: float, *, quoted: bool = True
+    existing: Link, request: LinkRequest, delta: float, *, quoted: bool = True
 ) -> tuple[LinkAction, Link]:
     """Return what an agent's request makes of the link that is there; what it changes becomes the agent's.
 
-    Raises EngramqError: `edge_exists`, `relation_conflict`; `quoted`: they may say the standing relation.
+    Raises EngramqError: `edge_exists`, `relation_conflict`; `quoted`: they may quote its relation.
     """
-    other_relation = request.relation is not UNSET and request.relation != standing.relation
+    other_relation = request.relation is not UNSET and request.relation != existing.relation
     match request.if_exists:
         case IfExists.ERROR:
-            raise refuse(FaultCode.EDGE_EXISTS, f"{_described(standing, quoted)} is there already.")
+            raise refuse(FaultCode.EDGE_EXISTS, f"{_described(existing, quoted)} is there already.")
         case IfExists.SKIP:
-            return LinkAction.SKIPPED, standing
+            return LinkAction.SKIPPED, existing
         case IfExists.UPDATE:
-            return LinkAction.UPDATED, _changed(standing, request)
+            return LinkAction.UPDATED, _changed(existing, request)
         case IfExists.REINFORCE if not other_relation:
-            stronger = replace(standing, weight=raised(standing.weight, delta))
+            stronger = replace(existing, weight=raised(existing.weight, delta))
             return LinkAction.REINFORCED, _changed(
-                replace(stronger, reinforcement_count=standing.reinforcement_count + 1), request, weight=False
+                replace(stronger, reinforcement_count=existing.reinforcement_count + 1), request, weight=False
             )
-        case IfExists.REINFORCE if standing.displaceable:
+        case IfExists.REINFORCE if existing.displaceable:
             assert request.relation is not UNSET
-            return LinkAction.UPDATED, _changed(replace(standing, weight=default_weight(request.relation)), request)
+            return LinkAction.UPDATED, _changed(replace(existing, weight=default_weight(request.relation)), request)
         case _:
             raise refuse(
                 FaultCode.RELATION_CONFLICT,
-                f"{_described(standing, quoted)} has another relation than {request.relation!r}.",
+                f"{_described(existing, quoted)} has another relation than {request.relation!r}.",
             )
 
 

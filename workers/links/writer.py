@@ -1,7 +1,7 @@
 """Links between memories: what agents assert, and what automatic writers may add. No end ever has more than the cap.
 
-Links that wait for a pending end are settled in deferred_links.py; disconnection.py removes links; link_room.py makes
-room when a memory comes back.
+Links that wait for a pending end are settled in deferred.py; disconnect.py removes links; room.py makes room when a
+memory comes back.
 """
 
 import math
@@ -83,7 +83,7 @@ class AutomaticWritten:
     """What became of automatic links: made, there already (in whatever relation), or left out."""
 
     created: list[AutomaticLink] = field(default_factory=list)
-    standing: list[AutomaticLink] = field(default_factory=list)
+    existing: list[AutomaticLink] = field(default_factory=list)
     skipped: list[AutomaticLink] = field(default_factory=list)
 
 
@@ -142,21 +142,21 @@ class Asserting:
     ) -> Asserted:
         """Carry out a request of an envelope, `item` of its batch; it will be audited as `action`.
 
-        Raises what `connect` raises, and then it has changed nothing.
+        Raises what `assert_one` raises, and then it has changed nothing.
         """
         ends = ends_of(request)
         may_link(self.table, ends, envelope.principal)
         if Standing.PENDING in (self.table.standing(end) for end in ends):
             return self._defer(ends, request, envelope, item)
-        standing, untrusted = self.table.link(ends.pair), self.table.is_untrusted(ends)
-        if standing is None:
+        existing, untrusted = self.table.link(ends.pair), self.table.is_untrusted(ends)
+        if existing is None:
             link = asserted_link(UUID(uuid7()), *ends, request)
             displaced = make_room(self.table, ends.pair, self._rules.cap)
             made = Asserted(*ends, LinkAction.CREATED, link, None, displaced, untrusted)
         else:
             # Of an untrusted link the relation may be anybody's text, and a refusal carries no warning.
-            done = asserted_again(standing, request, self._rules.delta, quoted=not untrusted)
-            made = Asserted(*ends, *done, standing, untrusted=untrusted)
+            done = asserted_again(existing, request, self._rules.delta, quoted=not untrusted)
+            made = Asserted(*ends, *done, existing, untrusted=untrusted)
         if made.action is not LinkAction.SKIPPED:
             self.table.put(made.link)
         self._asserted.append((made, envelope, action))
@@ -209,7 +209,7 @@ async def write_automatic(tx: Transaction, wanted: Sequence[AutomaticLink], *, r
     table = await LinkTable.open(tx, {end for pair in pairs for end in pair}, making=pairs)
     for one in sorted(wanted, key=lambda one: (-one.weight, one.pair)):
         if table.link(one.pair) is not None:
-            written.standing.append(one)
+            written.existing.append(one)
         elif add_automatic(table, one, rules.cap):
             written.created.append(one)
         else:

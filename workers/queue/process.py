@@ -89,7 +89,7 @@ async def _reach(redis_url: str, stop: asyncio.Event) -> bool:
 
 
 async def _report_alive(actors: Sequence[Actor], keys: Keys, pipeline: Pipeline) -> None:
-    """Write which workers live, so that status and doctor can see a mailbox that nobody serves."""
+    """Write which workers live, so that status can tell of a mailbox that nobody serves."""
     worker_id = uuid7()
     while True:
         now = time.time()

@@ -16,7 +16,7 @@ from engramq.schemas.vocabulary import Origin, Sector
 from engramq.workers.search.ranking import Candidates, Column, Measure, Ranking, ranking, total
 from engramq.workers.sectors.decay import decay, link_decay
 
-# A memory of full confidence that nobody has judged: half a vote more than its confidence of two.
+# The usefulness of a memory of full confidence that nobody has judged. It is neither lifted nor lowered.
 NEUTRAL_USEFULNESS: Final = 0.75
 
 

@@ -40,8 +40,8 @@ class Weights:
 
 
 DEFAULT_WEIGHTS: Final = Weights()
-# The least that counts as a deviation of 1, a sixth and a half of what is usual among 400 candidates. Without it two
-# memories that hardly differ would be as far apart as the best and the worst.
+# The least that counts as a deviation of 1: a sixth (words) and a half (vectors) of what is usual among 400 candidates.
+# Without it two memories that hardly differ would be as far apart as the best and the worst.
 LEXICAL_DEVIATION: Final = 0.2
 COSINE_DEVIATION: Final = 0.05
 PLACES: Final = 2**33  # more than a thread has, so that thread and place make one number

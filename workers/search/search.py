@@ -22,9 +22,9 @@ from engramq.workers.search.selection import Twins, within_budget
 from engramq.workers.search.surroundings import send_surroundings, surroundings
 
 DIGITS: Final = 6  # of scores in replies
-BEST: Final = 64  # candidates of each partition that can be boosted, or twice as many as are shown
-SEEDS: Final = 10  # of them, of each partition, whose links are followed
-SPARE: Final = 4  # memories more than are shown that are read while their boosts are: the order will change a little
+BEST: Final = 64  # candidates of each partition that can be boosted; twice as many as are shown if that is more
+SEEDS: Final = 10  # the first of BEST of each partition: their links are followed
+SPARE: Final = 4  # memories that are read beyond those to be shown, since boosts change the order a little
 
 
 async def find_memories(

@@ -1,6 +1,6 @@
 -- name: unclassified_contents
 -- Those of the given memories that have no sector yet and are not pending. The vector goes along where the sector model
--- knows the embedder that made it. Rows of one page have different turns: see workers/store/sectors.py.
+-- knows the embedder that made it. Rows of one page have different turns: see classifier.py.
 select
     m.node_id as id, m.content, hashtextextended(m.content, 0) as fingerprint,
     case when e.sha256 = %(sha256)s then m.embedding::text end as vector,
