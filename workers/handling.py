@@ -80,6 +80,10 @@ class Context:
     follow_ups: tuple[FollowUp, ...] = ()
     after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
 
+    def forget(self) -> None:
+        """Drop what a handler has asked for whose transaction was undone."""
+        self.session_state, self.follow_ups, self.after_reply = None, (), None
+
 
 @dataclass(frozen=True, slots=True)
 class CommandHandler(Generic[A, R]):
@@ -213,6 +217,7 @@ class CommandRunner:
                 try:
                     return await self._store.write(envelope.namespace, partial(_recorded, handler, context, prepared))
                 except _Taken:
+                    context.forget()
                     known = await self._find(envelope)
                 if known is not None:
                     break

@@ -16,11 +16,19 @@ from engramq.schemas.vocabulary import OnDuplicate
 PIPE: Final = "-"
 
 
-def _in_a_folder(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse a file that could not be made; click looks at those only that are there."""
-    if path is not None and not os.access(path.absolute().parent, os.W_OK):
-        raise click.BadParameter(f"{str(path.parent)!r} is no folder that can be written to.")
-    return path
+def _require_writable(rejects: Path, source: Path | None) -> None:
+    """Refuse a file for rejects that could not be written, before anything is imported."""
+    if rejects.is_dir():
+        raise click.BadParameter(f"{str(rejects)!r} is a directory.", param_hint="'--rejects'")
+    if not rejects.exists():
+        if not os.access(rejects.absolute().parent, os.W_OK):
+            raise click.BadParameter(
+                f"{str(rejects.parent)!r} is no folder that can be written to.", param_hint="'--rejects'"
+            )
+    elif not os.access(rejects, os.W_OK):
+        raise click.BadParameter(f"{str(rejects)!r} cannot be written to.", param_hint="'--rejects'")
+    elif source is not None and rejects.samefile(source):
+        raise click.BadParameter(f"{str(rejects)!r} is the file that is to be imported.", param_hint="'--rejects'")
 
 
 @click.command("import")
@@ -43,8 +51,7 @@ def _in_a_folder(_context: click.Context, _parameter: click.Parameter, path: Pat
 )
 @click.option(
     "--rejects",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    callback=_in_a_folder,
+    type=click.Path(dir_okay=False, path_type=Path),
     help="Where bad rows are told of. Default: FILE.rejects.jsonl.",
 )
 @click.pass_obj
@@ -62,11 +69,14 @@ def command(
     One object per line, with the parameters of store_memory; FILE - is standard input. The exit code is 1 when rows
     were rejected, 3 when the import could not go on: the same command then goes on with the rest.
     """
+    source = None if file == PIPE else Path(file)
+    if rejects is not None:
+        _require_writable(rejects, source)
     with servers_for("import", supervisor) as settings:
         from engramq.gateway.cli.import_command import import_memories  # noqa: PLC0415 - 1 s of imports, see gateway
 
         return import_memories(
-            None if file == PIPE else Path(file),
+            source,
             settings,
             namespace=namespace,
             on_duplicate=OnDuplicate(on_duplicate),

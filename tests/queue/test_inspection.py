@@ -231,6 +231,21 @@ async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage
     assert await view.find(answer.id, "other", None) is None
 
 
+async def test_an_erased_memory_of_unknown_content_takes_no_unreadable_letter_along(
+    stage: Stage, view: Inspection
+) -> None:
+    """An empty text is one byte in msgpack, which anything may hold."""
+    await stage.workers(an_actor(echo))
+    await stage.enqueue("whole.1", b"\xc1\xa0" + NAMESPACE.encode(), bound=100)
+
+    async def set_aside() -> bool:
+        return len(await DeadLetters(stage.redis, stage.keys).list(WorkerKind.RECALL)) == 1
+
+    await stage.until(set_aside)
+    await view.scrub(NAMESPACE, {ERASED: ""})
+    assert await set_aside()
+
+
 @pytest.mark.promise("MT-19")
 async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: Inspection) -> None:
     bus = await stage.bus()

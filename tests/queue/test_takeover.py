@@ -173,12 +173,12 @@ async def test_a_job_that_the_same_worker_claims_again_while_its_first_run_ends_
     stage: Stage,
 ) -> None:
     runs = 0
-    began, cancelled, release, go = asyncio.Queue[None](), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    began, cancelled, release, go = asyncio.Queue[int](), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow(job: Job) -> Outcome:
         nonlocal runs
         runs += 1
-        began.put_nowait(None)
+        began.put_nowait(job.envelope.attempt)
         if runs > 1:
             await go.wait()
             return await echo(job)
@@ -192,12 +192,12 @@ async def test_a_job_that_the_same_worker_claims_again_while_its_first_run_ends_
     worker = await stage.workers(an_actor(slow))
     asked = asyncio.create_task(ping(await stage.bus(), "x"))
     async with asyncio.timeout(BOUND_S):
-        await began.get()
+        assert await began.get() == 1
         (key,) = await stage.leases()
         await stage.redis.delete(key)
         await cancelled.wait()
         await stage.leases_run_out()
-        await began.get()
+        assert await began.get() == 2
     holder = await stage.redis.get(key)
     release.set()
     await stage.redis.pexpire(key, 2_500)

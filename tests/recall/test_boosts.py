@@ -62,7 +62,7 @@ def scenes(draw: st.DrawFn) -> tuple[Candidates, Surroundings]:
 @given(scenes())
 def test_lifts_are_bounded_and_all_parts_make_the_score(scene: tuple[Candidates, Surroundings]) -> None:
     candidates, around = scene
-    found = with_boosts(candidates, around).ranking
+    found = with_boosts(candidates, around).ranked
     assert sorted(found.order) == list(range(len(found.candidates)))
     assert len(set(found.candidates.ids)) == len(found.candidates)
     most = DEFAULT_BOOSTS.links * DEFAULT_BOOSTS.seed_at_most
@@ -77,19 +77,19 @@ def test_lifts_are_bounded_and_all_parts_make_the_score(scene: tuple[Candidates,
 @given(scenes())
 def test_no_untrusted_memory_lifts_a_trusted_one(scene: tuple[Candidates, Surroundings]) -> None:
     candidates, around = scene
-    found = with_boosts(candidates, around).ranking
+    found = with_boosts(candidates, around).ranked
     several = (candidates, around.linked)
     sides = {one: trusted for some in several for one, trusted in zip(some.ids, some.trusted, strict=True)}
     allowed = [one for one in around.links if sides[one.seed] or not sides[one.other]]
     fewer = Surroundings(facts=around.facts, links=allowed, linked=around.linked)
-    assert scores(found) == scores(with_boosts(candidates, fewer).ranking)
+    assert scores(found) == scores(with_boosts(candidates, fewer).ranked)
 
 
 @given(candidates_of)
 def test_without_anything_around_nothing_changes(candidates: Candidates) -> None:
     measure = Measure.of(QUESTION, candidates)
     first = by_relevance(measure, candidates)
-    assert scores(boosted(measure, first, NOTHING).ranking) == pytest.approx(scores(first))
+    assert scores(boosted(measure, first, NOTHING).ranked) == pytest.approx(scores(first))
 
 
 NEAR_TIE = [{"lexical": 3.0, "similarity": 0.81}, {"lexical": 3.0, "similarity": 0.80}]
@@ -105,7 +105,7 @@ def test_usefulness_and_idle_time_order_what_is_nearly_alike_and_a_strong_match_
 
     def order(usefulness: list[float], idle: list[float]) -> list[str]:
         around = around_of([], ids=candidates.ids[:3], usefulness=usefulness, sector=sector, idle_hours=idle)
-        return list(scores(with_boosts(candidates, around).ranking))[:3]
+        return list(scores(with_boosts(candidates, around).ranked))[:3]
 
     assert order([0.75] * 3, [0.0] * 3) == [strong, near, tie]
     assert order([0.75, 0.95, 0.1], [0.0] * 3) == [strong, tie, near]
@@ -120,7 +120,7 @@ def test_the_same_idle_time_counts_more_for_what_happened_than_for_how_to_do_thi
         [], ids=[first, second], usefulness=[0.75] * 2, sector=[Sector.PROCEDURAL, Sector.EPISODIC],
         idle_hours=[300.0] * 2,
     )  # fmt: skip
-    assert list(scores(with_boosts(candidates, around).ranking))[:2] == [first, second]
+    assert list(scores(with_boosts(candidates, around).ranked))[:2] == [first, second]
 
 
 @pytest.mark.promise("CN-29")
@@ -130,11 +130,11 @@ def test_what_came_over_a_link_only_says_so() -> None:
     unrelated, added = candidates.ids[3], "n"
     links = [link(seed, near), link(seed, unrelated), link(seed, added), link(seed, added, weight=0.5)]
     found = with_boosts(candidates, around_of(links, [{"ids": added, "similarity": 0.0}]))
-    rows = {one: row for row, one in enumerate(found.ranking.candidates.ids)}
+    rows = {one: row for row, one in enumerate(found.ranked.candidates.ids)}
     assert {one: found.via.get(rows[one]) for one in (seed, near, unrelated, added)} == {
         seed: None, near: None, unrelated: links[1], added: links[2],
     }  # fmt: skip
-    assert list(scores(found.ranking))[:4] == [seed, near, candidates.ids[2], added]
+    assert list(scores(found.ranked))[:4] == [seed, near, candidates.ids[2], added]
 
 
 def test_a_link_counts_by_its_weight_its_last_use_and_what_made_it() -> None:
@@ -142,7 +142,7 @@ def test_a_link_counts_by_its_weight_its_last_use_and_what_made_it() -> None:
     seed, other = candidates.ids[0], candidates.ids[5]
 
     def boost(one: Reached) -> float:
-        found = with_boosts(candidates, around_of([one])).ranking
+        found = with_boosts(candidates, around_of([one])).ranked
         return float(found.parts["links"][found.candidates.ids.index(other)])
 
     full = boost(link(seed, other, weight=1.0))
@@ -165,4 +165,4 @@ def test_a_trusted_memory_does_not_come_in_over_a_link_of_an_untrusted_one() -> 
     seed = candidates.ids[0]
     linked = [{"ids": "n", "trusted": True}, {"ids": "m", "trusted": False}]
     around = around_of([link(seed, "n"), link(seed, "m")], linked)
-    assert [one for one in with_boosts(candidates, around).ranking.candidates.ids if one in "nm"] == ["m"]
+    assert [one for one in with_boosts(candidates, around).ranked.candidates.ids if one in "nm"] == ["m"]

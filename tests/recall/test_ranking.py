@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Candidates, Measure, Ranking, by_relevance, by_similarity
+from engramq.workers.search.ranking import Candidates, Measure, Ranked, by_relevance, by_similarity
 from engramq.workers.search.selection import Twins, within_budget
 
 QUESTIONS = [
@@ -47,11 +47,11 @@ def made_of(several: list[dict[str, Any]]) -> Candidates:
     return Candidates(*([row[name] for row in rows] for name in Candidates.__struct_fields__))
 
 
-def ranked(text: str, candidates: Candidates) -> Ranking:
+def ranked(text: str, candidates: Candidates) -> Ranked:
     return by_relevance(Measure.of(Question(text), candidates), candidates)
 
 
-def scores(ranking: Ranking) -> dict[str, float]:
+def scores(ranking: Ranked) -> dict[str, float]:
     """Return the score of each id, best first."""
     return {ranking.candidates.ids[row]: float(ranking.scores[row]) for row in ranking.order}
 

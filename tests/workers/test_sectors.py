@@ -168,10 +168,13 @@ async def test_a_choice_replaces_the_automatic_sector_and_its_confidence(world: 
     assert sectors(world)[RECIPE] == (Sector.EPISODIC, SectorSource.MANUAL, None)
 
 
-async def test_a_store_asks_for_the_sector_again_when_it_is_replayed(world: World) -> None:
-    first = job(StoreMemory(content=RECIPE), idempotency_key="once")
-    outcomes = [await world.outcome(first), await world.outcome(repeated(first, id=uuid7()))]
-    assert [one.replayed for one in outcomes] == [False, True]
+@pytest.mark.parametrize("key", ["once", None])
+async def test_a_store_asks_for_the_sector_again_when_it_is_replayed(world: World, key: str | None) -> None:
+    """With a key the ledger is asked first; without one what the second try had asked for is undone with it."""
+    first = job(StoreMemory(content=RECIPE), idempotency_key=key)
+    again = repeated(first) if key is None else repeated(first, id=uuid7())
+    outcomes = [await world.outcome(first), await world.outcome(again)]
+    assert [one.replayed for one in outcomes] == [False, key is not None]
     (row,) = world.rows("select node_id::text as id from memories")
     assert [asked(one.follow_ups) for one in outcomes] == [[(row["id"],)]] * 2
 

@@ -49,8 +49,8 @@ join given on given.id = node.id
 returning node_id as id
 
 -- name: replace_memory
--- Let an import say again what a memory is: what it does not name is null and stays as it is; partition, verification and a manual sector
--- stay in any case. An automatic sector belongs to a content, and so do similarity links: of another they are to be made
+-- Write what an import's row names; what it does not name is null and stays as it is. Partition, verification and a
+-- manual sector stay in any case. An automatic sector belongs to a content, and so do similarity links: of another they are to be made
 -- again.
 update memories m set
     content = %(content)s,

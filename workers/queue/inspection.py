@@ -189,7 +189,7 @@ class _Erased:
     def __init__(self, namespace: str, contents: Mapping[str, str]) -> None:
         self.namespace = namespace
         self.ids = frozenset(contents)
-        self._contents = frozenset(contents.values())
+        self._contents = frozenset(contents.values()) - {""}  # unknown: any bytes may hold an empty text
         self._id_bytes = [one.encode() for one in self.ids]
         # With its length: the whole value, not a part of one.
         self._content_bytes = [msgspec.msgpack.encode(one) for one in self._contents]

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, encode
 from engramq.schemas.commands import WriteReply
 from engramq.schemas.envelope import Answer, Envelope
@@ -127,8 +129,10 @@ class ClaimedJob:
             if handler is None:
                 result = failed(error="UnknownCommand", message="This worker has no handler for the command.")
             else:
+                # Whoever takes over from a worker that died learns that this is another try.
+                tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
                 async with self.mailbox.room:
-                    outcome = await handler(Job(envelope, self.lease))
+                    outcome = await handler(Job(tried, self.lease))
                 if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
                     outcome.reply.command_id = envelope.id
                 answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)  # type: ignore[arg-type]

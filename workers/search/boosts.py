@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from engramq.schemas.vocabulary import Origin, Sector
-from engramq.workers.search.ranking import Candidates, Column, Measure, Ranking, ranking, total
+from engramq.workers.search.ranking import Candidates, Column, Measure, Ranked, in_order, total
 from engramq.workers.sectors.decay import decay, link_decay
 
 # The usefulness of a memory of full confidence that nobody has judged. It is neither lifted nor lowered.
@@ -66,11 +66,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 class Boosted:
     """A ranking with its boosts. `via` has, by row, the link that counts for more than all the rest of a score."""
 
-    ranking: Ranking
+    ranked: Ranked
     via: Mapping[int, Reached]
 
 
-def boosted(measure: Measure, first: Ranking, around: Surroundings, boosts: Boosts = DEFAULT_BOOSTS) -> Boosted:
+def boosted(measure: Measure, first: Ranked, around: Surroundings, boosts: Boosts = DEFAULT_BOOSTS) -> Boosted:
     """Rank anew, with the linked memories that were no candidates among the others."""
     links = _leading(first, around)
     candidates, parts = _with_reached(measure, first, around.linked, {link.other for link in links})
@@ -84,15 +84,15 @@ def boosted(measure: Measure, first: Ranking, around: Surroundings, boosts: Boos
             recent[row] = boosts.recency * (decay(sector, idle) - 1.0)
     parts |= {"usefulness": useful, "recency": recent}
     rest = total(parts)
-    ranked = ranking(candidates, rest + over, parts | {"links": over})
+    ranked = in_order(candidates, rest + over, parts | {"links": over})
     added = range(len(first.candidates), len(candidates))
     return Boosted(
-        ranking=ranked,
+        ranked=ranked,
         via={row: link for row, link in best.items() if row in added or 0 < over[row] > rest[row]},
     )
 
 
-def _leading(first: Ranking, around: Surroundings) -> list[Reached]:
+def _leading(first: Ranked, around: Surroundings) -> list[Reached]:
     """Return the links that may be followed: none leads from an untrusted memory to a trusted one."""
     trusted = dict(zip(around.linked.ids, around.linked.trusted, strict=True))
     trusted |= zip(first.candidates.ids, first.candidates.trusted, strict=True)
@@ -100,7 +100,7 @@ def _leading(first: Ranking, around: Surroundings) -> list[Reached]:
 
 
 def _with_reached(
-    measure: Measure, first: Ranking, linked: Candidates, reached: Set[str]
+    measure: Measure, first: Ranked, linked: Candidates, reached: Set[str]
 ) -> tuple[Candidates, dict[str, Column]]:
     """Return the candidates followed by those that were reached and are none, and the parts of all their scores."""
     wanted = reached - set(first.candidates.ids)
@@ -116,7 +116,7 @@ def _with_reached(
 
 
 def _over_links(
-    first: Ranking, rows: Mapping[str, int], links: Sequence[Reached], boosts: Boosts
+    first: Ranked, rows: Mapping[str, int], links: Sequence[Reached], boosts: Boosts
 ) -> tuple[Column, dict[int, Reached]]:
     """Return what links add to each score, and the link that does, of several the best one, though it be nothing."""
     over, best = np.zeros(len(rows)), dict[int, Reached]()

@@ -113,7 +113,7 @@ class Scale(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking:
+class Ranked:
     """Scores of candidates, each the sum of its parts, and the rows of the candidates in their order, best first."""
 
     candidates: Candidates
@@ -191,19 +191,19 @@ class Measure:
 _ALWAYS_SHOWN: Final = ("lexical", "similarity")
 
 
-def by_similarity(candidates: Candidates) -> Ranking:
+def by_similarity(candidates: Candidates) -> Ranked:
     """Order by the cosine of the content alone; candidates without one are left out."""
     scores = _column(candidates.similarity)
     rows = np.flatnonzero(~np.isnan(scores)).tolist()
-    return ranking(candidates, scores, {"similarity": scores}, rows)
+    return in_order(candidates, scores, {"similarity": scores}, rows)
 
 
-def by_relevance(measure: Measure, candidates: Candidates) -> Ranking:
+def by_relevance(measure: Measure, candidates: Candidates) -> Ranked:
     """Order by the fused scores and the rules; the order in which candidates are given makes no difference."""
     parts = measure.own_parts(candidates)
     fused = or_nothing(parts["lexical"]) + or_nothing(parts["similarity"])
     parts |= _thread_boosts(candidates, fused, measure.weights)
-    return ranking(candidates, total(parts), parts)
+    return in_order(candidates, total(parts), parts)
 
 
 def total(parts: Mapping[str, Column]) -> Column:
@@ -214,13 +214,13 @@ def total(parts: Mapping[str, Column]) -> Column:
     return score
 
 
-def ranking(
+def in_order(
     candidates: Candidates, scores: Column, parts: Mapping[str, Column], rows: Iterable[int] | None = None
-) -> Ranking:
+) -> Ranked:
     """Put candidates (those of `rows`) in order; among equals the newer first, since ids are made in order of time."""
     keys = list(zip(scores.tolist(), candidates.ids, strict=True))
     order = sorted(range(len(keys)) if rows is None else rows, key=keys.__getitem__, reverse=True)
-    return Ranking(candidates=candidates, scores=scores, parts=parts, order=order)
+    return Ranked(candidates=candidates, scores=scores, parts=parts, order=order)
 
 
 def _thread_boosts(candidates: Candidates, fused: Column, weights: Weights) -> dict[str, Column]:

@@ -37,7 +37,7 @@ async def find_memories(
         return []
     read: dict[str, Row] = {}
     if command.ranking is Ranking.SIMILARITY and embedding is not None:
-        found = Boosted(ranking=by_similarity(candidates), via={})
+        found = Boosted(ranked=by_similarity(candidates), via={})
     else:
         measure = Measure.of(question, candidates)
         first = by_relevance(measure, candidates)
@@ -55,7 +55,7 @@ async def _shown(tx: Transaction, found: Boosted, command: SearchMemories, read:
     memories: list[Memory] = []
     twins = Twins()
     order = _near_enough(found, command.min_similarity)
-    ids = found.ranking.candidates.ids
+    ids = found.ranked.candidates.ids
     for start in range(0, len(order), command.limit):
         chunk = order[start : start + command.limit]
         missing = [UUID(ids[row]) for row in chunk if ids[row] not in read]
@@ -76,22 +76,22 @@ async def _rows(sent: Sent) -> dict[str, Row]:
 
 
 def _near_enough(found: Boosted, least: float | UnsetType) -> Sequence[int]:
-    ranking = found.ranking
+    ranked = found.ranked
     if least is UNSET:
-        return ranking.order
-    similarity = ranking.candidates.similarity
-    return [row for row in ranking.order if (known := similarity[row]) is not None and known >= least]
+        return ranked.order
+    similarity = ranked.candidates.similarity
+    return [row for row in ranked.order if (known := similarity[row]) is not None and known >= least]
 
 
 def _scored(memory: Memory, found: Boosted, row: int, *, explain: bool) -> Memory:
-    ranking = found.ranking
-    similarity = ranking.candidates.similarity[row]
-    memory.score = round(float(ranking.scores[row]), DIGITS)
+    ranked = found.ranked
+    similarity = ranked.candidates.similarity[row]
+    memory.score = round(float(ranked.scores[row]), DIGITS)
     memory.similarity = None if similarity is None else round(similarity, DIGITS)
     if (link := found.via.get(row)) is not None:
         memory.via = _via(link)
     if explain:
-        parts = ranking.explained(row)
+        parts = ranked.explained(row)
         memory.explain = {name: None if part is None else round(part, DIGITS) for name, part in parts.items()}
     return memory
 
