@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +12,15 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.gateway.cli import purge_command
+from engramq.schemas.commands import PurgeMemories
 from engramq.schemas.settings import Settings
+from engramq.workers.memories.purge import Purge, PurgePosition
 from tests.conftest import Database
 from tests.pipeline.stage import Agent, Stage, agent_of
 
 pytestmark = pytest.mark.anyio
+
+BOUND_S = 20.0
 
 
 @dataclass
@@ -69,11 +75,25 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
 ) -> None:
     for number in range(20):
         await agent.store(f"Page {number}", thread="pages")
-    for name, value in (("ASK_AGAIN_S", 0.001), ("PROGRESS_S", 0.0), ("ANSWER_TIMEOUT_S", 0.001)):
+    for name, value in (("ASK_AGAIN_S", 0.5), ("PROGRESS_S", 0.0)):
         monkeypatch.setattr(purge_command, name, value)
     monkeypatch.setattr("engramq.workers.memories.purge.ERASED_AT_ONCE", 1)
+    told = threading.Event()
+    tell, erase = purge_command._Asker._tell_progress, Purge.erase_everything
+
+    async def telling(self: Any, command: PurgeMemories, of: int) -> None:
+        await tell(self, command, of)
+        told.set()
+
+    async def waiting(self: Purge) -> AsyncIterator[PurgePosition]:
+        async for position in erase(self):
+            yield position
+            assert await asyncio.to_thread(told.wait, BOUND_S)
+
+    monkeypatch.setattr(purge_command._Asker, "_tell_progress", telling)
+    monkeypatch.setattr(Purge, "erase_everything", waiting)
     code, out, err = await terminal("purge", "--thread", "pages", "--yes")
-    assert code == 0
+    assert code == 0, err
     assert "Erased 20" in out
     assert "of 20 erased" in err
     assert await agent.recent() == []
