@@ -10,6 +10,16 @@ select
      where oid = any(array['memories_trusted'::regclass, 'memories_untrusted'::regclass]::oid[])
          and relname = any(select 'memories_' || unnest(%(partitions)s::text[]))) as everybodys
 
+-- fragment: near_enough
+-- The memories of `hit` that are not too far away, nearest first.
+select {memory_columns}, hit.distance
+from hit
+join memories m on m.node_id = hit.node_id and m.partition = any(%(partitions)s::text[])
+join nodes n on n.id = m.node_id and n.partition = m.partition
+left join memory_usage u on u.node_id = m.node_id
+where hit.distance <= %(farthest)s
+order by hit.distance, m.node_id
+
 -- name: nearest_exact
 -- The nearest memories to a vector among all of a namespace; adding 0 keeps the planner off the vector index.
 with hit as materialized (
@@ -19,13 +29,7 @@ with hit as materialized (
     order by 2
     limit %(k)s
 )
-select {memory_columns}, hit.distance
-from hit
-join memories m on m.node_id = hit.node_id and m.partition = any(%(partitions)s::text[])
-join nodes n on n.id = m.node_id and n.partition = m.partition
-left join memory_usage u on u.node_id = m.node_id
-where hit.distance <= %(farthest)s
-order by hit.distance, m.node_id
+{near_enough}
 
 -- name: nearest_by_index
 -- The same by the vector index, which goes on until it has enough of them; its order is only nearly right.
@@ -36,13 +40,7 @@ with hit as materialized (
     order by m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
     limit %(k)s
 )
-select {memory_columns}, hit.distance
-from hit
-join memories m on m.node_id = hit.node_id and m.partition = any(%(partitions)s::text[])
-join nodes n on n.id = m.node_id and n.partition = m.partition
-left join memory_usage u on u.node_id = m.node_id
-where hit.distance <= %(farthest)s
-order by hit.distance, m.node_id
+{near_enough}
 
 -- name: set_ef_search
 -- How many candidates the vector index keeps in this transaction.
