@@ -31,6 +31,7 @@ from engramq.workers.queue.contract import Actor, MailboxView
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.process import serve
 from engramq.workers.search import handlers as search
+from engramq.workers.search.copies import Copies
 from engramq.workers.search.usage import Usage
 from engramq.workers.sectors import handlers as sectors
 from engramq.workers.sectors.classifier import Classifier
@@ -105,6 +106,7 @@ def build_services(
         rules,
         vectorizer,
         sizes,
+        Copies(store, sizes),
         Confidence(vectorizer),
         Classifier(store=store),
         Usage(store, stopping=stopping),

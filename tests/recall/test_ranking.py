@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import Partition
+from engramq.schemas.vocabulary import Partition, Sector
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, Ranked, by_relevance, by_similarity
 from engramq.workers.search.selection import Twins, within_budget
@@ -38,7 +38,8 @@ candidate_fields = st.fixed_dictionaries(
 
 EMPTY: dict[str, Any] = {
     "trusted": True, "lexical": None, "similarity": None, "thread": None, "position": None, "speaker": None,
-    "occurred_at": None, "asks": False, "tells_time": False,
+    "occurred_at": None, "asks": False, "tells_time": False, "sector": Sector.SEMANTIC, "confidence": 1.0,
+    "active_hours": 0.0,
 }  # fmt: skip
 
 

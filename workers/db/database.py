@@ -1,9 +1,11 @@
 """The way to PostgreSQL: one pool, transactions in one namespace each, and patience with a server that restarts."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
@@ -17,6 +19,8 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.transaction import CommitUnknown, Transaction, transaction
 from engramq.workers.queue.contract import OutcomeUnknown
+
+log = logging.getLogger(__name__)
 
 SESSION_CHECK: Final = sql("session_check")
 ALL_NAMESPACES: Final = sql("all_namespaces")
@@ -36,6 +40,7 @@ class Store:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._ending: set[asyncio.Task[None]] = set()  # reads that have been answered
 
     @classmethod
     async def open(cls, database_url: str, *, pool_size: int = POOL_SIZE) -> Self:
@@ -62,7 +67,8 @@ class Store:
         return store
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, when the reads that were answered have ended."""
+        await asyncio.gather(*self._ending)
         await self._pool.aclose()
 
     async def __aenter__(self) -> Self:
@@ -71,12 +77,13 @@ class Store:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def read(self, namespace: str, work: Work[T]) -> T:
+    async def read(self, namespace: str, work: Work[T], *, lookups: bool = False) -> T:
         """Run `work` in a read-only transaction, again when a restart or a conflict breaks it.
 
-        Raises EngramqError with `unavailable`.
+        It returns before the transaction has ended. `lookups`: `work` asks by keys alone, so plans are kept. Raises
+        EngramqError with `unavailable`.
         """
-        return await self._persist(partial(self._once, namespace, work, read_only=True))
+        return await self._persist(partial(self._read_once, namespace, work, lookups=lookups))
 
     async def write(self, namespace: str, work: Work[T]) -> T:
         """Run `work` in a transaction, again when a restart or a conflict breaks it; it has to bear repetition.
@@ -84,7 +91,7 @@ class Store:
         Commands that must take effect once go through the ledger. Raises EngramqError with `unavailable` when nothing
         was applied, OutcomeUnknown when that cannot be said, LeaseLost when the transaction has a lease and lost it.
         """
-        return await self._persist(partial(self._once, namespace, work, read_only=False))
+        return await self._persist(partial(self._write_once, namespace, work))
 
     async def namespaces(self) -> list[str]:
         """Return every namespace that holds anything; upkeep works them one at a time."""
@@ -96,10 +103,21 @@ class Store:
         (row,) = await self._persist(partial(self._ask, REGISTER_MODEL, values))
         return int(row["id"])
 
-    async def _once(self, namespace: str, work: Work[T], *, read_only: bool) -> T:
+    async def _read_once(self, namespace: str, work: Work[T], *, lookups: bool) -> T:
+        async with AsyncExitStack() as lent:
+            connection = await lent.enter_async_context(self._pool.connection())
+            opened = await lent.enter_async_context(transaction(connection, namespace, read_only=True, lookups=lookups))
+            result = await work(opened)
+            # Nothing hangs on how a read ends, so nobody waits for it.
+            ending = asyncio.create_task(_end(lent.pop_all()))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            return result
+
+    async def _write_once(self, namespace: str, work: Work[T]) -> T:
         async with (
             self._pool.connection() as connection,
-            transaction(connection, namespace, read_only=read_only) as opened,
+            transaction(connection, namespace, read_only=False) as opened,
         ):
             return await work(opened)
 
@@ -131,6 +149,14 @@ class Store:
             if uncertain:
                 raise OutcomeUnknown("the connection was lost during COMMIT") from problem
             raise unavailable(problem) from problem
+
+
+async def _end(read: AsyncExitStack) -> None:
+    """End a read whose result is known; a connection that breaks meanwhile is closed by the pool."""
+    try:
+        await read.aclose()
+    except (psycopg.Error, OSError) as problem:
+        log.info("A read did not end in order", extra={"error": type(problem).__name__})
 
 
 def _check_session(found: Row) -> None:

@@ -17,6 +17,8 @@ from engramq.workers.queue.contract import Lease
 BEGIN: Final = sql("begin")
 BEGIN_READ_ONLY: Final = sql("begin_read_only")
 ENTER_NAMESPACE: Final = sql("enter_namespace")
+ENTER_FOR_LOOKUPS: Final = sql("enter_for_lookups")
+PLAN_ONCE: Final = sql("plan_once")
 COMMIT: Final = sql("commit")
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
@@ -54,9 +56,12 @@ class Transaction:
 
 
 @asynccontextmanager
-async def transaction(connection: Connection, namespace: str, *, read_only: bool) -> AsyncIterator[Transaction]:
+async def transaction(
+    connection: Connection, namespace: str, *, read_only: bool, lookups: bool = False
+) -> AsyncIterator[Transaction]:
     """Run the block in a transaction that commits at its end, unless the block raises.
 
+    `lookups`: it asks by keys alone, see the query `enter_for_lookups`.
     Raises psycopg.Error; CommitUnknown instead when the connection was lost during COMMIT; LeaseLost.
     """
     pipeline = connection.pipeline()
@@ -65,7 +70,7 @@ async def transaction(connection: Connection, namespace: str, *, read_only: bool
     committed: psycopg.AsyncCursor[Row] | None = None
     try:
         await connection.execute(BEGIN_READ_ONLY if read_only else BEGIN, prepare=False)
-        await execute(connection, ENTER_NAMESPACE, {"namespace": namespace})
+        await execute(connection, ENTER_FOR_LOOKUPS if lookups else ENTER_NAMESPACE, {"namespace": namespace})
         opened = Transaction(connection, namespace)
         yield opened
         if opened.lease is not None:

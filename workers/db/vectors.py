@@ -29,6 +29,7 @@ SIZES_KEPT_S_A_ROW: Final = 0.007  # less for a small namespace, which soon has 
 SIZES_KEPT: Final = 10_000
 TEN_EF_SEARCH: Final = 64  # hnsw.ef_search for 10 neighbours: half of the time that 100 takes
 ANYTHING: Final = 2.0  # the largest cosine distance there is
+_HALF_HEADER_BYTES: Final = 4  # the number of dimensions, and two bytes that mean nothing
 
 
 class HalfBytes(bytes):
@@ -65,6 +66,11 @@ class Embedding:
         """The vector as PostgreSQL reads it; five digits tell any two numbers of 16 bits apart."""
         numbers = HalfVector.from_binary(self.half).to_list()
         return "[" + ",".join(["%.5g" % number for number in numbers]) + "]"  # noqa: UP031 - half the time of format
+
+
+def unpacked(half: bytes) -> NDArray[np.float32]:
+    """Return the numbers of a halfvec in PostgreSQL's binary form, float32 [dimensions]."""
+    return np.frombuffer(half, dtype=">f2", offset=_HALF_HEADER_BYTES).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,14 +56,19 @@ asked as materialized (
     group by h.id
 )
 
--- fragment: candidate
--- What ranking wants to know of a candidate. Contents that are kept compressed are not looked into, and those without a
--- question mark not to their end, which takes a microsecond. What a question does not need is left out of the plan, which
--- is made anew for each.
-m.node_id as id, m.partition = 'trusted' as trusted, m.thread, m.position, m.speaker,
-case when %(dates)s then m.occurred_at end as occurred_at,
+-- fragment: asks
+-- Whether a memory in a thread ends with a question mark. Contents that are kept compressed are not looked into, and
+-- those without a question mark not to their end, which takes a microsecond.
 coalesce(m.thread is not null and pg_column_size(m.content) < 2000 and strpos(m.content, '?') > 0
-    and right(rtrim(m.content), 1) = '?', false) as asks,
+    and right(rtrim(m.content), 1) = '?', false)
+
+-- fragment: candidate
+-- What ranking wants to know of a candidate. What a question does not need is left out of the plan, which is made anew
+-- for each.
+m.node_id as id, m.partition = 'trusted' as trusted, m.thread, m.position, m.speaker,
+coalesce(m.sector, 'semantic') as sector, m.confidence, m.active_hours,
+case when %(dates)s then m.occurred_at end as occurred_at,
+{asks} as asks,
 case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
     select string_agg(lexeme_query(%(namespace)s, word)::text, ' | ')::tsquery
     from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
@@ -91,7 +96,7 @@ select case when count(*) > 0 then json_build_array({columns})::text else '[]' e
 json_agg(id), json_agg(trusted), json_agg(lexical),
 json_agg(case when distance = 'NaN' then 0 when distance is not null then least(1, greatest(-1, 1 - distance)) end),
 json_agg(thread), json_agg(position), json_agg(speaker), case when %(dates)s then json_agg(occurred_at) end,
-json_agg(asks), json_agg(tells_time)
+json_agg(asks), json_agg(tells_time), json_agg(sector), json_agg(confidence), json_agg(active_hours)
 
 -- name: search_text
 -- Candidates by full text alone.
@@ -134,8 +139,8 @@ with {full_text}, by_vector as materialized (
 -- The candidates of both arms, each with both scores; no distance for what has no such vector.
 {as_json}
 from (
-    select v.id, v.trusted, v.thread, v.position, v.speaker, v.occurred_at, v.asks, v.tells_time, v.distance,
-        coalesce(t.lexical, v.besides) as lexical
+    select v.id, v.trusted, v.thread, v.position, v.speaker, v.sector, v.confidence, v.active_hours, v.occurred_at, v.asks,
+        v.tells_time, v.distance, coalesce(t.lexical, v.besides) as lexical
     from by_vector v
     left join by_text t on t.id = v.id
     union all

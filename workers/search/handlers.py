@@ -6,41 +6,51 @@ from uuid import UUID
 from msgspec import UNSET
 
 from engramq.schemas.commands import MemoryList, SearchMemories
+from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.handling import Context, handles
+from engramq.workers.handling import Context, handles_without_transaction
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.queue.contract import SessionState, SessionUse
+from engramq.workers.search.copies import Copies
 from engramq.workers.search.search import find_memories
 from engramq.workers.search.usage import Usage
 
 
-async def embed_query(command: SearchMemories, context: Context) -> Embedding | None:
-    """Return the query's embedding; None when nothing can be found, or when the model cannot be reached."""
-    return None if command.sectors == () else await context.services[Vectorizer].try_embed(command.query)
+@handles_without_transaction(SearchMemories)
+async def search_memories(command: SearchMemories, context: Context) -> MemoryList:
+    """Find memories. While the model is away words alone decide, whatever ranking was asked for.
 
-
-@handles(SearchMemories, before=embed_query)
-async def search_memories(
-    tx: Transaction, command: SearchMemories, context: Context, embedding: Embedding | None
-) -> MemoryList:
-    """Find memories. While the model is away words alone decide, whatever ranking was asked for."""
+    While the model runs, the copy of a small namespace is proven current.
+    """
     if command.sectors == ():
         context.session_state = SessionState(recalled=())
         return MemoryList(memories=[], count=0)
-    memories = await find_memories(tx, context.services[Sizes], command, embedding)
+    namespace, copies = context.envelope.namespace, context.services[Copies]
+    embedding, proven = await asyncio.gather(
+        context.services[Vectorizer].try_embed(command.query),
+        copies.current(namespace, command.partitions, command.query),
+    )
+
+    async def find(tx: Transaction) -> list[Memory]:
+        return await find_memories(tx, context.services[Sizes], command, embedding, proven)
+
+    memories = await context.store.read(namespace, find, lookups=proven is not None)
     context.session_state = SessionState(recalled=tuple(one.id for one in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted
     counting = [one for one in memories if not (untrusted and one.partition is Partition.TRUSTED)]
 
-    async def count(use: SessionUse | None) -> None:
-        await asyncio.gather(
-            context.services[Usage].note(context.envelope.namespace, [UUID(one.id) for one in counting]),
-            context.services[CoRetrievals].note(counting, use),
-        )
+    async def follow(use: SessionUse | None) -> None:
+        if proven is None:
+            await copies.prepare(namespace, command.partitions)
+        if counting:
+            await asyncio.gather(
+                context.services[Usage].note(namespace, [UUID(one.id) for one in counting]),
+                context.services[CoRetrievals].note(counting, use),
+            )
 
-    context.after_reply = count if counting else None
+    context.after_reply = follow if counting or proven is None else None
     return MemoryList(memories=memories, count=len(memories), degraded=True if embedding is None else UNSET)

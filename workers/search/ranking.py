@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from engramq.schemas.vocabulary import Sector
 from engramq.workers.search.question import Question
 
 Column: TypeAlias = NDArray[np.float64]
@@ -63,6 +64,9 @@ class Candidates(msgspec.Struct, array_like=True):
     occurred_at: list[datetime | None] | None = None
     asks: list[bool] = []  # its content ends with a question mark
     tells_time: list[bool] = []  # it holds a word such as yesterday
+    sector: list[Sector] = []
+    confidence: list[float] = []
+    active_hours: list[float] = []  # of the namespace's clock, when it was stored
 
     def __len__(self) -> int:
         return len(self.ids)

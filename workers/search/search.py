@@ -1,8 +1,7 @@
 """What a search finds: candidates, their order with all that boosts them, and the memories that are shown of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
-from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
@@ -10,16 +9,23 @@ from engramq.schemas.commands import SearchMemories
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory, Via
 from engramq.schemas.vocabulary import Partition, Ranking
-from engramq.workers.db.memory_rows import memory_record, send_read
+from engramq.workers.db.memory_rows import memory_record
 from engramq.workers.db.pool import Row
-from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.transaction import PLAN_ONCE, Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.search.boosts import Boosted, Reached, boosted
 from engramq.workers.search.candidates import Filters, find_candidates
+from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
-from engramq.workers.search.ranking import Measure, by_relevance, by_similarity
+from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by_similarity
 from engramq.workers.search.selection import Twins, within_budget
-from engramq.workers.search.surroundings import send_surroundings, surroundings
+from engramq.workers.search.surroundings import (
+    Measuring,
+    measuring_by_key,
+    send_around,
+    send_visible,
+    surroundings,
+)
 
 DIGITS: Final = 6  # of scores in replies
 BEST: Final = 64  # candidates of each partition that can be boosted; twice as many as are shown if that is more
@@ -28,29 +34,52 @@ SPARE: Final = 4  # memories that are read beyond those to be shown, since boost
 
 
 async def find_memories(
-    tx: Transaction, sizes: Sizes, command: SearchMemories, embedding: Embedding | None
+    tx: Transaction, sizes: Sizes, command: SearchMemories, embedding: Embedding | None, proven: Proven | None = None
 ) -> list[Memory]:
-    """Return what a search finds, best first. Without an embedding words alone decide, whatever ranking is wanted."""
+    """Return what a search finds, best first. Without an embedding words alone decide, whatever ranking is wanted.
+
+    With a proven copy of the namespace the transaction serves to read what is shown and what lies around it.
+    """
     question, filters = Question(command.query), _filters(command)
-    candidates = await find_candidates(tx, sizes, question, embedding, filters)
+    if proven is None:
+        candidates = await find_candidates(tx, sizes, question, embedding, filters)
+        await tx.send(PLAN_ONCE)
+        measuring = measuring_by_key(tx, question, embedding, filters)
+    else:
+        candidates = proven.candidates(question, embedding, filters)
+        measuring = proven.measuring(question, embedding, filters)
     if not len(candidates):
         return []
     read: dict[str, Row] = {}
     if command.ranking is Ranking.SIMILARITY and embedding is not None:
         found = Boosted(ranked=by_similarity(candidates), via={})
     else:
-        measure = Measure.of(question, candidates)
-        first = by_relevance(measure, candidates)
-        best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
-        around = await send_surroundings(tx, question, embedding, filters, best=best, seeds=seeds)
-        reading = await send_read(tx, [UUID(one) for one in best[: command.limit + SPARE]])
-        found = boosted(measure, first, await surroundings(around))
-        read = await _rows(reading)
-    memories = await _shown(tx, found, command, read)
+        found, read = await _by_relevance(tx, command, question, filters, candidates, measuring)
+    memories = await _shown(tx, found, command, filters, read)
     return memories if command.max_chars is UNSET else within_budget(memories, command.max_chars)
 
 
-async def _shown(tx: Transaction, found: Boosted, command: SearchMemories, read: Mapping[str, Row]) -> list[Memory]:
+async def _by_relevance(
+    tx: Transaction,
+    command: SearchMemories,
+    question: Question,
+    filters: Filters,
+    candidates: Candidates,
+    measuring: Measuring,
+) -> tuple[Boosted, dict[str, Row]]:
+    """Return the order with all its boosts, and the rows of those that will probably be shown."""
+    measure = Measure.of(question, candidates)
+    first = by_relevance(measure, candidates)
+    best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
+    around = await send_around(tx, best, seeds)
+    reading = await send_visible(tx, best[: command.limit + SPARE], filters)
+    found = boosted(measure, first, await surroundings(around, candidates, best, measuring))
+    return found, await _rows(reading)
+
+
+async def _shown(
+    tx: Transaction, found: Boosted, command: SearchMemories, filters: Filters, read: dict[str, Row]
+) -> list[Memory]:
     """Take as many of the best as are wanted; more when some turn out to be twins, or to have gone."""
     memories: list[Memory] = []
     twins = Twins()
@@ -58,8 +87,8 @@ async def _shown(tx: Transaction, found: Boosted, command: SearchMemories, read:
     ids = found.ranked.candidates.ids
     for start in range(0, len(order), command.limit):
         chunk = order[start : start + command.limit]
-        missing = [UUID(ids[row]) for row in chunk if ids[row] not in read]
-        rows = {**read, **await _rows(await send_read(tx, missing))} if missing else read
+        missing = [ids[row] for row in chunk if ids[row] not in read]
+        rows = {**read, **await _rows(await send_visible(tx, missing, filters))} if missing else read
         for row in chunk:
             if ids[row] not in rows:
                 continue

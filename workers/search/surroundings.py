@@ -1,11 +1,11 @@
-"""What lies around the best candidates of a search, in one statement."""
+"""What lies around the best candidates of a search, asked for in one go."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
-from engramq.schemas.vocabulary import Sector
+from engramq.schemas.vocabulary import Origin
 from engramq.workers.db.memory_rows import usefulness
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Sent, Transaction
@@ -15,69 +15,114 @@ from engramq.workers.search.candidates import Filters
 from engramq.workers.search.question import TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates
 
-PLAN_ONCE: Final = sql("plan_once")
-QUERY: Final = "search_surroundings"
+AROUND: Final = sql("search_around")
+LINKED: Final = "search_linked"
+VISIBLE_BY_ID: Final = sql("visible_by_id")
 NO_VECTOR: Final = 1  # dimensions that the query is made for when there is no vector to compare
 
-
-class Known(msgspec.Struct, array_like=True):
-    """What the database has on some memories, a list for each field."""
-
-    ids: list[str]
-    sector: list[Sector]
-    confidence: list[float]
-    helped: list[float]
-    hindered: list[float]
-    idle_hours: list[float]
+# Measures memories that were no candidates: those of some ids that the search may find.
+Measuring = Callable[[Sequence[str]], Awaitable[Candidates]]
 
 
-_links: Final = msgspec.json.Decoder(list[Reached])
+class _Link(NamedTuple):
+    seed: str
+    other: str
+    relation: str
+    weight: float
+    origin: Origin
+    used: float  # the active hour of its last use
+
+
+class _Usage(NamedTuple):
+    id: str
+    helped: float
+    hindered: float
+    last_active_hours: float
+
+
+_NEVER_USED: Final = _Usage("", 0.0, 0.0, 0.0)
+_links: Final = msgspec.json.Decoder(list[_Link])
+_usage: Final = msgspec.json.Decoder(list[_Usage])
 _linked: Final = msgspec.json.Decoder(Candidates)
-_known: Final = msgspec.json.Decoder(Known)
 
 
-async def send_surroundings(
-    tx: Transaction,
-    question: Question,
-    embedding: Embedding | None,
-    filters: Filters,
-    *,
-    best: Sequence[str],
-    seeds: Sequence[str],
-) -> Sent:
-    """Ask for what lies around the `best` candidates, with the links of the `seeds` among them; see `surroundings`.
+async def send_around(tx: Transaction, best: Sequence[str], seeds: Sequence[str]) -> Sent:
+    """Ask for what lies around the `best` candidates, with the links of the `seeds` among them; see `surroundings`."""
+    return await tx.send(AROUND, best=_array(best), seeds=_array(seeds))
 
-    What the transaction asks for afterwards should be lookups by key too: see the query `plan_once`.
-    """
-    await tx.send(PLAN_ONCE)
+
+async def send_visible(tx: Transaction, ids: Sequence[str], filters: Filters) -> Sent:
+    """Ask for the rows of those memories that are still to be shown."""
     return await tx.send(
-        sized_sql(QUERY, NO_VECTOR if embedding is None else embedding.dimensions),
-        **filters.values,
+        VISIBLE_BY_ID,
+        ids=_array(ids),
+        partitions=list(filters.partitions),
         first=filters.partitions[0],
         last=filters.partitions[-1],
-        dates=question.names_a_date,
-        time_words=TIME_WORDS if question.asks_when else None,
-        embedding=embedding and embedding.half,
-        model_id=embedding and embedding.model_id,
-        best=_array(best),
-        seeds=_array(seeds),
+        include_superseded=filters.include_superseded,
     )
 
 
-async def surroundings(sent: Sent) -> Surroundings:
-    """Wait for what `send_surroundings` has asked for."""
+async def surroundings(sent: Sent, candidates: Candidates, best: Sequence[str], measuring: Measuring) -> Surroundings:
+    """Wait for what `send_around` has asked for; measure the linked memories that are no candidates."""
     row = await sent.fetchone()
     assert row is not None
+    links = [] if row["links"] is None else _links.decode(row["links"])
+    usage = {} if row["usage"] is None else {one.id: one for one in _usage.decode(row["usage"])}
+    rows = {one: place for place, one in enumerate(candidates.ids)}
+    others = list(dict.fromkeys(link.other for link in links))
+    linked = candidates.chosen([rows[one] for one in others if one in rows])
+    if missing := [one for one in others if one not in rows]:
+        linked = linked.joined(await measuring(missing))
+    reachable, hours = set(linked.ids), row["hours"]
+    known = candidates.chosen([rows[one] for one in best])
+    besides = reachable.difference(best)
+    known = known.joined(linked.chosen([place for place, one in enumerate(linked.ids) if one in besides]))
     return Surroundings(
-        facts=Facts() if row["known"] is None else _facts(_known.decode(row["known"])),
-        links=[] if row["links"] is None else _links.decode(row["links"]),
-        linked=Candidates() if row["linked"] is None else _linked.decode(row["linked"]),
+        facts=_facts(known, usage, hours),
+        links=[
+            Reached(link.seed, link.other, link.relation, link.weight, link.origin, hours - link.used)
+            for link in links
+            if link.other in reachable
+        ],
+        linked=linked,
     )
 
 
-def _facts(known: Known) -> Facts:
-    judged = zip(known.confidence, known.helped, known.hindered, strict=True)
-    return Facts(known.ids, [usefulness(*one) for one in judged], known.sector, known.idle_hours)
+def measuring_by_key(tx: Transaction, question: Question, embedding: Embedding | None, filters: Filters) -> Measuring:
+    """Return how memories are measured in the database."""
+
+    async def measured(ids: Sequence[str]) -> Candidates:
+        row = await tx.row(
+            sized_sql(LINKED, NO_VECTOR if embedding is None else embedding.dimensions),
+            **filters.values,
+            first=filters.partitions[0],
+            last=filters.partitions[-1],
+            dates=question.names_a_date,
+            time_words=TIME_WORDS if question.asks_when else None,
+            embedding=embedding and embedding.half,
+            model_id=embedding and embedding.model_id,
+            ids=_array(ids),
+        )
+        assert row is not None
+        return _linked.decode(row["candidates"])
+
+    return measured
+
+
+def _facts(known: Candidates, usage: Mapping[str, _Usage], hours: float) -> Facts:
+    used = [usage.get(one, _NEVER_USED) for one in known.ids]
+    return Facts(
+        ids=known.ids,
+        usefulness=[
+            usefulness(confidence, one.helped, one.hindered)
+            for confidence, one in zip(known.confidence, used, strict=True)
+        ],
+        sector=known.sector,
+        idle_hours=[
+            hours - max(stored, one.last_active_hours) for stored, one in zip(known.active_hours, used, strict=True)
+        ],
+    )
 
 
 def _array(ids: Sequence[str]) -> str:

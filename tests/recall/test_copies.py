@@ -1,0 +1,284 @@
+"""Copies of small namespaces: they find what the tables find, and never anything that is not so any more."""
+
+import asyncio
+import random
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from engramq.schemas.commands import (
+    Command,
+    Connect,
+    ForgetMemory,
+    PromoteMemory,
+    RestoreMemory,
+    SearchMemories,
+    SupersedeMemory,
+    UpdateMemory,
+    VerifyMemory,
+)
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition, Ranking, Sector, Verification
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.search import copies as module
+from engramq.workers.search.copies import Copies, Proven
+from engramq.workers.search.search import find_memories
+from tests.jobs import job
+from tests.recall.conftest import Scene, ids
+
+pytestmark = pytest.mark.anyio
+
+TRUSTED, UNTRUSTED = (Partition.TRUSTED,), (Partition.UNTRUSTED,)
+BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
+THINGS = [
+    "kettle",
+    "valve",
+    "pump",
+    "engine",
+    "harbour",
+    "lighthouse",
+    "ferry",
+    "violin",
+    "bakery",
+    "orchard",
+    "glacier",
+    "tunnel",
+]
+DOINGS = ["leaks", "whistles", "sings", "opened", "closed", "moved", "burned", "froze", "arrived"]
+PLACES = ["in Graz", "in Linz", "at the station", "near the lake", "last week", "yesterday", "in March"]
+SPEAKERS = [None, "Ada", "Bob", "Chloe"]
+
+
+def sentence(rng: random.Random) -> str:
+    words = f"The {rng.choice(THINGS)} {rng.choice(DOINGS)} {rng.choice(PLACES)} and the {rng.choice(THINGS)} too"
+    return words + rng.choice([".", "?", " \U0001f600", " - Straße, naïve"])
+
+
+def question(rng: random.Random) -> SearchMemories:
+    asked = rng.choice(["When did the {} {}?", "{} {}", "Did Ada say the {} {} in March 2024?", "the of"])
+    extra: dict[str, Any] = {}
+    if rng.random() < 0.5:
+        kind = rng.choice(["sectors", "thread", "since", "until", "include_superseded", "min_similarity"])
+        extra[kind] = {
+            "sectors": (Sector.SEMANTIC,),
+            "thread": "t1",
+            "since": datetime(2024, 3, 2, tzinfo=UTC),
+            "until": datetime(2024, 3, 20, tzinfo=UTC),
+            "include_superseded": True,
+            "min_similarity": 0.3,
+        }[kind]
+    return SearchMemories(
+        query=asked.format(rng.choice(THINGS), rng.choice(DOINGS)),
+        limit=rng.choice([3, 10, 50]),
+        partitions=rng.choice([TRUSTED, UNTRUSTED, BOTH]),
+        ranking=rng.choice([*Ranking]),
+        explain=True,
+        **extra,
+    )
+
+
+async def found(scene: Scene, command: SearchMemories, proven: Proven | None) -> list[Memory]:
+    embedding = await scene.world.services[Vectorizer].try_embed(command.query)
+    return await scene.world.store.read(
+        DEFAULT_NAMESPACE,
+        lambda tx: find_memories(tx, Sizes(), command, embedding, proven),
+        lookups=proven is not None,
+    )
+
+
+async def copied(copies: Copies, partitions: tuple[Partition, ...]) -> None:
+    for _ in range(module.SEARCHES_FIRST):
+        await copies.prepare(DEFAULT_NAMESPACE, partitions)
+
+
+def rounded(memories: list[Memory]) -> list[dict[str, Any]]:
+    """Return what tells two answers apart; numbers to four digits, since PostgreSQL adds up in another order."""
+
+    def short(value: float | None) -> float | None:
+        return None if value is None else round(value, 4) + 0.0
+
+    return [
+        {
+            "id": one.id,
+            "score": short(one.score),  # type: ignore[arg-type]  # set by a search
+            "similarity": short(one.similarity),  # type: ignore[arg-type]  # the same
+            "explain": {name: short(part) for name, part in one.explain.items()},  # type: ignore[union-attr]  # asked for
+            "via": one.via,
+        }
+        for one in memories
+    ]
+
+
+def assert_same(some: list[Memory], others: list[Memory]) -> None:
+    """Expect the same answer; which of equals comes first, or falls behind the last place, is chance."""
+    one, other = rounded(some), rounded(others)
+    assert [memory["score"] for memory in one] == [memory["score"] for memory in other]
+    last = one[-1]["score"] if one else None
+    sure = {memory["id"]: memory for memory in one if memory["score"] != last}
+    assert sure == {memory["id"]: memory for memory in other if memory["score"] != last}
+
+
+async def fill(scene: Scene, rng: random.Random, count: int) -> list[str]:
+    stored = []
+    for number in range(count):
+        thread = rng.choice([None, "t1", "t2"])
+        fields = {"thread": thread, "position": number} if thread else {}
+        stored.append(
+            await scene.keep(
+                sentence(rng),
+                **{name: value for name, value in {"speaker": rng.choice(SPEAKERS)}.items() if value},
+                **fields,
+                partition=rng.choice([*Partition]),
+                occurred_at=datetime(2024, 3, 1, tzinfo=UTC) + timedelta(days=rng.randrange(40)),
+            )
+        )
+    return stored
+
+
+def change(rng: random.Random, stored: list[str]) -> Command:
+    one, other = rng.sample(stored, 2)
+    return rng.choice(
+        [
+            UpdateMemory(memory_id=one, speaker="Ada", confidence=0.4),
+            UpdateMemory(memory_id=one, sector=Sector.EPISODIC),
+            ForgetMemory(memory_id=one),
+            ForgetMemory(memory_id=one, erase=True),
+            RestoreMemory(memory_id=one),
+            SupersedeMemory(old_memory_id=one, new_memory_id=other),
+            VerifyMemory(memory_id=one, verification=Verification.VERIFIED),
+            VerifyMemory(memory_id=one, verification=Verification.REJECTED),
+            PromoteMemory(record_id=one),
+            Connect(source=one, target=other, relation="supports", weight=0.9),
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, seed: int) -> None:
+    rng = random.Random(seed)
+    stored = await fill(scene, rng, 60)
+    copies, from_copies = Copies(scene.world.store, Sizes()), 0
+    for _ in range(30):
+        command = question(rng)
+        await copied(copies, command.partitions)
+        proven = await copies.current(DEFAULT_NAMESPACE, command.partitions, command.query)
+        if proven is not None:  # else something is gone, and the tables serve
+            from_copies += 1
+            assert_same(await found(scene, command, proven), await found(scene, command, None))
+        for _ in range(rng.randrange(3)):
+            with suppress(EngramqError):  # some make no sense: a refusal changes nothing
+                await scene.world.outcome(job(change(rng, stored)))
+        if rng.random() < 0.3:
+            stored += await fill(scene, rng, 2)
+    assert from_copies > 20
+
+
+async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: Scene) -> None:
+    first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
+    copies = Copies(scene.world.store, Sizes())
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    await copied(copies, TRUSTED)
+    command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
+
+    async def search() -> list[str] | None:
+        proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, command.query)
+        return None if proven is None else ids(await found(scene, command, proven))
+
+    assert await search() == [first, second]
+    third = await scene.keep("The green kettle whistles too")
+    assert set(await search() or ()) == {first, second, third}
+    await scene.world.outcome(job(ForgetMemory(memory_id=first)))
+    assert set(await search() or ()) == {second, third}
+    await scene.world.outcome(job(ForgetMemory(memory_id=second, erase=True)))
+    assert await search() is None
+    await copied(copies, TRUSTED)
+    assert await search() == [third]
+
+
+async def test_a_memory_that_vanishes_after_the_proof_is_not_shown(scene: Scene) -> None:
+    first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+    assert proven is not None
+    await scene.world.outcome(job(ForgetMemory(memory_id=first)))
+    for ranking in Ranking:
+        assert ids(await found(scene, SearchMemories(query="kettle", ranking=ranking), proven)) == [second]
+
+
+async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
+    """It has an older transaction id than those that the copy has seen."""
+    kept = await scene.keep("The red kettle whistles")
+    with psycopg.connect(scene.world.database.owner_url) as slow:
+        slow.execute("update memories set speaker = 'Ada' where node_id = %s", (kept,))
+        await scene.keep("The blue kettle sings")
+        copies = Copies(scene.world.store, Sizes())
+        await copied(copies, TRUSTED)
+        before = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+        assert before is not None
+        slow.commit()
+    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+    assert after is not None
+    memories = await found(scene, SearchMemories(query="What did Ada say?", explain=True), after)
+    spoken = next(one for one in memories if one.id == kept)
+    assert isinstance(spoken.explain, dict)
+    assert spoken.explain["speaker"] == 1.0
+
+
+async def test_searches_that_come_together_ask_together_and_after_they_came(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.keep("The red kettle whistles")
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    asked: list[list[str]] = []
+    proven = module._proven
+
+    async def counted(copy: Any, partitions: Any, questions: list[str], tx: Any) -> Any:
+        asked.append(list(questions))
+        return await proven(copy, partitions, questions, tx)
+
+    monkeypatch.setattr(module, "_proven", counted)
+    queries = [f"kettle {number}" for number in range(9)]
+    answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, one) for one in queries))
+    assert asked == [queries[:1], queries[1:]]
+    assert all(answer is not None for answer in answers)
+    assert len({tuple(answer.lexemes) for answer in answers if answer}) == 9
+
+
+async def test_what_grows_beyond_the_bound_or_changes_too_much_goes_to_the_tables(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.keep("The red kettle whistles")
+    copies = Copies(scene.world.store, Sizes())
+    monkeypatch.setattr(module, "CHANGED_MAX", 2)
+    await copied(copies, TRUSTED)
+    for number in range(3):
+        await scene.keep(f"Kettle {number}")
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    await copied(copies, TRUSTED)
+    monkeypatch.setattr(module, "ROWS_MAX", 4)
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None
+    await scene.keep("One too many")
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    too_large = Copies(scene.world.store, Sizes())
+    await copied(too_large, TRUSTED)
+    assert await too_large.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+
+
+async def test_copies_are_bounded_by_bytes_and_the_least_used_goes_first(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for partition in BOTH:
+        await scene.keep("The red kettle whistles", partition=partition)
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    monkeypatch.setattr(module, "BYTES_MAX", 1)
+    await copied(copies, UNTRUSTED)
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, "kettle") is None

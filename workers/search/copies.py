@@ -1,0 +1,194 @@
+"""Copies of small namespaces, kept in the process that searches them, and proven current for each search.
+
+A search asks PostgreSQL, in a transaction of its own that began after the search came, which memories have changed
+since the copy was made (see `copy_state`), and takes them over. While the model runs that costs no time. What cannot be
+proven is dropped, and the search goes to the tables. Searches of one namespace that come at the same time ask together.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.db.database import Store
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.search.candidates import Filters
+from engramq.workers.search.namespace_copy import NamespaceCopy
+from engramq.workers.search.question import TIME_WORDS, Question
+from engramq.workers.search.ranking import Candidates
+from engramq.workers.search.surroundings import Measuring
+
+log = logging.getLogger(__name__)
+
+Place = tuple[str, tuple[Partition, ...]]  # a namespace, and the partitions of it that a search asks for
+
+QUESTION_LEXEMES: Final = sql("question_lexemes")
+COPY_STATE: Final = sql("copy_state")
+COPY_IDS: Final = sql("copy_ids")
+COPY_ROWS: Final = sql("copy_rows")
+
+ROWS_MAX: Final = 3_000  # of a namespace that is copied
+CHANGED_MAX: Final = 300  # rows that a search waits for; with more the tables are as fast
+BYTES_MAX: Final = 64 * 1024 * 1024  # of all copies of a process
+SEARCHES_FIRST: Final = 2  # of a namespace before it is copied: some are searched once
+COUNTED_MAX: Final = 10_000  # namespaces whose searches are counted
+LOADED_AT_A_TIME: Final = 250  # rows; they keep the event loop for some milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A copy that lacked nothing when it was asked for, and the words of the question as the copy has them."""
+
+    copy: NamespaceCopy
+    lexemes: Sequence[str]
+
+    def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
+        """Return the candidates of a search, by words alone when there is no embedding."""
+        return self.copy.candidates(question, self.lexemes, embedding, filters)
+
+    def measuring(self, question: Question, embedding: Embedding | None, filters: Filters) -> Measuring:
+        """Return how memories are measured by the copy."""
+
+        async def measured(ids: Sequence[str]) -> Candidates:
+            return self.copy.measured(ids, question, embedding, filters)
+
+        return measured
+
+
+@dataclass(slots=True)
+class _Round:
+    """Questions that are asked together. `answers` is None when the copy could not be proven."""
+
+    questions: list[str] = field(default_factory=list)
+    answers: list[Proven] | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """A copy, and who asks whether it is current: one round at a time, while the next one gathers."""
+
+    copy: NamespaceCopy
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    gathering: _Round | None = None
+
+
+class Copies:
+    """One per process."""
+
+    def __init__(self, store: Store, sizes: Sizes) -> None:
+        self._store, self._sizes = store, sizes
+        self._copies: OrderedDict[Place, _Kept] = OrderedDict()  # the least recently used first
+        self._searches: dict[Place, int] = {}
+        self._loading = asyncio.Lock()
+
+    async def current(self, namespace: str, partitions: Sequence[Partition], question: str) -> Proven | None:
+        """Return the copy of these partitions, proven current after this call began; None where there is none.
+
+        Raises EngramqError (`unavailable`).
+        """
+        place = _place(namespace, partitions)
+        kept = self._copies.get(place)
+        if kept is None:
+            return None
+        if (joined := kept.gathering) is not None:
+            joined.questions.append(question)
+            number = len(joined.questions) - 1
+            await joined.ended.wait()
+            return None if joined.answers is None else joined.answers[number]
+        own = kept.gathering = _Round([question])
+        try:
+            async with kept.asking:
+                kept.gathering = None
+                own.answers = await self._ask(place, kept, own.questions)
+        finally:
+            if kept.gathering is own:
+                kept.gathering = None
+            own.ended.set()
+        return None if own.answers is None else own.answers[0]
+
+    async def prepare(self, namespace: str, partitions: Sequence[Partition]) -> None:
+        """Note that partitions were searched in the tables; copy them from the second time on, if they are small."""
+        place = _place(namespace, partitions)
+        if len(self._searches) >= COUNTED_MAX:
+            self._searches.clear()
+        self._searches[place] = times = self._searches.get(place, 0) + 1
+        if times < SEARCHES_FIRST or self._loading.locked():
+            return
+        async with self._loading:
+            if place not in self._copies:
+                await self._load(place)
+
+    async def _ask(self, place: Place, kept: _Kept, questions: list[str]) -> list[Proven] | None:
+        copy = kept.copy
+        answers = await self._store.read(place[0], partial(_proven, copy, place[1], questions))
+        if self._copies.get(place) is kept:
+            if answers is None or copy.is_worn:
+                del self._copies[place]
+                self._searches[place] = SEARCHES_FIRST  # it is searched: after the next search it is copied again
+            else:
+                self._copies.move_to_end(place)
+        return answers
+
+    async def _load(self, place: Place) -> None:
+        """Copy what is small. Nobody waits for it, so what fails is tried after the next search."""
+        try:
+            copy = await self._store.read(place[0], partial(self._read, place[1]))
+        except EngramqError as problem:
+            log.info("A namespace was not copied", extra={"code": problem.fault.code})
+            return
+        if copy is None:
+            self._searches[place] = 0
+            return
+        self._copies[place] = _Kept(copy)
+        total = sum(one.copy.size_bytes for one in self._copies.values())
+        while total > BYTES_MAX:
+            _, oldest = self._copies.popitem(last=False)
+            total -= oldest.copy.size_bytes
+
+    async def _read(self, partitions: Sequence[Partition], tx: Transaction) -> NamespaceCopy | None:
+        if (await self._sizes.of(tx, partitions)).own > ROWS_MAX:
+            return None
+        chosen = {"partitions": list(partitions)}
+        state = await tx.row(COPY_IDS, **chosen)
+        assert state is not None
+        copy, ids = NamespaceCopy(state["snapshot"], state["server"]), state["ids"]
+        for start in range(0, len(ids), LOADED_AT_A_TIME):
+            some = ids[start : start + LOADED_AT_A_TIME]
+            copy.put(await tx.rows(COPY_ROWS, **chosen, ids=some, time_words=TIME_WORDS))
+        # What was erased meanwhile is missing, and what changed is newer than the snapshot: the next search finds out.
+        return copy
+
+
+def _place(namespace: str, partitions: Sequence[Partition]) -> Place:
+    return namespace, tuple(sorted(set(partitions)))
+
+
+async def _proven(
+    copy: NamespaceCopy, partitions: Sequence[Partition], questions: list[str], tx: Transaction
+) -> list[Proven] | None:
+    """Bring the copy up to date; None when that cannot be done, or not at once."""
+    asked = await tx.send(QUESTION_LEXEMES, questions=questions)
+    chosen = {"partitions": list(partitions)}
+    state = await tx.row(COPY_STATE, **chosen, snapshot=copy.snapshot)
+    lexemes = [row["lexemes"] for row in await asked.fetchall()]
+    assert state is not None
+    changed: list[UUID] = state["changed"] or []
+    whole = len(copy.row_of.keys() | {str(one) for one in changed}) == state["memories"]
+    if not whole or state["server"] != copy.server or state["memories"] > ROWS_MAX or len(changed) > CHANGED_MAX:
+        return None
+    if changed:
+        rows = await tx.rows(COPY_ROWS, **chosen, ids=changed, time_words=TIME_WORDS)
+        if len(rows) < len(changed):
+            return None
+        copy.put(rows)
+    copy.snapshot = state["snapshot"]
+    return [Proven(copy, several) for several in lexemes]

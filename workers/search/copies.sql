@@ -1,0 +1,56 @@
+-- name: question_lexemes
+-- The words of questions as the full-text index has them, without stop words.
+select array(
+    select lexeme_prefix(%(namespace)s) || lexeme
+    from unnest(tsvector_to_array(to_tsvector('english'::regconfig, asked.question))) as lexeme
+    where octet_length(lexeme) <= 1000
+) as lexemes
+from unnest(%(questions)s::text[]) with ordinality as asked (question, place)
+order by place
+
+-- name: copy_state
+-- How many memories the namespace has, and which of them a copy lacks that was made at a snapshot: those whose row was
+-- written by a transaction that the snapshot does not see. A row that is gone shows in the number. `server` changes when
+-- the server has recovered from a crash, which may take back what it showed and give the same transaction ids again.
+with since as materialized (
+    select snapshot, pg_snapshot_xmin(snapshot)::text::bigint as oldest,
+        age((pg_snapshot_xmin(snapshot)::text::bigint %% 4294967296)::text::xid) as age
+    from (select %(snapshot)s::pg_snapshot as snapshot) given
+)
+select
+    count(*) as memories,
+    array_agg(m.node_id) filter (
+        -- Ages are cheap and leave few; what follows is exact. Those far below zero are of rows older than ages can tell.
+        where case when age(m.xmin) between -100000 and since.age
+            then not pg_visible_in_snapshot((since.oldest + since.age - age(m.xmin))::text::xid8, since.snapshot)
+            else false end
+    ) as changed,
+    pg_current_snapshot()::text as snapshot,
+    concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) as server
+from memories m, since
+where m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+
+-- name: copy_ids
+-- The memories of a namespace, and what `copy_state` will be asked about them.
+select
+    coalesce(array_agg(m.node_id order by m.node_id), '{}') as ids,
+    pg_current_snapshot()::text as snapshot,
+    concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) as server
+from memories m
+where m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+
+-- name: copy_rows
+-- What ranking needs to know of memories, whatever their state; see the fragments `visible`, `chosen` and `candidate`.
+select
+    m.node_id as id, m.partition = 'trusted' as is_trusted, m.thread, m.position, m.speaker, m.occurred_at,
+    coalesce(m.occurred_at, m.created_at) as moment, {asks} as asks,
+    coalesce(m.lexemes @@ (
+        select string_agg(lexeme_query(%(namespace)s, word)::text, ' | ')::tsquery
+        from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
+    ), false) as tells_time,
+    coalesce(m.sector, 'semantic') as sector, m.confidence, m.active_hours,
+    m.state = 'archived' or m.verification = 'rejected' as hidden, m.superseded_by is not null as superseded,
+    case when m.state = 'active' then m.model_id end as model_id, halfvec_send(m.embedding) as embedding,
+    tsvector_to_array(m.lexemes) as lexemes
+from memories m
+where m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[]) and m.node_id = any(%(ids)s::uuid[])

@@ -1,0 +1,210 @@
+"""A copy of what ranking needs of a small namespace: its vectors, its words, and a few columns. Pure: no database.
+
+Nearly every namespace is small, and to look through a thousand memories in an array takes a tenth of what PostgreSQL
+needs to parse, plan and answer. The candidates are those that the queries of `candidates.sql` find, by the same
+measure; `copies` keeps the copy current. A copy holds the partitions that a search asks for and no other.
+"""
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engramq.schemas.vocabulary import Sector
+from engramq.workers.db.vectors import Embedding, unpacked
+from engramq.workers.search import candidates as tables
+from engramq.workers.search.candidates import HALF_LENGTH, WORDS, Filters
+from engramq.workers.search.question import Question
+from engramq.workers.search.ranking import Candidates, Column
+
+Mask = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+
+ROOM: Final = 64  # rows that arrays begin with; they double when they are full
+GONE_SHARE: Final = 0.25  # of rows that were replaced, above which a copy is made anew
+# What Python keeps of a memory besides its vector, and of one word in it. Measured on CPython 3.11.
+ROW_BYTES: Final = 900
+WORD_BYTES: Final = 24
+_KEPT: Final = (
+    "is_trusted", "thread", "position", "speaker", "occurred_at", "moment",
+    "asks", "tells_time", "confidence", "active_hours",
+)  # fmt: skip
+
+
+class NamespaceCopy:
+    """Memories of one namespace in some partitions. `snapshot` and `server` say how current it is: see `copies.sql`."""
+
+    def __init__(self, snapshot: str, server: str) -> None:
+        self.snapshot, self.server = snapshot, server
+        self.row_of: dict[str, int] = {}
+        self._rows: list[Mapping[str, Any]] = []
+        self._postings: dict[str, array[int]] = {}
+        self._words = 0
+        self._live = np.zeros(ROOM, dtype=np.bool_)  # neither replaced nor hidden by its state
+        self._superseded = np.zeros(ROOM, dtype=np.bool_)
+        self._lengths = np.ones(ROOM, dtype=np.float64)  # 1 + different words / HALF_LENGTH
+        self._models = np.zeros(ROOM, dtype=np.int32)  # that made the vector; 0: none to compare
+        self._vectors = np.zeros((ROOM, 0), dtype=np.float32)  # of length 1, or zeros
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what the copy takes in memory."""
+        return self._vectors.nbytes + ROW_BYTES * len(self._rows) + WORD_BYTES * self._words
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether so much was replaced that a new copy is better."""
+        return len(self._rows) > ROOM and len(self._rows) - len(self.row_of) > GONE_SHARE * len(self._rows)
+
+    def put(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows of the query `copy_rows`, or put them in the place of what was known of these memories."""
+        for row in rows:
+            one = str(row["id"])
+            if (before := self.row_of.get(one)) is not None:
+                self._live[before] = False
+            place = self.row_of[one] = len(self._rows)
+            kept = {name: row[name] for name in _KEPT}
+            self._rows.append({**kept, "id": one, "sector": Sector(row["sector"])})
+            if place == len(self._live):
+                self._grow()
+            self._live[place], self._superseded[place] = not row["hidden"], row["superseded"]
+            self._lengths[place] = 1 + len(row["lexemes"]) / HALF_LENGTH
+            self._put_vector(place, row["model_id"], row["embedding"])
+            self._words += len(row["lexemes"])
+            for lexeme in row["lexemes"]:
+                postings = self._postings.get(lexeme)
+                if postings is None:
+                    postings = self._postings[lexeme] = array("i")
+                postings.append(place)
+
+    def candidates(
+        self, question: Question, lexemes: Sequence[str], embedding: Embedding | None, filters: Filters
+    ) -> Candidates:
+        """Return as many by words and by vector as the tables would; by words alone when there is no embedding."""
+        chosen = self._chosen(filters)
+        lexical = self._lexical(lexemes, chosen)
+        found = self._first(lexical, np.flatnonzero(lexical > 0), ties=True)
+        if embedding is None:
+            return self._measured(found, question, lexical, None)
+        comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)
+        similarity = self._similarity(embedding, comparable)
+        found = np.union1d(found, self._first(similarity, np.flatnonzero(comparable)))
+        return self._measured(found, question, lexical, similarity)
+
+    def measured(
+        self, ids: Iterable[str], question: Question, embedding: Embedding | None, filters: Filters
+    ) -> Candidates:
+        """Return those of some memories that the filters let through and that are active, without their words."""
+        chosen = self._chosen(filters)
+        rows = np.array(
+            [row for one in ids if (row := self.row_of.get(one)) is not None and chosen[row]], dtype=np.intp
+        )
+        rows = rows[self._models[rows] != 0]
+        if embedding is None:
+            return self._measured(rows, question, None, None)
+        comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)
+        return self._measured(rows, question, None, self._similarity(embedding, comparable))
+
+    def _grow(self) -> None:
+        for name in ("_live", "_superseded", "_lengths", "_models", "_vectors"):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
+
+    def _put_vector(self, place: int, model_id: int | None, packed: bytes | None) -> None:
+        self._models[place] = model_id or 0
+        if model_id is None or packed is None:
+            return
+        vector = unpacked(packed)
+        if self._vectors.shape[1] < len(vector):  # the first vector, or one of a model with longer ones
+            self._vectors = np.pad(self._vectors, ((0, 0), (0, len(vector) - self._vectors.shape[1])))
+        self._vectors[place] = 0.0
+        self._vectors[place, : len(vector)] = _unit(vector)
+
+    def _chosen(self, filters: Filters) -> Mask:
+        """Return which rows the fragment `chosen` lets through."""
+        count = len(self._rows)
+        chosen = self._live[:count].copy()
+        if not filters.include_superseded:
+            chosen &= ~self._superseded[:count]
+        for name, wanted in (("sector", filters.sectors), ("thread", filters.thread and (filters.thread,))):
+            if wanted is not None:
+                chosen &= np.array([row[name] in wanted for row in self._rows], dtype=np.bool_)
+        if filters.since is not None or filters.until is not None:
+            chosen &= np.array([_between(row["moment"], filters) for row in self._rows], dtype=np.bool_)
+        return chosen
+
+    def _lexical(self, lexemes: Sequence[str], chosen: Mask) -> Column:
+        """Return for each row what the fragment `full_text` adds up for it; 0 where no word matches."""
+        score = np.zeros(len(chosen))
+        size, hits = max(len(self), 1), []
+        for lexeme in lexemes:
+            if (postings := self._postings.get(lexeme)) is not None:
+                rows = np.array(postings, dtype=np.intp)
+                if len(rows := rows[chosen[rows]]):
+                    hits.append(rows)
+        hits.sort(key=len)
+        for rows in hits[:WORDS]:
+            score[rows] += math.log(1 + (size - len(rows) + 0.5) / (len(rows) + 0.5))
+        return score / self._lengths[: len(score)]
+
+    def _similarity(self, embedding: Embedding, comparable: Mask) -> Column:
+        """Return cosines, nan where there is no vector of this model; a zero vector is similar to nothing."""
+        wanted = np.zeros(self._vectors.shape[1], dtype=np.float32)
+        wanted[: embedding.dimensions] = _unit(unpacked(embedding.half))
+        similarity = np.full(len(comparable), np.nan)
+        cosines = self._vectors[: len(comparable)] @ wanted
+        similarity[comparable] = np.clip(cosines[comparable], -1.0, 1.0)
+        return similarity
+
+    def _first(self, scores: Column, rows: Rows, *, ties: bool = False) -> Rows:
+        """Return as many of the rows as there may be candidates, by scores; with `ties` the newer among equals."""
+        count = tables.CANDIDATES
+        if len(rows) <= count:
+            return rows
+        if not ties:
+            return rows[np.argpartition(-scores[rows], count)[:count]]
+        ordered = sorted(rows.tolist(), key=lambda row: (scores[row], self._rows[row]["id"]), reverse=True)
+        return np.array(ordered[:count], dtype=np.intp)
+
+    def _measured(
+        self, rows: Rows, question: Question, lexical: Column | None, similarity: Column | None
+    ) -> Candidates:
+        known = [self._rows[row] for row in rows.tolist()]
+        asks_when, names_a_date = question.asks_when, question.names_a_date
+        return Candidates(
+            ids=[row["id"] for row in known],
+            trusted=[row["is_trusted"] for row in known],
+            lexical=[None] * len(known) if lexical is None else [score or None for score in lexical[rows].tolist()],
+            similarity=_or_none(similarity, rows),
+            thread=[row["thread"] for row in known],
+            position=[row["position"] for row in known],
+            speaker=[row["speaker"] for row in known],
+            occurred_at=[row["occurred_at"] for row in known] if names_a_date else None,
+            asks=[row["asks"] for row in known],
+            tells_time=[asks_when and row["tells_time"] for row in known],
+            sector=[row["sector"] for row in known],
+            confidence=[row["confidence"] for row in known],
+            active_hours=[row["active_hours"] for row in known],
+        )
+
+
+def _or_none(column: Column | None, rows: Rows) -> list[float | None]:
+    if column is None:
+        return [None] * len(rows)
+    return [None if math.isnan(value) else value for value in column[rows].tolist()]
+
+
+def _between(moment: datetime, filters: Filters) -> bool:
+    return (filters.since is None or moment >= filters.since) and (filters.until is None or moment <= filters.until)
+
+
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    length = float(np.linalg.norm(vector))
+    return vector / np.float32(length) if length else vector
