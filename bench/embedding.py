@@ -20,6 +20,7 @@ from engramq.workers.embedders import bundle, minilm
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import Embedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.embedders.minilm_session import Arithmetic, Session, TokenEncoder
 
 _WORDS = re.findall(
     r"\w+",
@@ -71,8 +72,8 @@ def padding_rates(texts: list[str], rounds: int = 3) -> dict[str, float]:
 
     Below the embedder's interface on purpose: through it, every call is sorted.
     """
-    model = minilm._Model(bundle.FOLDER, threads=2)
-    encoded = model.encode(texts)
+    model = Session(bundle.FOLDER, Arithmetic.FLOAT32)
+    encoded = TokenEncoder(bundle.FOLDER).encode(texts)
     ways = {
         "unsorted_texts_per_s": _in_runs_of_32(encoded),
         "sorted_texts_per_s": _in_runs_of_32(sorted(encoded, key=len)),

@@ -15,7 +15,7 @@ from tools.loading import load
 async def fill(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
     """Load the corpus as if MiniLM had made its vectors; return the model's id."""
     started = time.perf_counter()
-    spec = MiniLmEmbedder.spec
+    spec = MiniLmEmbedder().spec
     async with await Store.open(stack.database_url) as store:
         model_id = await store.register_embedding_model(spec.name, spec.sha256, DIMENSIONS)
         count = await load(stack.owner_url, model_id, corpus.memories(), linked=True)

@@ -31,7 +31,10 @@ class GatedEmbedder:
         self._allowed = anyio.Semaphore(0)
         self._started = anyio.Event()
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    def adopt(self, sha256: str) -> bool:
+        return sha256 == self.spec.sha256
+
+    async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         self.batches.append(list(texts))
         self._started.set()
         self._started = anyio.Event()
@@ -40,7 +43,7 @@ class GatedEmbedder:
             raise EmbedderUnavailable(EmbeddingFailure(reason="out of order"))
         if self.rejected_texts.intersection(texts):
             raise InputRejected(EmbeddingFailure(reason="no such text, please"))
-        return await self._hash.embed(texts)
+        return await self._hash.embed(texts, questions=questions)
 
     async def warm(self) -> None:
         self._allowed.release()

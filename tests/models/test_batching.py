@@ -246,7 +246,7 @@ async def test_closing_fails_those_who_wait_and_refuses_those_who_come() -> None
 
 async def test_a_bug_in_an_embedder_ends_the_owner_and_leaves_nobody_waiting() -> None:
     class Broken(GatedEmbedder):
-        async def embed(self, texts: Sequence[str]) -> Vectors:
+        async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
             await super().embed(texts)
             raise ZeroDivisionError
 
@@ -333,9 +333,9 @@ class FirstFailsLate(GatedEmbedder):
 
     late: anyio.Event
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         if self.batches:
-            return await super().embed(texts)
+            return await super().embed(texts, questions=questions)
         self.batches.append(list(texts))
         await self.late.wait()
         raise EmbedderUnavailable(EmbeddingFailure(reason="indigestible"))

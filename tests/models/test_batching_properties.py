@@ -60,7 +60,10 @@ class TurningEmbedder:
         self._now: set[str] = set()
         self._hash = HashEmbedder()
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    def adopt(self, sha256: str) -> bool:
+        return sha256 == self.spec.sha256
+
+    async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         assert 1 <= len(texts) <= LIMITS.texts
         assert len(texts) == 1 or sum(map(len, texts)) <= LIMITS.characters
         assert not self._now.intersection(texts)
@@ -71,7 +74,7 @@ class TurningEmbedder:
             self._batches += 1
             if POISON in texts:
                 raise InputRejected(EmbeddingFailure(reason="refused"))
-            return await self._hash.embed(texts)
+            return await self._hash.embed(texts, questions=questions)
         finally:
             self._now.difference_update(texts)
 

@@ -2,9 +2,11 @@ import hashlib
 
 import numpy as np
 import onnx
+import pytest
+from onnx import numpy_helper
 
 from engramq.workers.embedders import bundle
-from tools.minilm import carrier, graph
+from tools.minilm import carrier, graph, int8
 
 RANDOM = np.random.default_rng(7)
 
@@ -12,6 +14,7 @@ RANDOM = np.random.default_rng(7)
 def test_the_committed_files_are_the_recorded_ones() -> None:
     for name, recorded in (
         (bundle.MODEL_FILE, bundle.MODEL_SHA256),
+        (bundle.INT8_FILE, bundle.INT8_SHA256),
         (bundle.TOKENIZER_FILE, bundle.TOKENIZER_SHA256),
     ):
         assert hashlib.sha256((bundle.FOLDER / name).read_bytes()).hexdigest() == recorded
@@ -19,13 +22,15 @@ def test_the_committed_files_are_the_recorded_ones() -> None:
 
 def test_the_notices_name_every_checksum_and_the_licence_is_there() -> None:
     notice = (bundle.FOLDER / "MODEL.md").read_text(encoding="utf-8")
-    for checksum in (carrier.WEIGHTS_SHA256, carrier.TOKENIZER_SHA256, bundle.MODEL_SHA256, bundle.TOKENIZER_SHA256):
+    shipped = bundle.MODEL_SHA256, bundle.INT8_SHA256, bundle.TOKENIZER_SHA256
+    for checksum in (carrier.WEIGHTS_SHA256, carrier.TOKENIZER_SHA256, *shipped):
         assert checksum in notice
     assert "Apache License" in (bundle.FOLDER / "LICENSE.txt").read_text(encoding="utf-8")
 
 
-def test_the_model_uses_standard_operators_only_and_the_contract_of_its_names() -> None:
-    model = onnx.load(bundle.FOLDER / bundle.MODEL_FILE)
+@pytest.mark.parametrize("name", [bundle.MODEL_FILE, bundle.INT8_FILE])
+def test_the_models_use_standard_operators_only_and_the_contract_of_their_names(name: str) -> None:
+    model = onnx.load(bundle.FOLDER / name)
     assert [(one.domain, one.version) for one in model.opset_import] == [("", graph.OPSET)]
     assert {node.domain for node in model.graph.node} == {""}
     assert [one.name for one in model.graph.input] == ["input_ids", "attention_mask"]
@@ -43,7 +48,19 @@ def test_quantising_errs_by_at_most_half_a_step() -> None:
 
 def test_equal_weights_give_equal_bytes() -> None:
     weights = small_weights()
-    assert graph.build(weights) == graph.build(weights)
+    model = graph.build(weights)
+    assert model == graph.build(weights)
+    assert int8.build(weights, model, "model.onnx") == int8.build(weights, model, "model.onnx")
+
+
+def test_no_sum_of_two_products_overflows_sixteen_bits() -> None:
+    """CPUs without VNNI add two products of an activation (8 bits) and a weight up in 16 bits."""
+    weights = {
+        one.name: numpy_helper.to_array(one) for one in onnx.load(bundle.FOLDER / bundle.INT8_FILE).graph.initializer
+    }
+    dense = [one for name, one in weights.items() if name.endswith(".int8") and name != int8.TABLE]
+    assert len(dense) == 4 * graph.LAYERS
+    assert max(2 * 255 * int(np.abs(one.astype(np.int32)).max()) for one in dense) < 2**15
 
 
 def small_weights() -> graph.Weights:

@@ -1,4 +1,6 @@
 import hashlib
+import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +11,8 @@ from anyio import to_thread
 
 from engramq.workers.embedders import bundle
 from engramq.workers.embedders.interface import EmbedderUnavailable
-from engramq.workers.embedders.minilm import DIMENSIONS, MiniLmEmbedder
+from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.embedders.minilm_session import DIMENSIONS, Arithmetic, Session
 
 pytestmark = pytest.mark.anyio
 
@@ -21,9 +24,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module")
-async def embedder(anyio_backend: str) -> AsyncIterator[MiniLmEmbedder]:
-    model = MiniLmEmbedder(threads=1)
+@pytest.fixture(scope="module", params=list(Arithmetic))
+async def embedder(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[MiniLmEmbedder]:
+    model = MiniLmEmbedder(arithmetic=request.param)
     await model.warm()
     yield model
     await model.aclose()
@@ -39,7 +42,8 @@ async def test_meaning_brings_texts_near_without_a_shared_word(embedder: MiniLmE
 async def test_the_vectors_are_those_of_the_published_model(embedder: MiniLmEmbedder) -> None:
     # The unquantised model's first numbers for this text, as computed in float64 by builder/reference.py.
     (vector,) = await embedder.embed(["This is an example sentence"])
-    np.testing.assert_allclose(vector[:4], [0.0677, 0.0635, 0.0487, 0.0793], atol=0.004)
+    away = 0.02 if embedder.spec.sha256 == bundle.INT8_SHA256 else 0.004
+    np.testing.assert_allclose(vector[:4], [0.0677, 0.0635, 0.0487, 0.0793], atol=away)
 
 
 async def test_a_text_has_the_same_vector_alone_and_in_any_company(embedder: MiniLmEmbedder) -> None:
@@ -100,14 +104,15 @@ async def test_callers_at_the_same_time_each_get_their_own(embedder: MiniLmEmbed
     assert min(found[number] for number in range(6)) > 0.999999
 
 
-async def test_a_missing_model_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EmbedderUnavailable, match=r"cannot read .*model\.onnx"):
+async def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EmbedderUnavailable, match=r"cannot read .*tokenizer\.json"):
         await MiniLmEmbedder(folder=tmp_path).warm()
 
 
 async def test_a_damaged_model_file_is_refused(tmp_path: Path) -> None:
     whole = await to_thread.run_sync((bundle.FOLDER / bundle.MODEL_FILE).read_bytes)
     (tmp_path / bundle.MODEL_FILE).write_bytes(whole[:-1])
+    (tmp_path / bundle.TOKENIZER_FILE).write_bytes((bundle.FOLDER / bundle.TOKENIZER_FILE).read_bytes())
     with pytest.raises(EmbedderUnavailable, match="damaged"):
         await MiniLmEmbedder(folder=tmp_path).warm()
 
@@ -124,7 +129,7 @@ async def test_a_file_that_the_runtime_cannot_read_is_a_failure_of_the_embedder(
 
 async def test_a_run_that_fails_is_a_failure_of_the_embedder_and_the_next_one_works(embedder: MiniLmEmbedder) -> None:
     with pytest.raises(EmbedderUnavailable, match="onnxruntime failed: InvalidArgument"):
-        embedder._model().run([[10_000_000]])
+        embedder._ready().kept.run([[10_000_000]])
     assert (await embedder.embed(["still there"])).shape == (1, DIMENSIONS)
 
 
@@ -135,3 +140,61 @@ async def test_a_closed_embedder_says_so() -> None:
     for texts in (["a"], []):
         with pytest.raises(EmbedderUnavailable, match="closed"):
             await model.embed(texts)
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    for name in (bundle.MODEL_FILE, bundle.INT8_FILE, bundle.TOKENIZER_FILE):
+        shutil.copy(bundle.FOLDER / name, tmp_path)
+    return tmp_path
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, **ms: float) -> None:
+    monkeypatch.setattr(Session, "run_ms", lambda session: ms[session.arithmetic])
+
+
+async def test_a_new_store_begins_with_what_is_faster_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    for int8_ms, expected in ((3.0, Arithmetic.INT8), (9.0, Arithmetic.FLOAT32)):
+        timed(monkeypatch, float32=10.0, int8=int8_ms)
+        model = MiniLmEmbedder()
+        await model.warm()
+        assert model.spec.sha256 == expected.sha256
+        await model.aclose()
+
+
+async def test_a_store_goes_on_as_it_began_and_only_questions_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, float32=10.0, int8=3.0)
+    text = ["Which pet does she own?"]
+    exact, quick, model = (MiniLmEmbedder(arithmetic=one) for one in (Arithmetic.FLOAT32, Arithmetic.INT8, None))
+    assert model.adopt(Arithmetic.FLOAT32.sha256)
+    assert not model.adopt("of another model")
+    np.testing.assert_array_equal(await model.embed(text), await exact.embed(text))
+    np.testing.assert_array_equal(await model.embed(text, questions=True), await quick.embed(text))
+    assert model.spec == exact.spec
+    assert model.adopt(Arithmetic.INT8.sha256)
+    np.testing.assert_array_equal(await model.embed(text), await quick.embed(text))
+    for one in (exact, quick, model):
+        await one.aclose()
+
+
+async def test_without_a_whole_int8_file_float32_serves_and_the_log_says_so(
+    copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (copied / bundle.INT8_FILE).write_bytes(b"damaged")
+    model = MiniLmEmbedder(folder=copied)
+    await model.warm()
+    assert model.spec.sha256 == bundle.MODEL_SHA256
+    (record,) = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert "float32" in record.message
+    assert "damaged" in record.__dict__["reason"]
+    await model.aclose()
+    begun = MiniLmEmbedder(folder=copied)
+    begun.adopt(bundle.INT8_SHA256)
+    with pytest.raises(EmbedderUnavailable, match="damaged"):  # never vectors of another model
+        await begun.warm()
+
+
+async def test_as_many_texts_are_computed_at_once_as_there_are_cores(embedder: MiniLmEmbedder) -> None:
+    limits = embedder.spec.batches
+    assert limits.alone
+    assert limits.concurrent == len(os.sched_getaffinity(0))

@@ -11,6 +11,7 @@ from engramq.workers.embedders import bundle
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.embedders.minilm_session import Arithmetic
 from engramq.workers.sectors.model import WEIGHTS, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
 from tools.sectors import corpus, evaluation, train
 from tools.sectors.evaluation import Data
@@ -50,7 +51,7 @@ def model() -> SectorModel:
 
 
 async def _embed(texts: Sequence[str]) -> Vectors:
-    embedder = MiniLmEmbedder(threads=1)
+    embedder = MiniLmEmbedder(arithmetic=Arithmetic.FLOAT32)
     vectors = await embedder.embed(texts)
     await embedder.aclose()
     return vectors

@@ -19,6 +19,7 @@ from engramq.workers.embedders.calibration import (
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.embedders.minilm_session import Arithmetic
 from tools.sectors.corpus import english_texts
 
 FEW = 32
@@ -81,9 +82,12 @@ async def nobody(_texts: object) -> Vectors:
 
 
 @pytest.mark.anyio
-async def test_the_shipped_curve_tells_what_the_bundled_model_found_from_what_is_merely_near() -> None:
+@pytest.mark.parametrize("arithmetic", list(Arithmetic))
+async def test_the_shipped_curve_tells_what_the_bundled_model_found_from_what_is_merely_near(
+    arithmetic: Arithmetic,
+) -> None:
     """On a twelfth of the texts, for the sake of time; `measure` prints how it does on all of them."""
-    model = MiniLmEmbedder()
+    model = MiniLmEmbedder(arithmetic=arithmetic)
     curve = await calibration_of(model.spec, nobody)
     assert curve is SHIPPED[model.spec.sha256]
     pairs = [one for one in read_pairs(PAIRS) if one.paraphrase is not None][:FEW]
@@ -100,7 +104,7 @@ async def test_the_shipped_curve_tells_what_the_bundled_model_found_from_what_is
 async def test_any_other_model_gets_a_curve_of_its_own() -> None:
     model = HashEmbedder()
     curve = await calibration_of(EmbedderSpec(name="another", dimensions=384, max_tokens=99), model.embed)
-    assert curve != SHIPPED[MiniLmEmbedder.spec.sha256]
+    assert curve != SHIPPED[MiniLmEmbedder().spec.sha256]
     samples = await sampled(model.embed)
     confidence = cross_validated(samples, 5)
     assert expected_error(confidence, samples.right) < 0.1

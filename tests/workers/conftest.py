@@ -38,11 +38,11 @@ class SwitchedEmbedder(HashEmbedder):
         self.down = False
         self.embedded = 0
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         if self.down:
             raise EmbedderUnavailable(EmbeddingFailure(reason="switched off"))
         self.embedded += len(texts)
-        return await super().embed(texts)
+        return await super().embed(texts, questions=questions)
 
 
 @dataclass

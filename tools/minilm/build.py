@@ -16,7 +16,7 @@ from safetensors.numpy import load
 from tokenizers import Tokenizer
 
 from engramq.workers.embedders import bundle
-from tools.minilm import carrier, graph, reference
+from tools.minilm import carrier, graph, int8, reference
 
 # What the shipped file reaches on conversation turns is .9998 mean; a change of the builder that loses more is refused.
 _LEAST_MEAN_COSINE = 0.9998
@@ -29,8 +29,18 @@ _LEAST_BATCH_COSINE = 0.999999
 def main(*, check: bool, verify: TextIO | None) -> None:
     """Download the official weights, build model.onnx and tokenizer.json, write or compare them."""
     sources = carrier.fetch()
-    files = {bundle.MODEL_FILE: graph.build(load(sources.weights)), bundle.TOKENIZER_FILE: sources.tokenizer}
-    recorded = {bundle.MODEL_FILE: bundle.MODEL_SHA256, bundle.TOKENIZER_FILE: bundle.TOKENIZER_SHA256}
+    weights = load(sources.weights)
+    model = graph.build(weights)
+    files = {
+        bundle.MODEL_FILE: model,
+        bundle.INT8_FILE: int8.build(weights, model, bundle.MODEL_FILE),
+        bundle.TOKENIZER_FILE: sources.tokenizer,
+    }
+    recorded = {
+        bundle.MODEL_FILE: bundle.MODEL_SHA256,
+        bundle.INT8_FILE: bundle.INT8_SHA256,
+        bundle.TOKENIZER_FILE: bundle.TOKENIZER_SHA256,
+    }
     differing = []
     for name, content in files.items():
         digest = hashlib.sha256(content).hexdigest()

@@ -11,6 +11,7 @@ float32 when the session loads (one scale per channel alone costs 1.3 MB less an
 needed as float32 (35 MB less).
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def quantise(matrix: Tensor, block: int) -> tuple[NDArray[np.int8], Tensor]:
     return np.rint(blocks / scale[:, :, None]).astype(np.int8).reshape(matrix.shape), scale
 
 
-class _Graph:
+class Graph:
     """Collect nodes and initializers under short names; each method returns the name of its result."""
 
     def __init__(self, *, quantised: bool) -> None:
@@ -83,6 +84,11 @@ class _Graph:
         product = self.op("MatMul", [value, self.matrix(f"{name}.weight", matrix)], f"{name}.product")
         return self.op("Add", [product, self.constant(f"{name}.bias", bias)], f"{name}.out")
 
+    def dense_parts(self, names: list[str], value: str, matrices: list[Tensor], biases: list[Tensor]) -> Iterator[str]:
+        """Several dense layers on the same value, each made when it is asked for."""
+        for name, matrix, bias in zip(names, matrices, biases, strict=True):
+            yield self.dense(name, value, matrix, bias)
+
     def norm(self, name: str, value: str, weights: Weights, source: str) -> str:
         scale = self.constant(f"{name}.weight", weights[f"{source}.weight"])
         bias = self.constant(f"{name}.bias", weights[f"{source}.bias"])
@@ -91,7 +97,11 @@ class _Graph:
 
 def build(weights: Weights, *, quantised: bool = True) -> bytes:
     """Return the serialised model; equal weights give equal bytes. `quantised=False` is the float32 reference."""
-    graph = _Graph(quantised=quantised)
+    return build_with(Graph(quantised=quantised), weights)
+
+
+def build_with(graph: Graph, weights: Weights) -> bytes:
+    """Return the model that this graph makes of its operators."""
     hidden = _embeddings(graph, weights)
     bias = _mask_bias(graph)
     for layer in range(LAYERS):
@@ -116,7 +126,7 @@ def build(weights: Weights, *, quantised: bool = True) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _embeddings(graph: _Graph, weights: Weights) -> str:
+def _embeddings(graph: Graph, weights: Weights) -> str:
     tokens = graph.rows("tokens", weights["embeddings.word_embeddings.weight"], "input_ids")
     # Every text is segment 0, so its one row is added to each position here instead of at each run.
     segment = weights["embeddings.token_type_embeddings.weight"][0]
@@ -128,7 +138,7 @@ def _embeddings(graph: _Graph, weights: Weights) -> str:
     return graph.norm("embeddings", total, weights, "embeddings.LayerNorm")
 
 
-def _mask_bias(graph: _Graph) -> str:
+def _mask_bias(graph: Graph) -> str:
     mask = graph.op("Cast", ["attention_mask"], "mask", to=TensorProto.FLOAT)
     one = graph.constant("one", np.array(1, dtype=np.float32))
     lowest = graph.constant("lowest", np.array(np.finfo(np.float32).min, dtype=np.float32))
@@ -137,7 +147,7 @@ def _mask_bias(graph: _Graph) -> str:
     return graph.op("Unsqueeze", [padding, axes], "mask.bias")
 
 
-def _layer(graph: _Graph, weights: Weights, name: str, source: str, hidden: str, bias: str) -> str:
+def _layer(graph: Graph, weights: Weights, name: str, source: str, hidden: str, bias: str) -> str:
     context = _attention(graph, weights, name, f"{source}.attention.self", hidden, bias)
 
     def dense(part: str, value: str, origin: str) -> str:
@@ -152,7 +162,7 @@ def _layer(graph: _Graph, weights: Weights, name: str, source: str, hidden: str,
     return graph.norm(f"{name}.norm", residual, weights, f"{source}.output.LayerNorm")
 
 
-def _attention(graph: _Graph, weights: Weights, name: str, source: str, hidden: str, bias: str) -> str:
+def _attention(graph: Graph, weights: Weights, name: str, source: str, hidden: str, bias: str) -> str:
     shape = "heads.shape"
     if not any(known.name == shape for known in graph.initializers):
         graph.constant(shape, np.array([0, 0, HEADS, HEAD_WIDTH], dtype=np.int64))
@@ -160,16 +170,23 @@ def _attention(graph: _Graph, weights: Weights, name: str, source: str, hidden: 
     # The scale of the scores, 1 / sqrt(32), is part of the query's weights: one pass over [tokens, tokens] less.
     scale = np.float32(HEAD_WIDTH**-0.5)
 
-    def heads(part: str, order: list[int], factor: np.float32) -> str:
-        matrix, offset = weights[f"{source}.{part}.weight"].T * factor, weights[f"{source}.{part}.bias"] * factor
-        flat = graph.dense(f"{name}.{part}", hidden, matrix, offset)
-        split = graph.op("Reshape", [flat, shape], f"{name}.{part}.split")
+    whole = np.float32(1)
+    factors = {"query": scale, "key": whole, "value": whole}
+    flat = graph.dense_parts(
+        [f"{name}.{part}" for part in factors],
+        hidden,
+        [weights[f"{source}.{part}.weight"].T * factor for part, factor in factors.items()],
+        [weights[f"{source}.{part}.bias"] * factor for part, factor in factors.items()],
+    )
+
+    def heads(part: str, whole: str, order: list[int]) -> str:
+        split = graph.op("Reshape", [whole, shape], f"{name}.{part}.split")
         return graph.op("Transpose", [split], f"{name}.{part}.heads", perm=order)
 
-    whole = np.float32(1)
-    query = heads("query", [0, 2, 1, 3], scale)
-    key = heads("key", [0, 2, 3, 1], whole)
-    value = heads("value", [0, 2, 1, 3], whole)
+    query, key, value = (
+        heads(part, one, order)
+        for part, one, order in zip(factors, flat, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
+    )
     scores = graph.op("Add", [graph.op("MatMul", [query, key], f"{name}.scores.raw"), bias], f"{name}.scores")
     shares = graph.op("Softmax", [scores], f"{name}.shares", axis=-1)
     mixed = graph.op("MatMul", [shares, value], f"{name}.mixed")
@@ -177,7 +194,7 @@ def _attention(graph: _Graph, weights: Weights, name: str, source: str, hidden: 
     return graph.op("Reshape", [turned, "merged.shape"], f"{name}.context")
 
 
-def _pool(graph: _Graph, hidden: str) -> None:
+def _pool(graph: Graph, hidden: str) -> None:
     last = graph.constant("last", np.array([-1], dtype=np.int64))
     tokens = graph.constant("tokens.axis", np.array([1], dtype=np.int64))
     weight = graph.op("Unsqueeze", ["mask", last], "mask.column")

@@ -15,6 +15,7 @@ import numpy as np
 from engramq.workers.embedders import bundle
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.embedders.minilm_session import Arithmetic
 from engramq.workers.sectors import regression
 from engramq.workers.sectors.features import Standard
 from engramq.workers.sectors.model import WEIGHTS, Head, SectorModel
@@ -111,7 +112,7 @@ def _compare(model: SectorModel, data: Data) -> None:
 
 
 async def _embed(texts: Sequence[Labelled]) -> Vectors:
-    embedder = MiniLmEmbedder()
+    embedder = MiniLmEmbedder(arithmetic=Arithmetic.FLOAT32)  # the weights serve both
     try:
         return await embedder.embed([one.text for one in texts])
     finally:

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 SESSION_CHECK: Final = sql("session_check")
 ALL_NAMESPACES: Final = sql("all_namespaces")
 REGISTER_MODEL: Final = sql("register_model")
+FIRST_MODEL: Final = sql("first_model")
 
 POOL_SIZE: Final = 16
 PATIENCE_S: Final = 2.0  # for a server that restarts
@@ -102,6 +103,11 @@ class Store:
         values = {"name": name, "sha256": sha256, "dimensions": dimensions}
         (row,) = await self._persist(partial(self._ask, REGISTER_MODEL, values))
         return int(row["id"])
+
+    async def first_embedding_model(self, name: str) -> str | None:
+        """Return the digest of the first model of this name that the store has had; None when there was none."""
+        rows = await self._persist(partial(self._ask, FIRST_MODEL, {"name": name}))
+        return str(rows[0]["sha256"]) if rows else None
 
     async def _read_once(self, namespace: str, work: Work[T], *, lookups: bool) -> T:
         async with AsyncExitStack() as lent:

@@ -96,11 +96,19 @@ class BatchingEmbedder:
             with anyio.CancelScope(shield=True):
                 await self._inner.aclose()
 
+    def adopt(self, sha256: str) -> bool:
+        """Make the vectors of the model with this digest from now on, if it is one of the embedder's."""
+        before = self.spec.sha256
+        adopted = self._inner.adopt(sha256)
+        if self.spec.sha256 != before:
+            self._cache.clear()
+        return adopted
+
     async def warm(self) -> None:
         """Load or reach the model. Raises EmbedderUnavailable."""
         await self._inner.warm()
 
-    async def embed(self, texts: Sequence[str], *, bulk: bool = False) -> Vectors:
+    async def embed(self, texts: Sequence[str], *, bulk: bool = False, questions: bool = False) -> Vectors:
         """Return float32 [len(texts), dimensions], rows in the order of `texts`; the array is the caller's own.
 
         `bulk` says that nobody is watching: such texts go in slices between the others, and the call waits for room.
@@ -108,7 +116,7 @@ class BatchingEmbedder:
         """
         if self._tasks is None:
             raise EmbedderUnavailable(_CLOSED)
-        keys = [content_key(text) for text in texts]
+        keys = [content_key(text, question=questions) for text in texts]
         distinct = dict(zip(keys, texts, strict=True))
         if not bulk and (new := sum(key not in self._under_way and key not in self._cache for key in distinct)):
             self._require_service(new)
@@ -123,7 +131,7 @@ class BatchingEmbedder:
                 if cached is not None:
                     rows[key] = cached
                 else:
-                    items.append(self._want(key, text, interactive=not bulk))
+                    items.append(self._want(Item(key, text, interactive=not bulk, question=questions)))
             with anyio.move_on_after(math.inf if bulk else self._bounds.patience_s) as waited:
                 for item in items:
                     rows[item.key] = await _result(item)
@@ -166,13 +174,13 @@ class BatchingEmbedder:
             if self._tasks is None:
                 raise EmbedderUnavailable(_CLOSED)
 
-    def _want(self, key: bytes, text: str, *, interactive: bool) -> Item:
-        item = self._under_way.get(key)
+    def _want(self, wanted: Item) -> Item:
+        item = self._under_way.get(wanted.key)
         if item is None:
-            item = self._under_way[key] = Item(key, text, interactive)
+            item = self._under_way[wanted.key] = wanted
             self._waiting.add(item)
             self._notify_arrived()
-        elif interactive:
+        elif wanted.interactive:
             self._waiting.hasten(item)
             self._notify_arrived()
         item.wanted_by += 1
@@ -202,7 +210,7 @@ class BatchingEmbedder:
     async def _compute(self, batch: list[Item]) -> None:
         started = anyio.current_time()
         try:
-            vectors = await self._inner.embed([item.text for item in batch])
+            vectors = await self._inner.embed([item.text for item in batch], questions=batch[0].question)
         except InputRejected as error:
             if len(batch) == 1:
                 self._settle_failed(batch, error)

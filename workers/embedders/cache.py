@@ -12,8 +12,10 @@ from engramq.workers.embedders.interface import Vectors
 ENTRY_OVERHEAD_BYTES = 300
 
 
-def content_key(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def content_key(text: str, *, question: bool = False) -> bytes:
+    """Return what a text's vector is kept under; that of a question may be another one."""
+    person = b"question" if question else b""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, person=person).digest()
 
 
 class VectorCache:
@@ -55,3 +57,8 @@ class VectorCache:
         while len(self._rows) > self._entries or self._used_bytes > self._size_bytes:
             _, dropped = self._rows.popitem(last=False)
             self._used_bytes -= dropped.nbytes + ENTRY_OVERHEAD_BYTES
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._rows.clear()
+        self._used_bytes = 0

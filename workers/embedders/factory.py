@@ -26,7 +26,7 @@ def create_embedder(name: str, url: str | None = None, *, key: str = "", threads
         reason = f"{kind}: embedders come with an extra that does not exist yet"
         raise ValueError(f"ENGRAMQ_EMBEDDER={name!r}: {reason}; accepted are {_ACCEPTED}")
     if name == "minilm":
-        return MiniLmEmbedder(threads=threads)
+        return MiniLmEmbedder(threads=threads or 1)
     if name == "hash":
         return HashEmbedder()
     if kind == "openai" and separator:

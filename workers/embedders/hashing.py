@@ -38,7 +38,11 @@ class HashEmbedder:
     def __init__(self) -> None:
         self._closed = False
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    def adopt(self, sha256: str) -> bool:
+        """Say whether it is this one: there is no other."""
+        return sha256 == self.spec.sha256
+
+    async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:  # noqa: ARG002 - all alike
         if self._closed:
             raise EmbedderUnavailable(EmbeddingFailure(reason="the hash embedder is closed"))
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)

@@ -19,12 +19,14 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How an embedder likes to be fed.
 
     `characters` bounds what one call costs, so that a short query never waits long behind long texts; a single text
-    above it still travels, alone. `concurrent` is the number of calls that gain from running at the same time.
+    above it still travels, alone. `concurrent` is the number of calls that gain from running at the same time. `alone`:
+    texts that somebody waits for gain nothing from going together.
     """
 
     texts: int = 32
     characters: int = 4_000
     concurrent: int = 1
+    alone: bool = False
 
 
 class EmbedderSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,11 +73,19 @@ class Embedder(Protocol):
     @property
     def spec(self) -> EmbedderSpec: ...
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    def adopt(self, sha256: str) -> bool:
+        """Make the vectors of the model with this digest from now on, because the store has such; False if it cannot.
+
+        Called before the first text; what was made before counts no more.
+        """
+        ...
+
+    async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         """Return float32 [len(texts), dimensions], rows in the order of `texts`, each of length 1.
 
         No text, no row: [] gives [0, dimensions]. The same text gives the same row in any company (cosine .999999).
-        Raises EmbedderUnavailable; then no text of the call counts as embedded.
+        `questions` are compared with what is stored and never kept: they may be computed less exactly. Raises
+        EmbedderUnavailable; then no text of the call counts as embedded.
         """
         ...
 

@@ -110,7 +110,11 @@ class OpenAiEmbedder:
             ),
         )
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    def adopt(self, sha256: str) -> bool:
+        """Say whether it is this one: there is no other."""
+        return sha256 == self.spec.sha256
+
+    async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:  # noqa: ARG002 - all alike
         if self._closed:
             raise _unavailable("the openai embedder is closed")
         size = self._endpoint.texts_per_request

@@ -22,6 +22,7 @@ class Item:
     key: bytes
     text: str
     interactive: bool
+    question: bool = False
     wanted_by: int = 0
     settled: anyio.Event = field(default_factory=anyio.Event)
     row: Vectors | None = None
@@ -61,10 +62,10 @@ class Waiting:
         bulk_turn = not self.interactive or self._interactive_in_a_row >= INTERACTIVE_BATCHES_IN_A_ROW
         if self.bulk and bulk_allowed and bulk_turn:
             self._interactive_in_a_row = 0
-            return _take(self.bulk, limits)
+            return _take(self.bulk, limits, limits.texts)
         if self.interactive:
             self._interactive_in_a_row = self._interactive_in_a_row + 1 if self.bulk else 0
-        return _take(self.interactive, limits)
+        return _take(self.interactive, limits, 1 if limits.alone else limits.texts)
 
     def take_interactive(self) -> list[Item]:
         items = [*self.interactive.values()]
@@ -77,13 +78,13 @@ class Waiting:
         return items
 
 
-def _take(line: OrderedDict[bytes, Item], limits: BatchLimits) -> list[Item]:
+def _take(line: OrderedDict[bytes, Item], limits: BatchLimits, texts: int) -> list[Item]:
     batch: list[Item] = []
     characters = 0
-    while line and len(batch) < limits.texts:
+    while line and len(batch) < texts:
         item = next(iter(line.values()))
         characters += len(item.text)
-        if batch and characters > limits.characters:
+        if batch and (characters > limits.characters or item.question != batch[0].question):
             break
         batch.append(line.popitem(last=False)[1])
     return batch

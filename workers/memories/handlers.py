@@ -344,6 +344,7 @@ async def memory_stats(_command: MemoryStats, context: Context) -> Stats:
     """Count what a namespace holds, and what waits in the queues."""
     found = await context.store.read(context.envelope.namespace, counts)
     depths = await context.mailboxes.depths()
+    await context.services[Vectorizer].agree()
     spec = context.services[Vectorizer].spec
     return Stats(
         memories=found.memories,

@@ -30,7 +30,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         return MemoryList(memories=[], count=0)
     namespace, copies = context.envelope.namespace, context.services[Copies]
     embedding, proven = await asyncio.gather(
-        context.services[Vectorizer].try_embed(command.query),
+        context.services[Vectorizer].try_embed(command.query, question=True),
         copies.current(namespace, command.partitions, command.query),
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 from engramq.schemas.commands import ClassifySectors
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.embedders.bundle import alike
 from engramq.workers.queue.contract import FollowUp, Lease, OutcomeUnknown
 from engramq.workers.sectors import store as sectors
 from engramq.workers.sectors.model import SectorModel, UnusableWeights
@@ -104,7 +105,7 @@ class Classifier:
 
     async def _classify(self, namespace: str, model: SectorModel, ids: list[UUID], lease: Lease) -> int:
         found = await self.store.read(
-            namespace, lambda tx: sectors.unclassified(tx, ids, embedder_sha256=model.embedder_sha256)
+            namespace, lambda tx: sectors.unclassified(tx, ids, embedders=alike(model.embedder_sha256))
         )
         if len(found) <= INLINE:
             guesses = _guesses(model, found)

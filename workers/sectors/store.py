@@ -6,7 +6,7 @@ the same: so rows of one page are written in turns, a transaction each. (Of 3,00
 and all of them with, at a quarter of the time.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -43,9 +43,9 @@ class Classified:
     confidence: float
 
 
-async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedder_sha256: str) -> list[Unclassified]:
+async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Collection[str]) -> list[Unclassified]:
     """Return those of these memories that lack a sector and are not pending, by id."""
-    rows = await tx.rows(CONTENTS, ids=list(ids), sha256=embedder_sha256)
+    rows = await tx.rows(CONTENTS, ids=list(ids), embedders=list(embedders))
     return [
         Unclassified(row["id"], row["content"], row["fingerprint"], _vector(row["vector"]), row["turn"]) for row in rows
     ]

@@ -3,7 +3,7 @@
 -- knows the embedder that made it. Rows of one page have different turns: see classifier.py.
 select
     m.node_id as id, m.content, hashtextextended(m.content, 0) as fingerprint,
-    case when e.sha256 = %(sha256)s then m.embedding::text end as vector,
+    case when e.sha256 = any(%(embedders)s::text[]) then m.embedding::text end as vector,
     row_number() over (partition by m.tableoid, (m.ctid::text::point)[0] order by m.node_id) as turn
 from memories m
 join embedding_models e on e.id = m.model_id

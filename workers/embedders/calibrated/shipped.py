@@ -6,4 +6,7 @@ from typing import Final
 from engramq.workers.embedders import bundle
 from engramq.workers.embedders.calibration import Calibration
 
-SHIPPED: Final[Mapping[str, Calibration]] = {bundle.MODEL_SHA256: Calibration(15.425, -7.865)}
+SHIPPED: Final[Mapping[str, Calibration]] = {
+    bundle.MODEL_SHA256: Calibration(15.425, -7.865),
+    bundle.INT8_SHA256: Calibration(15.224, -7.726),
+}
