@@ -57,4 +57,4 @@ def parse_time(text: str, *, end_of_day: bool = False) -> datetime:
 
 def format_time(moment: datetime) -> str:
     """Return RFC 3339 in UTC with microseconds and `Z`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

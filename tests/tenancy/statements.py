@@ -26,6 +26,7 @@ BY_NAME: dict[str, Any] = {
     "partitions": ["trusted", "untrusted"],
     "partition": "trusted",
     "question": SECRET,
+    "questions": [SECRET],
     "name": NAME,
     "names": [NAME],
     "beginning": f"{NAME.lower()}%",
@@ -89,12 +90,13 @@ BY_TYPE: dict[str, Any] = {
     "jsonb": Jsonb({}),
     "jsonb[]": [Jsonb({})],
     "halfvec": HALF,
+    "pg_snapshot": "1:1:",  # before anything was written
     "tstzrange": "[2026-01-01, 2026-01-02)",
     "tstzmultirange": "{[2026-01-01, 2026-01-02)}",
 }
 
 
-BY_TYPE_ALONE = {"jsonb", "jsonb[]", "halfvec", "tstzrange", "tstzmultirange"}
+BY_TYPE_ALONE = {"jsonb", "jsonb[]", "halfvec", "pg_snapshot", "tstzrange", "tstzmultirange"}
 
 
 class Statement:
