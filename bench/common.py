@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+from bench.processes import Kind, cpu_by_kind
 from engramq.deploy.embedded.servers import Servers, running_servers
 from engramq.schemas.settings import PREFIX
 from engramq.workers.db.conninfo import WORKER_ROLE
@@ -32,10 +33,12 @@ ERA: Final = "2026-07-28"
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
-def emit(bench: str, measure: str, *, digits: int | None = 4, **figures: Any) -> None:
-    """Print one JSON line, with the machine and its load; figures to so many digits, or as they are."""
+def emit(bench: str, measure: str, *, digits: int | None = 4, **figures: Any) -> dict[str, Any]:
+    """Print one JSON line, with the machine and its load, and return it; figures to so many digits, or as they are."""
     machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "load_1m": round(os.getloadavg()[0], 2)}
-    print(json.dumps({"bench": bench, "measure": measure, **_rounded(figures, digits), **machine}), flush=True)
+    line = {"bench": bench, "measure": measure, **_rounded(figures, digits), **machine}
+    print(json.dumps(line), flush=True)
+    return line
 
 
 def _rounded(figures: dict[str, Any], digits: int | None) -> dict[str, Any]:
@@ -163,6 +166,7 @@ class PrivateStack:
 
     servers: Servers
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    launcher: tuple[str, ...] = (ENGRAMQ,)
 
     @property
     def owner_url(self) -> str:
@@ -180,10 +184,43 @@ class PrivateStack:
         given = {"DATABASE_URL": self.database_url, "REDIS_URL": self.servers.redis_url, "LOG_LEVEL": "WARNING"}
         return {PREFIX + name: value for name, value in given.items()}
 
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The processes of this stack by what they are; `client` is the benchmark itself."""
+        started: dict[str, list[int]] = {"gateway": [], "worker": []}
+        for child in self.processes:
+            started[self._kind_of(child)].append(child.pid)
+        return {
+            "client": Kind((os.getpid(),), alone=True),
+            **{name: Kind(tuple(pids)) for name, pids in started.items()},
+            "postgres": Kind((self.servers.postgres_process.pid,)),
+            "redis": Kind((self.servers.redis_process.pid,)),
+        }
+
+    @contextmanager
+    def cpu_used(self) -> Iterator[dict[str, float]]:
+        """Note the CPU seconds that each kind uses within the block; they are there when it ends."""
+        used: dict[str, float] = {}
+        # Reading /proc costs the client some milliseconds: it comes last here and first at the end.
+        before = cpu_by_kind(dict(reversed(self.kinds.items())))
+        yield used
+        used |= {name: after - before.get(name, 0.0) for name, after in cpu_by_kind(self.kinds).items()}
+
     def start_workers(self, count: int = 1) -> None:
         """Start worker processes that host all kinds."""
         for _ in range(count):
             self._start({}, "worker", "--all")
+
+    def start_worker(self, *kinds: str, role: str = WORKER_ROLE) -> int:
+        """Start a worker process of these kinds, which connects to the database as `role`; return its id."""
+        self._start({"DATABASE_URL": self.servers.postgres.url(role)}, "worker", *kinds)
+        return self.processes[-1].pid
+
+    def stop_workers(self) -> None:
+        """End the worker processes."""
+        workers = [child for child in self.processes if self._kind_of(child) == "worker"]
+        self.processes = [child for child in self.processes if child not in workers]
+        _end(workers)
 
     def start_gateway(self, namespace: str) -> int:
         """Start a gateway whose callers are in this namespace, wait until it and a worker answer; return its port."""
@@ -191,29 +228,47 @@ class PrivateStack:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
         self._start({"NAMESPACE": namespace, "PORT": str(port)}, "gateway")
-        until = time.monotonic() + READY_S
-        while time.monotonic() < until:
-            with contextlib.suppress(OSError):
-                if asyncio.run(_is_ready(port)):
-                    return port
-            time.sleep(0.1)
-        raise TimeoutError("the stack does not answer")
+        await_ready(port, self.processes)
+        return port
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """Return the environment of a command that these servers serve, with settings that differ."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        return kept | self.variables | {PREFIX + name: value for name, value in variables.items()}
 
     def stop(self) -> None:
         """End the processes that were started here."""
-        for child in self.processes:
-            child.terminate()
-        for child in self.processes:
-            try:
-                child.wait(END_S)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+        _end(self.processes)
 
     def _start(self, variables: dict[str, str], *arguments: str) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-        environment |= self.variables | {PREFIX + name: value for name, value in variables.items()}
-        self.processes.append(subprocess.Popen([ENGRAMQ, *arguments], env=environment))
+        command = [*self.launcher, *arguments]
+        self.processes.append(subprocess.Popen(command, env=self.environment(**variables)))
+
+    def _kind_of(self, child: subprocess.Popen[bytes]) -> str:
+        assert isinstance(child.args, list)
+        return str(child.args[len(self.launcher)])
+
+
+def await_ready(port: int, processes: Sequence[subprocess.Popen[bytes]] = ()) -> None:
+    """Return when the gateway at this port and a worker answer; raises TimeoutError, at once when one has ended."""
+    until = time.monotonic() + READY_S
+    while time.monotonic() < until and all(child.poll() is None for child in processes):
+        with contextlib.suppress(OSError):
+            if asyncio.run(_is_ready(port)):
+                return
+        time.sleep(0.1)
+    raise TimeoutError("the stack does not answer")
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for child in processes:
+        child.terminate()
+    for child in processes:
+        try:
+            child.wait(END_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
 
 @contextmanager

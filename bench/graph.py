@@ -40,7 +40,8 @@ Triple = tuple[int, int, str]
 class Graph:
     """A random graph, by places; node names are `n` and the place."""
 
-    def __init__(self, nodes: int, edges: int) -> None:
+    def __init__(self, nodes: int, edges: int, namespace: str = DEFAULT_NAMESPACE) -> None:
+        self.namespace = namespace
         self.random = random.Random(7)
         self.ids = [UUID(uuid7()) for _ in range(nodes)]
         chosen: set[Triple] = set()
@@ -55,7 +56,7 @@ class Graph:
         with connection.cursor() as cursor:
             with cursor.copy(COPY_NODES) as copy:
                 for place, node in enumerate(self.ids):
-                    copy.write_row((node, DEFAULT_NAMESPACE, ENTITY_LABEL, f"n{place}", Partition.TRUSTED))
+                    copy.write_row((node, self.namespace, ENTITY_LABEL, f"n{place}", Partition.TRUSTED))
             with cursor.copy(COPY_EDGES) as copy:
                 for source, target, relation in self.edges:
                     copy.write_row(self._edge(self.ids[source], self.ids[target], relation))
@@ -64,16 +65,21 @@ class Graph:
         hub = UUID(uuid7())
         with connection.cursor() as cursor:
             with cursor.copy(COPY_NODES) as copy:
-                copy.write_row((hub, DEFAULT_NAMESPACE, ENTITY_LABEL, HUB, Partition.TRUSTED))
+                copy.write_row((hub, self.namespace, ENTITY_LABEL, HUB, Partition.TRUSTED))
             with cursor.copy(COPY_EDGES) as copy:
                 for number in range(edges):
                     relation = RELATIONS[number // len(self.ids) % len(RELATIONS)]
                     copy.write_row(self._edge(hub, self.ids[number % len(self.ids)], relation))
 
+    def triple(self) -> dict[str, Any]:
+        """Return the arguments of get_edge for one of the edges."""
+        source, target, relation = self.random.choice(self.edges)
+        return {"source_name": f"n{source}", "target_name": f"n{target}", "relation": relation}
+
     def _edge(self, source: UUID, target: UUID, relation: str) -> tuple[Any, ...]:
         weight = round(self.random.uniform(0.2, 1.0), 3)
         kind = (Origin.AGENT, Sector.SEMANTIC, SectorSource.AUTO)
-        return (UUID(uuid7()), DEFAULT_NAMESPACE, Layer.KNOWLEDGE, source, target, relation, weight, *kind)
+        return (UUID(uuid7()), self.namespace, Layer.KNOWLEDGE, source, target, relation, weight, *kind)
 
 
 def percentiles(times_s: list[float]) -> dict[str, Any]:
@@ -129,18 +135,14 @@ async def measure_sql(url: str, triple: Callable[[], dict[str, Any]], calls: int
 
 
 async def measure(port: int, database_url: str, graph: Graph, chosen: argparse.Namespace) -> None:
-    def triple() -> dict[str, Any]:
-        source, target, relation = graph.random.choice(graph.edges)
-        return {"source_name": f"n{source}", "target_name": f"n{target}", "relation": relation}
-
     def anybody() -> str:
         return f"n{graph.edges[graph.random.randrange(len(graph.edges))][0]}"
 
-    await measure_sql(database_url, triple, chosen.calls)
+    await measure_sql(database_url, graph.triple, chosen.calls)
     async with McpClient.connect(port) as client:
         meter = Meter(client)
         await meter.measure("floor_mcp", "get_breadcrumbs", dict, chosen.calls)  # no worker: client, HTTP, gateway
-        await meter.measure("get_edge_mcp", "get_edge", triple, chosen.calls)
+        await meter.measure("get_edge_mcp", "get_edge", graph.triple, chosen.calls)
         for depth in (1, 2, 3):
             await meter.measure(
                 f"neighbors_depth_{depth}",

@@ -28,6 +28,7 @@ from arq.connections import ArqRedis
 from arq.worker import Worker, func
 from redis.asyncio import ConnectionPool, Redis
 
+from bench.processes import cpu_seconds
 from engramq.deploy.embedded.redis import find_binary
 from engramq.gateway.queue.bus import Bus
 from engramq.schemas.codec import encode
@@ -242,15 +243,10 @@ def idle(seconds: float) -> dict[str, Any]:
     """Return the CPU that a worker process of all kinds takes while there is nothing to do, in % of a core."""
     with server() as url, worker("engramq-idle", url) as process:
         time.sleep(1)  # start-up is not idleness
-        before = _cpu_s(process.pid)
+        before = cpu_seconds([process.pid])
         time.sleep(seconds)
-        took = _cpu_s(process.pid) - before
+        took = cpu_seconds([process.pid]) - before
     return {"bench": "queue", "way": "idle", "kinds": len(WorkerKind), "cpu_percent": round(100 * took / seconds, 3)}
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def summary(runs: dict[str, list[dict[int, Measured]]], callers: list[int]) -> Iterator[dict[str, Any]]:

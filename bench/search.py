@@ -4,8 +4,8 @@
 
 The memories are made up (vectors and words), the questions are embedded for real. They have so many made-up words: 3 to
 8 are 24 tokens, 2 to 4 are 14, as many as LoCoMo's questions have. Prints JSON lines: medians over the runs. `ratio` is
-the p50 of one caller over the p50 of embedding plus that of the SQL; its target is 2. `boosts` compares searches in one
-process, each question with and without links, usefulness and idle time; every memory has some links.
+the p50 of one caller over the p50 of embedding plus that of all SQL of a search; its target is 1.3. `boosts` compares
+searches in one process, each question with and without links, usefulness and idle time; every memory has some links.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from bench.common import McpClient, emit, private_stack, timed
 from bench.filled import filled
 from bench.over_mcp import Load, beside_parts, numbers, options, sizes_and_load
 from bench.synthetic import Corpus
+from bench.yardsticks import Parts
 from engramq.schemas.commands import SearchMemories
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
@@ -47,32 +48,7 @@ from (select id, namespace, row_number() over (order by id) as place from nodes 
 join (select id, row_number() over (order by id) as place from nodes where namespace = %(namespace)s) b
     on b.place between a.place + 1 and a.place + %(reach)s and random() < %(links)s::float8 / %(reach)s
 """
-ALONE = 60  # calls of each part by itself, the first third not counted
-
-
-async def alone(database_url: str, model_id: int, questions: list[str]) -> tuple[list[float], list[float]]:
-    """Return the milliseconds of embedding a question, and of the SQL of a search for it."""
-    model, sizes = MiniLmEmbedder(), Sizes()
-    embeddings: list[Embedding] = []
-
-    async def embed(number: int) -> None:
-        (vector,) = await model.embed([questions[number]])
-        embeddings.append(Embedding.of(model_id, vector))
-
-    embedding_ms = await timed(embed, len(questions))
-    await model.aclose()
-    async with await Store.open(database_url) as store:
-
-        async def search(number: int) -> None:
-            async def read(tx: Transaction) -> None:
-                question, filters = Question(questions[number]), Filters(partitions=(Partition.TRUSTED,))
-                found = await find_candidates(tx, sizes, question, embeddings[number], filters)
-                await read_memories(tx, [UUID(one) for one in found.ids[:SHOWN]])
-
-            await store.read(NAMESPACE, read)
-
-        sql_ms = await timed(search, len(questions))
-    return embedding_ms[len(questions) // 3 :], sql_ms[len(questions) // 3 :]
+ALONE = 60  # calls of each part by itself
 
 
 def link(owner_url: str) -> int:
@@ -127,10 +103,8 @@ def measure(memories: int, load: Load, words: tuple[int, int]) -> None:
         port = stack.start_gateway(NAMESPACE)
 
         def parts() -> dict[str, list[float]]:
-            embedding_ms, sql_ms = asyncio.run(
-                alone(stack.database_url, model_id, [next(questions) for _ in range(ALONE)])
-            )
-            return {"embedding": embedding_ms, "sql": sql_ms}
+            alone = Parts(stack.database_url, NAMESPACE, model_id)
+            return asyncio.run(alone.of_search([next(questions) for _ in range(ALONE)]))
 
         linked = link(stack.owner_url)
         lifting = asyncio.run(boosts(stack.database_url, model_id, [next(questions) for _ in range(ALONE)]))

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from bench.processes import Kind, cpu_seconds, pss_mb, with_descendants
+
 ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
 INITIALIZE: Final = {
     "jsonrpc": "2.0",
@@ -26,6 +28,7 @@ INITIALIZE: Final = {
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}},
 }
 ANSWER_BOUND_S: Final = 60.0
+WORDS: Final = ("worker", "gateway", "valkey", "postgres", "supervis")  # of command lines, the most telling first
 
 
 def emit(measure: str, **figures: Any) -> None:
@@ -92,51 +95,17 @@ def bare_python() -> float:
 def stack_processes(environment: dict[str, str]) -> list[int]:
     """Return the process ids of the stack: the supervisor and all below it."""
     status = subprocess.run([ENGRAMQ, "status", "--json"], env=environment, capture_output=True, text=True, check=True)
-    waiting = [int(json.loads(status.stdout)["pid"])]
-    found: list[int] = []
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    while waiting:
-        pid = waiting.pop()
-        found.append(pid)
-        waiting += parents.get(pid, [])
-    return found
+    return with_descendants([int(json.loads(status.stdout)["pid"])])
 
 
-def cpu_seconds(pids: list[int]) -> float:
-    ticks = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def memory_mb(pids: list[int]) -> dict[str, float]:
-    """Return proportional set sizes by process name, in MB."""
-    sizes: dict[str, float] = {}
+def kinds_of(pids: list[int]) -> dict[str, Kind]:
+    """Return processes of the stack by what they are, as their command lines tell."""
+    found: dict[str, list[int]] = {}
     for pid in pids:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        name = next(
-            (
-                word
-                for word in (b"worker", b"gateway", b"valkey", b"postgres", b"supervis")
-                if any(word in one for one in arguments)
-            ),
-            b"other",
-        ).decode()
-        kilobytes = next(
-            int(line.split()[1])
-            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            if line.startswith("Pss:")
-        )
-        sizes[name] = sizes.get(name, 0.0) + kilobytes / 1024
-    return sizes
+        name = next((word for word in WORDS if any(word.encode() in one for one in arguments)), "other")
+        found.setdefault(name, []).append(pid)
+    return {name: Kind(tuple(several), alone=True) for name, several in sorted(found.items())}
 
 
 def stop(environment: dict[str, str]) -> None:
@@ -201,7 +170,7 @@ def use_and_idle(client: StdioClient, environment: dict[str, str], idle_s: float
         processes=len(pids),
         target=2.0,
     )
-    sizes = memory_mb(pids)
+    sizes = {name: pss_mb(kind.pids) for name, kind in kinds_of(pids).items()}
     emit(
         "idle_memory",
         total_mb=round(sum(sizes.values()), 1),

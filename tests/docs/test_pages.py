@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+from bench.all import read
+from bench.plot import svg
+from bench.table import BEGIN, END, section, section_of
 from engramq.schemas.settings_reference import settings_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +25,14 @@ def test_links_between_pages_lead_to_files_that_exist() -> None:
         if not (page.parent / link).exists()
     ]
     assert dead == []
+
+
+def test_the_benchmarks_section_and_picture_are_made_of_the_lines_beside_them() -> None:
+    lines = read([ROOT / "docs" / "benchmarks.jsonl"])
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert (page.count(BEGIN), page.count(END)) == (1, 1)
+    assert section_of(page) == section(lines, "benchmarks.svg")
+    assert (ROOT / "docs" / "benchmarks.svg").read_text(encoding="utf-8") == svg(lines)
 
 
 def glossary() -> list[tuple[str, str]]:

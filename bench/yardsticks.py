@@ -1,0 +1,145 @@
+"""What the parts of a call cost by themselves: the model, the SQL of a search, an insert. Ratios are taken to these.
+
+Call each in the same round as what it is compared with: the machine's hour counts as much as the code.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from bench.common import timed
+from bench.replay import record, replay
+from engramq.schemas.commands import NewMemory, SearchMemories
+from engramq.schemas.vocabulary import DEFAULT_PRINCIPAL, Partition
+from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.embedders import bundle
+from engramq.workers.embedders.interface import Embedder, Vectors
+from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.memories.store import INSERT, Draft, columns_of
+
+RUNS_AT_ONCE: Final = 2  # of R, one thread each
+NOT_COUNTED: Final = 3  # the first so many of each part: caches fill, statements are prepared
+
+
+class Float32Model:
+    """The bundled model in float32, one text and one thread a run, whatever arithmetic the product uses."""
+
+    def __init__(self) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        # Fold the int8 weights to float32 at load, so that no int8 kernel is used.
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
+        model = str(bundle.FOLDER / bundle.MODEL_FILE)
+        self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self._tokenizer = Tokenizer.from_file(str(bundle.FOLDER / bundle.TOKENIZER_FILE))
+        self._tokenizer.no_padding()
+
+    def embed(self, text: str) -> NDArray[np.float32]:
+        """Return the vector of a text."""
+        ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
+        (vectors,) = self._session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        return np.asarray(vectors[0], dtype=np.float32)
+
+    def rate(self, texts: Sequence[str]) -> float:
+        """Return R: texts a second, two runs of one thread at a time."""
+        with ThreadPoolExecutor(RUNS_AT_ONCE) as threads:
+            list(threads.map(self.embed, texts[:NOT_COUNTED]))
+            started = time.perf_counter()
+            list(threads.map(self.embed, texts))
+            return len(texts) / (time.perf_counter() - started)
+
+    def cpu_ms(self, texts: Sequence[str]) -> float:
+        """Return the CPU milliseconds of embedding a text, alone."""
+        for text in texts[:NOT_COUNTED]:
+            self.embed(text)
+        started = time.process_time()
+        for text in texts:
+            self.embed(text)
+        return (time.process_time() - started) * 1000 / len(texts)
+
+
+def shipped_embedder() -> Embedder:
+    """Return the embedder that workers have by default, as they have it."""
+    return MiniLmEmbedder()
+
+
+async def embed_query(embedder: Embedder, query: str) -> Vectors:
+    """Embed a question as a search does."""
+    return await embedder.embed([query])
+
+
+async def embed_content(embedder: Embedder, content: str) -> Vectors:
+    """Embed a content as a store does."""
+    return await embedder.embed([content])
+
+
+async def batch_rate(embedder: Embedder, texts: Sequence[str], batch: int) -> float:
+    """Return how many texts a second are embedded in batches as large as those of an import."""
+    await embedder.embed(texts[:batch])
+    started = time.perf_counter()
+    for start in range(0, len(texts), batch):
+        await embedder.embed(texts[start : start + batch])
+    return len(texts) / (time.perf_counter() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Measures parts of calls in this process, on a filled store, milliseconds each; the first few are not counted."""
+
+    database_url: str
+    namespace: str
+    model_id: int
+
+    async def of_search(self, questions: Sequence[str]) -> dict[str, list[float]]:
+        """Return what embedding a question takes, and all SQL of a search for it."""
+        vectors, embedding_ms = await _embedded(embed_query, questions)
+        sizes = Sizes()
+        async with await Store.open(self.database_url) as store:
+            searches = []
+            for question, vector in zip(questions, vectors, strict=True):
+                command, embedding = SearchMemories(query=question), Embedding.of(self.model_id, vector)
+                searches.append(await record(store, self.namespace, command, embedding, sizes))
+            sql_ms = await timed(lambda number: replay(store, self.namespace, searches[number]), len(searches))
+        return {"embedding": embedding_ms, "sql": sql_ms[NOT_COUNTED:]}
+
+    async def of_store(self, contents: Sequence[str]) -> dict[str, list[float]]:
+        """Return what embedding a content takes, and inserting it with both indexes and a synced commit."""
+        vectors, embedding_ms = await _embedded(embed_content, contents)
+        async with await Store.open(self.database_url) as store:
+
+            async def insert(number: int) -> None:
+                async def write(tx: Transaction) -> None:
+                    embedding = Embedding.of(self.model_id, vectors[number])
+                    memory = NewMemory(content=contents[number])
+                    draft = Draft(memory, Partition.TRUSTED, DEFAULT_PRINCIPAL, embedding)
+                    await tx.row(INSERT, **columns_of(draft), embedding=embedding.half, model_id=embedding.model_id)
+
+                await store.write(self.namespace, write)
+
+            insert_ms = await timed(insert, len(contents))
+        return {"embedding": embedding_ms, "insert": insert_ms[NOT_COUNTED:]}
+
+
+async def _embedded(
+    embed: Callable[[Embedder, str], Awaitable[Vectors]], texts: Sequence[str]
+) -> tuple[list[NDArray[np.float32]], list[float]]:
+    """Return the vectors of texts, embedded one after the other, and the milliseconds of each."""
+    embedder, vectors = shipped_embedder(), list[NDArray[np.float32]]()
+
+    async def one(number: int) -> None:
+        vectors.append((await embed(embedder, texts[number]))[0])
+
+    try:
+        taken = await timed(one, len(texts))
+    finally:
+        await embedder.aclose()
+    return vectors, taken[NOT_COUNTED:]

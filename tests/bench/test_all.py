@@ -1,0 +1,127 @@
+"""The table of all targets: what becomes of the lines, and where CPU is counted. No time is measured here."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import all as everything
+from bench.measured import Report, Round, medians
+from bench.plot import svg
+from bench.processes import Kind, cpu_by_kind, peak_rss_mb, pss_mb, with_descendants
+from bench.table import BEGIN, END, latest_ratios, section, section_of, with_section
+from bench.targets import TARGETS
+from tests.bench.test_stamps import samples
+
+MACHINE = {"cpus": 2, "machine": "x86_64", "load_1m": 0.5}
+
+
+def line(measure: str, memories: int = 1_000, **figures: Any) -> dict[str, Any]:
+    return {"bench": "all", "measure": measure, "memories": memories, **figures, **MACHINE}
+
+
+def ratio(row: str, value: float, memories: int = 1_000, **parts: Any) -> dict[str, Any]:
+    return line("ratio", memories, row=row, ratio=value, rounds=5, **parts)
+
+
+def calls(tool: str, callers: int, cpu_ms: dict[str, float], **figures: Any) -> dict[str, Any]:
+    shown = {"p50_ms": 10.0, "p95_ms": 20.04, "p99_ms": 30.0, "per_s": 99.6, "errors": 0, "shed": 7}
+    return line("calls", tool=tool, callers=callers, cpu_ms=cpu_ms, **(shown | figures))
+
+
+LINES = [
+    line("machine", processor="Some & Co", memory_gb=24.0),
+    ratio("search_p50", 1.9),
+    ratio("search_p50", 1.25, rounds_of="a later run"),
+    ratio("search_p50", 1.4, 100_000),
+    ratio("searches_over_r", 0.5),
+    ratio("failed", 1, tool="search", callers=64),
+    ratio("failed", 2, tool="store", callers=64),
+    ratio("import_p95", 30.0),
+    calls("search", 8, {"gateway": 1.5, "worker": 12.0, "client": 0.5}),
+    line("memory", pss_mb={"gateway": 50.0, "worker": 150.4}),
+]
+
+
+def test_the_table_shows_the_last_ratio_of_each_size_and_marks_what_misses_its_target() -> None:
+    rows = section(LINES, "plot.svg").splitlines()
+    assert "| ratio | target | 1k | 100k |" in rows
+    assert "| search p50, 1 caller / (embedding + all SQL of a search alone) | at most 1.3 | 1.25 | **1.40** |" in rows
+    assert "| searches/s, 8 callers / R | at least 0.7 | **0.50** |  |" in rows
+    assert "| search | 1k | 8 | 10.0 / 20.0 / 30.0 | 100 | 0 / 7 |" in rows
+    assert "| tool | memories | callers | gateway | worker | client | sum |" in rows
+    assert "| search | 1k | 8 | 1.5 | 12.0 | 0.5 | 14.0 |" in rows
+    assert "| 1k | 50 | 150 | 200 |" in rows
+    assert any("Some & Co, 2 cores, 24.0 GB, load 0.5 to 0.5" in row for row in rows)
+
+
+def test_failures_of_all_tools_are_added_up() -> None:
+    assert latest_ratios(LINES)["failed", 1_000] == 3
+
+
+def test_the_page_keeps_all_but_its_generated_section() -> None:
+    page = f"before\n\n{BEGIN}\nfigures of last year\n{END}\n\nafter\n"
+    new = with_section(page, section(LINES, "plot.svg"))
+    assert new.startswith(f"before\n\n{BEGIN}\n\nMeasured on")
+    assert new.endswith(f"{END}\n\nafter\n")
+    assert "last year" not in new
+    assert section_of(new) == section(LINES, "plot.svg")
+    assert with_section(new, section(LINES, "plot.svg")) == new
+    with pytest.raises(ValueError, match="the page lacks"):
+        with_section("no place", "new")
+
+
+def test_the_picture_has_a_bar_for_each_ratio_and_says_how_long_a_cut_one_is() -> None:
+    drawn = ElementTree.fromstring(svg(LINES))
+    texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    bars = [one for one in drawn.iter("{http://www.w3.org/2000/svg}rect") if one.get("x") == "430"]
+    assert len(bars) == 4 + 1  # those of the ratios that have a target to be a share of, and the legend's first
+    assert "10.0" in texts  # 30 where 3 is the target
+    assert "1k memories" in texts
+    assert TARGETS["searches_over_r"].text in texts
+
+
+def test_what_is_to_be_more_is_drawn_as_its_inverse() -> None:
+    assert TARGETS["searches_over_r"].effort(0.35) == 2
+    assert TARGETS["searches_over_r"].effort(0) == float("inf")
+    assert TARGETS["search_p50"].effort(0.65) == 0.5
+    assert (TARGETS["failed"].is_met(0), TARGETS["failed"].is_met(1)) == (True, False)
+
+
+def test_a_report_prints_medians_with_their_targets_and_keeps_them(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(1_000)
+    report.ratio("store_p50", [1.4, 9.0, 1.2], insert_p50_ms=2.0)
+    report.calls("store", 1, [Round(samples([4.0]), {"worker": 2.0}), Round(samples([6.0]), {"worker": 3.0})])
+    first, second = report.lines
+    assert (first["ratio"], first["target"], first["is_met"], first["rounds"]) == (1.4, 1.5, True, 3)
+    assert (second["p50_ms"], second["cpu_ms"], second["calls"]) == (5.0, {"worker": 2.5}, 2)
+    assert capsys.readouterr().out.count('"bench": "all"') == 2
+    assert medians([{"a": 1.0}, {"a": 3.0}]) == {"a": 2.0}
+
+
+def test_lines_of_other_benchmarks_and_of_no_size_are_left_out(tmp_path: Any) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_text('{"bench": "all", "memories": 5}\nnoise\n{"bench": "links", "memories": 5}\n{"bench": "all"}\n')
+    assert everything.read([file]) == [{"bench": "all", "memories": 5}]
+
+
+def test_cpu_of_processes_below_one_is_its_own_and_stays_when_they_have_ended() -> None:
+    burn = "import time\nwhile time.process_time() < .1: pass\n"
+    below = (
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\nprint('ended', flush=True)\ninput()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", below], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ended\n"
+        assert child.pid in with_descendants([os.getpid()])
+        used = cpu_by_kind({"below": Kind((child.pid,)), "alone": Kind((child.pid,), alone=True)})
+        assert used["below"] >= used["alone"] + 0.09
+        assert cpu_by_kind({"below": Kind((child.pid,))}, without=[child.pid]) == {"below": 0}
+        assert 1 < pss_mb([child.pid]) < peak_rss_mb([child.pid])
+        child.communicate("\n")
+    assert pss_mb([child.pid]) == 0

@@ -1,0 +1,49 @@
+"""The parts of calls by themselves, measured for real in small numbers; how long they take is not looked at."""
+
+import numpy as np
+import pytest
+
+from bench.replay import record, replay
+from bench.yardsticks import NOT_COUNTED, Float32Model, Parts, batch_rate, shipped_embedder
+from engramq.schemas.commands import SearchMemories
+from engramq.workers.db.database import Store
+from engramq.workers.db.queries import sql
+from engramq.workers.db.vectors import Embedding, Sizes
+from tests.conftest import Database
+
+pytestmark = pytest.mark.anyio
+
+NAMESPACE = "bench"
+TEXTS = [f"Ada keeps bees behind the house number {number}" for number in range(NOT_COUNTED + 2)]
+
+
+async def test_the_yardstick_computes_what_the_shipped_model_computes() -> None:
+    model, embedder = Float32Model(), shipped_embedder()
+    shipped = await embedder.embed(TEXTS)
+    assert await batch_rate(embedder, TEXTS, 2) > 0
+    await embedder.aclose()
+    ours = np.stack([model.embed(text) for text in TEXTS])
+    cosines = (ours * shipped).sum(axis=1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(shipped, axis=1)
+    assert cosines.min() > 0.98  # the product may compute in int8
+    assert model.rate(TEXTS) > 0
+    assert model.cpu_ms(TEXTS) > 0
+
+
+async def test_parts_are_measured_on_a_store_and_a_search_is_replayed_as_it_was_sent(
+    database: Database, store: Store
+) -> None:
+    spec = shipped_embedder().spec
+    model_id = await store.register_embedding_model(spec.name, spec.sha256, spec.dimensions)
+    parts = Parts(database.url, NAMESPACE, model_id)
+    stored = await parts.of_store(TEXTS)
+    found = await parts.of_search(TEXTS)
+    assert {name: len(times) for name, times in stored.items()} == {"embedding": 2, "insert": 2}
+    assert {name: len(times) for name, times in found.items()} == {"embedding": 2, "sql": 2}
+
+    vector = Float32Model().embed(TEXTS[0])
+    command, embedding = SearchMemories(query=TEXTS[0]), Embedding.of(model_id, vector)
+    statements = await record(store, NAMESPACE, command, embedding, Sizes())
+    assert sql("memories_by_id") in [one.query for one in statements]
+    assert any(b"embedding" in one.query for one in statements)
+    assert 0 < max(one.waited_for for one in statements) <= len(statements)
+    await replay(store, NAMESPACE, statements)
