@@ -18,6 +18,7 @@ from typing import Any, Final
 from bench.at_size import Load, Site, measure_edges, measure_searches, measure_stores, site
 from bench.bulk import measure_import
 from bench.following import measure_following
+from bench.front import measure_front
 from bench.measured import Report, tell_machine
 from bench.over_mcp import numbers
 from bench.plot import svg
@@ -37,6 +38,7 @@ PARTS: Final[Mapping[str, Callable[[Site, Load], None]]] = {
     "stores": measure_stores,
     "edges": measure_edges,
     "following": measure_following,
+    "front": measure_front,
     "scaling": measure_scaling,
 }
 IMPORT: Final = "import"

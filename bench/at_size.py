@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import psycopg
 
-from bench.common import ENGRAMQ, McpClient, PrivateStack, private_stack
+from bench.common import ENGRAMQ, McpClient, PrivateStack, Refused, private_stack
 from bench.embedding import Texts
 from bench.filled import filled
 from bench.graph import Graph
@@ -67,8 +67,10 @@ class Site:
         await client.call("search_memories", query=next(self.questions))
 
     async def store(self, client: McpClient) -> None:
-        """Store a text that nobody has stored before."""
+        """Store a text that nobody has stored before; raises Refused when that is not known to be done in time."""
         reply = await client.call("store_memory", content=next(self.contents))
+        if "stored" not in reply:
+            raise Refused(reply["status"])
         self.stored.append(reply["stored"]["id"])
 
     def at_load(self, callers: int, seconds: float, work: Work) -> Round:

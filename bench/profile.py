@@ -35,10 +35,10 @@ Called = tuple[int, int]  # when the client began and ended a call, in ns
 def stages_of(called: Called, spans: Sequence[Span]) -> dict[str, float]:
     """Return the milliseconds of each stage of a call; raises KeyError when a stamp is missing."""
     first = {name: (begun, ended) for name, begun, ended in reversed(spans)}
-    total = {name: sum(ended - begun for one, begun, ended in spans if one == name) for name in first}
     (asked, answered), (began, ended) = first["asked"], first["handler"]
-    in_handler = [total.get(name, 0) for name in ("model", "transaction", "ranking")]
-    model, transaction, ranking = in_handler
+    # A search asks the database while the model runs: of that only what takes longer than the model counts here.
+    ranking, model = _covered(spans, "ranking"), _covered(spans, "model")
+    transaction = _covered(spans, "model", "transaction") - model
     taken = (
         first["request"][0] - called[0],
         first["service"][0] - first["request"][0],
@@ -54,6 +54,15 @@ def stages_of(called: Called, spans: Sequence[Span]) -> dict[str, float]:
         called[1] - answered,
     )
     return {**{stage: ns / 1e6 for stage, ns in zip(STAGES, taken, strict=True)}, WHOLE: (called[1] - called[0]) / 1e6}
+
+
+def _covered(spans: Sequence[Span], *names: str) -> int:
+    """Return how long at least one of these lasted, in ns."""
+    covered, until = 0, 0
+    for _, begun, ended in sorted((span for span in spans if span[0] in names), key=lambda span: span[1]):
+        covered += max(0, ended - max(begun, until))
+        until = max(until, ended)
+    return covered
 
 
 def of_calls(calls: Sequence[Called], spans: Sequence[Sequence[Span]]) -> dict[str, float]:

@@ -16,7 +16,6 @@ from engramq.schemas.vocabulary import WorkerKind
 
 SETTLED_S: Final = 120.0  # that it may take
 LOOK_S: Final = 0.1  # between two looks
-FOLLOWING: Final = (WorkerKind.SECTORS, WorkerKind.EDGES)
 UNFINISHED: Final = b"""
     select count(*) as unfinished from memories
     where node_id = any(%(ids)s::uuid[]) and (links_made_at is null or sector_source is null)
@@ -32,7 +31,7 @@ class Settled:
 
 
 class Watch:
-    """Looks at the stored memories and at the mailboxes of what follows; `pid` is of the server process that it uses.
+    """Looks at the stored memories and at the mailboxes; `pid` is of the server process that it uses.
 
     Use as `with Watch(stack) as watch`; that process is no part of what is measured.
     """
@@ -53,7 +52,7 @@ class Watch:
         self._redis.close()
 
     def wait(self, ids: Sequence[str]) -> Settled:
-        """Return when these memories have their sectors and links, and nothing that follows waits in a mailbox."""
+        """Return when these memories have their sectors and links, and nothing waits in any mailbox."""
         started = time.perf_counter()
         while (unfinished := self._unfinished(ids)) or self._under_way():
             if time.perf_counter() - started > SETTLED_S:
@@ -67,4 +66,4 @@ class Watch:
         return int(row[0])
 
     def _under_way(self) -> int:
-        return sum(self._redis.zcard(self._keys.of[kind].mailbox) for kind in FOLLOWING)  # type: ignore[misc]  # no coroutine
+        return sum(self._redis.zcard(self._keys.of[kind].mailbox) for kind in WorkerKind)  # type: ignore[misc]  # no coroutine

@@ -7,7 +7,8 @@ from bench.targets import TARGETS, Target
 
 BEGIN: Final = "<!-- bench.all: begin (written by `python -m bench.all --write`, never by hand) -->"
 END: Final = "<!-- bench.all: end -->"
-KINDS: Final = ("gateway", "worker", "postgres", "redis", "client", "front")
+GROWN_FROM: Final = 100_000  # memories
+KINDS: Final = ("gateway", "worker", "postgres", "redis", "client", "front", "supervisor")
 
 Line = Mapping[str, Any]
 
@@ -33,8 +34,11 @@ def section_of(page: str) -> str:
     return page[begin:end]
 
 
-def latest_ratios(lines: Iterable[Line]) -> dict[tuple[str, int], float]:
-    """Return the ratio of each row at each size, the last one told; failures of all tools are added up."""
+def latest_ratios(lines: Sequence[Line]) -> dict[tuple[str, int], float]:
+    """Return the ratio of each row at each size, the last one told; failures of all tools are added up.
+
+    How a search grows with the memories is told by no line: sizes may be measured in several runs.
+    """
     told = {
         (line["row"], line["memories"], line.get("tool"), line.get("callers")): line["ratio"]
         for line in lines
@@ -43,7 +47,15 @@ def latest_ratios(lines: Iterable[Line]) -> dict[tuple[str, int], float]:
     found: dict[tuple[str, int], float] = {}
     for (row, memories, _, _), ratio in told.items():
         found[row, memories] = found.get((row, memories), 0.0) + ratio
+    p50s = {line["memories"]: line["p50_ms"] for line in lines if _is_single_search(line)}
+    for memories in p50s:
+        if memories > GROWN_FROM in p50s:
+            found["search_growth", memories] = p50s[memories] / p50s[GROWN_FROM]
     return found
+
+
+def _is_single_search(line: Line) -> bool:
+    return (line["measure"], line.get("tool"), line.get("callers")) == ("calls", "search", 1)
 
 
 def sizes_of(lines: Iterable[Line]) -> list[int]:

@@ -62,6 +62,11 @@ def test_failures_of_all_tools_are_added_up() -> None:
     assert latest_ratios(LINES)["failed", 1_000] == 3
 
 
+def test_how_a_search_grows_is_taken_from_two_sizes_wherever_they_were_measured() -> None:
+    several = [{**calls("search", 1, {}, p50_ms=p50), "memories": size} for size, p50 in ((10**6, 90.0), (10**5, 60.0))]
+    assert latest_ratios(several) == {("search_growth", 10**6): 1.5}
+
+
 def test_the_page_keeps_all_but_its_generated_section() -> None:
     page = f"before\n\n{BEGIN}\nfigures of last year\n{END}\n\nafter\n"
     new = with_section(page, section(LINES, "plot.svg"))

@@ -75,6 +75,13 @@ def test_stages_follow_each_other_without_a_gap() -> None:
     assert sum(stages[name] for name in STAGES) == stages[WHOLE] == 41
 
 
+def test_what_runs_beside_the_model_counts_once() -> None:
+    beside = [*spans(0), ("transaction", 9 * MS, 13 * MS)]
+    stages = stages_of((0, 41 * MS), beside)
+    assert (stages["model"], stages["transaction"], stages["ranking"], stages["rest of the handler"]) == (4, 5, 2, 2)
+    assert sum(stages[name] for name in STAGES) == 41
+
+
 def test_calls_find_their_stamps_by_time_and_the_table_has_medians() -> None:
     calls = [(start * MS, (start + length) * MS) for start, length in ((0, 41), (100, 43), (200, 49))]
     profile = of_calls(calls, [spans(200), spans(0), spans(100), spans(900)])

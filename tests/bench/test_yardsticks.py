@@ -4,16 +4,19 @@ import numpy as np
 import pytest
 
 from bench.replay import record, replay
+from bench.synthetic import Corpus
 from bench.yardsticks import NOT_COUNTED, Float32Model, Parts, batch_rate, shipped_embedder
 from engramq.schemas.commands import SearchMemories
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.vectors import Embedding, Sizes
 from tests.conftest import Database
+from tools.loading import load
 
 pytestmark = pytest.mark.anyio
 
 NAMESPACE = "bench"
+SIZE = 20  # memories that are there
 TEXTS = [f"Ada keeps bees behind the house number {number}" for number in range(NOT_COUNTED + 2)]
 
 
@@ -29,13 +32,16 @@ async def test_the_yardstick_computes_what_the_shipped_model_computes() -> None:
     assert model.cpu_ms(TEXTS) > 0
 
 
+@pytest.mark.own_database  # its indexes are made anew
 async def test_parts_are_measured_on_a_store_and_a_search_is_replayed_as_it_was_sent(
     database: Database, store: Store
 ) -> None:
     spec = shipped_embedder().spec
     model_id = await store.register_embedding_model(spec.name, spec.sha256, spec.dimensions)
+    assert await load(database.owner_url, model_id, Corpus(SIZE).memories(), linked=True) == SIZE
     parts = Parts(database.url, NAMESPACE, model_id)
     stored = await parts.of_store(TEXTS)
+    assert database.owner.execute("select count(*) as left from memories").fetchone() == {"left": SIZE}
     found = await parts.of_search(TEXTS)
     assert {name: len(times) for name, times in stored.items()} == {"embedding": 2, "insert": 2}
     assert {name: len(times) for name, times in found.items()} == {"embedding": 2, "sql": 2}
