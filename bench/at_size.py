@@ -114,13 +114,16 @@ def measure_searches(at: Site, load: Load) -> None:
     for _ in range(load.rounds):
         questions = [next(at.questions) for _ in range(load.alone)]
         _note_medians(alone, asyncio.run(at.parts.of_search(questions)))
+        _note_medians(alone, asyncio.run(at.parts.of_copy(questions)))
         alone["float32_cpu_ms"].append(at.model.cpu_ms(questions))
         alone["r_per_s"].append(at.rate_of_model())
         for callers in load.callers:
             rounds[callers].append(at.at_load(callers, load.seconds, at.search))
     whole = [sum(pair) for pair in zip(alone["embedding_p50_ms"], alone["sql_p50_ms"], strict=True)]
     if 1 in rounds:
-        at.report.ratio("search_p50", _each_over(_p50s(rounds[1]), whole), **_shown(alone))
+        at.report.ratio(
+            "search_p50", _each_over(_p50s(rounds[1]), whole), **_shown(alone), **_over_sent(rounds[1], alone)
+        )
         if at.report.memories >= P95_FROM:
             p95s = [one.samples.figures()["p95_ms"] for one in rounds[1]]
             at.report.ratio("search_p95", [one / P95_UNIT_MS for one in p95s])
@@ -216,6 +219,15 @@ def _note_medians(alone: dict[str, list[float]], taken: dict[str, list[float]]) 
 
 def _shown(alone: dict[str, list[float]]) -> dict[str, Any]:
     return {name: statistics.median(values) for name, values in alone.items()}
+
+
+def _over_sent(rounds: Sequence[Round], alone: dict[str, list[float]]) -> dict[str, float]:
+    """Return p50 / (embedding + the SQL that is sent where a copy is used); nothing where none is, at every round."""
+    names = ("embedding_p50_ms", "proof_p50_ms", "sql_with_copy_p50_ms")
+    if len(alone.get("proof_p50_ms", ())) < len(rounds):
+        return {}
+    sent = [sum(parts) for parts in zip(*(alone[name] for name in names), strict=True)]
+    return {"ratio_to_sent": statistics.median(_each_over(_p50s(rounds), sent))}
 
 
 def _each_over(values: Sequence[float], bases: Sequence[float]) -> list[float]:

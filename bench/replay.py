@@ -9,6 +9,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.search.copies import Proven
 from engramq.workers.search.search import find_memories
 
 
@@ -51,23 +52,33 @@ class _Noting:
         return await self.sent.fetchone()
 
 
-async def record(
-    store: Store, namespace: str, command: SearchMemories, embedding: Embedding, sizes: Sizes
-) -> list[Statement]:
-    """Return the statements of this search, surroundings and shown memories included."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A search: what it asks for, its vector, and the copy of the namespace that it uses, if it uses one."""
+
+    command: SearchMemories
+    embedding: Embedding
+    proven: Proven | None = None
+
+
+async def record(store: Store, namespace: str, asked: Asked, sizes: Sizes) -> list[Statement]:
+    """Return the statements of this search, surroundings and shown memories included, those that prove a copy not."""
     statements: list[Statement] = []
 
     async def search(tx: Transaction) -> None:
         recording = Recording(tx.connection, tx.namespace)
-        await find_memories(recording, sizes, command, embedding)
+        await find_memories(recording, sizes, asked.command, asked.embedding, asked.proven)
         statements[:] = recording.statements
 
-    await store.read(namespace, search)
+    await store.read(namespace, search, lookups=asked.proven is not None)
     return statements
 
 
-async def replay(store: Store, namespace: str, statements: Sequence[Statement]) -> None:
-    """Send the statements of a search again, in one transaction, waiting where the search waited."""
+async def replay(store: Store, namespace: str, statements: Sequence[Statement], *, lookups: bool = False) -> None:
+    """Send the statements of a search again, in one transaction, waiting where the search waited.
+
+    `lookups`: the search used a copy, and asked by keys alone.
+    """
 
     async def again(tx: Transaction) -> None:
         under_way: list[tuple[Statement, Sent]] = []
@@ -77,4 +88,4 @@ async def replay(store: Store, namespace: str, statements: Sequence[Statement]) 
                 if one.waited_for == number:
                     await sent.fetchall()
 
-    await store.read(namespace, again)
+    await store.read(namespace, again, lookups=lookups)

@@ -55,6 +55,7 @@ WORKER: Final = (
     Point("engramq.workers.db.database:Store.write", "transaction"),
     Point("engramq.workers.search.search:by_relevance", "ranking"),
     Point("engramq.workers.search.search:boosted", "ranking"),
+    Point("engramq.workers.search.namespace_copy:NamespaceCopy.candidates", "ranking"),
     Point(
         "engramq.workers.queue.settlement:Settlement.add",
         "settle",

@@ -4,7 +4,7 @@ Call each in the same round as what it is compared with: the machine's hour coun
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from bench.common import timed
-from bench.replay import record, replay
+from bench.replay import Asked, record, replay
 from engramq.schemas.commands import NewMemory, SearchMemories
 from engramq.schemas.vocabulary import DEFAULT_PRINCIPAL, Partition
 from engramq.workers.db.database import Store
@@ -27,8 +27,10 @@ from engramq.workers.embedders.interface import Embedder, Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.memories.change import erase
 from engramq.workers.memories.store import INSERT, Draft, columns_of
+from engramq.workers.search.copies import SEARCHES_FIRST, Copies
 
 RUNS_AT_ONCE: Final = 2  # of R, one thread each
+PARTITIONS: Final = (Partition.TRUSTED,)  # those of a search that names none
 NOT_COUNTED: Final = 3  # the first so many of each part: caches fill, statements are prepared
 
 
@@ -102,16 +104,47 @@ class Parts:
     model_id: int
 
     async def of_search(self, questions: Sequence[str]) -> dict[str, list[float]]:
-        """Return what embedding a question takes, and all SQL of a search for it."""
+        """Return what embedding a question takes, and all SQL of a search for it in the tables."""
         vectors, embedding_ms = await _embedded(embed_query, questions)
-        sizes = Sizes()
         async with await Store.open(self.database_url) as store:
-            searches = []
-            for question, vector in zip(questions, vectors, strict=True):
-                command, embedding = SearchMemories(query=question), Embedding.of(self.model_id, vector)
-                searches.append(await record(store, self.namespace, command, embedding, sizes))
-            sql_ms = await timed(lambda number: replay(store, self.namespace, searches[number]), len(searches))
-        return {"embedding": embedding_ms, "sql": sql_ms[NOT_COUNTED:]}
+            asked = [Asked(*one) for one in self._asked(questions, vectors)]
+            return {"embedding": embedding_ms, "sql": await self._sql(store, asked, Sizes())}
+
+    async def of_copy(self, questions: Sequence[str]) -> dict[str, list[float]]:
+        """Return what proving the copy of the namespace takes, and all other SQL of searches with it.
+
+        Empty where the namespace is too large for a copy.
+        """
+        vectors, _ = await _embedded(embed_query, questions)
+        sizes, asked, proof_ms = Sizes(), list[Asked](), list[float]()
+        async with await Store.open(self.database_url) as store:
+            copies = Copies(store, sizes)
+            for _ in range(SEARCHES_FIRST):
+                await copies.prepare(self.namespace, PARTITIONS)
+            for command, embedding in self._asked(questions, vectors):
+                started = time.perf_counter()
+                proven = await copies.current(self.namespace, PARTITIONS, command.query)
+                proof_ms.append((time.perf_counter() - started) * 1000)
+                if proven is None:
+                    return {}
+                asked.append(Asked(command, embedding, proven))
+            return {"proof": proof_ms[NOT_COUNTED:], "sql_with_copy": await self._sql(store, asked, sizes)}
+
+    def _asked(
+        self, questions: Sequence[str], vectors: Sequence[NDArray[np.float32]]
+    ) -> Iterator[tuple[SearchMemories, Embedding]]:
+        for question, vector in zip(questions, vectors, strict=True):
+            command = SearchMemories(query=question, partitions=PARTITIONS)
+            yield command, Embedding.of(self.model_id, vector)
+
+    async def _sql(self, store: Store, asked: Sequence[Asked], sizes: Sizes) -> list[float]:
+        """Return the milliseconds of all that each search sends, with nothing else done."""
+        searches = [await record(store, self.namespace, one, sizes) for one in asked]
+
+        async def again(number: int) -> None:
+            await replay(store, self.namespace, searches[number], lookups=asked[number].proven is not None)
+
+        return (await timed(again, len(searches)))[NOT_COUNTED:]
 
     async def of_store(self, contents: Sequence[str]) -> dict[str, list[float]]:
         """Return what embedding a content takes, and inserting it with both indexes and a synced commit."""

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from bench.replay import record, replay
+from bench.replay import Asked, record, replay
 from bench.synthetic import Corpus
 from bench.yardsticks import NOT_COUNTED, Float32Model, Parts, batch_rate, shipped_embedder
 from engramq.schemas.commands import SearchMemories
 from engramq.workers.db.database import Store
-from engramq.workers.db.queries import sql
 from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.search.surroundings import VISIBLE_BY_ID
 from tests.conftest import Database
 from tools.loading import load
 
@@ -44,12 +44,14 @@ async def test_parts_are_measured_on_a_store_and_a_search_is_replayed_as_it_was_
     assert database.owner.execute("select count(*) as left from memories").fetchone() == {"left": SIZE}
     found = await parts.of_search(TEXTS)
     assert {name: len(times) for name, times in stored.items()} == {"embedding": 2, "insert": 2}
+    copied = await parts.of_copy(TEXTS)
     assert {name: len(times) for name, times in found.items()} == {"embedding": 2, "sql": 2}
+    assert {name: len(times) for name, times in copied.items()} == {"proof": 2, "sql_with_copy": 2}
 
     vector = Float32Model().embed(TEXTS[0])
-    command, embedding = SearchMemories(query=TEXTS[0]), Embedding.of(model_id, vector)
-    statements = await record(store, NAMESPACE, command, embedding, Sizes())
-    assert sql("memories_by_id") in [one.query for one in statements]
+    asked = Asked(SearchMemories(query=TEXTS[0]), Embedding.of(model_id, vector))
+    statements = await record(store, NAMESPACE, asked, Sizes())
+    assert VISIBLE_BY_ID in [one.query for one in statements]
     assert any(b"embedding" in one.query for one in statements)
     assert 0 < max(one.waited_for for one in statements) <= len(statements)
     await replay(store, NAMESPACE, statements)
