@@ -14,9 +14,10 @@ from bench.at_size import NAMESPACE, Site
 from bench.common import ENGRAMQ, McpClient, Samples, closed_loop
 from bench.processes import peak_rss_mb
 from bench.yardsticks import batch_rate, shipped_embedder
+from engramq.workers.db.database import Store
 
 BATCH: Final = 128  # rows, as `engramq import` has by default
-YARDSTICK_ROWS: Final = 3 * BATCH
+YARDSTICK_ROWS: Final = 4 * BATCH
 IMPORT_S: Final = 3_600.0
 BEFORE_S: Final = 3.0
 SLICE_S: Final = 0.5  # of searching while the import runs
@@ -25,12 +26,12 @@ SLICE_S: Final = 0.5  # of searching while the import runs
 def measure_import(at: Site, rows: int) -> None:
     """Import so many rows alone, then as many while one caller searches."""
     contents = at.texts.mixed(rows + 1)
-    before = asyncio.run(_batch_rate(contents))
+    before = asyncio.run(_batch_rate(at, contents))
     started = time.perf_counter()
     with _importing(at, contents[:rows]) as running:
         running.wait(IMPORT_S)
     seconds = time.perf_counter() - started
-    rates = [before, asyncio.run(_batch_rate(contents))]
+    rates = [before, asyncio.run(_batch_rate(at, contents))]
     at.report.ratio("import_rate", [rows / seconds / statistics.mean(rates)], rows=rows, rows_per_s=rows / seconds,
                     embedder_per_s=statistics.mean(rates), found=asyncio.run(_finds(at, contents[rows - 1])),
                     worker_peak_rss_mb=peak_rss_mb(at.stack.kinds["worker"].all_pids()))  # fmt: skip
@@ -71,8 +72,9 @@ def _importing(at: Site, contents: list[str]) -> Iterator[subprocess.Popen[bytes
                 raise subprocess.CalledProcessError(running.returncode, command)
 
 
-async def _batch_rate(contents: list[str]) -> float:
-    embedder = shipped_embedder()
+async def _batch_rate(at: Site, contents: list[str]) -> float:
+    async with await Store.open(at.stack.database_url) as store:
+        embedder = await shipped_embedder(store)
     try:
         return await batch_rate(embedder, contents[:YARDSTICK_ROWS], BATCH)
     finally:

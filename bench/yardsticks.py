@@ -3,6 +3,7 @@
 Call each in the same round as what it is compared with: the machine's hour counts as much as the code.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -71,14 +72,19 @@ class Float32Model:
         return (time.process_time() - started) * 1000 / len(texts)
 
 
-def shipped_embedder() -> Embedder:
-    """Return the embedder that workers have by default, as they have it."""
-    return MiniLmEmbedder()
+async def shipped_embedder(store: Store) -> Embedder:
+    """Return the embedder that workers have by default, with the arithmetic that the store began with."""
+    embedder = MiniLmEmbedder()
+    first = await store.first_embedding_model(embedder.spec.name)
+    if first is not None:
+        embedder.adopt(first)
+    await embedder.warm()
+    return embedder
 
 
 async def embed_query(embedder: Embedder, query: str) -> Vectors:
     """Embed a question as a search does."""
-    return await embedder.embed([query])
+    return await embedder.embed([query], questions=True)
 
 
 async def embed_content(embedder: Embedder, content: str) -> Vectors:
@@ -87,11 +93,17 @@ async def embed_content(embedder: Embedder, content: str) -> Vectors:
 
 
 async def batch_rate(embedder: Embedder, texts: Sequence[str], batch: int) -> float:
-    """Return how many texts a second are embedded in batches as large as those of an import."""
-    await embedder.embed(texts[:batch])
+    """Return how many texts a second are embedded in batches as large as those of an import, as many at once."""
+    batches = [texts[start : start + batch] for start in range(0, len(texts), batch)]
+    await embedder.embed(batches[0])
+    room = asyncio.Semaphore(embedder.spec.batches.concurrent)
+
+    async def one(several: Sequence[str]) -> None:
+        async with room:
+            await embedder.embed(several)
+
     started = time.perf_counter()
-    for start in range(0, len(texts), batch):
-        await embedder.embed(texts[start : start + batch])
+    await asyncio.gather(*(one(several) for several in batches))
     return len(texts) / (time.perf_counter() - started)
 
 
@@ -105,8 +117,8 @@ class Parts:
 
     async def of_search(self, questions: Sequence[str]) -> dict[str, list[float]]:
         """Return what embedding a question takes, and all SQL of a search for it in the tables."""
-        vectors, embedding_ms = await _embedded(embed_query, questions)
         async with await Store.open(self.database_url) as store:
+            vectors, embedding_ms = await _embedded(store, embed_query, questions)
             asked = [Asked(*one) for one in self._asked(questions, vectors)]
             return {"embedding": embedding_ms, "sql": await self._sql(store, asked, Sizes())}
 
@@ -115,9 +127,9 @@ class Parts:
 
         Empty where the namespace is too large for a copy.
         """
-        vectors, _ = await _embedded(embed_query, questions)
         sizes, asked, proof_ms = Sizes(), list[Asked](), list[float]()
         async with await Store.open(self.database_url) as store:
+            vectors, _ = await _embedded(store, embed_query, questions)
             copies = Copies(store, sizes)
             for _ in range(SEARCHES_FIRST):
                 await copies.prepare(self.namespace, PARTITIONS)
@@ -148,9 +160,9 @@ class Parts:
 
     async def of_store(self, contents: Sequence[str]) -> dict[str, list[float]]:
         """Return what embedding a content takes, and inserting it with both indexes and a synced commit."""
-        vectors, embedding_ms = await _embedded(embed_content, contents)
         ids: list[UUID] = []
         async with await Store.open(self.database_url) as store:
+            vectors, embedding_ms = await _embedded(store, embed_content, contents)
 
             async def insert(number: int) -> None:
                 async def write(tx: Transaction) -> None:
@@ -170,10 +182,10 @@ class Parts:
 
 
 async def _embedded(
-    embed: Callable[[Embedder, str], Awaitable[Vectors]], texts: Sequence[str]
+    store: Store, embed: Callable[[Embedder, str], Awaitable[Vectors]], texts: Sequence[str]
 ) -> tuple[list[NDArray[np.float32]], list[float]]:
     """Return the vectors of texts, embedded one after the other, and the milliseconds of each."""
-    embedder, vectors = shipped_embedder(), list[NDArray[np.float32]]()
+    embedder, vectors = await shipped_embedder(store), list[NDArray[np.float32]]()
 
     async def one(number: int) -> None:
         vectors.append((await embed(embedder, texts[number]))[0])

@@ -9,6 +9,7 @@ from bench.yardsticks import NOT_COUNTED, Float32Model, Parts, batch_rate, shipp
 from engramq.schemas.commands import SearchMemories
 from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.search.surroundings import VISIBLE_BY_ID
 from tests.conftest import Database
 from tools.loading import load
@@ -20,8 +21,8 @@ SIZE = 20  # memories that are there
 TEXTS = [f"Ada keeps bees behind the house number {number}" for number in range(NOT_COUNTED + 2)]
 
 
-async def test_the_yardstick_computes_what_the_shipped_model_computes() -> None:
-    model, embedder = Float32Model(), shipped_embedder()
+async def test_the_yardstick_computes_what_the_shipped_model_computes(store: Store) -> None:
+    model, embedder = Float32Model(), await shipped_embedder(store)
     shipped = await embedder.embed(TEXTS)
     assert await batch_rate(embedder, TEXTS, 2) > 0
     await embedder.aclose()
@@ -36,7 +37,7 @@ async def test_the_yardstick_computes_what_the_shipped_model_computes() -> None:
 async def test_parts_are_measured_on_a_store_and_a_search_is_replayed_as_it_was_sent(
     database: Database, store: Store
 ) -> None:
-    spec = shipped_embedder().spec
+    spec = MiniLmEmbedder().spec
     model_id = await store.register_embedding_model(spec.name, spec.sha256, spec.dimensions)
     assert await load(database.owner_url, model_id, Corpus(SIZE).memories(), linked=True) == SIZE
     parts = Parts(database.url, NAMESPACE, model_id)
