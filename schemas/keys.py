@@ -77,6 +77,10 @@ class Keys:
         """String: the worker that runs this periodic work now, or ran it last within its period."""
         return f"{self.prefix}:schedule:{kind}:{quote(name, safe='')}"
 
+    def interrupt(self, kind: WorkerKind, worker_id: str) -> str:
+        """List: an element ends the wait for wake-ups of one worker that is to stop."""
+        return f"{self.prefix}:interrupt:{kind}:{worker_id}"
+
     def replies(self, gateway_id: str) -> str:
         """List: answers for one gateway process."""
         return f"{self.prefix}:replies:{gateway_id}"

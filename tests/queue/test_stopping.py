@@ -121,7 +121,7 @@ async def test_a_worker_that_is_stopped_while_a_claim_is_on_its_way_does_not_wai
                 await go.wait()
             return replies
 
-    monkeypatch.setattr("engramq.workers.queue.pipeline.RedisConnection", Holding)
+    monkeypatch.setattr("engramq.workers.queue.worker.RedisConnection", Holding)
     worker = await stage.workers(an_actor(echo))
     await claiming.wait()
     stopping = asyncio.create_task(worker.stop())

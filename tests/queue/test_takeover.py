@@ -15,12 +15,12 @@ from engramq.schemas.commands import Pong, Stored, StoreMemory
 from engramq.schemas.connection import EXCHANGE_S, RedisConnection
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.keys import TRIES_KEY
+from engramq.schemas.keys import LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Lease, LeaseLost, Outcome
 from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, clock
-from tests.queue.stage import BOUND_S, Stage, an_actor, echo, payload_of, ping, send
+from tests.queue.stage import BOUND_S, Stage, an_actor, counts, echo, payload_of, ping, send
 
 pytestmark = pytest.mark.anyio
 
@@ -237,7 +237,7 @@ async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_fai
         tries.append(await stage.redis.get(TRIES_KEY + job_id(job.envelope.id, 1)))
         return await echo(job)
 
-    monkeypatch.setattr("engramq.workers.queue.pipeline.RedisConnection", Losing)
+    monkeypatch.setattr("engramq.workers.queue.worker.RedisConnection", Losing)
     await stage.workers(an_actor(see_tries))
     began = time.monotonic()
     assert payload_of(await ping(await stage.bus(), "x")) == "x"
@@ -255,6 +255,101 @@ async def test_a_handler_is_told_less_than_redis_granted(stage: Stage) -> None:
 
     await stage.workers(an_actor(measure))
     assert payload_of(await ping(await stage.bus(), "x")) == "x"
+
+
+class Holding(RedisConnection):
+    """Holds the first answer that gives jobs to a claim back, as if the process had been paused."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.held, self.go = HOLDING
+
+    async def exchange(self, commands: Sequence[bytes], timeout_s: float = EXCHANGE_S) -> list[Any]:
+        replies = await super().exchange(commands, timeout_s)
+        if CLAIM.sha.encode() in commands[-1] and replies[-1][3:] and not self.held.is_set():
+            self.held.set()
+            await self.go.wait()
+        return replies
+
+
+HOLDING: list[asyncio.Event] = []
+
+
+@pytest.fixture
+def holding(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.Event]:
+    """Return when an answer is held back, and what lets it through."""
+    HOLDING[:] = asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr("engramq.workers.queue.worker.RedisConnection", Holding)
+    return HOLDING
+
+
+async def test_a_lease_that_came_late_counts_from_a_renewal(
+    stage: Stage, holding: list[asyncio.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def measure(job: Job) -> Outcome:
+        job.lease.require(LEASE_S - 1)
+        return await echo(job)
+
+    held, go = holding
+    await stage.workers(an_actor(measure))
+    asked = asyncio.create_task(ping(await stage.bus(), "x"))
+    await held.wait()
+    # For this worker all of a lease has passed since the claim was sent; for Redis the lease holds.
+    monkeypatch.setattr("engramq.workers.queue.worker.clock", lambda: clock() + LEASE_S)
+    monkeypatch.setattr("engramq.workers.queue.lease.clock", lambda: clock() + LEASE_S)
+    go.set()
+    assert payload_of(await asked) == "x"
+
+
+async def test_a_job_whose_lease_ran_out_before_its_claim_was_answered_is_not_begun(
+    stage: Stage, holding: list[asyncio.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[int] = []
+
+    async def see(job: Job) -> Outcome:
+        attempts.append(job.envelope.attempt)
+        return await echo(job)
+
+    held, go = holding
+    await stage.workers(an_actor(see))
+    asked = asyncio.create_task(ping(await stage.bus(), "x"))
+    await held.wait()
+    await stage.leases_run_out()
+    monkeypatch.setattr("engramq.workers.queue.worker.STALE_CLAIM_S", -1.0)
+    go.set()
+    assert payload_of(await asked) == "x"
+    await stage.until(stage.empty)
+    assert attempts == [2], "it was begun by its second claim only"
+
+
+async def test_what_a_claim_brings_to_a_worker_that_stops_is_given_back_at_once(
+    stage: Stage, holding: list[asyncio.Event]
+) -> None:
+    held, go = holding
+    worker = await stage.workers(an_actor(echo))
+    asked = asyncio.create_task(ping(await stage.bus(), "x"))
+    await held.wait()
+    stopping = asyncio.create_task(worker.stop())
+    await asyncio.sleep(0)
+    go.set()
+    await stopping
+    (job,) = await stage.redis.zrange(stage.keys.of[WorkerKind.RECALL].mailbox, 0, -1)
+    assert not await stage.redis.exists(LEASE_KEY + job.decode(), TRIES_KEY + job.decode())
+    await stage.workers(an_actor(echo))
+    assert payload_of(await asked) == "x"
+
+
+async def test_jobs_come_with_the_wake_up(stage: Stage) -> None:
+    await stage.workers(an_actor(echo))
+    bus = await stage.bus()
+    for _ in range(3):
+        payload_of(await ping(bus, "x"))
+    before = counts(await stage.redis.info("commandstats"))
+    for _ in range(20):
+        payload_of(await ping(bus, "x"))
+    after = counts(await stage.redis.info("commandstats"))
+    assert after["blpop"] - before["blpop"] <= 21
+    assert after["evalsha"] - before["evalsha"] <= 3 * 21, "one to enqueue, one to claim, one to settle"
 
 
 def test_a_lease_counts_from_when_it_was_asked_for() -> None:

@@ -1,19 +1,21 @@
 """arq's Worker, made fast and safe for one mailbox.
 
-What differs from arq: it waits on a wake-up list instead of polling, claims in one round trip, holds each job under a
-lease that it renews (arq holds it for the longest job's time), and ends a job, its answers included, in one step that
-only the holder of the lease can take. Queue, payload, lease and try counter stay where arq keeps them.
+What differs from arq: it waits on a wake-up list instead of polling, with a claim behind the wait that the server runs
+as soon as the wait ends, so that one answer brings the jobs themselves; it holds each job under a lease that it renews
+(arq holds it for the longest job's time), and ends a job, its answers included, in one step that only the holder of the
+lease can take. Queue, payload, lease and try counter stay where arq keeps them.
 """
 
 import asyncio
 import contextlib
 import itertools
 import logging
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 from arq.worker import Worker, func
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, RedisError
 
 from engramq.schemas.codec import JOB_FUNCTION
 from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, pack, pack_script
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 
 POLL_S: Final = 5.0  # how long to wait for a wake-up that may have been lost
 HAND_BACK_S: Final = 2.0
+INTERRUPT_S: Final = 60  # how long an interruption that nobody waited for is kept
+STALE_CLAIM_S: Final = 0.5  # a claim that was sent so long ago is renewed before its jobs start
 LOOK_BEYOND: Final = 32  # jobs more than there is room for that a claim looks at: some may have to be left
 _LEASE_MS: Final = round(LEASE_S * 1000)
 
@@ -56,8 +60,10 @@ class MailboxWorker(Worker):
         self.actor = actor
         self._grace_s = grace_s
         self._slot = slot
-        self._wakeups = RedisConnection(redis_url)
-        self._pipeline = Pipeline(redis_url, (CLAIM, RENEW, RELEASE, WAKE, SETTLE))
+        self._claiming = RedisConnection(redis_url, (CLAIM,))
+        self._wait_s = 0.0  # how long the next claim waits for a wake-up at most
+        self._interrupt_key = keys.interrupt(actor.kind, uuid7())
+        self._pipeline = Pipeline(redis_url, (RENEW, RELEASE, WAKE, SETTLE))
         self._background = BackgroundTasks()
         self._mailbox = Mailbox(actor, keys, self._pipeline, self._background, asyncio.Semaphore(actor.concurrency))
         self._claimed: dict[str, ClaimedJob] = {}  # claimed but not started, by id
@@ -69,6 +75,7 @@ class MailboxWorker(Worker):
         self._poison_job: ClaimedJob | None = None  # the one that this worker holds the slot for
         self._waking: asyncio.Task[None] | None = None
         self._picking: asyncio.Task[None] | None = None
+        self._interrupting: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._busy = asyncio.Event()
 
@@ -93,12 +100,27 @@ class MailboxWorker(Worker):
     def stop(self) -> None:
         """Claim nothing more; `async_run` returns when what runs has ended or been handed back."""
         self.allow_pick_jobs = False
-        if self._picking is not None and self._unsure is None:
-            self._picking.cancel()  # it waits for a wake-up or for room; a claim is never cut off
+        if self._picking is None:
+            return
+        if self._unsure is None:
+            self._picking.cancel()  # it waits for room
+        elif self._interrupting is None:
+            self._interrupting = asyncio.create_task(self._interrupt(self._picking))
+
+    async def _interrupt(self, picking: asyncio.Task[None]) -> None:
+        """End the wait for a wake-up, so that the claim behind it runs and answers; cut it off if Redis does not."""
+        with contextlib.suppress(ConnectionLost, TimeoutError):
+            async with asyncio.timeout(HAND_BACK_S):
+                push, expire = pack("RPUSH", self._interrupt_key, "1"), pack("EXPIRE", self._interrupt_key, INTERRUPT_S)
+                await asyncio.gather(self._pipeline.call(push), self._pipeline.call(expire))
+                await asyncio.wait([picking])
+        picking.cancel()
 
     async def close(self) -> None:
         """Close the connections that this worker opened itself."""
-        await self._wakeups.close()
+        if self._interrupting is not None:
+            self._interrupting.cancel()
+        await self._claiming.close()
 
     async def carry_out(self, ctx: dict[Any, Any], envelopes: list[bytes]) -> None:
         """Give arq a function of the job's name; `run_job` runs jobs without it."""
@@ -120,37 +142,41 @@ class MailboxWorker(Worker):
                 failures = 0
 
     async def _poll_iteration(self) -> None:
-        """Claim what is ready and start it; then wait for a wake-up, or until a job is due. Or wait for room."""
+        """Claim what is ready or becomes ready while this waits, and start it. Or wait for room."""
         if self._unsure is not None:
             await self._release_unsure()
+            self._wait_s = 0.0
         room = self.max_jobs - sum(len(job.open) or 1 for job in self.running.values())
         if room <= 0:
             self._room.clear()
             await self._room.wait()
+            self._wait_s = 0.0
             return
-        job_ids, more, wait_s = await self._claim(room)
+        job_ids, self._wait_s = await self._claim(room)
         await self.start_jobs(job_ids)
-        await asyncio.sleep(0)  # the jobs start before time is spent on listening
-        if not more and self.allow_pick_jobs:
-            await self._wakeups.open()
-            listen = pack("BLPOP", self._wakeups_key, round(wait_s, 3))
-            (wakeup,) = await self._wakeups.exchange([listen], wait_s + EXCHANGE_S)
-            if isinstance(wakeup, RedisError):
-                raise wakeup
+        await asyncio.sleep(0)  # the jobs start before time is spent on the next claim
 
-    async def _claim(self, room: int) -> tuple[list[bytes], bool, float]:
-        """Return the ids of claimed jobs, whether more is ready, and how long to wait for a wake-up at most."""
+    async def _claim(self, room: int) -> tuple[list[bytes], float]:
+        """Return the ids of claimed jobs, and how long the next claim may wait for a wake-up.
+
+        How much is claimed is fixed when this begins; what ends meanwhile makes room for the next claim.
+        """
         token, sent_at = next(self._tokens), clock()
         slot = self._poison_left and self._slot.take()
         where = (self._mailbox_key, self._wakeups_key, self._depth_key)
         arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, JOB_KEY, LEASE_KEY, TRIES_KEY, int(slot))
         self._unsure = token
         try:
-            more, due_ms, left, *found = await self._pipeline.call(pack_script(CLAIM, where, arguments))
+            more, due_ms, left, *found = await self._exchange(pack_script(CLAIM, where, arguments))
+            if not self.allow_pick_jobs:
+                await self._release_unsure()
+                return [], 0.0
             jobs = [
                 ClaimedJob(job_id.decode(), payload, tries, HeldLease(token, sent_at), self._mailbox)
                 for job_id, payload, tries in zip(found[0::3], found[1::3], found[2::3], strict=True)
             ]
+            if jobs and clock() - sent_at > STALE_CLAIM_S:
+                jobs = await self._renew_claimed(jobs)
             self._unsure = None
             self._claimed.update((job.job_id, job) for job in jobs)
             poison_jobs = [job for job in jobs if job.tries > POISON_TRIES]
@@ -164,7 +190,43 @@ class MailboxWorker(Worker):
             self._slot.call_when_free(self._look_again)
         elif left:
             more = True  # the next claim takes the slot
-        return found[0::3], bool(more), POLL_S if due_ms < 0 else min(POLL_S, due_ms / 1000)
+        wait_s = 0.0 if more else POLL_S if due_ms < 0 else min(POLL_S, due_ms / 1000)
+        return [job.job_id.encode() for job in jobs], wait_s
+
+    async def _exchange(self, claim: bytes) -> list[Any]:
+        """Return the answer to a claim, which waits for a wake-up first if this is a time to wait."""
+        await self._claiming.open()
+        commands, wait_s = [claim], self._wait_s
+        if wait_s:
+            # The server holds what comes behind a blocking command back until that has ended, and runs it then.
+            wait = pack("BLPOP", self._interrupt_key, self._wakeups_key, round(wait_s, 3))
+            commands = [wait, claim]
+        *_, claimed = replies = await self._claiming.exchange(commands, wait_s + EXCHANGE_S)
+        for reply in replies:
+            if isinstance(reply, NoScriptError):
+                await self._claiming.close()  # opening it again loads the script
+            if isinstance(reply, RedisError):
+                raise reply
+        found: list[Any] = claimed
+        return found
+
+    async def _renew_claimed(self, jobs: list[ClaimedJob]) -> list[ClaimedJob]:
+        """Return those of the jobs that are still held, with a lease that counts from now.
+
+        When the claim ran is not known: at some time between its sending and its answer, and this process may have
+        been paused since. A lease that counts from the sending may seem to have run out already.
+        """
+        sent_at = clock()
+        granted = await self._renew(jobs)
+        for job in jobs:
+            job.lease.renewed(sent_at)
+        return [job for job, is_granted in zip(jobs, granted, strict=True) if is_granted]
+
+    async def _renew(self, jobs: Iterable[ClaimedJob]) -> list[int]:
+        tokens = [part for job in jobs for part in (job.job_id, job.lease.token)]
+        renew = pack_script(RENEW, (self._mailbox_key,), (_LEASE_MS, LEASE_KEY, *tokens))
+        granted: list[int] = await self._pipeline.call(renew)
+        return granted
 
     async def _release_unsure(self) -> None:
         """Give back at once what a claim took whose answer was lost, instead of letting its lease run out."""
@@ -213,11 +275,9 @@ class MailboxWorker(Worker):
             held = {task: job for task, job in self.running.items() if not job.lease.lost}
             if not held:
                 continue
-            tokens = [part for job in held.values() for part in (job.job_id, job.lease.token)]
             sent_at = clock()
             try:
-                renew = pack_script(RENEW, (self._mailbox_key,), (_LEASE_MS, LEASE_KEY, *tokens))
-                granted = await self._pipeline.call(renew)
+                granted = await self._renew(held.values())
             except ConnectionLost:
                 continue
             for (task, job), is_granted in zip(held.items(), granted, strict=True):
