@@ -43,11 +43,12 @@ KEPT = (
     | _numbers("RS", "1-24")
     | _numbers("GE", "1-23")
     | _numbers("SE", "1-13")
+    | _numbers("SC", "9")
 )
 
 LATER: dict[str, set[str]] = {
     # SC-6 without its move of a tenant, which issue 18 brings.
-    "issue 11, speed at every size": _numbers("QP", "18") | _numbers("IM", "11") | _numbers("SC", "6 9"),
+    "issue 11, speed at every size": _numbers("QP", "18") | _numbers("IM", "11") | _numbers("SC", "6"),
     "issue 12, what an agent pays, sends and reads": _numbers("AG", "1-18 20-23") | _numbers("OV", "17"),
     "issue 13, oversight and time": _numbers("OV", "1-16") | _numbers("TI", "1-4 7"),
     "issue 14, nothing lost around the core": (

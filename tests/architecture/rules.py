@@ -14,6 +14,7 @@ def _words(text: str) -> frozenset[str]:
 
 # Rules and formulas that a reader can check on paper: no database, no queue, no clock, no chance.
 PURE: Final = (
+    "engramq.workers.db.budget",
     "engramq.workers.embedders.calibration",
     "engramq.workers.graph.constitution",
     "engramq.workers.graph.edge_sectors",

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
 
 KILL_WORKERS = """
     select pg_terminate_backend(pid) from pg_stat_activity
-    where datname = current_database() and application_name = 'engramq-worker'
+    where datname = current_database() and starts_with(application_name, 'engramq-worker')
 """
 Fault = Callable[[World], Awaitable[None]]
 

@@ -242,7 +242,7 @@ async def test_writing_sectors_spares_every_index(world: World, monkeypatch: pyt
         return not world.rows(f"{OTHERS} and backend_xmin is not null")
 
     async def all_have_ended() -> bool:
-        return not world.rows(f"{OTHERS} and application_name = 'engramq-worker'")
+        return not world.rows(f"{OTHERS} and starts_with(application_name, 'engramq-worker')")
 
     monkeypatch.setattr(world.store, "write", write_and_tidy)
     assert await classified(world, *batch) == 100

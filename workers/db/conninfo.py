@@ -1,11 +1,13 @@
 """Connection strings: what every session of a worker is set to, and what a session must not be allowed to do."""
 
+import secrets
 from typing import Final
 from urllib.parse import urlsplit
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 WORKER_ROLE: Final = "engramq_worker"
+WORKER_SESSION: Final = "engramq-worker"  # how a worker's sessions are called, with a word of their process behind it
 CONNECT_S: Final = 3
 IDLE_IN_TRANSACTION_MS: Final = 2_500  # half of a lease
 STATEMENT_MS: Final = 30_000
@@ -31,13 +33,13 @@ SESSION: Final = {
 
 
 def worker_conninfo(database_url: str) -> str:
-    """Return the connection string of a worker's sessions; a URL of another role steps down to the workers' role."""
+    """Return the connection string of one worker's sessions; a URL of another role steps down to the workers' role."""
     given = conninfo_to_dict(database_url)
     options = [str(given.get("options") or "")]
     options += [f"-c {name}={value}" for name, value in SESSION.items()]
     if given.get("user") != WORKER_ROLE:
         options.append(f"-c role={WORKER_ROLE}")
-    return _conninfo(database_url, "engramq-worker", " ".join(options).strip())
+    return _conninfo(database_url, f"{WORKER_SESSION} {secrets.token_hex(4)}", " ".join(options).strip())
 
 
 def owner_conninfo(database_url: str) -> str:

@@ -43,6 +43,9 @@ _MEANINGS: Final = {
     "08": Meaning.GONE,
 }
 _DISK_FULL: Final = "53100"
+# libpq tells of a connection that it did not get in words alone. A server of another language is waited for as one that
+# restarts is.
+_NO_CONNECTION_LEFT: Final = ("too many clients", "too many connections", "remaining connection slots are reserved")
 
 
 def meaning(error: Exception) -> Meaning:
@@ -59,11 +62,18 @@ def meaning(error: Exception) -> Meaning:
     return Meaning.GONE if isinstance(error, psycopg.OperationalError) and not state else Meaning.DEFECT
 
 
+def is_full(error: Exception) -> bool:
+    """Return whether the server refused a connection since it has as many as it takes: SQLSTATE 53300."""
+    return isinstance(error, psycopg.OperationalError) and any(words in str(error) for words in _NO_CONNECTION_LEFT)
+
+
 def unavailable(error: Exception | None = None) -> EngramqError:
     """Return the refusal that says that nothing was applied; its text holds nothing of a statement or a row."""
     state = error.sqlstate if isinstance(error, psycopg.Error) else None
     if state == _DISK_FULL:
         return refuse(FaultCode.UNAVAILABLE, "The database's disk is full.", retry_after_s=5.0)
+    if error is not None and is_full(error):
+        return refuse(FaultCode.UNAVAILABLE, "The database has no connection left.", retry_after_s=2.0)
     found = Meaning.GONE if error is None else meaning(error)
     if found is Meaning.CONFLICT:
         return refuse(FaultCode.UNAVAILABLE, "Too many others are changing the same memories.", retry_after_s=1.0)

@@ -1,10 +1,11 @@
-"""A bounded set of connections that one process shares.
+"""A bounded set of connections that one process shares, and its part of those that all workers share.
 
 psycopg_pool reconnects with a back-off that grows to minutes, so that a minute's outage is followed by a minute of
 refusals. This pool connects when a connection is wanted: it is back as soon as the server is.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -14,24 +15,44 @@ from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
 from engramq.workers.db import json_values
-from engramq.workers.db.errors import unavailable
-from engramq.workers.db.queries import native
+from engramq.workers.db.budget import Limit, share
+from engramq.workers.db.conninfo import WORKER_SESSION
+from engramq.workers.db.errors import is_full, unavailable
+from engramq.workers.db.queries import native, sql
 
 Row = dict[str, Any]
 Connection = psycopg.AsyncConnection[Row]
 
+CONNECTION_LIMITS: Final = sql("connection_limits")
+
 WAIT_S: Final = 8.0  # for a free connection; below the time that a caller waits for its reply
+AGAIN_S: Final = 0.1  # between tries of a process without any connection to get one from a server that has none left
+LOOK_S: Final = 2.0  # how often a pool in use asks for its share
+LOOK_BOUND_S: Final = 1.0
+IDLE_KEPT: Final = 2  # connections that are kept however long nobody needs them
+IDLE_S: Final = 30.0  # how long the others are kept
 PREPARED_MAX: Final = 300
 IDLE_TRANSACTION: Final = psycopg.pq.TransactionStatus.IDLE
 
 
+class Crowded(Exception):
+    """The workers have all the connections that they may have together, or this one has its share."""
+
+
 class Pool:
-    """At most `size` connections, made on demand, the most recently used taken first."""
+    """At most `size` connections, and no more than this process's share; made on demand, the last used taken first."""
 
     def __init__(self, conninfo: str, size: int) -> None:
         self._conninfo = conninfo
+        self._size = size
+        self._allowed = size  # this process's share
+        self._withheld = 0  # permits of `_room` that the share takes away
         self._room = asyncio.Semaphore(size)
-        self._idle: list[Connection] = []
+        self._open = 0  # connections, idle ones among them
+        self._idle: list[tuple[Connection, float]] = []  # with the time since when
+        self._growing = asyncio.Lock()  # one by one: the share may be used up sooner than the permits
+        self._look_at = 0.0
+        self._trimming: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._closed = False
 
     @asynccontextmanager
@@ -40,30 +61,74 @@ class Pool:
 
         Raises psycopg.Error or OSError when there is none to be had, EngramqError when all are busy for too long.
         """
+        connection = await self._borrow()
         try:
-            async with asyncio.timeout(WAIT_S):
-                await self._room.acquire()
-        except TimeoutError:
-            raise unavailable() from None
-        try:
-            connection = self._idle.pop() if self._idle else await self._connect()
-            try:
-                yield connection
-            finally:
-                await self._take_back(connection)
+            yield connection
         finally:
-            self._room.release()
+            await self._take_back(connection)
 
     async def drop_idle(self) -> None:
         """Close the connections that nobody uses: when one was found dead the others probably are."""
         idle, self._idle = self._idle, []
-        for connection in idle:
-            await connection.close()
+        for connection, _ in idle:
+            await self._close(connection)
 
     async def aclose(self) -> None:
         """Close every connection; those on loan when they come back."""
         self._closed = True
+        if self._trimming is not None:
+            self._trimming.cancel()
         await self.drop_idle()
+
+    async def _borrow(self) -> Connection:
+        """Return a connection with its permit; waits for one where the server or the share allows no more."""
+        refusal: Exception | None = None
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while True:
+                    await self._room.acquire()
+                    held = True
+                    try:
+                        connection = await self._idle_or_new()
+                        held = False
+                        return connection
+                    except (Crowded, psycopg.OperationalError) as problem:
+                        refusal = problem if isinstance(problem, psycopg.Error) else refusal
+                        if self._open:
+                            # Each of them has a permit besides this one: wait until one comes back.
+                            self._withheld += 1
+                            held = False
+                            continue
+                        if refusal is problem and not is_full(problem):
+                            raise
+                    finally:
+                        if held:
+                            self._room.release()
+                    await asyncio.sleep(AGAIN_S)
+        except TimeoutError:
+            raise unavailable(refusal) from None
+
+    async def _idle_or_new(self) -> Connection:
+        if self._idle:
+            return self._idle.pop()[0]
+        async with self._growing:
+            if self._idle:
+                return self._idle.pop()[0]
+            if self._open >= self._allowed:
+                raise Crowded
+            connection = await self._connect()
+            self._open += 1
+            try:
+                exceeded = self._open > 1 and await self._look(connection)
+                # The first connection is every process's due, and it is the first if looking has closed the others.
+                if self._open > 1 and (exceeded or self._open > self._allowed):
+                    raise Crowded
+            except BaseException as problem:
+                await self._close(connection)
+                if isinstance(problem, TimeoutError):  # of the look
+                    raise Crowded from None
+                raise
+            return connection
 
     async def _connect(self) -> Connection:
         connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
@@ -73,11 +138,69 @@ class Pool:
         return connection
 
     async def _take_back(self, connection: Connection) -> None:
-        whole = not connection.closed and connection.info.transaction_status == IDLE_TRANSACTION
-        if whole and connection.info.pipeline_status == psycopg.pq.PipelineStatus.OFF and not self._closed:
-            self._idle.append(connection)
-        else:
-            await connection.close()
+        whole = False
+        try:
+            whole = _whole(connection) and not self._closed
+            if whole and time.monotonic() >= self._look_at and (self._open > 1 or self._withheld):
+                await self._look(connection)
+        except (psycopg.Error, OSError, TimeoutError):
+            whole = False  # whoever comes next connects anew
+        except BaseException:
+            whole = False
+            raise
+        finally:
+            surplus = self._size - self._withheld > self._allowed
+            if surplus:
+                self._withheld += 1
+            else:
+                self._room.release()
+            if whole and not surplus:
+                self._idle.append((connection, time.monotonic()))
+                self._trim_later()
+            else:
+                await self._close(connection)
+
+    async def _look(self, connection: Connection) -> bool:
+        """Ask for this process's share and keep to it; return whether the workers together have too many."""
+        self._look_at = time.monotonic() + LOOK_S
+        async with asyncio.timeout(LOOK_BOUND_S):
+            found = await execute(connection, CONNECTION_LIMITS, {"ours": f"{WORKER_SESSION} %"})
+            rows = await found.fetchall()
+        mine = share([Limit(**row) for row in rows])
+        self._allowed = min(self._size, mine.each)
+        while self._withheld > self._size - self._allowed:
+            self._withheld -= 1
+            self._room.release()
+        while self._idle and self._open > self._allowed:
+            await self._close(self._idle.pop(0)[0])
+        return mine.exceeded
+
+    async def _close(self, connection: Connection) -> None:
+        self._open -= 1
+        await connection.close()
+
+    def _trim_later(self) -> None:
+        waits = self._trimming is not None and not (isinstance(self._trimming, asyncio.Task) and self._trimming.done())
+        if len(self._idle) > IDLE_KEPT and not waits:
+            self._trimming = asyncio.get_running_loop().call_later(IDLE_S, self._trim)
+
+    def _trim(self) -> None:
+        self._trimming = asyncio.create_task(self._close_idle())
+
+    async def _close_idle(self) -> None:
+        """Close what has been idle for long, the longest first, and look again later if more is left."""
+        latest = time.monotonic() - IDLE_S
+        while len(self._idle) > IDLE_KEPT and self._idle[0][1] <= latest:
+            await self._close(self._idle.pop(0)[0])
+        self._trimming = None
+        self._trim_later()
+
+
+def _whole(connection: Connection) -> bool:
+    """Say whether a connection is as it was lent."""
+    if connection.closed or connection.info.transaction_status != IDLE_TRANSACTION:
+        return False
+    return connection.info.pipeline_status == psycopg.pq.PipelineStatus.OFF
 
 
 async def execute(
