@@ -87,7 +87,11 @@ async def timed(work: Callable[[int], Awaitable[object]], count: int) -> list[fl
 
 
 class Refused(Exception):
-    """A call was answered with an error; its text is the code."""
+    """A call was answered with an error; its text is the code, and `retry_after_s` how long to stay away."""
+
+    def __init__(self, code: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(code)
+        self.retry_after_s = retry_after_s
 
 
 class McpClient:
@@ -126,7 +130,8 @@ class McpClient:
         answer = json.loads(await self._reader.readexactly(int(length[1]) if length else 0))
         result = answer.get("result")
         if result is None or result.get("isError"):
-            raise Refused((result or {}).get("structuredContent", {}).get("code", "protocol"))
+            fault = (result or {}).get("structuredContent", {})
+            raise Refused(fault.get("code", "protocol"), fault.get("retry_after_s", 0.0))
         content: dict[str, Any] = result["structuredContent"]
         return content
 
@@ -147,7 +152,7 @@ async def closed_loop(
                     await work(client)
                 except Refused as refusal:
                     samples.failures[str(refusal)] += 1
-                    await asyncio.sleep(0.01 if str(refusal) == "overloaded" else 0)
+                    await asyncio.sleep(max(0.0, min(refusal.retry_after_s, until - time.perf_counter())))
                 else:
                     samples.latencies_ms.append((time.perf_counter() - started) * 1000)
 

@@ -2,10 +2,14 @@
 
 from typing import Final
 
+from engramq.schemas.vocabulary import WorkerKind
+
 COMMANDS_PER_JOB: Final = 16
 JOB_BYTES: Final = 1024 * 1024  # a job takes no further command beyond this size
 FOLLOW_UP_BOUND: Final = 100_000  # commands in one mailbox beyond which follow-ups are left to the sweep
-RETRY_AFTER_S: Final = 1.0  # what a refused caller is told to wait
+RETRY_AFTER_S: Final = 1.0  # what a refused caller is told to wait where nobody knows better
+LONGEST_WAIT_S: Final = 2.0  # a command that has to expect a longer one, for its answer, is refused at once
+BULK: Final = frozenset({WorkerKind.IMPORTS})  # mailboxes whose callers wait as long as it takes
 
 REPLY_TTL_S: Final = 60  # of a reply list: how long a gateway that went away leaves its replies behind
 NOTE_TTL_S: Final = 7 * 24 * 3600  # as long as an idempotency key is kept

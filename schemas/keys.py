@@ -22,6 +22,7 @@ class MailboxKeys(NamedTuple):
     mailbox     zset, arq's queue: job id -> when it is due, in milliseconds
     wakeups     list: one element for each wake-up
     depth       integer: commands waiting or running; means 0 while the mailbox is empty
+    rate        hash: how fast the mailbox is served, as far as that is known; see schemas/scripts.py
     dead        hash: id -> dead letter
     dead_index  zset: id of a dead letter -> when it died, in milliseconds
     alive       zset: worker id -> when it was last seen, in seconds
@@ -30,6 +31,7 @@ class MailboxKeys(NamedTuple):
     mailbox: str
     wakeups: str
     depth: str
+    rate: str
     dead: str
     dead_index: str
     alive: str
@@ -64,6 +66,7 @@ class Keys:
                 mailbox=f"{prefix}:mailbox:{kind}",
                 wakeups=f"{prefix}:wakeups:{kind}",
                 depth=f"{prefix}:depth:{kind}",
+                rate=f"{prefix}:rate:{kind}",
                 dead=f"{prefix}:dead:{kind}",
                 dead_index=f"{prefix}:dead-index:{kind}",
                 alive=f"{prefix}:alive:{kind}",

@@ -40,6 +40,46 @@ local function enqueue(mailbox, wakeups, depth_key, job_key, job_id, payload, bo
   end
   return -1
 end
+-- How fast a mailbox is served shows only while its workers are busy, that is while a command that was never begun has
+-- been waiting for WAITING_MS. The hash `rate` holds
+--   served, busy  commands ended and milliseconds in such times, fading by FADE_MS
+--   from          when the last job ended, if commands waited then too
+--   at            when commands were last seen to wait
+--   full          the fewest commands in the mailbox while some waited: fewer do not keep its workers busy
+--   next          up to when refused callers have been told to stay away
+local function note_served(mailbox, rate_key, depth, served, tries_prefix, now)
+  local first = redis.call('ZRANGE', mailbox, 0, 0, 'WITHSCORES')
+  local waiting = first[2] and now - first[2] >= WAITING_MS and redis.call('EXISTS', tries_prefix .. first[1]) == 0
+  local found = redis.call('HMGET', rate_key, 'from', 'at', 'served', 'busy', 'full')
+  local from, at = tonumber(found[1] or ''), tonumber(found[2] or '')
+  if not waiting then
+    if from then redis.call('HDEL', rate_key, 'from') end
+    return
+  end
+  local sum, busy, full = tonumber(found[3] or '0'), tonumber(found[4] or '0'), tonumber(found[5] or '')
+  full = at and now - at <= FRESH_MS and math.min(full, depth) or depth
+  if from and now - from <= FRESH_MS then
+    local fade = math.exp((from - now) / FADE_MS)
+    sum, busy = sum * fade + served, busy * fade + now - from
+  end
+  redis.call('HSET', rate_key, 'from', now, 'at', now, 'served', sum, 'busy', busy, 'full', full)
+  redis.call('PEXPIRE', rate_key, RATE_TTL_MS)
+end
+-- Returns the commands a mailbox ends in a millisecond, or nil when that is not known now, and its `full`.
+local function rate_of(rate_key, now)
+  local found = redis.call('HMGET', rate_key, 'at', 'served', 'busy', 'full')
+  local at, sum, busy = tonumber(found[1] or ''), tonumber(found[2] or ''), tonumber(found[3] or '')
+  if not at or now - at > FRESH_MS or busy < KNOWN_MS or sum <= 0 then return nil end
+  return sum / busy, tonumber(found[4])
+end
+-- Returns how many milliseconds those refused now should stay away: until what is too much has been served, and after
+-- those who were told so before them; a quarter longer, since a rate varies.
+local function stay_away(rate_key, rate, excess, refused, now)
+  local turn = math.max(tonumber(redis.call('HGET', rate_key, 'next') or '0'), now + math.max(0, excess) / rate)
+  turn = math.min(turn + refused / rate, now + STAY_AWAY_MS)
+  redis.call('HSET', rate_key, 'next', turn)
+  return math.ceil((turn - now) * 1.25)
+end
 local function subtract(depth_key, count)
   if redis.call('DECRBY', depth_key, count) < 0 then redis.call('SET', depth_key, 0) end
 end
@@ -67,6 +107,15 @@ end
 """
 
 
+_NUMBERS: Final = {
+    # How long a command must have waited to show that the workers are busy: with room they take it within a few ms.
+    "WAITING_MS": 50,
+    "FADE_MS": 5_000,  # of busy time, after which what was served counts for a third
+    "KNOWN_MS": 1_000,  # of busy time, before which nothing is refused
+    "FRESH_MS": 10_000,  # after which a rate that nobody has seen since may be wrong: workers may have come or gone
+    "RATE_TTL_MS": 60_000,  # how long it is kept to go on from
+    "STAY_AWAY_MS": 8_000,  # longest time that a refused caller is told to wait, but for that quarter
+}
 _OWED_BYTES: Final = 2_000  # of times in which a session was only read by the gateway, so that no command has told them
 
 
@@ -79,17 +128,28 @@ class Script(msgspec.Struct, frozen=True):
 
 def _script(body: str, *, allow_oom: bool = True) -> Script:
     # A Redis at maxmemory still lets what is in it drain, be read and be cleaned up; only new writes are refused.
-    text = (
-        ("#!lua flags=allow-oom\n" if allow_oom else "#!lua\n")
-        + _PRELUDE.replace("OWED_BYTES", str(_OWED_BYTES))
-        + body
-    )
+    prelude = _PRELUDE.replace("OWED_BYTES", str(_OWED_BYTES))
+    for name, number in _NUMBERS.items():
+        prelude = prelude.replace(name, str(number))
+    text = ("#!lua flags=allow-oom\n" if allow_oom else "#!lua\n") + prelude + body
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-# KEYS mailbox wakeups depth job; ARGV job id, payload, bound. Returns -1 (taken) or the room there is (nothing taken).
+# KEYS mailbox wakeups depth job rate; ARGV job id, payload, bound, longest wait to be expected (ms, 0: any). Returns -1
+# (taken), or with nothing taken how many commands there is room for and after how many milliseconds there is likely
+# more (0: unknown). The wait that a command has to expect is depth / rate; nothing is refused for it while the rate is
+# not known, or while there are too few commands to keep the workers busy.
 _ENQUEUE: Final = """
-return enqueue(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2], tonumber(ARGV[3]), now_ms())
+local now, bound, longest = now_ms(), tonumber(ARGV[3]), tonumber(ARGV[4])
+local rate, full = rate_of(KEYS[5], now)
+if rate and longest > 0 then bound = math.min(bound, math.max(full, math.floor(longest * rate))) end
+local room = enqueue(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[2], bound, now)
+if room == -1 then return -1 end
+local wait = 0
+if rate then
+  wait = stay_away(KEYS[5], rate, depth_of(KEYS[1], KEYS[3]) - bound, commands_in(ARGV[1]) - room, now)
+end
+return {room, wait}
 """
 ENQUEUE_WRITES: Final = _script(_ENQUEUE, allow_oom=False)
 ENQUEUE_READS: Final = _script(_ENQUEUE)
@@ -184,7 +244,7 @@ WAKE: Final = _script("wake(KEYS[1])")
 # Everything that a worker does with a job that it holds. KEYS lease; ARGV token, then steps, each a word, the number of
 # its arguments and these. Returns 0 with nothing done when the lease is not this worker's any more, else 1, or when
 # sessions were used: now, then instance, ticked and owed of each (see use_session).
-#   end     mailbox, depth, job, tries, job id: the job is over
+#   end     mailbox, depth, job, tries, job id, rate, how many of its commands were served: the job is over
 #   reply   reply list, ttl (s), answers...
 #   job     mailbox, wakeups, depth, job, tries, job id, payload, bound, delay (ms), tries so far: retry or follow-up
 #   dead    dead letters, their index, id, letter, most to keep
@@ -195,6 +255,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 local now = now_ms()
 local steps, used = {}, {now}
 steps['end'] = function(a)
+  note_served(a[1], a[6], depth_of(a[1], a[2]), tonumber(a[7]), string.sub(a[4], 1, -#a[5] - 1), now)
   redis.call('ZREM', a[1], a[5])
   redis.call('DEL', a[3], a[4], KEYS[1])
   subtract(a[2], commands_in(a[5]))

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -309,17 +310,19 @@ class Bus:
         del self._pings[:pings]
 
     async def _conclude_untaken(self, batch: Batch, reply: Any) -> None:
-        """Act on what Redis said of a batch that it did not take: the room there is, or an error."""
+        """Act on what Redis said of a batch that it did not take: what room there is and will be, or an error."""
         if isinstance(reply, NoScriptError):
             await self._sending.close()  # opening it again loads the scripts
             self._outbox.resend.append(batch)
         elif batch.uncertain:
             # It may have arrived the first time: a refusal now would not be true.
             asyncio.get_running_loop().call_later(FULL_S, self._send_again, batch)
-        elif isinstance(reply, int) and reply > 0:
-            self._outbox.resend.append(batch.first(reply))
-            batch.refuse(overloaded)
-        elif isinstance(reply, int | OutOfMemoryError):
+        elif isinstance(reply, list):
+            room, wait_ms = reply
+            if room:
+                self._outbox.resend.append(batch.first(room))
+            batch.refuse(partial(overloaded, wait_ms / 1000))
+        elif isinstance(reply, OutOfMemoryError):
             batch.refuse(overloaded)
         else:
             log.error("Redis refused a job", extra={"error": type(reply).__name__})

@@ -1,10 +1,12 @@
 """How the wait of a caller of the queue ends: its future gets a result or a refusal, once."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.jobs import RETRY_AFTER_S
+
+RETRY_AT_ONCE_S: Final = 0.1  # the least that a refused caller is told to wait
 
 
 def unavailable() -> EngramqError:
@@ -12,9 +14,10 @@ def unavailable() -> EngramqError:
     return refuse(FaultCode.UNAVAILABLE, "The queue cannot be reached or did not answer in time.")
 
 
-def overloaded() -> EngramqError:
-    """Return the refusal of what there is no room for."""
-    return refuse(FaultCode.OVERLOADED, "Too many requests are waiting.", retry_after_s=RETRY_AFTER_S)
+def overloaded(retry_after_s: float = 0.0) -> EngramqError:
+    """Return the refusal of what there is no room for, or would wait for too long; 0: nobody knows until when."""
+    retry_after_s = max(RETRY_AT_ONCE_S, round(retry_after_s, 1)) if retry_after_s else RETRY_AFTER_S
+    return refuse(FaultCode.OVERLOADED, "Too many requests are waiting.", retry_after_s=retry_after_s)
 
 
 def succeed(future: asyncio.Future[Any]) -> None:

@@ -35,7 +35,7 @@ ALL = (
 
 KEPT = (
     _numbers("MT", "1-20")
-    | _numbers("QP", "1-2 6-11 14-16")
+    | _numbers("QP", "1-2 6-11 14-16 18")
     | _numbers("IM", "1 9")
     | _numbers("OP", "1-3 5 11")
     | _numbers("CN", "1-46")
@@ -48,7 +48,7 @@ KEPT = (
 
 LATER: dict[str, set[str]] = {
     # SC-6 without its move of a tenant, which issue 18 brings.
-    "issue 11, speed at every size": _numbers("QP", "18") | _numbers("IM", "11") | _numbers("SC", "6"),
+    "issue 11, speed at every size": _numbers("IM", "11") | _numbers("SC", "6"),
     "issue 12, what an agent pays, sends and reads": _numbers("AG", "1-18 20-23") | _numbers("OV", "17"),
     "issue 13, oversight and time": _numbers("OV", "1-16") | _numbers("TI", "1-4 7"),
     "issue 14, nothing lost around the core": (

@@ -169,11 +169,15 @@ class Stage:
             await self.redis.zadd(mailbox, {job: 0})
         await self.redis.lpush(self.keys.of[kind].wakeups, "1")
 
-    async def enqueue(self, job: str, payload: bytes, *, bound: int, kind: WorkerKind = WorkerKind.RECALL) -> int:
+    async def enqueue(
+        self, job: str, payload: bytes, *, bound: int, kind: WorkerKind = WorkerKind.RECALL, longest_ms: int = 0
+    ) -> int | list[int]:
         """Put a job into a mailbox as a gateway does."""
         keys = self.keys
-        where = (keys.of[kind].mailbox, keys.of[kind].wakeups, keys.of[kind].depth, JOB_KEY + job)
-        return int(await self.redis.eval(ENQUEUE_WRITES.text, len(where), *where, job, payload, bound))
+        of = keys.of[kind]
+        where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate)
+        taken = await self.redis.eval(ENQUEUE_WRITES.text, len(where), *where, job, payload, bound, longest_ms)
+        return taken if isinstance(taken, list) else int(taken)
 
     async def until(self, condition: Callable[[], Any]) -> None:
         """Wait until an awaited condition holds."""

@@ -204,7 +204,7 @@ async def test_pending_writes_that_an_older_version_could_not_read_are_found_whe
     job = job_id(ids[0], 2)
     payload = await stage.redis.get(JOB_KEY + job)
     settlement = Settlement(stage.keys, kind)
-    settlement.end(job)
+    settlement.end(job, 1)
     raws = {job: payload} if whole_job else {f"{job}#{place}": raw for place, raw in enumerate(decode_job(payload))}
     for letter_id, raw in raws.items():
         settlement.bury(unreadable(kind, letter_id, raw, tries=1, error="DecodeError", whole_job=whole_job))

@@ -93,7 +93,7 @@ async def test_only_the_holder_ends_and_answers(stage: Stage) -> None:
     job = await a_job(stage)
     await claim(stage, "me")
     settlement = Settlement(stage.keys, RECALL)
-    settlement.end(job)
+    settlement.end(job, 1)
     asked = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping(), reply_to=stage.keys.replies("x"))
     settlement.add([Result(asked, answer=b"answer")])
     connection = RedisConnection(stage.url, (SETTLE,))

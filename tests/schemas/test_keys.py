@@ -36,9 +36,9 @@ def test_a_users_name_cannot_reach_a_key_of_another_sort(session: tuple[str, str
     assert len(theirs) == 4
     ours = {KEYS.reply_lists, KEYS.cursor_secret, KEYS.replies("gateway")}
     for kind in WorkerKind:
-        ours |= {*KEYS.of[kind], KEYS.schedule(kind, name)}
+        ours |= {*KEYS.of[kind], KEYS.schedule(kind, name), KEYS.interrupt(kind, "worker")}
     assert not theirs & ours
-    assert len(ours) == 3 + 7 * len(WorkerKind)
+    assert len(ours) == 3 + 9 * len(WorkerKind)
 
 
 @given(triples)

@@ -53,6 +53,7 @@ class ClaimedJob:
     mailbox: Mailbox
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
+    _served: int = 0  # commands that were settled for good
     _results: list[Result] = field(default_factory=list)  # not settled yet
     _letters: list[DeadLetter] = field(default_factory=list)  # of what could not be read, not settled yet
     _new_result: asyncio.Event = field(default_factory=asyncio.Event)
@@ -170,11 +171,12 @@ class ClaimedJob:
         any other one under its own name. Orderly put back, they have not used up a try.
         """
         results, letters = list(self._results), list(self._letters)
+        served = sum(result.retry is None for result in results)
         kind = self.mailbox.actor.kind
         settlement = Settlement(self.mailbox.keys, kind)
         if last:
             self.ending = True
-            settlement.end(self.job_id)
+            settlement.end(self.job_id, self._served + served)
         settlement.add(results)
         for letter in letters:
             settlement.bury(letter)
@@ -184,6 +186,7 @@ class ClaimedJob:
                 if command_id not in with_result:
                     settlement.enqueue(kind, [(command_id, raw)], tries=self.tries - 1)
         uses = await self._write(settlement)
+        self._served += served
         del self._results[: len(results)], self._letters[: len(letters)]
         for result in results:
             self.open.pop(result.envelope.id, None)

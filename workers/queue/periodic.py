@@ -76,9 +76,10 @@ class Schedule:
         for follow_up in follow_ups:
             envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
             job = job_id(envelope.id, 1)
-            where = (keys.of[kind].mailbox, keys.of[kind].wakeups, keys.of[kind].depth, JOB_KEY + job)
+            of = keys.of[kind]
+            where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate)
             payload = encode_job([encode(envelope)], now_ms)
-            await self._pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND)))
+            await self._pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND, 0)))
 
     def _ttl_ms(self) -> int:
         return max(SHORTEST_TTL_MS, round(self._periodic.every_s * 900))

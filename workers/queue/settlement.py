@@ -46,12 +46,13 @@ class Settlement:
     _steps: list[tuple[Argument, ...]] = field(default_factory=list)
     _sessions: list[Session] = field(default_factory=list)
 
-    def end(self, job: str) -> None:
-        """End the job. Comes first: a Redis at its memory limit lets a script go on that has begun to write."""
-        keys = self.keys
-        self._steps.append(
-            ("end", keys.of[self.mailbox].mailbox, keys.of[self.mailbox].depth, JOB_KEY + job, TRIES_KEY + job, job)
-        )
+    def end(self, job: str, served: int) -> None:
+        """End the job, so many commands of which were served: neither dropped nor put back.
+
+        Comes first: a Redis at its memory limit lets a script go on that has begun to write.
+        """
+        of = self.keys.of[self.mailbox]
+        self._steps.append(("end", of.mailbox, of.depth, JOB_KEY + job, TRIES_KEY + job, job, of.rate, served))
 
     def add(self, results: Sequence[Result]) -> None:
         """Send the answers, enqueue retries and follow-ups, keep dead letters, use and change the sessions."""
