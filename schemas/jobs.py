@@ -8,7 +8,9 @@ COMMANDS_PER_JOB: Final = 16
 JOB_BYTES: Final = 1024 * 1024  # a job takes no further command beyond this size
 FOLLOW_UP_BOUND: Final = 100_000  # commands in one mailbox beyond which follow-ups are left to the sweep
 RETRY_AFTER_S: Final = 1.0  # what a refused caller is told to wait where nobody knows better
-LONGEST_WAIT_S: Final = 2.0  # a command that has to expect a longer one, for its answer, is refused at once
+# A command that has to expect a longer one, for its answer, is refused at once. What is taken is to be answered within
+# 2 s; a rate that varies by an eighth needs that much room.
+LONGEST_WAIT_S: Final = 1.75
 BULK: Final = frozenset({WorkerKind.IMPORTS})  # mailboxes whose callers wait as long as it takes
 
 REPLY_TTL_S: Final = 60  # of a reply list: how long a gateway that went away leaves its replies behind

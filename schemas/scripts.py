@@ -110,7 +110,7 @@ end
 _NUMBERS: Final = {
     # How long a command must have waited to show that the workers are busy: with room they take it within a few ms.
     "WAITING_MS": 50,
-    "FADE_MS": 5_000,  # of busy time, after which what was served counts for a third
+    "FADE_MS": 2_500,  # of busy time, after which what was served counts for a third
     "KNOWN_MS": 1_000,  # of busy time, before which nothing is refused
     "FRESH_MS": 10_000,  # after which a rate that nobody has seen since may be wrong: workers may have come or gone
     "RATE_TTL_MS": 60_000,  # how long it is kept to go on from

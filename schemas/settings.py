@@ -182,7 +182,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "mailbox_bound",
         "10000",
-        "Commands that may wait in one mailbox before callers are refused",
+        "Commands that may wait in one mailbox before callers are refused, however fast they are served",
         integer(1, 10_000_000),
     ),
     Setting("embedder", "minilm", "minilm, hash (tests only) or openai:MODEL[@DIMENSIONS]", name),
