@@ -60,16 +60,17 @@ class MailboxWorker(Worker):
         self.actor = actor
         self._grace_s = grace_s
         self._slot = slot
+        worker_id = uuid7()
         self._claiming = RedisConnection(redis_url, (CLAIM,))
         self._wait_s = 0.0  # how long the next claim waits for a wake-up at most
-        self._interrupt_key = keys.interrupt(actor.kind, uuid7())
+        self._interrupt_key = keys.interrupt(actor.kind, worker_id)
         self._pipeline = Pipeline(redis_url, (RENEW, RELEASE, WAKE, SETTLE))
         self._background = BackgroundTasks()
         self._mailbox = Mailbox(actor, keys, self._pipeline, self._background, asyncio.Semaphore(actor.concurrency))
         self._claimed: dict[str, ClaimedJob] = {}  # claimed but not started, by id
         # By task, not by id: a job whose lease was lost may be claimed again here while its first run still ends.
         self.running: dict[asyncio.Task[None], ClaimedJob] = {}
-        self._tokens = (f"{uuid7()}:{count}" for count in itertools.count())
+        self._tokens = map(f"{worker_id}:{{}}".format, itertools.count())
         self._unsure: str | None = None  # the token of a claim that is on its way, or whose answer was lost
         self._poison_left = False  # the last claim left a poison job in the mailbox
         self._poison_job: ClaimedJob | None = None  # the one that this worker holds the slot for
