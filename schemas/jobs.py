@@ -11,6 +11,9 @@ RETRY_AFTER_S: Final = 1.0  # what a refused caller is told to wait where nobody
 # A command that has to expect a longer one, for its answer, is refused at once. What is taken is to be answered within
 # 2 s; a rate that varies by an eighth needs that much room.
 LONGEST_WAIT_S: Final = 1.75
+# Commands that are taken whatever they have to expect, so that 64 callers are served by the slowest host: those of a
+# job count until all of it has ended.
+FEWEST_WAITING: Final = 64 + COMMANDS_PER_JOB
 BULK: Final = frozenset({WorkerKind.IMPORTS})  # mailboxes whose callers wait as long as it takes
 
 REPLY_TTL_S: Final = 60  # of a reply list: how long a gateway that went away leaves its replies behind

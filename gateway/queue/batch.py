@@ -12,7 +12,7 @@ from engramq.schemas.codec import encode_job, job_id
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.jobs import BULK, COMMANDS_PER_JOB, JOB_BYTES, LONGEST_WAIT_S
+from engramq.schemas.jobs import BULK, COMMANDS_PER_JOB, FEWEST_WAITING, JOB_BYTES, LONGEST_WAIT_S
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 from engramq.schemas.vocabulary import WorkerKind
@@ -72,7 +72,7 @@ class Batch:
         where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + self.job_id, of.rate)
         longest_ms = 0 if self.mailbox in BULK else round(LONGEST_WAIT_S * 1000)
         script = ENQUEUE_WRITES if self.commands[0].write else ENQUEUE_READS
-        self.packed = pack_script(script, where, (self.job_id, payload, bound, longest_ms))
+        self.packed = pack_script(script, where, (self.job_id, payload, bound, longest_ms, FEWEST_WAITING))
         for waiting in self.commands:
             waiting.job_id = self.job_id
 

@@ -170,13 +170,20 @@ class Stage:
         await self.redis.lpush(self.keys.of[kind].wakeups, "1")
 
     async def enqueue(
-        self, job: str, payload: bytes, *, bound: int, kind: WorkerKind = WorkerKind.RECALL, longest_ms: int = 0
+        self,
+        job: str,
+        payload: bytes,
+        *,
+        bound: int,
+        kind: WorkerKind = WorkerKind.RECALL,
+        longest_ms: int = 0,
+        fewest: int = 0,
     ) -> int | list[int]:
         """Put a job into a mailbox as a gateway does."""
         keys = self.keys
         of = keys.of[kind]
         where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate)
-        taken = await self.redis.eval(ENQUEUE_WRITES.text, len(where), *where, job, payload, bound, longest_ms)
+        taken = await self.redis.eval(ENQUEUE_WRITES.text, len(where), *where, job, payload, bound, longest_ms, fewest)
         return taken if isinstance(taken, list) else int(taken)
 
     async def until(self, condition: Callable[[], Any]) -> None:

@@ -10,7 +10,7 @@ from engramq.gateway.queue.bus import Bus
 from engramq.schemas.codec import job_id
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import BULK
+from engramq.schemas.jobs import BULK, FEWEST_WAITING
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, SETTLE
 from engramq.schemas.vocabulary import WorkerKind
@@ -25,6 +25,11 @@ SERVICE_S = 0.02
 AT_ONCE = 4
 LONGEST_S = 0.4  # instead of LONGEST_WAIT_S, so that few callers are many: 80 at 200/s
 LONGEST_MS = 2_000  # where the scripts are asked
+
+
+def shorten_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engramq.gateway.queue.batch.LONGEST_WAIT_S", LONGEST_S)
+    monkeypatch.setattr("engramq.gateway.queue.batch.FEWEST_WAITING", 0)
 
 
 def slow_actor() -> Actor:
@@ -77,7 +82,7 @@ class Callers:
 async def test_under_overload_as_many_are_served_as_before_soon_and_the_rest_are_refused(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.batch.LONGEST_WAIT_S", LONGEST_S)
+    shorten_the_wait(monkeypatch)
     await stage.workers(slow_actor())
     bus = await stage.bus()
     few, many = Callers(bus), Callers(bus)
@@ -96,7 +101,7 @@ async def test_under_overload_as_many_are_served_as_before_soon_and_the_rest_are
 async def test_a_refused_caller_who_comes_back_when_told_to_gets_in(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.batch.LONGEST_WAIT_S", LONGEST_S)
+    shorten_the_wait(monkeypatch)
     await stage.workers(slow_actor())
     bus = await stage.bus()
     await Callers(bus).run(60, 2.5)
@@ -186,6 +191,15 @@ async def test_nothing_is_refused_for_its_wait_when_that_is_not_known(stage: Sta
     await known(stage, **record)
     for _ in range(4):
         assert await offer(stage, 16) == -1
+
+
+async def test_few_are_taken_whatever_they_have_to_expect(stage: Stage) -> None:
+    await known(stage, per_s=1.0)
+    assert FEWEST_WAITING >= 64 + 16
+    for _ in range(4):
+        assert await stage.enqueue(job_id(uuid7(), 16), b"", bound=1_000, longest_ms=LONGEST_MS, fewest=64) == -1
+    refused = await stage.enqueue(job_id(uuid7(), 1), b"", bound=1_000, longest_ms=LONGEST_MS, fewest=64)
+    assert refused == [0, pytest.approx(1_250, abs=25)]
 
 
 async def test_bulk_waits_as_long_as_it_takes(stage: Stage) -> None:

@@ -79,7 +79,7 @@ class Schedule:
             of = keys.of[kind]
             where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate)
             payload = encode_job([encode(envelope)], now_ms)
-            await self._pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND, 0)))
+            await self._pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND, 0, 0)))
 
     def _ttl_ms(self) -> int:
         return max(SHORTEST_TTL_MS, round(self._periodic.every_s * 900))
