@@ -20,9 +20,11 @@ from engramq.gateway.identity.bearer import Authenticator, Bearer, Everybody
 from engramq.gateway.identity.metadata import METADATA_PATHS, Resource
 from engramq.gateway.identity.tokens import TokenAuthenticator
 from engramq.gateway.limits import call_limits
-from engramq.gateway.mcp.server import Profile, build_server
+from engramq.gateway.mcp.lines import serve_lines
+from engramq.gateway.mcp.server import McpServer, Profile, build_server
+from engramq.gateway.mcp.tool_calls import ToolCalls
 from engramq.gateway.mcp.tools import choose_tools
-from engramq.gateway.mcp.transport import http_app, http_caller, serve_lines
+from engramq.gateway.mcp.transport import http_app, http_caller
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs
@@ -44,8 +46,10 @@ LAST_STOP_S: Final = GRACE_S + 2.0  # after which whatever still runs is cancell
 class Gateway:
     """What every client of the process shares."""
 
-    def __init__(self, settings: Settings, bus: Bus, service: Service) -> None:
+    def __init__(self, settings: Settings, bus: Bus, service: Service, *, by_sdk_alone: bool = False) -> None:
+        """Serve by the SDK alone in tests, which compare what it answers."""
         self._settings = settings
+        self._by_sdk_alone = by_sdk_alone
         self._bus = bus
         self.service = service
         self._local_limits = call_limits(settings, authenticated=False)
@@ -70,7 +74,8 @@ class Gateway:
         profile = Profile(tools=choose_tools(hello.tools), output_schemas=hello.output_schemas)
         caller = local_caller(hello.namespace, hello.principal)
         service = self.service.limited(self._local_limits)
-        return partial(serve_lines, build_server(service, profile, lambda _ctx: caller))
+        server = build_server(service, profile, lambda _ctx: caller)
+        return partial(serve_lines, server, self._calls(server, service, profile), caller)
 
     def web(self) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
@@ -79,13 +84,18 @@ class Gateway:
         authenticator = self._authenticator()
         service = self.service.limited(call_limits(settings, authenticated=authenticator is not None))
         server = build_server(service, profile, http_caller)
+        calls = self._calls(server, service, profile)
         if authenticator is None:
-            app = http_app(server, health_routes(self))
+            app = http_app(server, calls, health_routes(self))
             return http_server(Everybody(app, settings_caller(settings)), settings)
         resource = Resource(settings)
-        app = http_app(server, [*health_routes(self), *resource.routes()])
+        app = http_app(server, calls, [*health_routes(self), *resource.routes()])
         open_paths = frozenset({*HEALTH_PATHS, *METADATA_PATHS})
         return http_server(Bearer(app, authenticator, resource, open_paths=open_paths), settings)
+
+    def _calls(self, server: McpServer, service: Service, profile: Profile) -> ToolCalls | None:
+        """Return what answers calls of tools ahead of `server`, None when it is to answer them itself."""
+        return None if self._by_sdk_alone else ToolCalls(service, profile, server.server_info_stamp)
 
     def _authenticator(self) -> Authenticator | None:
         """Return the authenticator of HTTP callers, None when every caller is the one that the settings name."""
