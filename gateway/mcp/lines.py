@@ -10,6 +10,7 @@ import anyio
 import mcp_types as types
 import pydantic
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import SessionMessage
 
 from engramq.gateway.framing import Line
@@ -35,20 +36,26 @@ _ID_AT_TAIL: Final = re.compile(rb'"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s
 class _InFlight:
     """The requests of a connection that are not answered yet."""
 
-    ids: set[str] = field(default_factory=set)
+    ids: set[str | int | None] = field(default_factory=set)
     changed: anyio.Event = field(default_factory=anyio.Event)
 
     def begin(self, request_id: Any) -> None:
-        self.ids.add(repr(request_id))
+        self.ids.add(_key(request_id))
 
     def end(self, request_id: Any) -> None:
-        self.ids.discard(repr(request_id))
+        self.ids.discard(_key(request_id))
         self.changed.set()
 
     async def at_most(self, count: int) -> None:
         while len(self.ids) > count:
             self.changed = anyio.Event()
             await self.changed.wait()
+
+
+def _key(request_id: Any) -> str | int | None:
+    """Return what two ids have in common that the SDK takes for one, as 7 and "7"."""
+    known = as_request_id(request_id)
+    return None if known is None else coerce_request_id(known)
 
 
 async def serve_lines(

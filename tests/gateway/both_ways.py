@@ -32,18 +32,19 @@ _VARYING: Final = re.compile(
     rb'|(?<=instance":)\d+|(?<=instance\\":)\d+|(?<=expires_at":")[^"\\]+|(?<=expires_at\\":\\")[^"\\]+'
 )
 
+Gateways = list[tuple[Gateway, WorkerSide]]  # the one that answers itself, then the SDK's; each with its workers
 Exchange = tuple[tuple[int, list[tuple[bytes, bytes]]], bytes]
 
 
 @asynccontextmanager
-async def two_gateways(redis_url: str, name: str) -> AsyncIterator[list[tuple[Gateway, WorkerSide]]]:
+async def two_gateways(redis_url: str, name: str, reply_timeout_s: float = 5.0) -> AsyncIterator[Gateways]:
     """Run a gateway that answers calls itself, and one that leaves them to the SDK, each with its own workers."""
     async with AsyncExitStack() as stack:
         both = []
         for by_sdk_alone in (False, True):
             keys = Keys(f"{name}-{by_sdk_alone}")
             workers = await stack.enter_async_context(worker_side(redis_url, keys))
-            served = gateway_over(redis_url, keys, by_sdk_alone=by_sdk_alone)
+            served = gateway_over(redis_url, keys, reply_timeout_s, by_sdk_alone=by_sdk_alone)
             both.append((await stack.enter_async_context(served), workers))
         yield both
 
