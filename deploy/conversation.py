@@ -7,6 +7,7 @@ stdio relay: standard library only.
 from __future__ import annotations
 
 import json
+import re
 
 # A line beyond this is neither a legal request (1,000 records of 32,768 characters fit) nor worth the memory.
 LONGEST_LINE = 128 * 1024 * 1024
@@ -24,6 +25,8 @@ _NEVER_SENT = {
     "code": "unavailable",
     "recovery": "Nothing was applied. Try again in a few seconds; if it lasts, run `engramq status`.",
 }
+# How the gateway's results begin: of a long one the rest need not be parsed. The id is written as _key writes it.
+_PLAIN_RESULT = re.compile(rb'\{"jsonrpc":"2\.0","id":(0|[1-9]\d{0,17}|"[A-Za-z0-9_.:-]{1,100}"),"result":\{')
 
 
 class LineBuffer:
@@ -87,6 +90,10 @@ class Conversation:
 
     def note_received(self, line: bytes) -> None:
         """The gateway's line is about to go to the client."""
+        plain = _PLAIN_RESULT.match(line)
+        if plain is not None:
+            self._open.pop(plain[1].decode(), None)
+            return
         for message in _messages(line):
             if "method" not in message:
                 key = _key(message.get("id"))

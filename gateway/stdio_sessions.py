@@ -122,7 +122,22 @@ async def _serve_stdio_session(stream: SocketStream, open_session: OpenSession) 
             await stream.send(_answer(ok=False, error=str(problem)))
             return
         await stream.send(_answer(ok=True))
-        await session(lines, stream.send)
+        await session(lines, _sender(stream))
+
+
+def _sender(stream: SocketStream) -> Send:
+    """Return what sends in the same turn of the loop what the socket takes; anyio's own gives a turn away first."""
+    raw = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - this is anyio, not Django
+
+    async def send(message: bytes) -> None:
+        try:
+            sent = raw.send(message)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(message):
+            await stream.send(message[sent:])
+
+    return send
 
 
 def _hello(line: Line) -> Hello:

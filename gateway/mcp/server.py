@@ -1,4 +1,4 @@
-"""The MCP server: with transport.py the only place that knows the SDK. It turns requests into service calls.
+"""The MCP server: with transport.py the only place that knows that of the SDK. It turns requests into service calls.
 
 One server object serves both protocol eras. No state is kept by transport session: the caller is known when the server
 is made (a stdio session), or from the request (HTTP).
