@@ -26,6 +26,21 @@ def test_requests_are_open_until_they_are_answered_and_ids_keep_their_type() -> 
     assert conversation.open_requests == 0
 
 
+IDS = [0, 1, "1", -1, "a", "a.b:c_d-9", "é", 'q"', "", 10**20]
+
+
+def test_results_as_the_gateway_writes_them_close_their_requests_alone() -> None:
+    conversation = Conversation()
+    for request_id in IDS:
+        conversation.note_sent(line(id=request_id, method="tools/call"))
+    for left, request_id in enumerate(reversed(IDS)):
+        assert conversation.open_requests == len(IDS) - left
+        answer = {"jsonrpc": "2.0", "id": request_id, "result": {"content": [{"text": "x" * 9_000}]}}
+        conversation.note_received(json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+
+    assert failed_ids(conversation) == []
+
+
 def test_notifications_answers_and_cancelled_requests_are_not_waited_for() -> None:
     conversation = Conversation()
     conversation.note_sent(line(method="notifications/progress"))
