@@ -27,12 +27,13 @@ from engramq.workers.db.queries import sql
 BENCH: Final = "graph"
 RELATIONS: Final = ("KNOWS", "DISCUSSED", "USES", "LOVES", "ATTENDED")
 SKEW: Final = 2.0  # how unevenly ends are chosen: place = nodes * random ** SKEW
-COPY_NODES: Final = b"copy nodes (id, namespace, label, name, partition) from stdin"
+COPY_NODES: Final = b"copy nodes (id, tenant, label, name, partition) from stdin"
 COPY_EDGES: Final = (
-    b"copy edges (id, namespace, layer, source_id, target_id, relation, weight, origin, memory_sector, sector_source) "
+    b"copy edges (id, tenant, layer, source_id, target_id, relation, weight, origin, memory_sector, sector_source) "
     b"from stdin"
 )
 HUB: Final = "hub"
+MAKE_TENANT: Final = sql("make_tenant")
 
 Triple = tuple[int, int, str]
 
@@ -42,6 +43,7 @@ class Graph:
 
     def __init__(self, nodes: int, edges: int, namespace: str = DEFAULT_NAMESPACE) -> None:
         self.namespace = namespace
+        self.tenant = 0  # known when it is loaded
         self.random = random.Random(7)
         self.ids = [UUID(uuid7()) for _ in range(nodes)]
         chosen: set[Triple] = set()
@@ -53,10 +55,12 @@ class Graph:
         return int(len(self.ids) * self.random.random() ** SKEW)
 
     def load(self, connection: psycopg.Connection[Any]) -> None:
+        (row,) = connection.execute(MAKE_TENANT, {"namespace": self.namespace})
+        self.tenant = int(row[0])
         with connection.cursor() as cursor:
             with cursor.copy(COPY_NODES) as copy:
                 for place, node in enumerate(self.ids):
-                    copy.write_row((node, self.namespace, ENTITY_LABEL, f"n{place}", Partition.TRUSTED))
+                    copy.write_row((node, self.tenant, ENTITY_LABEL, f"n{place}", Partition.TRUSTED))
             with cursor.copy(COPY_EDGES) as copy:
                 for source, target, relation in self.edges:
                     copy.write_row(self._edge(self.ids[source], self.ids[target], relation))
@@ -65,7 +69,7 @@ class Graph:
         hub = UUID(uuid7())
         with connection.cursor() as cursor:
             with cursor.copy(COPY_NODES) as copy:
-                copy.write_row((hub, self.namespace, ENTITY_LABEL, HUB, Partition.TRUSTED))
+                copy.write_row((hub, self.tenant, ENTITY_LABEL, HUB, Partition.TRUSTED))
             with cursor.copy(COPY_EDGES) as copy:
                 for number in range(edges):
                     relation = RELATIONS[number // len(self.ids) % len(RELATIONS)]
@@ -79,7 +83,7 @@ class Graph:
     def _edge(self, source: UUID, target: UUID, relation: str) -> tuple[Any, ...]:
         weight = round(self.random.uniform(0.2, 1.0), 3)
         kind = (Origin.AGENT, Sector.SEMANTIC, SectorSource.AUTO)
-        return (UUID(uuid7()), self.namespace, Layer.KNOWLEDGE, source, target, relation, weight, *kind)
+        return (UUID(uuid7()), self.tenant, Layer.KNOWLEDGE, source, target, relation, weight, *kind)
 
 
 def percentiles(times_s: list[float]) -> dict[str, Any]:
@@ -123,7 +127,7 @@ class Meter:
 async def measure_sql(url: str, triple: Callable[[], dict[str, Any]], calls: int) -> None:
     """The query of get_edge alone, prepared, on one connection."""
     times = []
-    labels = {"source_label": None, "target_label": None, "namespace": DEFAULT_NAMESPACE}
+    labels = {"source_label": None, "target_label": None, "tenant": TENANT}
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         for number in range(calls + 20):
             values = triple() | labels

@@ -42,10 +42,10 @@ LINKS = 4  # that agents have asserted for each memory, about; the other end is 
 REACH = 20
 SHOWN = 5
 LINK = b"""
-insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin)
-select gen_random_uuid(), namespace, 'association', least(a.id, b.id), greatest(a.id, b.id), 'supports', 0.75, 'agent'
-from (select id, namespace, row_number() over (order by id) as place from nodes where namespace = %(namespace)s) a
-join (select id, row_number() over (order by id) as place from nodes where namespace = %(namespace)s) b
+insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin)
+select gen_random_uuid(), a.tenant, 'association', least(a.id, b.id), greatest(a.id, b.id), 'supports', 0.75, 'agent'
+from (select id, tenant, row_number() over (order by id) as place from nodes where tenant = tenant_of(%(namespace)s)) a
+join (select id, row_number() over (order by id) as place from nodes where tenant = tenant_of(%(namespace)s)) b
     on b.place between a.place + 1 and a.place + %(reach)s and random() < %(links)s::float8 / %(reach)s
 """
 ALONE = 60  # calls of each part by itself

@@ -169,7 +169,7 @@ def emptying(servers: TestServers, template: str) -> bytes:
                 select distinct conrelid::regclass::text from pg_constraint
                 where confrelid = c.oid and contype = 'f' and conrelid <> c.oid and conparentid = 0
             )
-            from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'namespace'
+            from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant'
             where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
         """).fetchall()
     referring: dict[str, list[str]] = dict(rows)

@@ -19,25 +19,25 @@ from stdin (format binary)
 
 -- name: load_namespaces
 -- The namespaces of what was taken in.
-insert into namespaces (namespace) select distinct namespace from loaded on conflict do nothing
+select make_tenant(namespace) from (select distinct namespace from loaded) as named
 
 -- name: load_nodes
 -- Make the nodes of what was taken in.
-insert into nodes (id, namespace, label, partition, external_id)
-select id, namespace, 'Memory', partition, external_id from loaded
+insert into nodes (id, tenant, label, partition, external_id)
+select id, tenant, 'Memory', partition, external_id from loaded join namespaces using (namespace)
 
 -- name: load_memories
 -- Make the memories of what was taken in.
 insert into memories (
-    node_id, partition, namespace, content, confidence, source, speaker, occurred_at, thread, position, sector,
+    node_id, partition, tenant, content, confidence, source, speaker, occurred_at, thread, position, sector,
     sector_source, verification, state, lexemes, embedding, model_id, links_made_at, created_by
 )
 select
-    id, partition, namespace, content, 1.0, 'extracted', speaker, occurred_at, thread, position, sector,
+    id, partition, tenant, content, 1.0, 'extracted', speaker, occurred_at, thread, position, sector,
     case when sector is not null then 'auto' end, 'unverified', 'active',
-    memory_lexemes(namespace, content, speaker, occurred_at), embedding, %(model_id)s,
+    memory_lexemes(tenant, content, speaker, occurred_at), embedding, %(model_id)s,
     case when %(linked)s then now() end, %(created_by)s
-from loaded
+from loaded join namespaces using (namespace)
 
 -- name: roomy_session
 -- Memory for building indexes: the default makes it three times slower.

@@ -129,8 +129,8 @@ async def test_counting_waits_for_an_erasure_without_being_in_its_way(world: Wor
     one, *others = [UUID((await world.keep(content)).stored.id) for content in (*PAIR, MONEY)]
     linked, pair = (pair_of(one, other) for other in others)
     world.rows(
-        "insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin) "
-        "values (%s, %s, 'association', %s, %s, 'similar', 0.7, 'agent')",
+        "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin) "
+        "values (%s, tenant_of(%s), 'association', %s, %s, 'similar', 0.7, 'agent')",
         *(UUID(uuid7()), DEFAULT_NAMESPACE, *linked),
     )
 

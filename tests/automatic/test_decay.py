@@ -28,8 +28,8 @@ async def link(
     low, high = pair_of(*[UUID((await world.keep(f"word{uuid7()}")).stored.id) for _ in range(2)])
     link_id = UUID(uuid7())
     world.rows(
-        "insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin, reinforcement_count, "
-        "last_active_hours) values (%s, %s, 'association', %s, %s, %s, %s, %s, %s, %s)",
+        "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, reinforcement_count, "
+        "last_active_hours) values (%s, tenant_of(%s), 'association', %s, %s, %s, %s, %s, %s, %s)",
         *(link_id, DEFAULT_NAMESPACE, low, high, relation, weight, origin, count, used),
     )
     return link_id

@@ -35,14 +35,14 @@ async def path(harness: Harness, start: str, end: str, **more: Any) -> dict[str,
 def build(harness: Harness, nodes: list[tuple[UUID, str]], edges: list[tuple[int, int]], weight: float = 1.0) -> None:
     """Write a graph of any size at once; edges by places in `nodes`."""
     harness.rows(
-        "insert into nodes (id, namespace, label, name, partition) "
-        "select id, 'default_user', 'Entity', name, 'trusted' from unnest(%s::uuid[], %s::text[]) as n (id, name)",
+        "insert into nodes (id, tenant, label, name, partition) "
+        "select id, tenant_of('default_user'), 'Entity', name, 'trusted' from unnest(%s::uuid[], %s::text[]) as n (id, name)",
         [node for node, _ in nodes],
         [name for _, name in nodes],
     )
     harness.rows(
-        "insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin, memory_sector,"
-        " sector_source) select id, 'default_user', 'knowledge', source, target, 'R', %s, 'agent', 'semantic', 'auto'"
+        "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, memory_sector,"
+        " sector_source) select id, tenant_of('default_user'), 'knowledge', source, target, 'R', %s, 'agent', 'semantic', 'auto'"
         " from unnest(%s::uuid[], %s::uuid[], %s::uuid[]) as e (id, source, target)",
         weight,
         [UUID(uuid7()) for _ in edges],

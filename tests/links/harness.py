@@ -46,11 +46,13 @@ class Harness:
         """Write a link past everybody, of an automatic writer unless `origin` says otherwise; return its id."""
         low, high = pair_of(UUID(one), UUID(other))
         link_id = UUID(uuid7())
-        values = {"id": link_id, "namespace": "default_user", "layer": "association", "source_id": low,
+        values = {"id": link_id, "layer": "association", "source_id": low,
                   "target_id": high, "relation": relation, "weight": weight, "origin": "similarity",
                   "declared_from": UUID(one), **columns}  # fmt: skip
-        names = ", ".join(values)
-        await self.rows(f"insert into edges ({names}) values ({', '.join(['%s'] * len(values))})", *values.values())
+        names, places = ", ".join(values), ", ".join(["%s"] * len(values))
+        await self.rows(
+            f"insert into edges (tenant, {names}) values (make_tenant('default_user'), {places})", *values.values()
+        )
         return link_id
 
     async def fill(self, memory_id: str, others: list[str], relation: str = "supports") -> None:

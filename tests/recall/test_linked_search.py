@@ -204,8 +204,8 @@ async def test_what_lies_idle_fades_by_its_sector_in_active_hours(agent: Agent, 
     assert -0.02 < faded[lasting["id"]]["explain"]["recency"] < 0
     change(
         database,
-        "insert into memory_usage (node_id, namespace, last_active_hours) values (%s, 'default_user', 250) "
-        "on conflict (node_id) do update set last_active_hours = 250",
+        "insert into memory_usage (node_id, tenant, last_active_hours) values (%s, make_tenant('default_user'), 250) "
+        "on conflict (tenant, node_id) do update set last_active_hours = 250",
         fading["id"],
     )
     assert list(await found()) == [fading["id"], lasting["id"]]

@@ -100,10 +100,10 @@ SCANS_OF_UNTRUSTED = b"""
 select seq_scan + idx_scan as scans from pg_stat_xact_user_tables where relname = 'memories_untrusted'
 """
 LINK_ALL = b"""
-insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin, declared_from)
-select gen_random_uuid(), %(namespace)s, 'association', first, second, 'supports', 0.7, 'agent', first
+insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, declared_from)
+select gen_random_uuid(), %(tenant)s, 'association', first, second, 'supports', 0.7, 'agent', first
 from (select node_id as first, lead(node_id) over (order by node_id) as second from memories
-      where namespace = %(namespace)s) pair
+      where tenant = %(tenant)s) pair
 where second is not null
 """
 
@@ -140,7 +140,7 @@ async def test_a_large_namespace_is_searched_by_both_indexes_and_a_small_one_row
     assert "embedding_idx" not in small
     one_thread = await plan(filled, "large", Filters(partitions=(Partition.TRUSTED,), thread="t7"))
     assert "embedding_idx" not in one_thread
-    assert "memories_trusted_namespace_thread_position_idx" in one_thread
+    assert "memories_trusted_tenant_thread_position_idx" in one_thread
 
 
 async def test_both_ways_find_the_same_memories(filled: Store) -> None:
@@ -156,7 +156,7 @@ async def test_both_ways_find_the_same_memories(filled: Store) -> None:
             "large",
             lambda tx, e=embedding, f=filters: tx.rows(  # type: ignore[misc]
                 b"select node_id, 1 - (embedding <=> %(e)s::halfvec) as cosine from memories where "
-                b"namespace = %(namespace)s and partition = any(%(p)s) and (%(t)s::text is null or thread = %(t)s) "
+                b"tenant = %(tenant)s and partition = any(%(p)s) and (%(t)s::text is null or thread = %(t)s) "
                 b"order by 2 desc limit 10",
                 e=e.half, p=list(f.partitions), t=f.thread,
             ),

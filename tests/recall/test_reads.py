@@ -38,12 +38,12 @@ pytestmark = pytest.mark.anyio
 
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 INSERT_NODE = """
-    insert into nodes (id, namespace, label, partition) values (%s, 'n', 'Memory', %s)
+    insert into nodes (id, tenant, label, partition) values (%s, make_tenant('n'), 'Memory', %s)
 """
 INSERT_MEMORY = """
-    insert into memories (node_id, partition, namespace, content, confidence, source, verification, state, lexemes,
+    insert into memories (node_id, partition, tenant, content, confidence, source, verification, state, lexemes,
         created_by, created_at)
-    values (%s, %s, 'n', 'x', 1, 'extracted', 'unverified', 'pending', '', 'me', %s)
+    values (%s, %s, make_tenant('n'), 'x', 1, 'extracted', 'unverified', 'pending', '', 'me', %s)
 """
 
 

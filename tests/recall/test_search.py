@@ -217,8 +217,8 @@ async def test_what_was_found_is_counted_afterwards_and_get_memory_counts_nothin
         assert outcome.after_reply is not None
     await asyncio.gather(*[outcome.after_reply(None) for outcome in outcomes if outcome.after_reply is not None])
     await scene.world.ask(MemoryFound, GetMemory(memory_id=kept))
-    assert scene.world.rows("select node_id::text, namespace, access_count from memory_usage") == [
-        {"node_id": kept, "namespace": "default_user", "access_count": 3}
+    assert scene.world.rows("select node_id::text, access_count from memory_usage") == [
+        {"node_id": kept, "access_count": 3}
     ]
     (again,) = await scene.found("needle")
     assert again.accessed_at is not None
@@ -233,12 +233,12 @@ async def test_what_was_found_and_erased_since_is_not_counted(scene: Scene) -> N
     assert scene.world.count("memory_usage") == 0
 
 
-async def test_other_namespaces_are_never_found_even_where_their_words_share_a_prefix(scene: Scene) -> None:
+async def test_other_namespaces_are_never_found_even_where_their_words_had_the_same_prefix(scene: Scene) -> None:
     await scene.keep("The secret is blue", namespace="a")
     mine = await scene.keep("The secret is red", namespace="b")
-    # As if both names had the same digest.
     scene.world.rows(
-        "update memories set lexemes = memory_lexemes('b', content, speaker, occurred_at) where namespace = 'a'"
+        "update memories set lexemes = memory_lexemes(tenant_of('b'), content, speaker, occurred_at) "
+        "where tenant = tenant_of('a')"
     )
     assert ids(await scene.found("secret blue", namespace="b")) == [mine]
     assert ids((await scene.recent(namespace="b")).memories) == [mine]

@@ -50,8 +50,10 @@ def test_the_workers_may_not(database: Database, statement: str) -> None:
 @pytest.mark.promise("SE-10")
 def test_the_workers_may_write_and_read_the_audit_log(database: Database) -> None:
     with psycopg.connect(worker_conninfo(database.owner_url)) as connection:
-        connection.execute("select set_config('app.namespace', 'n', true)")
-        connection.execute("insert into audit_log (namespace, actor, action) values ('n', 'a', 'x')")
+        connection.execute("select set_config('app.tenant', make_tenant('n')::text, true)")
+        connection.execute(
+            "insert into audit_log (tenant, namespace, actor, action) values (tenant_of('n'), 'n', 'a', 'x')"
+        )
         assert connection.execute("select actor from audit_log").fetchall() == [("a",)]
 
 

@@ -1,4 +1,4 @@
-"""Every named query as somebody would run it who forgot the namespace: its predicates taken out."""
+"""Every named query as somebody would run it who forgot the tenant: its predicates taken out."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from engramq.workers.db.queries import native, sized_sql
 from tests.tenancy.tables import HALF, NAME, SECRET, Tenant
 
 DIMENSIONS = 384
-PREDICATE = re.compile(r"(\w+\.)?namespace = %\(namespace\)s")
+PREDICATE = re.compile(r"(\w+\.)?tenant = (%\(tenant\)s|\w+\.tenant)")
 STATEMENT = re.compile(r"\s*\(?\s*(select|insert|update|delete|with)\b", re.IGNORECASE)
 WRITES = re.compile(r"\b(insert into|update|delete from)\s+\w", re.IGNORECASE)
 LOCKS = re.compile(r"\bfor (no key )?update\b|\bfor key share\b", re.IGNORECASE)
@@ -117,6 +117,8 @@ class Statement:
     def _value(self, name: str, type_name: str, tenant: Tenant, one: Any) -> Any:
         if name == "namespace":
             return tenant.namespace
+        if name == "tenant":
+            return tenant.number
         if type_name == "uuid":
             return one
         if type_name == "uuid[]":

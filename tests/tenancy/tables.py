@@ -19,14 +19,15 @@ class Tenant:
     """Ids by what they are of."""
 
     namespace: str
+    number: int
     ids: dict[str, UUID]
     token: str
 
 
 def tenant_tables(connection: psycopg.Connection[Any]) -> list[str]:
-    """Return every table that has a namespace, partitions not counted."""
+    """Return every table that has tenants, partitions not counted."""
     rows = connection.execute(
-        "select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'namespace' "
+        "select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant' "
         "where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition order by 1"
     )
     return [row[0] for row in rows.fetchall()]
@@ -38,7 +39,7 @@ def snapshot(connection: psycopg.Connection[Any], namespace: str) -> dict[str, l
         table: [
             row[0]
             for row in connection.execute(
-                f"select t::text from {table} t where namespace = %s order by 1".encode(), [namespace]
+                f"select t::text from {table} t where tenant = tenant_of(%s) order by 1".encode(), [namespace]
             ).fetchall()
         ]
         for table in tenant_tables(connection)
@@ -50,8 +51,8 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
     kinds = ("memory", "pending", "other", "untrusted", "node", "far", "edge", "link", "proposal", "command", "token")
     ids = {kind: UUID(uuid7()) for kind in (*kinds, "deferred")}
     token = new_token()
-    insert = _Insert(connection, namespace)
-    insert("namespaces")
+    number = _numbered(connection, namespace)
+    insert = _Insert(connection, number)
     model = connection.execute("select register_embedding_model('hash', '', 384)").fetchone()
     assert model is not None
     for kind in ("memory", "other", "pending", "untrusted"):
@@ -59,12 +60,12 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
         insert("nodes", id=ids[kind], label="Memory", partition=side, external_id=f"{namespace}-{kind}")
         vector = {} if kind == "pending" else {"embedding": HALF, "model_id": model[0]}
         connection.execute(
-            "insert into memories (node_id, partition, namespace, content, confidence, source, verification, state, "
-            "lexemes, embedding, model_id, created_by, thread, created_at) values (%(id)s, %(side)s, %(namespace)s, "
-            "%(content)s, 1, 'extracted', %(verification)s, %(state)s, memory_lexemes(%(namespace)s, %(content)s, "
+            "insert into memories (node_id, partition, tenant, content, confidence, source, verification, state, "
+            "lexemes, embedding, model_id, created_by, thread, created_at) values (%(id)s, %(side)s, %(tenant)s, "
+            "%(content)s, 1, 'extracted', %(verification)s, %(state)s, memory_lexemes(%(tenant)s, %(content)s, "
             "null, null), %(embedding)s::halfvec, %(model_id)s, 'ada', 'talk', now() - interval '1 hour')",
             {
-                "id": ids[kind], "side": side, "namespace": namespace, "content": f"{SECRET} of {namespace}, {kind}",
+                "id": ids[kind], "side": side, "tenant": number, "content": f"{SECRET} of {namespace}, {kind}",
                 "verification": "verified" if kind == "untrusted" else "unverified",
                 "state": "active" if vector else "pending", "embedding": None, "model_id": None, **vector,
             },
@@ -93,20 +94,33 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
         proposed_by="ada", expires_at="2100-01-01",
     )  # fmt: skip
     insert("approvals", proposal_id=ids["proposal"], principal="ada")
-    insert("audit_log", actor="ada", action="update", target_id=ids["memory"], command_id=ids["command"])
+    insert(
+        "audit_log",
+        namespace=namespace,
+        actor="ada",
+        action="update",
+        target_id=ids["memory"],
+        command_id=ids["command"],
+    )
     insert(
         "ledger", command_id=ids["command"], principal="ada", command="store_memory", idempotency_key="again",
         answer="{}", created_at="2020-01-01", memory_id=ids["memory"],
     )  # fmt: skip
     insert("tokens", id=ids["token"], principal="ada", scopes=["read"], sha256=token_digest(token), created_by="ada")
-    return Tenant(namespace, ids, token)
+    return Tenant(namespace, number, ids, token)
+
+
+def _numbered(connection: psycopg.Connection[Any], namespace: str) -> int:
+    row = connection.execute("select make_tenant(%s)", [namespace]).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 class _Insert:
-    def __init__(self, connection: psycopg.Connection[Any], namespace: str) -> None:
-        self._connection, self._namespace = connection, namespace
+    def __init__(self, connection: psycopg.Connection[Any], number: int) -> None:
+        self._connection, self._number = connection, number
 
     def __call__(self, table: str, **columns: Any) -> None:
-        values = {"namespace": self._namespace, **columns}
+        values = {"tenant": self._number, **columns}
         names, places = ", ".join(values), ", ".join(f"%({name})s" for name in values)
         self._connection.execute(f"insert into {table} ({names}) values ({places})".encode(), values)

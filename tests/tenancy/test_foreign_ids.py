@@ -117,7 +117,7 @@ def state_of(database: Database) -> list[Any]:
     with psycopg.connect(database.owner_url) as connection:
         return [
             connection.execute(
-                f"select {columns} from {table} where namespace = %s order by 1, 2".encode(), [THEIRS]
+                f"select {columns} from {table} where tenant = tenant_of(%s) order by 1, 2".encode(), [THEIRS]
             ).fetchall()
             for table, columns in STATE.items()
         ]

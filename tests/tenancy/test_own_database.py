@@ -74,8 +74,8 @@ async def store(owned: Database) -> AsyncIterator[Store]:
         await load(owned.owner_url, model_id, rows, memory="64MB")
         with psycopg.connect(owned.owner_url, autocommit=True) as connection:
             connection.execute(
-                "insert into nodes (id, namespace, label, name, partition) "
-                "select gen_random_uuid(), 'large', 'Entity', 'Node ' || n, 'trusted' from generate_series(1, %s) n",
+                "insert into nodes (id, tenant, label, name, partition) "
+                "select gen_random_uuid(), tenant_of('large'), 'Entity', 'Node ' || n, 'trusted' from generate_series(1, %s) n",
                 [NAMES],
             )
             connection.execute("analyze")

@@ -19,6 +19,7 @@ Connection = psycopg.Connection[Any]
 
 VICTIM, OTHER = "victim", "other"
 VIEWS = ("memories_in_namespace", "nodes_in_namespace")
+POLICY = "(tenant = (NULLIF(current_setting('app.tenant'::text, true), ''::text))::integer)"
 WHEREABOUTS = (OTHER, "", None)  # the namespace that was entered; None: none ever was
 LEAST = 30  # read queries that have to find something when they may
 
@@ -43,7 +44,7 @@ def victim(owner: Connection) -> Tenant:
 
 def enter(connection: Connection, namespace: str | None) -> None:
     if namespace is not None:
-        connection.execute("select set_config('app.namespace', %s, true)", [namespace])
+        connection.execute("select set_config('app.tenant', coalesce(tenant_of(%s)::text, ''), true)", [namespace])
 
 
 def run(connection: Connection, within: str | None, statement: Statement, values: dict[str, Any]) -> list[Any]:
@@ -55,7 +56,7 @@ def run(connection: Connection, within: str | None, statement: Statement, values
 
 
 @pytest.mark.promise("SE-6")
-def test_every_table_with_a_namespace_is_guarded(owner: Connection) -> None:
+def test_every_table_with_tenants_is_guarded(owner: Connection) -> None:
     """The policy is there and says the same of reading and of writing; a table that is forgotten is named."""
     for table in tenant_tables(owner):
         row = owner.execute(
@@ -66,8 +67,8 @@ def test_every_table_with_a_namespace_is_guarded(owner: Connection) -> None:
         ).fetchall()
         assert len(row) == 1, table
         guarded, name, command, using, check, roles = row[0]
-        assert (guarded, name, command, roles) == (True, "own_namespace", "*", ["engramq_worker"]), table
-        assert using == check == "(namespace = NULLIF(current_setting('app.namespace'::text, true), ''::text))", table
+        assert (guarded, name, command, roles) == (True, "own_tenant", "*", ["engramq_worker"]), table
+        assert using == check == POLICY, table
 
 
 @pytest.mark.promise("SE-6", "MT-14")
@@ -75,23 +76,24 @@ def test_every_table_with_a_namespace_is_guarded(owner: Connection) -> None:
 def test_a_query_without_any_condition_sees_one_namespace(
     owner: Connection, worker: Connection, victim: Tenant, within: str | None
 ) -> None:
+    other, mine = [owner.execute("select tenant_of(%s)", [one]).fetchone() for one in (OTHER, VICTIM)]
     for table in (*tenant_tables(owner), *VIEWS):
-        query = sql.SQL("select namespace from {}").format(sql.Identifier(table))
-        assert (VICTIM,) in owner.execute(query).fetchall() or table in VIEWS, f"furnish writes no {table}"
+        query = sql.SQL("select tenant from {}").format(sql.Identifier(table))
+        assert mine in owner.execute(query).fetchall() or table in VIEWS, f"furnish writes no {table}"
         with worker.transaction():
             enter(worker, within)
-            assert set(worker.execute(query).fetchall()) == ({(OTHER,)} if within else set()), table
+            assert set(worker.execute(query).fetchall()) == ({other} if within else set()), table
         with worker.transaction():
             enter(worker, VICTIM)
-            assert set(worker.execute(query).fetchall()) == {(VICTIM,)}, table
+            assert set(worker.execute(query).fetchall()) == {mine}, table
 
 
 @pytest.mark.promise("SE-6", "MT-14")
 @pytest.mark.parametrize("within", WHEREABOUTS)
-def test_no_named_query_that_forgot_its_namespace_reaches_another(
+def test_no_named_query_that_forgot_its_tenant_reaches_another(
     owner: Connection, worker: Connection, victim: Tenant, within: str | None
 ) -> None:
-    """Each query of the library, its namespace predicates gone, with the victim's name and ids as parameters."""
+    """Each query of the library, its predicates gone, with the victim's name and ids as parameters."""
     before = snapshot(owner, VICTIM)
     for statement in statements(owner):
         for values in statement.values(victim):
@@ -131,18 +133,18 @@ def test_the_same_queries_find_what_their_own_namespace_holds(
 @pytest.mark.parametrize("within", WHEREABOUTS)
 def test_nobody_writes_into_another_namespace(worker: Connection, victim: Tenant, within: str | None) -> None:
     values = {
-        "audit_log": "(namespace, actor, action) values ('victim', 'a', 'x')",
+        "audit_log": "(tenant, namespace, actor, action) values (tenant_of('victim'), 'victim', 'a', 'x')",
         "namespaces": "(namespace) values ('third')",
-        "ledger": "(command_id, namespace, principal, command) values (gen_random_uuid(), 'victim', 'a', 'ping')",
-        "nodes": "(id, namespace, label, partition) values (gen_random_uuid(), 'victim', 'Entity', 'trusted')",
-        "tokens": "(id, namespace, principal, scopes, sha256, created_by) "
-        "values (gen_random_uuid(), 'victim', 'a', '{admin}', repeat('0', 64), 'a')",
+        "ledger": "(command_id, tenant, principal, command) values (gen_random_uuid(), tenant_of('victim'), 'a', 'ping')",
+        "nodes": "(id, tenant, label, partition) values (gen_random_uuid(), tenant_of('victim'), 'Entity', 'trusted')",
+        "tokens": "(id, tenant, principal, scopes, sha256, created_by) "
+        "values (gen_random_uuid(), tenant_of('victim'), 'a', '{admin}', repeat('0', 64), 'a')",
     }
     for table, row in values.items():
         refused(worker, within, f"insert into {table} {row}")
     if within:  # elsewhere nothing is seen that could be moved
-        refused(worker, within, "update nodes set namespace = 'victim'")
-        refused(worker, within, "update edges set namespace = 'victim'")
+        refused(worker, within, "update nodes set tenant = tenant_of('victim')")
+        refused(worker, within, "update edges set tenant = tenant_of('victim')")
 
 
 def refused(connection: Connection, within: str | None, statement: str) -> None:
@@ -184,20 +186,22 @@ def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owne
         "select proname, proconfig, exists (select from aclexplode(coalesce(proacl, acldefault('f', proowner))) a "
         "where a.grantee = 0) from pg_proc where prosecdef and pronamespace = 'public'::regnamespace order by 1"
     ).fetchall()
-    assert [row[0] for row in rows] == ["every_namespace", "register_embedding_model", "token_owner"]
+    assert [row[0] for row in rows] == [
+        "every_namespace", "make_tenant", "register_embedding_model", "tenant_of", "token_owner",
+    ]  # fmt: skip
     for name, settings, public in rows:
         assert settings == ["search_path=public, pg_temp"], name
         assert not public, name
 
 
 @pytest.mark.promise("MT-14")
-def test_every_query_about_tenants_names_its_namespace(owner: Connection) -> None:
+def test_every_query_about_tenants_names_its_tenant(owner: Connection) -> None:
     """The first lock: policies come second. Only what asks across tenants, through a function, names none."""
     guarded = re.compile(rf"\b(from|join|into|update)\s+({'|'.join((*tenant_tables(owner), *VIEWS))})\b")
     without = []
     for name in queries.names():
         text = sized_sql(name, 384).decode()
-        named = PREDICATE.search(text) or ("insert into" in text and "%(namespace)s" in text)
+        named = PREDICATE.search(text) or ("insert into" in text and "%(tenant)s" in text)
         if guarded.search(text) and not named:
             without.append(name)
     assert without == []

@@ -122,8 +122,8 @@ def link(database: Database, pairs: Sequence[tuple[str, str]], relation: str = "
         for one, other in pairs:
             low, high = sorted((one, other))
             connection.execute(
-                "insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin, note) "
-                "values (%s, 'default_user', 'association', %s, %s, %s, 1.0, 'agent', 'see kx0000q')",
+                "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, note) "
+                "values (%s, tenant_of('default_user'), 'association', %s, %s, %s, 1.0, 'agent', 'see kx0000q')",
                 (uuid7(), low, high, relation),
             )
 

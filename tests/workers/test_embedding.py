@@ -207,7 +207,7 @@ async def test_without_the_model_a_memory_is_kept_pending_and_completed_later(wo
     assert stored.degraded is True
     assert stored.stored.state is MemoryState.PENDING
     assert stored.similar_memories == []
-    found = world.rows("select node_id from memories where lexemes @@ lexeme_query(namespace, 'backup')")
+    found = world.rows("select node_id from memories where lexemes @@ lexeme_query(tenant, 'backup')")
     assert [str(row["node_id"]) for row in found] == [stored.stored.id]
     world.model.down = False
     follow_ups = await world.upkeep.look()
@@ -336,8 +336,7 @@ async def test_what_64_writers_were_told_is_there_is_there(world: World) -> None
         text = await world.store.read(
             "default_user",
             lambda tx: tx.rows(
-                b"select node_id from memories where namespace = %(namespace)s"
-                b" and lexemes @@ lexeme_query(namespace, %(word)s)",
+                b"select node_id from memories where tenant = %(tenant)s and lexemes @@ lexeme_query(tenant, %(word)s)",
                 word=f"topic{number}",
             ),
         )

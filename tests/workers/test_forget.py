@@ -64,7 +64,7 @@ async def test_update_merges_metadata_and_makes_a_sector_manual(world: World) ->
     assert memory.occurred_at == "2026-05-04T00:00:00.000000Z"
     assert memory.updated_at > memory.created_at
     (found,) = world.rows(
-        "select lexemes @@ (lexeme_query(namespace, 'carla') && lexeme_query(namespace, 'may')) as named, "
+        "select lexemes @@ (lexeme_query(tenant, 'carla') && lexeme_query(tenant, 'may')) as named, "
         "embedding is null as bare from memories"
     )
     assert found == {"named": True, "bare": False}

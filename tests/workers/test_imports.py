@@ -190,8 +190,8 @@ async def test_another_content_gets_other_similarity_links_but_keeps_what_was_co
     ends = (changed, others[0], 0), (others[1], changed, 0), (changed, others[2], 1), (same, others[0], 0)
     for source, target, count in ends:
         world.rows(
-            "insert into edges (id, namespace, layer, source_id, target_id, relation, weight, origin, "
-            "reinforcement_count) values (%s, %s, 'association', least(%s::uuid, %s), greatest(%s::uuid, %s), "
+            "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, "
+            "reinforcement_count) values (%s, tenant_of(%s), 'association', least(%s::uuid, %s), greatest(%s::uuid, %s), "
             "'similar', 0.8, 'similarity', %s)",
             *(UUID(uuid7()), DEFAULT_NAMESPACE, source, target, source, target, count),
         )

@@ -86,18 +86,20 @@ async def test_old_commands_are_forgotten_and_new_ones_kept(world: World) -> Non
 
 async def test_words_of_large_namespaces_are_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.keep("first")
-    world.rows("insert into namespaces values ('large') on conflict do nothing")
+    world.rows("select make_tenant('large')")
     world.rows(
-        "with made as (insert into nodes (id, namespace, label, partition) "
-        "select gen_random_uuid(), 'large', 'Memory', 'trusted' from generate_series(1, 3100) returning id) "
-        "insert into memories (node_id, partition, namespace, content, confidence, source, verification, state, "
-        "created_by, lexemes) select id, 'trusted', 'large', 'x', 1, 'extracted', 'unverified', 'pending', 'x', "
+        "with made as (insert into nodes (id, tenant, label, partition) "
+        "select gen_random_uuid(), tenant_of('large'), 'Memory', 'trusted' from generate_series(1, 3100) returning id) "
+        "insert into memories (node_id, partition, tenant, content, confidence, source, verification, state, "
+        "created_by, lexemes) select id, 'trusted', tenant_of('large'), 'x', 1, 'extracted', 'unverified', 'pending', 'x', "
         "to_tsvector('english', concat_ws(' ', 'common', 'w' || row_number() over (), "
         "case when row_number() over () <= 100 then 'seldom' end)) from made"
     )
     await world.upkeep.count_lexemes()
     await world.upkeep.count_lexemes()
-    counted = world.rows("select namespace, lexeme, memories from lexeme_counts order by lexeme")
+    counted = world.rows(
+        "select namespace, lexeme, memories from lexeme_counts join namespaces using (tenant) order by lexeme"
+    )
     assert counted == [
         {"namespace": "large", "lexeme": "common", "memories": 3100},
         {"namespace": "large", "lexeme": "seldom", "memories": 100},

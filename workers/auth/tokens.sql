@@ -1,15 +1,12 @@
 -- fragment: token_columns
 -- All that is told of a token. Its digest may not even be read.
-id, namespace, principal, scopes, untrusted, label, created_by, created_at, expires_at, revoked_at
+id, %(namespace)s::text as namespace, principal, scopes, untrusted, label, created_by, created_at, expires_at, revoked_at
 
 -- name: insert_token
--- Let whoever brings this token in, and make the namespace's own row where there is none yet.
-with space as (
-    insert into namespaces (namespace) values (%(namespace)s) on conflict do nothing
-)
-insert into tokens (id, namespace, principal, scopes, untrusted, sha256, label, created_by, expires_at)
+-- Let whoever brings this token in.
+insert into tokens (id, tenant, principal, scopes, untrusted, sha256, label, created_by, expires_at)
 values (
-    %(id)s, %(namespace)s, %(principal)s, %(scopes)s, %(untrusted)s, %(sha256)s, %(label)s, %(created_by)s,
+    %(id)s, %(tenant)s, %(principal)s, %(scopes)s, %(untrusted)s, %(sha256)s, %(label)s, %(created_by)s,
     %(expires_at)s
 )
 returning {token_columns}
@@ -18,20 +15,20 @@ returning {token_columns}
 -- The tokens of a namespace, oldest first.
 select {token_columns}
 from tokens
-where namespace = %(namespace)s
+where tenant = %(tenant)s
 order by id
 
 -- name: revoke_token
 -- Let a token count no longer; no row when there is none of that id, or it is revoked already.
 update tokens set revoked_at = now()
-where namespace = %(namespace)s and id = %(id)s and revoked_at is null
+where tenant = %(tenant)s and id = %(id)s and revoked_at is null
 returning {token_columns}
 
 -- name: token_by_id
 -- A token, revoked or not.
 select {token_columns}
 from tokens
-where namespace = %(namespace)s and id = %(id)s
+where tenant = %(tenant)s and id = %(id)s
 
 -- name: token_owner
 -- Whose a token is, in whatever namespace; no row for one that is unknown, revoked or expired.

@@ -17,6 +17,7 @@ from engramq.workers.db.errors import Again, Meaning, meaning, unavailable
 from engramq.workers.db.pool import Pool, Row, execute
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
+from engramq.workers.db.tenants import Tenants
 from engramq.workers.db.transaction import CommitUnknown, Transaction, transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 
@@ -41,6 +42,7 @@ class Store:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._tenants = Tenants()
         self._ending: set[asyncio.Task[None]] = set()  # reads that have been answered
 
     @classmethod
@@ -112,7 +114,11 @@ class Store:
     async def _read_once(self, namespace: str, work: Work[T], *, lookups: bool) -> T:
         async with AsyncExitStack() as lent:
             connection = await lent.enter_async_context(self._pool.connection())
-            opened = await lent.enter_async_context(transaction(connection, namespace, read_only=True, lookups=lookups))
+            lent.enter_context(self._tenants.doubting(namespace))
+            tenant = await self._tenants.of(connection, namespace, make=False)
+            opened = await lent.enter_async_context(
+                transaction(connection, namespace, tenant, read_only=True, lookups=lookups)
+            )
             result = await work(opened)
             # Nothing hangs on how a read ends, so nobody waits for it.
             ending = asyncio.create_task(_end(lent.pop_all()))
@@ -121,11 +127,11 @@ class Store:
             return result
 
     async def _write_once(self, namespace: str, work: Work[T]) -> T:
-        async with (
-            self._pool.connection() as connection,
-            transaction(connection, namespace, read_only=False) as opened,
-        ):
-            return await work(opened)
+        async with self._pool.connection() as connection:
+            with self._tenants.doubting(namespace):
+                tenant = await self._tenants.of(connection, namespace, make=True)
+                async with transaction(connection, namespace, tenant, read_only=False) as opened:
+                    return await work(opened)
 
     async def _ask(self, query: bytes, values: Mapping[str, Any] = MappingProxyType({})) -> list[Row]:
         """Return the rows of a query that belongs to no namespace."""

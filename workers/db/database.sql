@@ -8,7 +8,7 @@ select
     (select coalesce(string_agg(c.relname, ', ' order by c.relname), '') from pg_class c
      where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
          and not row_security_active(c.oid)
-         and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'namespace')) as unguarded,
+         and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'tenant')) as unguarded,
     length('[1]'::halfvec(1)::text) as loaded,
     current_setting('hnsw.iterative_scan') as "hnsw.iterative_scan",
     current_setting('hnsw.ef_search') as "hnsw.ef_search",

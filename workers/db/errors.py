@@ -35,6 +35,7 @@ _MEANINGS: Final = {
     "28": Meaning.EXHAUSTED,  # wrong password or role
     "3D000": Meaning.EXHAUSTED,  # no such database
     "25006": Meaning.EXHAUSTED,  # a standby, or a database set read-only
+    "EQ001": Meaning.CONFLICT,  # the tenant that was entered is another namespace's: see tenants.py
     "57014": Meaning.EXHAUSTED,  # statement_timeout: another try would take as long
     "57": Meaning.GONE,  # shutting down, crashed, starting up
     "25P03": Meaning.GONE,  # idle_in_transaction_session_timeout: this process was paused

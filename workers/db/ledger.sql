@@ -1,21 +1,21 @@
 -- name: ledger_begin
 -- Claim a command id (and an idempotency key) for this transaction; no row when either is taken. Waits for another
 -- transaction that is about to take it.
-insert into ledger (command_id, namespace, principal, command, idempotency_key, fingerprint, attempt)
-values (%(command_id)s, %(namespace)s, %(principal)s, %(command)s, %(idempotency_key)s, %(fingerprint)s, %(attempt)s)
+insert into ledger (command_id, tenant, principal, command, idempotency_key, fingerprint, attempt)
+values (%(command_id)s, %(tenant)s, %(principal)s, %(command)s, %(idempotency_key)s, %(fingerprint)s, %(attempt)s)
 on conflict do nothing
 returning command_id
 
 -- name: ledger_end
 -- Keep the answer of the command that this transaction carried out.
 update ledger set answer = %(answer)s::jsonb, memory_id = %(memory_id)s
-where namespace = %(namespace)s and command_id = %(command_id)s
+where tenant = %(tenant)s and command_id = %(command_id)s
 returning command_id
 
 -- name: ledger_refuse
 -- Keep a refusal, without the idempotency key: it may be used again.
-insert into ledger (command_id, namespace, principal, command, attempt, answer)
-values (%(command_id)s, %(namespace)s, %(principal)s, %(command)s, %(attempt)s, %(answer)s::jsonb)
+insert into ledger (command_id, tenant, principal, command, attempt, answer)
+values (%(command_id)s, %(tenant)s, %(principal)s, %(command)s, %(attempt)s, %(answer)s::jsonb)
 on conflict do nothing
 returning command_id
 
@@ -23,7 +23,7 @@ returning command_id
 -- What became of a command, or else of the first one with its idempotency key.
 select command_id, principal, command, fingerprint, answer::text as answer, created_at
 from ledger
-where namespace = %(namespace)s
+where tenant = %(tenant)s
     and (command_id = %(command_id)s
         or (principal = %(principal)s and idempotency_key = %(idempotency_key)s))
 order by (command_id = %(command_id)s) desc
@@ -33,10 +33,10 @@ limit 1
 -- Forget commands of a namespace that nobody can repeat any more, at most %(limit)s of them.
 with old as (
     select command_id from ledger
-    where namespace = %(namespace)s and created_at < now() - make_interval(days => %(days)s)
+    where tenant = %(tenant)s and created_at < now() - make_interval(days => %(days)s)
     limit %(limit)s
     for update skip locked
 ), gone as (
-    delete from ledger using old where ledger.command_id = old.command_id returning 1
+    delete from ledger l using old where l.tenant = %(tenant)s and l.command_id = old.command_id returning 1
 )
 select count(*) as trimmed from gone

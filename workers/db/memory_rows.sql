@@ -8,24 +8,24 @@ coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 -- fragment: memory_tables
 -- Where those columns come from.
 memories m
-join nodes n on n.id = m.node_id and n.partition = m.partition
-left join memory_usage u on u.node_id = m.node_id
+join nodes n on n.tenant = m.tenant and n.id = m.node_id and n.partition = m.partition
+left join memory_usage u on u.tenant = m.tenant and u.node_id = m.node_id
 
 -- fragment: visible
 -- The one visibility rule of memories m: %(partitions)s is a text array, %(include_superseded)s a boolean.
-m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[]) and m.state <> 'archived'
+m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.state <> 'archived'
 and m.verification <> 'rejected' and (m.superseded_by is null or %(include_superseded)s)
 
 -- fragment: clock
 -- The namespace's clock.
-coalesce((select c.active_hours from namespaces c where c.namespace = %(namespace)s), 0)
+coalesce((select c.active_hours from namespaces c where c.tenant = %(tenant)s), 0)
 
 -- name: lock_memories
 -- Lock memories against every other change, in the one order that all writers keep, and read what decides.
 select n.id, m.partition, m.state, m.verification, m.supersedes, m.superseded_by, m.created_by
 from nodes n
-join memories m on m.node_id = n.id and m.partition = n.partition
-where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.id = any(%(ids)s)
+join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
+where n.tenant = %(tenant)s and n.id = any(%(ids)s)
 order by n.id
 for no key update of n, m
 
@@ -33,11 +33,11 @@ for no key update of n, m
 -- Memories of this namespace, whatever their state.
 select {memory_columns}
 from {memory_tables}
-where m.namespace = %(namespace)s and n.id = any(%(ids)s)
+where m.tenant = %(tenant)s and n.id = any(%(ids)s)
 
 -- name: memory_contents
 -- What the ledger does not keep of memories: their contents and names, to make an answer complete again.
 select n.id, n.external_id, m.content, m.metadata, m.speaker, m.thread, m.source_type
 from nodes n
-join memories m on m.node_id = n.id and m.partition = n.partition
-where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.id = any(%(ids)s)
+join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
+where n.tenant = %(tenant)s and n.id = any(%(ids)s)

@@ -1,6 +1,6 @@
 """A transaction in one namespace, in pipeline mode: what is sent together travels together.
 
-BEGIN, the namespace and the first queries share a round trip; the last queries share one with COMMIT.
+BEGIN, the entry and the first queries share a round trip; the last queries share one with COMMIT.
 """
 
 from collections.abc import AsyncIterator
@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
+from psycopg.types.numeric import Int4
 
 from engramq.workers.db.pool import Connection, Row, execute
 from engramq.workers.db.queries import sql
+from engramq.workers.db.tenants import NOBODY
 from engramq.workers.queue.contract import Lease
 
 BEGIN: Final = sql("begin")
 BEGIN_READ_ONLY: Final = sql("begin_read_only")
-ENTER_NAMESPACE: Final = sql("enter_namespace")
+ENTER: Final = sql("enter_tenant")
 ENTER_FOR_LOOKUPS: Final = sql("enter_for_lookups")
 PLAN_ONCE: Final = sql("plan_once")
 COMMIT: Final = sql("commit")
@@ -36,15 +38,16 @@ Sent = psycopg.AsyncCursor[Row]
 
 @dataclass(slots=True)
 class Transaction:
-    """An open transaction; every query gets its namespace as %(namespace)s."""
+    """An open transaction; every query gets its tenant as %(tenant)s, and the name of it as %(namespace)s."""
 
     connection: Connection
     namespace: str
+    tenant: Int4
     lease: Lease | None = None  # set by whoever must not commit without it
 
     async def send(self, query: bytes, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
-        return await execute(self.connection, query, {"namespace": self.namespace, **values})
+        return await execute(self.connection, query, {"tenant": self.tenant, "namespace": self.namespace, **values})
 
     async def rows(self, query: bytes, **values: Any) -> list[Row]:
         """Return all rows of a query."""
@@ -57,12 +60,13 @@ class Transaction:
 
 @asynccontextmanager
 async def transaction(
-    connection: Connection, namespace: str, *, read_only: bool, lookups: bool = False
+    connection: Connection, namespace: str, tenant: Int4, *, read_only: bool, lookups: bool = False
 ) -> AsyncIterator[Transaction]:
     """Run the block in a transaction that commits at its end, unless the block raises.
 
-    `lookups`: it asks by keys alone, see the query `enter_for_lookups`.
-    Raises psycopg.Error; CommitUnknown instead when the connection was lost during COMMIT; LeaseLost.
+    `lookups`: it asks by keys alone, see the query `enter_for_lookups`. Raises psycopg.Error, with the SQLSTATE
+    STRANGER when the number is not this namespace's; CommitUnknown instead when the connection was lost during COMMIT;
+    LeaseLost.
     """
     pipeline = connection.pipeline()
     await pipeline.__aenter__()
@@ -70,8 +74,9 @@ async def transaction(
     committed: psycopg.AsyncCursor[Row] | None = None
     try:
         await connection.execute(BEGIN_READ_ONLY if read_only else BEGIN, prepare=False)
-        await execute(connection, ENTER_FOR_LOOKUPS if lookups else ENTER_NAMESPACE, {"namespace": namespace})
-        opened = Transaction(connection, namespace)
+        opened = Transaction(connection, namespace, tenant)
+        if tenant != NOBODY:  # who has entered nothing sees nothing
+            await opened.send(ENTER_FOR_LOOKUPS if lookups else ENTER)
         yield opened
         if opened.lease is not None:
             opened.lease.require(COMMIT_LEASE_S)

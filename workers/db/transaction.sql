@@ -10,15 +10,23 @@ begin read only
 -- End it.
 commit
 
--- name: enter_namespace
--- Say which namespace this transaction sees, for row-level security.
-select set_config('app.namespace', %(namespace)s, true)
+-- name: find_tenant
+-- The id of a namespace; null when nobody has written to it yet.
+select tenant_of(%(namespace)s) as tenant
+
+-- name: make_tenant
+-- The id of a namespace, which is given one when it has none.
+select make_tenant(%(namespace)s) as tenant
+
+-- name: enter_tenant
+-- Say whose rows this transaction sees, for row-level security. Fails when that id is not this namespace's.
+select enter_tenant(%(tenant)s, %(namespace)s)
 
 -- name: enter_for_lookups
 -- The same for a transaction that asks by keys alone: their plan is the same whatever is looked up, so it is made once per
 -- session (which spares half of their time); without full scans, since the tables may be nearly empty at that moment.
 select
-    set_config('app.namespace', %(namespace)s, true),
+    enter_tenant(%(tenant)s, %(namespace)s),
     set_config('plan_cache_mode', 'force_generic_plan', true),
     set_config('enable_seqscan', 'off', true)
 

@@ -3,7 +3,7 @@
 select
     (select count(*) from (
         select from memories
-        where namespace = %(namespace)s and partition = any(%(partitions)s::text[])
+        where tenant = %(tenant)s and partition = any(%(partitions)s::text[])
         limit %(limit)s
     ) counted) as own,
     (select coalesce(sum(greatest(reltuples, 0)), 0)::bigint from pg_class
@@ -14,9 +14,9 @@ select
 -- The memories of `hit` that are not too far away, nearest first.
 select {memory_columns}, hit.distance
 from hit
-join memories m on m.node_id = hit.node_id and m.partition = any(%(partitions)s::text[])
-join nodes n on n.id = m.node_id and n.partition = m.partition
-left join memory_usage u on u.node_id = m.node_id
+join memories m on m.tenant = %(tenant)s and m.node_id = hit.node_id and m.partition = any(%(partitions)s::text[])
+join nodes n on n.tenant = m.tenant and n.id = m.node_id and n.partition = m.partition
+left join memory_usage u on u.tenant = m.tenant and u.node_id = m.node_id
 where hit.distance <= %(farthest)s
 order by hit.distance, m.node_id
 

@@ -16,51 +16,51 @@ proposals p
 cross join lateral (
     select array(
         select a.principal from approvals a
-        where a.proposal_id = p.id and a.namespace = %(namespace)s
+        where a.proposal_id = p.id and a.tenant = %(tenant)s
         order by a.approved_at, a.principal
     ) as approved_by
 ) as consent
 
 -- name: insert_proposal
 -- Ask for consent.
-insert into proposals (id, namespace, action, target_id, covers, new_sector, proposed_by, reason, expires_at)
+insert into proposals (id, tenant, action, target_id, covers, new_sector, proposed_by, reason, expires_at)
 values (
-    %(id)s, %(namespace)s, %(action)s, %(target_id)s, %(covers)s, %(new_sector)s, %(proposed_by)s, %(reason)s,
+    %(id)s, %(tenant)s, %(action)s, %(target_id)s, %(covers)s, %(new_sector)s, %(proposed_by)s, %(reason)s,
     now() + make_interval(hours => %(hours)s)
 )
 returning expires_at
 
 -- name: approve_proposal
 -- Note an approval; a principal's second one changes nothing.
-insert into approvals (proposal_id, principal, namespace)
-values (%(id)s, %(principal)s, %(namespace)s)
+insert into approvals (tenant, proposal_id, principal)
+values (%(tenant)s, %(id)s, %(principal)s)
 on conflict do nothing
 
 -- name: lock_proposal
 -- A proposal, locked.
 select p.id from proposals p
-where p.namespace = %(namespace)s and p.id = %(id)s
+where p.tenant = %(tenant)s and p.id = %(id)s
 for update
 
 -- name: proposal_by_id
 -- A proposal and who approves it.
 select {proposal_columns}
 from {proposal_tables}
-where p.namespace = %(namespace)s and p.id = %(id)s
+where p.tenant = %(tenant)s and p.id = %(id)s
 
 -- name: reject_proposal
 -- End a proposal.
-update proposals set rejected_at = now() where namespace = %(namespace)s and id = %(id)s
+update proposals set rejected_at = now() where tenant = %(tenant)s and id = %(id)s
 
 -- name: use_proposal
 -- Use up a proposal.
-update proposals set used_at = now() where namespace = %(namespace)s and id = %(id)s
+update proposals set used_at = now() where tenant = %(tenant)s and id = %(id)s
 
 -- name: lock_open_proposals
 -- Proposals on an edge or node that neither expired nor ended, oldest first, locked.
 select p.id
 from proposals p
-where p.namespace = %(namespace)s and p.target_id = %(target_id)s and p.action = %(action)s
+where p.tenant = %(tenant)s and p.target_id = %(target_id)s and p.action = %(action)s
     and p.new_sector is not distinct from %(new_sector)s::text and p.covers @> %(covers)s::uuid[]
     and p.rejected_at is null and p.used_at is null and p.expires_at > now()
 order by p.created_at, p.id
@@ -70,7 +70,7 @@ for update
 -- Proposals and who approves them, oldest first.
 select {proposal_columns}
 from {proposal_tables}
-where p.namespace = %(namespace)s and p.id = any(%(ids)s)
+where p.tenant = %(tenant)s and p.id = any(%(ids)s)
 order by p.created_at, p.id
 
 -- name: list_proposals
@@ -79,7 +79,7 @@ select told.*
 from (
     select {proposal_columns}
     from {proposal_tables}
-    where p.namespace = %(namespace)s
+    where p.tenant = %(tenant)s
 ) as told
 where %(state)s::text is null or told.state = %(state)s
 order by told.created_at desc, told.id desc

@@ -5,31 +5,31 @@ e.id, e.source_id, e.target_id, e.relation, e.weight, e.memory_sector, e.sector_
 -- fragment: edges_between_names
 -- Knowledge edges e of one relation between nodes s and t of these names, any label unless one is given.
 edges e
-join nodes s on s.id = e.source_id and s.namespace = %(namespace)s and s.partition = 'trusted'
+join nodes s on s.id = e.source_id and s.tenant = %(tenant)s and s.partition = 'trusted'
     and s.name = %(source_name)s and (%(source_label)s::text is null or s.label = %(source_label)s)
-join nodes t on t.id = e.target_id and t.namespace = %(namespace)s and t.partition = 'trusted'
+join nodes t on t.id = e.target_id and t.tenant = %(tenant)s and t.partition = 'trusted'
     and t.name = %(target_name)s and (%(target_label)s::text is null or t.label = %(target_label)s)
-where e.namespace = %(namespace)s and e.layer = 'knowledge' and e.relation = %(relation)s
+where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.relation = %(relation)s
 
 -- name: insert_edge
 -- Make a knowledge edge; no row when it is there already.
 insert into edges (
-    id, namespace, layer, source_id, target_id, relation, weight, origin, last_active_hours, memory_sector,
+    id, tenant, layer, source_id, target_id, relation, weight, origin, last_active_hours, memory_sector,
     sector_source, properties
 )
 values (
-    %(id)s, %(namespace)s, 'knowledge', %(source_id)s, %(target_id)s, %(relation)s, %(weight)s, 'agent',
-    coalesce((select active_hours from namespaces where namespace = %(namespace)s), 0), %(memory_sector)s, 'auto',
+    %(id)s, %(tenant)s, 'knowledge', %(source_id)s, %(target_id)s, %(relation)s, %(weight)s, 'agent',
+    coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0), %(memory_sector)s, 'auto',
     %(properties)s
 )
-on conflict (namespace, source_id, target_id, relation) where layer = 'knowledge' do nothing
+on conflict (tenant, source_id, target_id, relation) where layer = 'knowledge' do nothing
 returning id
 
 -- name: lock_edge_between
 -- The knowledge edge between two nodes, locked.
 select {edge_columns}
 from edges e
-where e.namespace = %(namespace)s and e.layer = 'knowledge' and e.source_id = %(source_id)s
+where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.source_id = %(source_id)s
     and e.target_id = %(target_id)s and e.relation = %(relation)s
 for no key update
 
@@ -37,25 +37,25 @@ for no key update
 -- A knowledge edge by its id, locked.
 select {edge_columns}
 from edges e
-where e.namespace = %(namespace)s and e.layer = 'knowledge' and e.id = %(id)s
+where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.id = %(id)s
 for no key update
 
 -- name: merge_edge
 -- Write what adding a locked edge again has changed, and set its clock.
 update edges set weight = %(weight)s, properties = %(properties)s, memory_sector = %(memory_sector)s,
     updated_at = now(),
-    last_active_hours = coalesce((select active_hours from namespaces where namespace = %(namespace)s), 0)
-where namespace = %(namespace)s and id = %(id)s
+    last_active_hours = coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0)
+where tenant = %(tenant)s and id = %(id)s
 
 -- name: delete_edge
 -- Remove a locked edge.
-delete from edges where namespace = %(namespace)s and layer = 'knowledge' and id = %(id)s
+delete from edges where tenant = %(tenant)s and layer = 'knowledge' and id = %(id)s
 
 -- name: marked_edges
 -- Edges of a node whose properties may make them constitutive.
 select e.id, e.properties
 from edges e
-where e.namespace = %(namespace)s and (e.source_id = %(id)s or e.target_id = %(id)s)
+where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s)
     and e.properties ?| %(keys)s::text[]
 order by e.id
 
@@ -63,7 +63,7 @@ order by e.id
 -- Remove the edges of a locked node. Those that may be constitutive are told again: one may have become so since.
 with gone as (
     delete from edges
-    where namespace = %(namespace)s and (source_id = %(id)s or target_id = %(id)s)
+    where tenant = %(tenant)s and (source_id = %(id)s or target_id = %(id)s)
     returning id, properties
 )
 select count(*) as edges_deleted,

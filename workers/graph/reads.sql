@@ -2,7 +2,7 @@
 -- The oldest node of a name, and how many there are.
 select n.id, n.label, n.name, n.properties, n.created_at, n.updated_at, count(*) over () as match_count
 from nodes n
-where n.namespace = %(namespace)s and n.partition = 'trusted' and n.name = %(name)s
+where n.tenant = %(tenant)s and n.partition = 'trusted' and n.name = %(name)s
     and (%(label)s::text is null or n.label = %(label)s)
 order by n.created_at, n.id
 limit 1
@@ -12,14 +12,14 @@ limit 1
 (
     select n.id, n.label, n.name
     from nodes_in_namespace n
-    where n.namespace = %(namespace)s and n.partition = 'trusted' and lower(n.name) = lower(%(name)s)
+    where n.tenant = %(tenant)s and n.partition = 'trusted' and lower(n.name) = lower(%(name)s)
     limit %(limit)s
 )
 union
 (
     select n.id, n.label, n.name
     from nodes_in_namespace n
-    where n.namespace = %(namespace)s and n.partition = 'trusted' and lower(n.name) like %(beginning)s
+    where n.tenant = %(tenant)s and n.partition = 'trusted' and lower(n.name) like %(beginning)s
     order by lower(n.name) using ~<~
     limit %(limit)s
 )
@@ -40,7 +40,7 @@ cross join lateral (
     (
         select e.id, e.target_id as far, e.relation, e.weight, e.memory_sector, e.last_active_hours, true as outgoing
         from edges e
-        where %(outgoing)s::boolean and e.layer = 'knowledge' and e.source_id = f.id and e.namespace = %(namespace)s
+        where %(outgoing)s::boolean and e.layer = 'knowledge' and e.source_id = f.id and e.tenant = %(tenant)s
             and (%(relation)s::text is null or e.relation = %(relation)s)
             and (%(sectors)s::text[] is null or coalesce(e.memory_sector, 'semantic') = any(%(sectors)s::text[]))
         order by e.weight desc, e.id
@@ -50,7 +50,7 @@ cross join lateral (
     (
         select e.id, e.source_id as far, e.relation, e.weight, e.memory_sector, e.last_active_hours, false as outgoing
         from edges e
-        where %(incoming)s::boolean and e.layer = 'knowledge' and e.target_id = f.id and e.namespace = %(namespace)s
+        where %(incoming)s::boolean and e.layer = 'knowledge' and e.target_id = f.id and e.tenant = %(tenant)s
             and (%(relation)s::text is null or e.relation = %(relation)s)
             and (%(sectors)s::text[] is null or coalesce(e.memory_sector, 'semantic') = any(%(sectors)s::text[]))
         order by e.weight desc, e.id
@@ -59,6 +59,6 @@ cross join lateral (
 ) as e
 cross join lateral (
     select from nodes n
-    where n.id = e.far and n.namespace = %(namespace)s and n.partition = 'trusted' and n.name is not null
+    where n.id = e.far and n.tenant = %(tenant)s and n.partition = 'trusted' and n.name is not null
     limit 1
 ) as n

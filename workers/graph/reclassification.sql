@@ -15,4 +15,4 @@ update edges set memory_sector = %(to_sector)s, sector_source = 'manual', update
         'timestamp', to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
         'actor', %(actor)s::text
     ))
-where namespace = %(namespace)s and id = %(id)s
+where tenant = %(tenant)s and id = %(id)s

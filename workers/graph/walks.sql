@@ -14,7 +14,7 @@ limit %(limit)s
 -- The edges of a path that was found.
 select {edge_columns}
 from edges e
-where e.namespace = %(namespace)s and e.layer = 'knowledge' and e.id = any(%(ids)s)
+where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.id = any(%(ids)s)
 
 -- name: walk_time
 -- How long one step of a walk may take.
@@ -22,19 +22,19 @@ select set_config('statement_timeout', %(timeout)s, true)
 
 -- name: active_hours
 -- The namespace's clock, which runs only while a session is in use.
-select active_hours from namespaces where namespace = %(namespace)s
+select active_hours from namespaces where tenant = %(tenant)s
 
 -- name: node_names
 -- Names of nodes.
 select n.id, n.label, n.name
 from nodes n
-where n.namespace = %(namespace)s and n.partition = 'trusted' and n.id = any(%(ids)s)
+where n.tenant = %(tenant)s and n.partition = 'trusted' and n.id = any(%(ids)s)
 
 -- name: nodes_by_id
 -- Nodes with their properties, unless those are larger than %(bytes)s altogether; in the given order.
 with chosen as (
     select n.id, n.label, n.name, n.properties, sum(octet_length(n.properties::text)) over (order by wanted.place) as size
     from unnest(%(ids)s::uuid[]) with ordinality as wanted (id, place)
-    join nodes n on n.id = wanted.id and n.namespace = %(namespace)s and n.partition = 'trusted'
+    join nodes n on n.id = wanted.id and n.tenant = %(tenant)s and n.partition = 'trusted'
 )
 select id, label, name, properties from chosen where size <= %(bytes)s

@@ -7,7 +7,7 @@ with now as (
 ), looked as materialized (
     select e.id, e.source_id, e.target_id
     from edges e
-    where e.namespace = %(namespace)s and e.layer = 'association'
+    where e.tenant = %(tenant)s and e.layer = 'association'
         and (e.source_id, e.target_id) > (%(after_source)s::uuid, %(after_target)s::uuid)
     order by e.source_id, e.target_id
     limit %(limit)s
@@ -17,7 +17,7 @@ with now as (
         e.weight * power(0.5, greatest(0, now.hours - greatest(e.last_active_hours, e.decayed_active_hours))
             / %(half_life)s::float8) as weight
     from edges e, now
-    where e.id in (select id from looked)
+    where e.tenant = %(tenant)s and e.id in (select id from looked)
         and e.origin = any(%(origins)s::text[]) and e.relation = any(%(relations)s::text[])
         and (now.hours - greatest(e.last_active_hours, e.decayed_active_hours) >= %(step)s
             or (e.weight < %(least)s and e.reinforcement_count = 0))
@@ -25,12 +25,12 @@ with now as (
     for update of e skip locked
 ), gone as (
     delete from edges e using due
-    where e.id = due.id and due.weight < %(least)s and due.reinforcement_count = 0
+    where e.tenant = %(tenant)s and e.id = due.id and due.weight < %(least)s and due.reinforcement_count = 0
     returning 1
 ), decayed as (
     update edges e set weight = due.weight, decayed_active_hours = now.hours
     from due, now
-    where e.id = due.id and not (due.weight < %(least)s and due.reinforcement_count = 0)
+    where e.tenant = %(tenant)s and e.id = due.id and not (due.weight < %(least)s and due.reinforcement_count = 0)
     returning 1
 )
 select

@@ -2,7 +2,7 @@
 -- The links that wait at these memories, in the order in which they were asked for.
 select d.id, d.source_id, d.target_id
 from deferred_links d
-where d.namespace = %(namespace)s and (d.source_id = any(%(ids)s) or d.target_id = any(%(ids)s))
+where d.tenant = %(tenant)s and (d.source_id = any(%(ids)s) or d.target_id = any(%(ids)s))
 order by d.id
 limit %(limit)s
 
@@ -10,19 +10,19 @@ limit %(limit)s
 -- Those of these that still wait, in the order in which they were asked for.
 select d.id, d.source_id, d.target_id, d.request, d.principal, d.command_id, d.item
 from deferred_links d
-where d.namespace = %(namespace)s and d.id = any(%(ids)s)
+where d.tenant = %(tenant)s and d.id = any(%(ids)s)
 order by d.id
 
 -- name: deferred_between
 -- The links that wait between two memories, in the order in which they were asked for.
 select d.id, d.source_id, d.target_id, d.request, d.principal, d.command_id, d.item
 from deferred_links d
-where d.namespace = %(namespace)s and d.source_id = any(%(ids)s) and d.target_id = any(%(ids)s)
+where d.tenant = %(tenant)s and d.source_id = any(%(ids)s) and d.target_id = any(%(ids)s)
 order by d.id
 
 -- name: delete_deferred
 -- Let links wait no more.
-delete from deferred_links where namespace = %(namespace)s and id = any(%(ids)s)
+delete from deferred_links where tenant = %(tenant)s and id = any(%(ids)s)
 
 -- name: tell_resolved
 -- Add to the answer of a command (to one item of it, when it was a batch) what became of a deferred link.
@@ -34,7 +34,7 @@ update ledger l set answer = jsonb_set(
         where (n.one ->> 'index')::integer = %(item)s::integer
     ), 'resolved'] end,
     %(resolved)s)
-where l.namespace = %(namespace)s and l.command_id = %(command_id)s and (
+where l.tenant = %(tenant)s and l.command_id = %(command_id)s and (
     case when %(item)s::integer is null then l.answer ? 'reply'
     else l.answer @@ ('$.reply.results[*].index == ' || %(item)s::integer)::jsonpath end)
 
@@ -42,11 +42,11 @@ where l.namespace = %(namespace)s and l.command_id = %(command_id)s and (
 -- An end of each link that waits for nothing any more: both ends are active, or one is gone.
 select d.source_id as id
 from deferred_links d
-left join memories s on s.node_id = d.source_id and s.namespace = %(namespace)s and s.state <> 'archived'
+left join memories s on s.node_id = d.source_id and s.tenant = %(tenant)s and s.state <> 'archived'
     and s.superseded_by is null and s.verification <> 'rejected'
-left join memories t on t.node_id = d.target_id and t.namespace = %(namespace)s and t.state <> 'archived'
+left join memories t on t.node_id = d.target_id and t.tenant = %(tenant)s and t.state <> 'archived'
     and t.superseded_by is null and t.verification <> 'rejected'
-where d.namespace = %(namespace)s
+where d.tenant = %(tenant)s
     and (s.node_id is null or t.node_id is null or (s.state = 'active' and t.state = 'active'))
 order by d.created_at
 limit %(limit)s
@@ -54,4 +54,4 @@ limit %(limit)s
 -- name: forget_waiting_notes
 -- Leave out what was noted of links that wait for these memories, which are to be erased.
 update deferred_links d set request = d.request - 'note'
-where d.namespace = %(namespace)s and (d.source_id = any(%(ids)s) or d.target_id = any(%(ids)s))
+where d.tenant = %(tenant)s and (d.source_id = any(%(ids)s) or d.target_id = any(%(ids)s))

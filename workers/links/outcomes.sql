@@ -1,10 +1,10 @@
 -- name: add_outcome
 -- Add what memories, which are locked, have done for or against an outcome; return what they are now.
-insert into memory_usage (node_id, namespace, helped, hindered)
-select given.id, %(namespace)s, %(helped)s, %(hindered)s
+insert into memory_usage (node_id, tenant, helped, hindered)
+select given.id, %(tenant)s, %(helped)s, %(hindered)s
 from unnest(%(ids)s::uuid[]) as given (id)
 order by given.id
-on conflict (node_id) do update set
+on conflict (tenant, node_id) do update set
     helped = memory_usage.helped + excluded.helped, hindered = memory_usage.hindered + excluded.hindered
 returning node_id as id, helped, hindered
 
@@ -12,4 +12,4 @@ returning node_id as id, helped, hindered
 -- What the usefulness of memories begins with.
 select m.node_id as id, m.confidence
 from memories m
-where m.namespace = %(namespace)s and m.node_id = any(%(ids)s)
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s)

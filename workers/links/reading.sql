@@ -9,6 +9,6 @@ from (
     select e.*, e.source_id as other from edges e where e.target_id = %(id)s
 ) e
 join memories m on m.node_id = e.other
-where e.namespace = %(namespace)s and e.layer = 'association' and {visible} and m.state = 'active'
+where e.tenant = %(tenant)s and e.layer = 'association' and {visible} and m.state = 'active'
 order by e.weight desc, m.node_id
 limit %(limit)s

@@ -4,11 +4,11 @@ select distinct on (noted.low, noted.high) noted.low, noted.high, noted.note
 from (
     select e.source_id as low, e.target_id as high, e.note, 0 as later
     from edges e
-    where e.namespace = %(namespace)s and e.layer = 'association'
+    where e.tenant = %(tenant)s and e.layer = 'association'
     union all
     select least(d.source_id, d.target_id), greatest(d.source_id, d.target_id), d.request ->> 'note', 1
     from deferred_links d
-    where d.namespace = %(namespace)s and d.command_id = %(command_id)s
+    where d.tenant = %(tenant)s and d.command_id = %(command_id)s
 ) noted
 join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high)
     on noted.low = wanted.low and noted.high = wanted.high

@@ -10,14 +10,14 @@ select
     row_number() over (partition by m.tableoid, (m.ctid::text::point)[0] order by m.node_id) as turn
 from memories m
 join embedding_models e on e.id = m.model_id
-where m.namespace = %(namespace)s and m.node_id = any(%(ids)s) and {unlinked}
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and {unlinked}
 order by m.node_id
 
 -- name: links_wait_at
 -- Whether links wait at any of these memories.
 select exists (
     select from deferred_links d
-    where d.namespace = %(namespace)s and (d.source_id = any(%(ids)s) or d.target_id = any(%(ids)s))
+    where d.tenant = %(tenant)s and (d.source_id = any(%(ids)s) or d.target_id = any(%(ids)s))
 ) as waiting
 
 -- name: stored_together
@@ -26,7 +26,7 @@ select exists (
 with unlinked as materialized (
     select m.node_id, m.partition, m.created_at, m.embedding::halfvec({dimensions}) as embedding
     from memories m
-    where m.namespace = %(namespace)s and m.node_id = any(%(ids)s) and m.model_id = %(model_id)s
+    where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.model_id = %(model_id)s
 ), of_late as materialized (
     select m.node_id, m.partition, m.created_at, m.embedding::halfvec({dimensions}) as embedding
     from memories m
@@ -53,7 +53,7 @@ where place <= %(k)s
 -- The cosine distance of a memory m from the memory %(id)s.
 m.embedding::halfvec({dimensions}) <=> (
     select o.embedding::halfvec({dimensions}) from memories o
-    where o.namespace = %(namespace)s and o.node_id = %(id)s and o.model_id = %(model_id)s
+    where o.tenant = %(tenant)s and o.node_id = %(id)s and o.model_id = %(model_id)s
 )
 
 -- name: neighbors_exact
@@ -83,4 +83,4 @@ where found.distance <= %(farthest)s
 -- name: note_links_made
 -- Note that the similarity links of memories are made; it counts as no update.
 update memories m set links_made_at = now()
-where m.namespace = %(namespace)s and m.node_id = any(%(ids)s) and m.links_made_at is null
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.links_made_at is null

@@ -4,7 +4,7 @@ select e.id
 from edges e
 join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high)
     on e.source_id = wanted.low and e.target_id = wanted.high
-where e.namespace = %(namespace)s and e.layer = 'association'
+where e.tenant = %(tenant)s and e.layer = 'association'
 order by e.id
 for no key update of e
 
@@ -19,21 +19,21 @@ from (
     union all
     select e.*, e.target_id as end_id, e.source_id as other_id from edges e where e.target_id = any(%(ids)s)
 ) e
-left join memories o on o.node_id = e.other_id and o.namespace = %(namespace)s and o.state = 'active'
+left join memories o on o.node_id = e.other_id and o.tenant = %(tenant)s and o.state = 'active'
     and o.superseded_by is null and o.verification <> 'rejected'
-where e.namespace = %(namespace)s and e.layer = 'association'
+where e.tenant = %(tenant)s and e.layer = 'association'
     and (e.relation <> 'supersedes' or e.other_id = any(%(ids)s))
 
 -- name: insert_links
 -- Make links.
 insert into edges (
-    id, namespace, layer, source_id, target_id, relation, weight, origin, note, reinforcement_count, declared_from,
+    id, tenant, layer, source_id, target_id, relation, weight, origin, note, reinforcement_count, declared_from,
     last_active_hours
 )
 select
-    given.id, %(namespace)s, 'association', given.low, given.high, given.relation, given.weight, given.origin,
+    given.id, %(tenant)s, 'association', given.low, given.high, given.relation, given.weight, given.origin,
     given.note, given.reinforcement_count, given.declared_from,
-    coalesce((select active_hours from namespaces where namespace = %(namespace)s), 0)
+    coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0)
 from unnest(
     %(ids)s::uuid[], %(lows)s::uuid[], %(highs)s::uuid[], %(relations)s::text[], %(weights)s::double precision[],
     %(origins)s::text[], %(notes)s::text[], %(counts)s::integer[], %(declared)s::uuid[]
@@ -44,20 +44,20 @@ from unnest(
 update edges e set
     relation = given.relation, weight = given.weight, origin = given.origin, note = given.note,
     reinforcement_count = given.reinforcement_count, updated_at = now(),
-    last_active_hours = coalesce((select active_hours from namespaces where namespace = %(namespace)s), 0)
+    last_active_hours = coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0)
 from unnest(
     %(ids)s::uuid[], %(relations)s::text[], %(weights)s::double precision[], %(origins)s::text[], %(notes)s::text[],
     %(counts)s::integer[]
 ) as given (id, relation, weight, origin, note, reinforcement_count)
-where e.namespace = %(namespace)s and e.id = given.id
+where e.tenant = %(tenant)s and e.id = given.id
 
 -- name: delete_links
 -- Remove links.
-delete from edges where namespace = %(namespace)s and layer = 'association' and id = any(%(ids)s)
+delete from edges where tenant = %(tenant)s and layer = 'association' and id = any(%(ids)s)
 
 -- name: tombstones
 -- Which of these pairs must not be linked by automatic writers.
 select t.low_id, t.high_id
 from link_tombstones t
 join unnest(%(lows)s::uuid[], %(highs)s::uuid[]) as wanted (low, high) on t.low_id = wanted.low and t.high_id = wanted.high
-where t.namespace = %(namespace)s
+where t.tenant = %(tenant)s

@@ -1,14 +1,14 @@
 -- name: archive
 -- Hide a memory until it is restored.
 update memories set state = 'archived', updated_at = now()
-where namespace = %(namespace)s and node_id = %(id)s
+where tenant = %(tenant)s and node_id = %(id)s
 returning node_id
 
 -- name: unarchive
 -- Bring a memory back to the state that its vector allows.
 update memories set
     state = case when embedding is null then 'pending' else 'active' end, updated_at = now()
-where namespace = %(namespace)s and node_id = %(id)s
+where tenant = %(tenant)s and node_id = %(id)s
 returning state
 
 -- name: update_memory
@@ -25,18 +25,18 @@ update memories m set
     position = coalesce(%(position)s, m.position),
     lexemes = case when %(renamed)s then
         memory_lexemes(
-            m.namespace, m.content, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at))
+            m.tenant, m.content, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at))
         else m.lexemes end,
     updated_at = now()
-where m.namespace = %(namespace)s and m.node_id = %(id)s
+where m.tenant = %(tenant)s and m.node_id = %(id)s
 returning m.node_id
 
 -- name: content_of
 -- What an erasure has to look for outside the database, and who may order it.
 select m.content, m.created_by from memories m
-where m.namespace = %(namespace)s and m.node_id = %(id)s
+where m.tenant = %(tenant)s and m.node_id = %(id)s
 
 -- name: erase_nodes
 -- Remove memories with everything that hangs on them: rows, links, counters.
-delete from nodes where namespace = %(namespace)s and id = any(%(ids)s)
+delete from nodes where tenant = %(tenant)s and id = any(%(ids)s)
 returning id

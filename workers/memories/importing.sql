@@ -1,23 +1,21 @@
 -- name: known_external_ids
 -- Which of these external ids are taken.
 select external_id from nodes
-where namespace = %(namespace)s and external_id = any(%(external_ids)s)
+where tenant = %(tenant)s and external_id = any(%(external_ids)s)
 
 -- name: with_external_ids
 -- Which of these external ids are taken, and what an update of their memories must leave alone. Locked in the order
 -- that all writers keep.
 select n.id, n.external_id, m.partition, m.verification, m.content, m.metadata
 from nodes n
-join memories m on m.node_id = n.id and m.partition = n.partition
-where n.namespace = %(namespace)s and m.namespace = %(namespace)s and n.external_id = any(%(external_ids)s)
+join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
+where n.tenant = %(tenant)s and n.external_id = any(%(external_ids)s)
 order by n.id
 for no key update of n, m
 
 -- name: insert_memories
 -- Make many memories at once; a row whose external id is taken is left out.
-with space as (
-    insert into namespaces (namespace) values (%(namespace)s) on conflict do nothing
-), given as (
+with given as (
     select *
     from unnest(
         %(id)s::uuid[], %(partition)s::text[], %(external_id)s::text[], %(content)s::text[],
@@ -30,19 +28,19 @@ with space as (
         sector, sector_source, verification, state, metadata, embedding, model_id
     )
 ), node as (
-    insert into nodes (id, namespace, label, partition, external_id)
-    select id, %(namespace)s, 'Memory', partition, external_id from given
-    on conflict (namespace, external_id) where external_id is not null do nothing
+    insert into nodes (id, tenant, label, partition, external_id)
+    select id, %(tenant)s, 'Memory', partition, external_id from given
+    on conflict (tenant, external_id) where external_id is not null do nothing
     returning id, partition
 )
 insert into memories (
-    node_id, partition, namespace, content, confidence, source, source_type, speaker, occurred_at, thread, position,
+    node_id, partition, tenant, content, confidence, source, source_type, speaker, occurred_at, thread, position,
     sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, created_by, active_hours
 )
 select
-    node.id, node.partition, %(namespace)s, content, confidence, source, source_type, speaker, occurred_at, thread,
+    node.id, node.partition, %(tenant)s, content, confidence, source, source_type, speaker, occurred_at, thread,
     position, sector, sector_source, verification, state, metadata,
-    memory_lexemes(%(namespace)s, content, speaker, occurred_at), embedding::halfvec, model_id, %(created_by)s,
+    memory_lexemes(%(tenant)s, content, speaker, occurred_at), embedding::halfvec, model_id, %(created_by)s,
     {clock}
 from node
 join given on given.id = node.id
@@ -71,14 +69,14 @@ update memories m set
     embedding = case when %(keep_vector)s then m.embedding else %(embedding)s::halfvec end,
     model_id = case when %(keep_vector)s then m.model_id else %(model_id)s end,
     lexemes = memory_lexemes(
-        m.namespace, %(content)s, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at)),
+        m.tenant, %(content)s, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at)),
     links_made_at = case when m.content = %(content)s then m.links_made_at end,
     updated_at = now()
-where m.namespace = %(namespace)s and m.node_id = %(id)s
+where m.tenant = %(tenant)s and m.node_id = %(id)s
 returning m.node_id
 
 -- name: forget_similarity_links
 -- Remove the links that tell what a memory's former content resembled, but for those that an outcome has counted.
 delete from edges e
-where e.namespace = %(namespace)s and e.layer = 'association' and e.origin = 'similarity' and e.relation = 'similar'
+where e.tenant = %(tenant)s and e.layer = 'association' and e.origin = 'similarity' and e.relation = 'similar'
     and e.reinforcement_count = 0 and (e.source_id = %(id)s or e.target_id = %(id)s)

@@ -1,6 +1,6 @@
 -- fragment: purged
 -- What a purge takes: all that is given has to hold.
-m.namespace = %(namespace)s
+m.tenant = %(tenant)s
 and (%(created_by)s::text is null or m.created_by = %(created_by)s)
 and (%(source_type)s::text is null or m.source_type = %(source_type)s)
 and (%(thread)s::text is null or m.thread = %(thread)s)
@@ -23,7 +23,7 @@ limit %(limit)s
 -- name: purge_successors
 -- Which memories replaced these, for all to be locked together.
 select m.superseded_by as id from memories m
-where m.namespace = %(namespace)s and m.node_id = any(%(ids)s) and m.superseded_by is not null
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.superseded_by is not null
 
 -- name: purge_still
 -- Which of these memories, locked by now, a purge still takes.
@@ -36,4 +36,4 @@ order by m.created_at, m.node_id
 -- What a command has erased so far, the oldest ids first.
 select count(*) as memories, (array_agg(target_id order by target_id))[1:%(shown)s] as ids
 from audit_log
-where namespace = %(namespace)s and command_id = %(command_id)s and action = %(action)s
+where tenant = %(tenant)s and command_id = %(command_id)s and action = %(action)s

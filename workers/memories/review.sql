@@ -1,7 +1,7 @@
 -- name: verify
 -- Say how far a memory is vouched for.
 update memories set verification = %(verification)s, updated_at = now()
-where namespace = %(namespace)s and node_id = %(id)s
+where tenant = %(tenant)s and node_id = %(id)s
 returning verification
 
 -- name: promote
@@ -10,11 +10,11 @@ returning verification
 -- index of vectors. That both go the same way is checked by the key when the statement ends.
 with moved as (
     update nodes set partition = 'trusted', updated_at = now()
-    where namespace = %(namespace)s and id = %(id)s and partition = 'untrusted'
+    where tenant = %(tenant)s and id = %(id)s and partition = 'untrusted'
     returning id
 )
 update memories m set
     partition = 'trusted', promoted_at = now(), promoted_by = %(promoted_by)s, updated_at = now()
 from moved
-where m.namespace = %(namespace)s and m.node_id = moved.id and m.partition = 'untrusted'
+where m.tenant = %(tenant)s and m.node_id = moved.id and m.partition = 'untrusted'
 returning m.node_id

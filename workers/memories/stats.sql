@@ -3,7 +3,7 @@
 select m.partition, coalesce(m.sector, 'semantic') as sector, m.state, m.superseded_by is not null as superseded,
     count(*) as memories
 from memories m
-where m.namespace = %(namespace)s
+where m.tenant = %(tenant)s
 group by 1, 2, 3, 4
 
 -- name: edge_counts
@@ -14,11 +14,11 @@ with kind as (
     select e.layer, e.origin,
         case when e.layer = 'association' and e.relation <> all(%(relations)s) and exists (
             select from nodes n
-            where n.namespace = %(namespace)s and n.id in (e.source_id, e.target_id) and n.partition = 'untrusted'
+            where n.tenant = %(tenant)s and n.id in (e.source_id, e.target_id) and n.partition = 'untrusted'
         ) then %(custom)s else e.relation end as relation,
         count(*) as edges
     from edges e
-    where e.namespace = %(namespace)s
+    where e.tenant = %(tenant)s
     group by 1, 2, 3
 ), placed as (
     select *, row_number() over (order by edges desc, layer, origin, relation) as place from kind

@@ -1,25 +1,23 @@
 -- name: insert_memory
--- Make a memory; no row when its external id is taken. The namespace's own row is made with its first memory.
-with space as (
-    insert into namespaces (namespace) values (%(namespace)s) on conflict do nothing
-), node as (
-    insert into nodes (id, namespace, label, partition, external_id)
-    values (%(id)s, %(namespace)s, 'Memory', %(partition)s, %(external_id)s)
-    on conflict (namespace, external_id) where external_id is not null do nothing
+-- Make a memory; no row when its external id is taken.
+with node as (
+    insert into nodes (id, tenant, label, partition, external_id)
+    values (%(id)s, %(tenant)s, 'Memory', %(partition)s, %(external_id)s)
+    on conflict (tenant, external_id) where external_id is not null do nothing
     returning id, partition
 )
 insert into memories (
-    node_id, partition, namespace, content, confidence, source, source_type, speaker, occurred_at, thread, position,
+    node_id, partition, tenant, content, confidence, source, source_type, speaker, occurred_at, thread, position,
     sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, created_by, active_hours
 )
 select
-    node.id, node.partition, %(namespace)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s, %(speaker)s,
+    node.id, node.partition, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s, %(speaker)s,
     %(occurred_at)s, %(thread)s, %(position)s, %(sector)s, %(sector_source)s, %(verification)s, %(state)s,
-    %(metadata)s, memory_lexemes(%(namespace)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
+    %(metadata)s, memory_lexemes(%(tenant)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
     %(model_id)s, %(created_by)s, {clock}
 from node
 returning created_at, updated_at
 
 -- name: node_with_external_id
 -- Whose an external id is.
-select id, partition from nodes where namespace = %(namespace)s and external_id = %(external_id)s
+select id, partition from nodes where tenant = %(tenant)s and external_id = %(external_id)s

@@ -4,18 +4,18 @@ update memories m set
     superseded_by = case when m.node_id = %(old_id)s then %(new_id)s::uuid else m.superseded_by end,
     supersedes = case when m.node_id = %(new_id)s then %(old_id)s::uuid else m.supersedes end,
     updated_at = now()
-where m.namespace = %(namespace)s and m.node_id = any(array[%(old_id)s, %(new_id)s]::uuid[])
+where m.tenant = %(tenant)s and m.node_id = any(array[%(old_id)s, %(new_id)s]::uuid[])
 returning m.node_id
 
 -- name: successors
 -- The memories that replaced a memory, one after the other.
 with recursive chain as (
     select m.superseded_by as id, 1 as steps from memories m
-    where m.namespace = %(namespace)s and m.node_id = %(id)s
+    where m.tenant = %(tenant)s and m.node_id = %(id)s
     union all
     select m.superseded_by, chain.steps + 1 from memories m
     join chain on m.node_id = chain.id
-    where m.namespace = %(namespace)s and chain.steps < 100000
+    where m.tenant = %(tenant)s and chain.steps < 100000
 )
 select id from chain where id is not null order by steps
 
@@ -23,12 +23,12 @@ select id from chain where id is not null order by steps
 -- The link between a memory and the one that replaced it. A link that stands between them becomes it, and is kept in
 -- the properties so that a restoration can bring it back.
 insert into edges (
-    id, namespace, layer, source_id, target_id, relation, weight, origin, declared_from
+    id, tenant, layer, source_id, target_id, relation, weight, origin, declared_from
 ) values (
-    %(id)s, %(namespace)s, 'association', least(%(old_id)s::uuid, %(new_id)s::uuid),
+    %(id)s, %(tenant)s, 'association', least(%(old_id)s::uuid, %(new_id)s::uuid),
     greatest(%(old_id)s::uuid, %(new_id)s::uuid), %(relation)s, 1.0, %(origin)s, %(new_id)s
 )
-on conflict (namespace, source_id, target_id) where layer = 'association' do update set
+on conflict (tenant, source_id, target_id) where layer = 'association' do update set
     relation = excluded.relation, weight = excluded.weight, origin = excluded.origin,
     declared_from = excluded.declared_from, updated_at = now(),
     properties = edges.properties || jsonb_build_object('replaced_link', jsonb_build_object(
@@ -39,7 +39,7 @@ returning id
 -- name: unlink_supersedes
 -- Remove the link of a supersession that is undone, unless it took the place of another link.
 delete from edges
-where namespace = %(namespace)s and layer = 'association' and relation = %(relation)s
+where tenant = %(tenant)s and layer = 'association' and relation = %(relation)s
     and source_id = least(%(old_id)s::uuid, %(new_id)s::uuid)
     and target_id = greatest(%(old_id)s::uuid, %(new_id)s::uuid)
     and not properties ? 'replaced_link'
@@ -54,7 +54,7 @@ update edges set
     declared_from = (properties #>> '{replaced_link,declared_from}')::uuid,
     properties = properties - 'replaced_link',
     updated_at = now()
-where namespace = %(namespace)s and layer = 'association' and relation = %(relation)s
+where tenant = %(tenant)s and layer = 'association' and relation = %(relation)s
     and source_id = least(%(old_id)s::uuid, %(new_id)s::uuid)
     and target_id = greatest(%(old_id)s::uuid, %(new_id)s::uuid)
     and properties ? 'replaced_link'
@@ -63,7 +63,7 @@ returning id
 -- name: reveal
 -- Undo a supersession: the old memory is hidden no more.
 update memories set superseded_by = null, updated_at = now()
-where namespace = %(namespace)s and node_id = %(id)s
+where tenant = %(tenant)s and node_id = %(id)s
 returning node_id
 
 -- name: point_to_previous
@@ -72,21 +72,21 @@ update memories m set
     supersedes = (
         select o.node_id
         from memories o
-        left join edges e on e.namespace = o.namespace and e.layer = 'association'
+        left join edges e on e.tenant = o.tenant and e.layer = 'association'
             and e.source_id = least(o.node_id, m.node_id) and e.target_id = greatest(o.node_id, m.node_id)
-        where o.namespace = %(namespace)s and o.superseded_by = m.node_id
+        where o.tenant = %(tenant)s and o.superseded_by = m.node_id
         order by e.updated_at desc nulls last, o.node_id desc
         limit 1),
     updated_at = now()
-where m.namespace = %(namespace)s and m.node_id = %(id)s
+where m.tenant = %(tenant)s and m.node_id = %(id)s
 returning m.node_id
 
 -- name: replaced_by
 -- The memories that this one replaced and that are still hidden by it.
-select node_id as id from memories where namespace = %(namespace)s and superseded_by = %(id)s order by node_id
+select node_id as id from memories where tenant = %(tenant)s and superseded_by = %(id)s order by node_id
 
 -- name: rehang
 -- Let a memory be hidden by another one than before.
 update memories set superseded_by = %(new_id)s, updated_at = now()
-where namespace = %(namespace)s and node_id = %(id)s
+where tenant = %(tenant)s and node_id = %(id)s
 returning node_id

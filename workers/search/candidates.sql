@@ -13,11 +13,11 @@ and (%(until)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) <= 
 -- only add to what was found without them.
 asked as materialized (
     select
-        lexeme, lexeme_query(%(namespace)s, lexeme) as query,
+        lexeme, lexeme_query(%(tenant)s, lexeme) as query,
         coalesce(
             (select sum(c.memories)::float8 from lexeme_counts c
-             where c.namespace = %(namespace)s and c.partition = any(%(partitions)s::text[])
-                and c.lexeme = lexeme_prefix(%(namespace)s) || asked.lexeme),
+             where c.tenant = %(tenant)s and c.partition = any(%(partitions)s::text[])
+                and c.lexeme = lexeme_prefix(%(tenant)s) || asked.lexeme),
             0) as memories
     from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(question)s::text))) as asked (lexeme)
     where octet_length(lexeme) <= 1000
@@ -70,7 +70,7 @@ coalesce(m.sector, 'semantic') as sector, m.confidence, m.active_hours,
 case when %(dates)s then m.occurred_at end as occurred_at,
 {asks} as asks,
 case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
-    select string_agg(lexeme_query(%(namespace)s, word)::text, ' | ')::tsquery
+    select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
     from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
 ), false) end as tells_time
 
@@ -105,7 +105,7 @@ with {full_text}
 from (
     select {candidate}, t.lexical, null::float8 as distance
     from (select * from by_text order by lexical desc, id desc limit %(candidates)s) t
-    join memories m on m.node_id = t.id and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+    join memories m on m.node_id = t.id and m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
 ) found
 
 -- name: search_exact
@@ -120,7 +120,7 @@ with {full_text}, near as materialized (
     select {candidate}, {common_words} as besides, n.distance
     from near n
     join memories m on m.node_id = n.node_id and m.partition = n.partition
-    where m.partition = any(%(partitions)s::text[])
+    where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
 )
 {both_arms}
 
@@ -146,6 +146,6 @@ from (
     union all
     select {candidate}, case when m.state = 'active' and m.model_id = %(model_id)s then {distance} end, t.lexical
     from (select id, lexical from by_text order by lexical desc, id desc limit %(candidates)s) t
-    join memories m on m.node_id = t.id and m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+    join memories m on m.node_id = t.id and m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
     where not exists (select from by_vector v where v.id = t.id)
 ) found

@@ -1,7 +1,7 @@
 -- name: question_lexemes
 -- The words of questions as the full-text index has them, without stop words.
 select array(
-    select lexeme_prefix(%(namespace)s) || lexeme
+    select lexeme_prefix(%(tenant)s) || lexeme
     from unnest(tsvector_to_array(to_tsvector('english'::regconfig, asked.question))) as lexeme
     where octet_length(lexeme) <= 1000
 ) as lexemes
@@ -28,7 +28,7 @@ select
     pg_current_snapshot()::text as snapshot,
     concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) as server
 from memories m, since
-where m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
 
 -- name: copy_ids
 -- The memories of a namespace, and what `copy_state` will be asked about them.
@@ -37,7 +37,7 @@ select
     pg_current_snapshot()::text as snapshot,
     concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) as server
 from memories m
-where m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[])
+where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
 
 -- name: copy_rows
 -- What ranking needs to know of memories, whatever their state; see the fragments `visible`, `chosen` and `candidate`.
@@ -45,7 +45,7 @@ select
     m.node_id as id, m.partition = 'trusted' as is_trusted, m.thread, m.position, m.speaker, m.occurred_at,
     coalesce(m.occurred_at, m.created_at) as moment, {asks} as asks,
     coalesce(m.lexemes @@ (
-        select string_agg(lexeme_query(%(namespace)s, word)::text, ' | ')::tsquery
+        select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
         from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
     ), false) as tells_time,
     coalesce(m.sector, 'semantic') as sector, m.confidence, m.active_hours,
@@ -53,4 +53,4 @@ select
     case when m.state = 'active' then m.model_id end as model_id, halfvec_send(m.embedding) as embedding,
     tsvector_to_array(m.lexemes) as lexemes
 from memories m
-where m.namespace = %(namespace)s and m.partition = any(%(partitions)s::text[]) and m.node_id = any(%(ids)s::uuid[])
+where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.node_id = any(%(ids)s::uuid[])

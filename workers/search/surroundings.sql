@@ -5,13 +5,13 @@ with link as materialized (
     select e.source_id as seed, e.target_id as other, e.relation, e.weight, e.origin,
         greatest(e.last_active_hours, e.decayed_active_hours) as used
     from edges e
-    where e.source_id = any(%(seeds)s::uuid[]) and e.namespace = %(namespace)s and e.layer = 'association'
+    where e.source_id = any(%(seeds)s::uuid[]) and e.tenant = %(tenant)s and e.layer = 'association'
         and e.relation <> 'supersedes' and e.origin <> 'similarity'
     union all
     select e.target_id, e.source_id, e.relation, e.weight, e.origin,
         greatest(e.last_active_hours, e.decayed_active_hours)
     from edges e
-    where e.target_id = any(%(seeds)s::uuid[]) and e.namespace = %(namespace)s and e.layer = 'association'
+    where e.target_id = any(%(seeds)s::uuid[]) and e.tenant = %(tenant)s and e.layer = 'association'
         and e.relation <> 'supersedes' and e.origin <> 'similarity'
 )
 select
@@ -19,7 +19,7 @@ select
     (select json_agg(json_build_array(seed, other, relation, weight, origin, used))::text from link) as links,
     (select json_agg(json_build_array(u.node_id, u.helped, u.hindered, u.last_active_hours))::text
      from (select unnest(%(best)s::uuid[]) as id union select other from link) wanted
-     join memory_usage u on u.node_id = wanted.id and u.namespace = %(namespace)s) as usage
+     join memory_usage u on u.node_id = wanted.id and u.tenant = %(tenant)s) as usage
 
 -- name: search_linked
 -- Those of some memories that the search may find, measured as candidates are.

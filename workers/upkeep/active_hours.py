@@ -13,8 +13,6 @@ from engramq.workers.queue.debounce import Debounce
 DEBOUNCE_S: Final = 1.0  # the uses of this long become one statement for each namespace
 WAITING_MAX: Final = 20_000  # sessions that wait to be told; beyond, further ones are left out: it is best effort
 
-
-MAKE: Final = sql("make_clock")
 LOCK: Final = sql("lock_clock")
 TICK: Final = sql("tick")
 COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
@@ -27,7 +25,6 @@ Interval = tuple[int, int]  # from, until: milliseconds of Redis's clock
 async def tick(tx: Transaction, intervals: Sequence[Interval]) -> None:
     """Let the clock gain what it has not gained yet of the times in which sessions were in use."""
     await tx.send(COMMIT_WITHOUT_WAITING)
-    await tx.send(MAKE)
     await tx.send(LOCK)
     await tx.send(TICK, since=[one for one, _ in intervals], until=[one for _, one in intervals], pieces=PIECES)
 

@@ -1,10 +1,6 @@
--- name: make_clock
--- Make the namespace's row if it holds nothing yet.
-insert into namespaces (namespace) values (%(namespace)s) on conflict do nothing
-
 -- name: lock_clock
 -- Lock a namespace's clock, in a statement of its own so that the next one sees what the last holder has written.
-select active_hours from namespaces where namespace = %(namespace)s for no key update
+select active_hours from namespaces where tenant = %(tenant)s for no key update
 
 -- name: tick
 -- Let the clock gain the time of these intervals that it has not gained already. What was in use is remembered for a
@@ -21,7 +17,7 @@ with told as (
         case when right_again then '{}' else n.in_use end as in_use,
         case when not right_again then n.in_use_since end as in_use_since
     from namespaces n, told, coalesce(upper(told.intervals) < n.in_use_since - interval '1 day', false) as right_again
-    where n.namespace = %(namespace)s
+    where n.tenant = %(tenant)s
 ), fresh as (
     select in_use, in_use_since, intervals * multirange(tstzrange(in_use_since, null)) - in_use as gained
     from remembered
@@ -42,5 +38,5 @@ update namespaces n set
         when kept.since > lower(later.in_use) then greatest(later.in_use_since, kept.since)
         else later.in_use_since end
 from later, kept
-where n.namespace = %(namespace)s and not isempty(later.gained)
+where n.tenant = %(tenant)s and not isempty(later.gained)
 returning n.active_hours

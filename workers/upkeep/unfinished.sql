@@ -7,7 +7,7 @@ with seen as materialized (
         m.node_id, m.created_at, m.sector_source is null and m.model_id is not null as lacks_sector,
         {unlinked} as lacks_links
     from memories m
-    where m.namespace = %(namespace)s
+    where m.tenant = %(tenant)s
         and (m.created_at, m.node_id) < (%(before)s::timestamptz, %(before_id)s)
         and m.created_at < now() - make_interval(secs => %(older_than_s)s)
     order by m.created_at desc, m.node_id desc
