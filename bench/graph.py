@@ -124,13 +124,13 @@ class Meter:
         emit(BENCH, name, **percentiles(times), **extra)
 
 
-async def measure_sql(url: str, triple: Callable[[], dict[str, Any]], calls: int) -> None:
+async def measure_sql(url: str, graph: Graph, calls: int) -> None:
     """The query of get_edge alone, prepared, on one connection."""
     times = []
-    labels = {"source_label": None, "target_label": None, "tenant": TENANT}
+    labels = {"source_label": None, "target_label": None, "tenant": graph.tenant}
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         for number in range(calls + 20):
-            values = triple() | labels
+            values = graph.triple() | labels
             started = time.perf_counter()
             await (await connection.execute(sql("edge_between_names"), values)).fetchone()
             if number >= 20:
@@ -142,7 +142,7 @@ async def measure(port: int, database_url: str, graph: Graph, chosen: argparse.N
     def anybody() -> str:
         return f"n{graph.edges[graph.random.randrange(len(graph.edges))][0]}"
 
-    await measure_sql(database_url, graph.triple, chosen.calls)
+    await measure_sql(database_url, graph, chosen.calls)
     async with McpClient.connect(port) as client:
         meter = Meter(client)
         await meter.measure("floor_mcp", "get_breadcrumbs", dict, chosen.calls)  # no worker: client, HTTP, gateway

@@ -66,7 +66,7 @@ async def record(store: Store, namespace: str, asked: Asked, sizes: Sizes) -> li
     statements: list[Statement] = []
 
     async def search(tx: Transaction) -> None:
-        recording = Recording(tx.connection, tx.namespace)
+        recording = Recording(tx.connection, tx.namespace, tx.tenant)
         await find_memories(recording, sizes, asked.command, asked.embedding, asked.proven)
         statements[:] = recording.statements
 

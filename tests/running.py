@@ -9,7 +9,7 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, read_settings
 from engramq.workers.app import HANDLERS
 from engramq.workers.db.database import Store
-from engramq.workers.db.transaction import Transaction, transaction
+from engramq.workers.db.transaction import Transaction
 from engramq.workers.handling import CommandHandler, CommandRunner, Context, Services
 from engramq.workers.queue.contract import Job, MailboxView, Outcome
 from engramq.workers.queue.inspection import Inspection
@@ -50,5 +50,5 @@ async def run_once(
 @asynccontextmanager
 async def opened(store: Store, namespace: str) -> AsyncIterator[Transaction]:
     """Open one transaction, tried once, for as long as the block lasts."""
-    async with store._pool.connection() as connection, transaction(connection, namespace, read_only=False) as tx:
+    async with store._opened(namespace, read_only=False) as tx:
         yield tx

@@ -130,7 +130,7 @@ async def test_counting_waits_for_an_erasure_without_being_in_its_way(world: Wor
     linked, pair = (pair_of(one, other) for other in others)
     world.rows(
         "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin) "
-        "values (%s, tenant_of(%s), 'association', %s, %s, 'similar', 0.7, 'agent')",
+        "values (%s, make_tenant(%s), 'association', %s, %s, 'similar', 0.7, 'agent')",
         *(UUID(uuid7()), DEFAULT_NAMESPACE, *linked),
     )
 

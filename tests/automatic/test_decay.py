@@ -29,7 +29,7 @@ async def link(
     link_id = UUID(uuid7())
     world.rows(
         "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, reinforcement_count, "
-        "last_active_hours) values (%s, tenant_of(%s), 'association', %s, %s, %s, %s, %s, %s, %s)",
+        "last_active_hours) values (%s, make_tenant(%s), 'association', %s, %s, %s, %s, %s, %s, %s)",
         *(link_id, DEFAULT_NAMESPACE, low, high, relation, weight, origin, count, used),
     )
     return link_id

@@ -323,7 +323,8 @@ async def test_deleting_an_edge_is_audited_and_its_repetition_finds_nothing(harn
 async def test_memories_are_no_named_nodes(harness: Harness) -> None:
     memory_id = UNKNOWN_ID
     harness.rows(
-        "insert into nodes (id, tenant, label, partition) values (%s, make_tenant('default_user'), 'Memory', 'trusted')",
+        "insert into nodes (id, tenant, label, partition) "
+        "values (%s, make_tenant('default_user'), 'Memory', 'trusted')",
         memory_id,
     )
     assert (await harness.body(DeleteNode(node_id=memory_id)))["status"] == "not_found"

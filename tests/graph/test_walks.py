@@ -36,14 +36,16 @@ def build(harness: Harness, nodes: list[tuple[UUID, str]], edges: list[tuple[int
     """Write a graph of any size at once; edges by places in `nodes`."""
     harness.rows(
         "insert into nodes (id, tenant, label, name, partition) "
-        "select id, tenant_of('default_user'), 'Entity', name, 'trusted' from unnest(%s::uuid[], %s::text[]) as n (id, name)",
+        "select id, tenant, 'Entity', name, 'trusted' "
+        "from unnest(%s::uuid[], %s::text[]) as n (id, name), make_tenant('default_user') as tenant",
         [node for node, _ in nodes],
         [name for _, name in nodes],
     )
     harness.rows(
         "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, memory_sector,"
-        " sector_source) select id, tenant_of('default_user'), 'knowledge', source, target, 'R', %s, 'agent', 'semantic', 'auto'"
-        " from unnest(%s::uuid[], %s::uuid[], %s::uuid[]) as e (id, source, target)",
+        " sector_source) select id, tenant, 'knowledge', source, target, 'R', %s, 'agent', 'semantic', 'auto'"
+        " from unnest(%s::uuid[], %s::uuid[], %s::uuid[]) as e (id, source, target),"
+        " make_tenant('default_user') as tenant",
         weight,
         [UUID(uuid7()) for _ in edges],
         [nodes[source][0] for source, _ in edges],

@@ -29,7 +29,10 @@ from tests.running import run_once
 
 pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
 
-NOTE = b"insert into audit_log (tenant, namespace, actor, action) values (%(tenant)s, %(namespace)s, 'a', 'x') returning id"
+NOTE = (
+    b"insert into audit_log (tenant, namespace, actor, action) "
+    b"values (%(tenant)s, %(namespace)s, 'a', 'x') returning id"
+)
 KILL_OTHERS = """
     select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()

@@ -75,7 +75,8 @@ async def store(owned: Database) -> AsyncIterator[Store]:
         with psycopg.connect(owned.owner_url, autocommit=True) as connection:
             connection.execute(
                 "insert into nodes (id, tenant, label, name, partition) "
-                "select gen_random_uuid(), tenant_of('large'), 'Entity', 'Node ' || n, 'trusted' from generate_series(1, %s) n",
+                "select gen_random_uuid(), tenant_of('large'), 'Entity', 'Node ' || n, 'trusted' "
+                "from generate_series(1, %s) n",
                 [NAMES],
             )
             connection.execute("analyze")

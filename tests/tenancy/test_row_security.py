@@ -135,7 +135,8 @@ def test_nobody_writes_into_another_namespace(worker: Connection, victim: Tenant
     values = {
         "audit_log": "(tenant, namespace, actor, action) values (tenant_of('victim'), 'victim', 'a', 'x')",
         "namespaces": "(namespace) values ('third')",
-        "ledger": "(command_id, tenant, principal, command) values (gen_random_uuid(), tenant_of('victim'), 'a', 'ping')",
+        "ledger": "(command_id, tenant, principal, command) "
+        "values (gen_random_uuid(), tenant_of('victim'), 'a', 'ping')",
         "nodes": "(id, tenant, label, partition) values (gen_random_uuid(), tenant_of('victim'), 'Entity', 'trusted')",
         "tokens": "(id, tenant, principal, scopes, sha256, created_by) "
         "values (gen_random_uuid(), tenant_of('victim'), 'a', '{admin}', repeat('0', 64), 'a')",

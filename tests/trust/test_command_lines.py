@@ -173,7 +173,7 @@ async def test_what_is_in_the_audit_log_stays(terminal: Terminal, agent: Agent, 
     await agent.call("verify_memory", memory_id=memory["id"], verification="verified")
     before = await terminal.entries()
     async with await psycopg.AsyncConnection.connect(database.url, autocommit=True) as worker:
-        await worker.execute("select set_config('app.tenant', tenant_of('default_user')::text, false)")
+        await worker.execute("select set_config('app.tenant', make_tenant('default_user')::text, false)")
         for statement in (
             b"update audit_log set actor = 'nobody', reason = null",
             b"delete from audit_log",

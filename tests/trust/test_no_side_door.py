@@ -123,7 +123,7 @@ def link(database: Database, pairs: Sequence[tuple[str, str]], relation: str = "
             low, high = sorted((one, other))
             connection.execute(
                 "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, note) "
-                "values (%s, tenant_of('default_user'), 'association', %s, %s, %s, 1.0, 'agent', 'see kx0000q')",
+                "values (%s, make_tenant('default_user'), 'association', %s, %s, %s, 1.0, 'agent', 'see kx0000q')",
                 (uuid7(), low, high, relation),
             )
 

@@ -141,12 +141,13 @@ async def test_everything_of_a_memory_survives_its_promotion(world: World) -> No
         other = (await world.keep(f"{name} of the geese", partition=partition)).stored.id
         world.rows(
             "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, note) values "
-            "(%s, tenant_of('default_user'), 'association', least(%s::uuid, %s), greatest(%s::uuid, %s), 'similar', .6, 'agent', "
-            "'n')",
+            "(%s, make_tenant('default_user'), 'association', least(%s::uuid, %s), greatest(%s::uuid, %s), "
+            "'similar', .6, 'agent', 'n')",
             *(uuid7(), memory_id, other, memory_id, other),
         )
     world.rows(
-        "insert into memory_usage (node_id, tenant, access_count, helped) values (%s, tenant_of('default_user'), 7, 2)",
+        "insert into memory_usage (node_id, tenant, access_count, helped) "
+        "values (%s, make_tenant('default_user'), 7, 2)",
         memory_id,
     )
     kept = (
@@ -270,7 +271,8 @@ async def test_verification_tells_old_and_new_and_is_audited_when_it_changes(wor
 def link(world: World, one: str, other: str, weight: float) -> None:
     world.rows(
         "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin) values "
-        "(%s, tenant_of('default_user'), 'association', least(%s::uuid, %s), greatest(%s::uuid, %s), 'similar', %s, 'similarity')",
+        "(%s, make_tenant('default_user'), 'association', least(%s::uuid, %s), greatest(%s::uuid, %s), 'similar', %s, "
+        "'similarity')",
         *(uuid7(), one, other, one, other, weight),
     )
 

@@ -191,8 +191,8 @@ async def test_another_content_gets_other_similarity_links_but_keeps_what_was_co
     for source, target, count in ends:
         world.rows(
             "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, "
-            "reinforcement_count) values (%s, tenant_of(%s), 'association', least(%s::uuid, %s), greatest(%s::uuid, %s), "
-            "'similar', 0.8, 'similarity', %s)",
+            "reinforcement_count) values (%s, make_tenant(%s), 'association', least(%s::uuid, %s), "
+            "greatest(%s::uuid, %s), 'similar', 0.8, 'similarity', %s)",
             *(UUID(uuid7()), DEFAULT_NAMESPACE, source, target, source, target, count),
         )
     rows = row("another matter", external_id="e0"), row("word1", external_id="e1", speaker="Ana")

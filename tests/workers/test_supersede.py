@@ -67,7 +67,8 @@ async def test_a_standing_link_becomes_the_supersession_and_comes_back_with_a_re
     old, new = sorted([await keep(world, "one"), await keep(world, "two")])
     world.rows(
         "insert into edges (id, tenant, layer, source_id, target_id, relation, weight, origin, declared_from, "
-        "reinforcement_count) values (%s, tenant_of('default_user'), 'association', %s, %s, 'supports', 0.3, 'agent', %s, 4)",
+        "reinforcement_count) "
+        "values (%s, make_tenant('default_user'), 'association', %s, %s, 'supports', 0.3, 'agent', %s, 4)",
         uuid7(),
         old,
         new,

@@ -91,8 +91,8 @@ async def test_words_of_large_namespaces_are_counted(world: World, monkeypatch: 
         "with made as (insert into nodes (id, tenant, label, partition) "
         "select gen_random_uuid(), tenant_of('large'), 'Memory', 'trusted' from generate_series(1, 3100) returning id) "
         "insert into memories (node_id, partition, tenant, content, confidence, source, verification, state, "
-        "created_by, lexemes) select id, 'trusted', tenant_of('large'), 'x', 1, 'extracted', 'unverified', 'pending', 'x', "
-        "to_tsvector('english', concat_ws(' ', 'common', 'w' || row_number() over (), "
+        "created_by, lexemes) select id, 'trusted', tenant_of('large'), 'x', 1, 'extracted', 'unverified', 'pending', "
+        "'x', to_tsvector('english', concat_ws(' ', 'common', 'w' || row_number() over (), "
         "case when row_number() over () <= 100 then 'seldom' end)) from made"
     )
     await world.upkeep.count_lexemes()

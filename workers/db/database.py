@@ -4,8 +4,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
@@ -113,13 +113,9 @@ class Store:
 
     async def _read_once(self, namespace: str, work: Work[T], *, lookups: bool) -> T:
         async with AsyncExitStack() as lent:
-            connection = await lent.enter_async_context(self._pool.connection())
-            lent.enter_context(self._tenants.doubting(namespace))
-            tenant = await self._tenants.of(connection, namespace, make=False)
-            opened = await lent.enter_async_context(
-                transaction(connection, namespace, tenant, read_only=True, lookups=lookups)
+            result = await work(
+                await lent.enter_async_context(self._opened(namespace, read_only=True, lookups=lookups))
             )
-            result = await work(opened)
             # Nothing hangs on how a read ends, so nobody waits for it.
             ending = asyncio.create_task(_end(lent.pop_all()))
             self._ending.add(ending)
@@ -127,11 +123,16 @@ class Store:
             return result
 
     async def _write_once(self, namespace: str, work: Work[T]) -> T:
+        async with self._opened(namespace, read_only=False) as opened:
+            return await work(opened)
+
+    @asynccontextmanager
+    async def _opened(self, namespace: str, *, read_only: bool, lookups: bool = False) -> AsyncIterator[Transaction]:
         async with self._pool.connection() as connection:
             with self._tenants.doubting(namespace):
-                tenant = await self._tenants.of(connection, namespace, make=True)
-                async with transaction(connection, namespace, tenant, read_only=False) as opened:
-                    return await work(opened)
+                tenant = await self._tenants.of(connection, namespace, make=not read_only)
+                async with transaction(connection, namespace, tenant, read_only=read_only, lookups=lookups) as opened:
+                    yield opened
 
     async def _ask(self, query: bytes, values: Mapping[str, Any] = MappingProxyType({})) -> list[Row]:
         """Return the rows of a query that belongs to no namespace."""

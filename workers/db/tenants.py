@@ -1,7 +1,7 @@
 """Which number a namespace has: every key of its rows begins with it. Asked for once, then remembered.
 
-A number never changes and is never given again, so what is remembered holds for as long as the database is the same. That
-it is, each transaction finds out as it enters (`enter_tenant`); the error is dealt with here.
+A number never changes and is never given again, so what is remembered holds for as long as the database is the same.
+That it is, each transaction finds out as it enters (`enter_tenant`); the error is dealt with here.
 """
 
 from collections.abc import Iterator
