@@ -77,7 +77,7 @@ async def test_each_further_search_counts_on_the_link_and_changes_no_weight(harn
 
 async def test_a_link_that_was_taken_away_is_not_made_again(harness: Harness) -> None:
     one, other = [await harness.agent.store(content) for content in PAIR]
-    harness.rows("insert into link_tombstones values ('default_user', %s, %s)", one["id"], other["id"])
+    harness.rows("insert into link_tombstones values (make_tenant('default_user'), %s, %s)", one["id"], other["id"])
     third = await harness.agent.store(MONEY)
     for _ in range(3):
         await in_a_session(harness)

@@ -107,7 +107,7 @@ async def test_pairs_that_nobody_finds_together_any_more_are_forgotten(world: Wo
     ids = sorted([UUID((await world.keep(word)).stored.id) for word in ("one", "two", "three")])
     for high, age in ((ids[1], 91), (ids[2], 89)):
         world.rows(
-            "insert into co_retrievals values (%s, %s, %s, '{x}', now() - make_interval(days => %s))",
+            "insert into co_retrievals values (make_tenant(%s), %s, %s, '{x}', now() - make_interval(days => %s))",
             *(DEFAULT_NAMESPACE, ids[0], high, age),
         )
     await world.upkeep.trim()

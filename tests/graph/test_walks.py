@@ -51,6 +51,7 @@ def build(harness: Harness, nodes: list[tuple[UUID, str]], edges: list[tuple[int
         [nodes[source][0] for source, _ in edges],
         [nodes[target][0] for _, target in edges],
     )
+    harness.rows("analyze nodes, edges")  # as the server does by itself within a minute
 
 
 @pytest.mark.promise("GE-17")

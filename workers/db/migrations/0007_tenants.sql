@@ -49,7 +49,7 @@ alter table ledger drop constraint ledger_pkey;
 alter table tokens drop constraint tokens_pkey;
 drop index
     nodes_identity, nodes_name, nodes_external_id, nodes_name_folded,
-    memories_recent, memories_thread, memories_unfinished, memories_superseded, memories_moment,
+    memories_recent, memories_thread, memories_unfinished, memories_moment,
     edges_knowledge, edges_association, edges_out, edges_in,
     link_tombstones_high, deferred_links_source, deferred_links_target, deferred_links_age,
     co_retrievals_high, co_retrievals_age, proposals_target, proposals_recent,
@@ -159,34 +159,6 @@ return ('''' || replace(replace(lexeme_prefix(tenant) || lexeme, '\', '\\'), '''
 -- The keys. (tenant, id, partition) of nodes is the key that memories follow, so that a memory is in one partition only:
 -- a promotion changes both rows in one statement, at whose end the foreign key finds them alike.
 alter table nodes add primary key (tenant, id), add unique (tenant, id, partition);
-alter table memories
-    add primary key (tenant, node_id, partition),
-    add foreign key (tenant, node_id, partition) references nodes (tenant, id, partition) on delete cascade;
-alter table memory_usage
-    add primary key (tenant, node_id),
-    add foreign key (tenant, node_id) references nodes (tenant, id) on delete cascade;
-alter table lexeme_counts add primary key (tenant, partition, lexeme);
-alter table edges
-    add primary key (tenant, id),
-    add foreign key (tenant, source_id) references nodes (tenant, id) on delete cascade,
-    add foreign key (tenant, target_id) references nodes (tenant, id) on delete cascade;
-alter table link_tombstones
-    add primary key (tenant, low_id, high_id),
-    add foreign key (tenant, low_id) references nodes (tenant, id) on delete cascade,
-    add foreign key (tenant, high_id) references nodes (tenant, id) on delete cascade;
-alter table deferred_links add primary key (tenant, id);
-alter table co_retrievals
-    add primary key (tenant, low_id, high_id),
-    add foreign key (tenant, low_id) references nodes (tenant, id) on delete cascade,
-    add foreign key (tenant, high_id) references nodes (tenant, id) on delete cascade;
-alter table proposals add primary key (tenant, id);
-alter table approvals
-    add primary key (tenant, proposal_id, principal),
-    add foreign key (tenant, proposal_id) references proposals (tenant, id) on delete cascade;
-alter table audit_log add primary key (tenant, id);
-alter table ledger add primary key (tenant, command_id);
-alter table tokens add primary key (tenant, id);
-
 create unique index nodes_identity on nodes (tenant, label, name) where name is not null;
 create index nodes_name on nodes (tenant, name) where name is not null;
 create unique index nodes_external_id on nodes (tenant, external_id) where external_id is not null;
@@ -196,26 +168,63 @@ create index nodes_name_folded on nodes (tenant, lower(name) text_pattern_ops) w
 create index memories_recent on memories (tenant, created_at desc, node_id desc);
 create index memories_thread on memories (tenant, thread, position) where thread is not null;
 create index memories_unfinished on memories (tenant, node_id) where state = 'pending';
-create index memories_superseded on memories (tenant, superseded_by) where superseded_by is not null;
 create index memories_moment on memories (tenant, (coalesce(occurred_at, created_at)));
+-- The key after them: of indexes that look equally cheap, as all of an empty table do, the latest is taken, and the plan
+-- of the cascade from nodes is kept.
+alter table memories
+    add primary key (tenant, node_id, partition),
+    add foreign key (tenant, node_id, partition) references nodes (tenant, id, partition) on delete cascade;
 
+alter table memory_usage
+    add primary key (tenant, node_id),
+    add foreign key (tenant, node_id) references nodes (tenant, id) on delete cascade;
+alter table lexeme_counts add primary key (tenant, partition, lexeme);
+
+-- An index that is no key begins with its id, which no two tenants share. With the tenant in front, any index of the
+-- table looks as good as this one while the statistics call the table empty, and reads all of the tenant's edges.
+alter table edges
+    add primary key (tenant, id),
+    add foreign key (tenant, source_id) references nodes (tenant, id) on delete cascade,
+    add foreign key (tenant, target_id) references nodes (tenant, id) on delete cascade;
 create unique index edges_knowledge on edges (tenant, source_id, target_id, relation) where layer = 'knowledge';
 create unique index edges_association on edges (tenant, source_id, target_id) where layer = 'association';
-create index edges_out on edges (tenant, source_id, layer, weight desc, id);
-create index edges_in on edges (tenant, target_id, layer, weight desc, id);
+create index edges_out on edges (source_id, tenant, layer, weight desc, id);
+create index edges_in on edges (target_id, tenant, layer, weight desc, id);
 
-create index link_tombstones_high on link_tombstones (tenant, high_id);
-create index deferred_links_source on deferred_links (tenant, source_id);
-create index deferred_links_target on deferred_links (tenant, target_id);
+alter table link_tombstones
+    add primary key (tenant, low_id, high_id),
+    add foreign key (tenant, low_id) references nodes (tenant, id) on delete cascade,
+    add foreign key (tenant, high_id) references nodes (tenant, id) on delete cascade;
+create index link_tombstones_high on link_tombstones (high_id, tenant);
+
+alter table deferred_links add primary key (tenant, id);
 create index deferred_links_age on deferred_links (tenant, created_at);
-create index co_retrievals_high on co_retrievals (tenant, high_id);
+create index deferred_links_source on deferred_links (source_id, tenant);
+create index deferred_links_target on deferred_links (target_id, tenant);
+
 create index co_retrievals_age on co_retrievals (tenant, seen_at);
+alter table co_retrievals
+    add primary key (tenant, low_id, high_id),
+    add foreign key (tenant, low_id) references nodes (tenant, id) on delete cascade,
+    add foreign key (tenant, high_id) references nodes (tenant, id) on delete cascade;
+create index co_retrievals_high on co_retrievals (high_id, tenant);
+
+alter table proposals add primary key (tenant, id);
 create index proposals_target on proposals (tenant, target_id);
 create index proposals_recent on proposals (tenant, created_at desc, id desc);
+alter table approvals
+    add primary key (tenant, proposal_id, principal),
+    add foreign key (tenant, proposal_id) references proposals (tenant, id) on delete cascade;
+
+alter table audit_log add primary key (tenant, id);
 create index audit_log_target on audit_log (tenant, target_id);
-create index audit_log_command on audit_log (tenant, command_id);
+create index audit_log_command on audit_log (command_id, tenant);
+
 -- The one on memory_id is not made again: nothing reads by it, and without it the answer is written in place.
+alter table ledger add primary key (tenant, command_id);
 create unique index ledger_idempotency on ledger (tenant, principal, idempotency_key) where idempotency_key is not null;
+
+alter table tokens add primary key (tenant, id);
 
 -- A transaction sees the rows of the tenant that it has entered (app.tenant), and writes no others. Not entered, or left
 -- again, it sees nothing. What 0005_trust.sql says of foreign keys, partitions and the views holds as before.
