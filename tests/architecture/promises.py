@@ -47,8 +47,7 @@ KEPT = (
 )
 
 LATER: dict[str, set[str]] = {
-    # SC-6 without its move of a tenant, which issue 18 brings.
-    "issue 11, speed at every size": _numbers("IM", "11") | _numbers("SC", "6"),
+    "issue 11, speed at every size": _numbers("IM", "11"),
     "issue 12, what an agent pays, sends and reads": _numbers("AG", "1-18 20-23") | _numbers("OV", "17"),
     "issue 13, oversight and time": _numbers("OV", "1-16") | _numbers("TI", "1-4 7"),
     "issue 14, nothing lost around the core": (
@@ -63,6 +62,7 @@ LATER: dict[str, set[str]] = {
     "issue 15, recall on data that nobody tuned on": _numbers("TI", "5") | _numbers("AG", "19"),
     "issue 16, ready for operators": _numbers("OP", "4 6-8 10 12-14") | _numbers("SC", "11"),
     "issue 17, reach": _numbers("RC", "1-12"),
+    # Of SC-6 only the move of a tenant is to come: keys, cascades and joins are tested.
     "issue 18, beyond one machine": _numbers("SC", "1-6 12"),
 }
 

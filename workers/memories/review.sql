@@ -5,9 +5,8 @@ where tenant = %(tenant)s and node_id = %(id)s
 returning verification
 
 -- name: promote
--- Move a memory to trusted: its node's key and its row, in one statement. The foreign key would take the row along by
--- itself, but writing down who and when would then be a second version of it, which may cost a second entry in the
--- index of vectors. That both go the same way is checked by the key when the statement ends.
+-- Move a memory to trusted: its node's key and its row, in one statement, at whose end the foreign key finds them alike
+-- or undoes both. One version of the row tells the move, who and when: each may cost an entry in the index of vectors.
 with moved as (
     update nodes set partition = 'trusted', updated_at = now()
     where tenant = %(tenant)s and id = %(id)s and partition = 'untrusted'
