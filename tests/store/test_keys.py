@@ -94,7 +94,8 @@ def unnamed(connection: Connection, query: bytes, tables: set[str]) -> tuple[int
 def test_every_query_names_the_tenant_of_each_table_that_it_reads(database: Database) -> None:
     """As the planner sees it, without policies: each scan has a condition on the tenant, its own or its join's."""
     tables = {one["relname"] for one in database.rows(TABLES)}
-    reading, wrong = 0, {}
+    reading = 0
+    wrong: dict[str, list[str]] = {}
     with psycopg.connect(database.owner_url, autocommit=True) as connection:
         for name in queries.names():
             text = sized_sql(name, DIMENSIONS)
