@@ -36,7 +36,7 @@ P99_UNIT_MS: Final = 2_000.0
 FEW: Final = 8  # callers that the targets name
 MANY: Final = 64
 CROWD: Final = 256
-PAIRS: Final = b"select node_id from memories where namespace = %(namespace)s order by random() limit 5000"
+PAIRS: Final = b"select node_id from memories where tenant = tenant_of(%(namespace)s) order by random() limit 5000"
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,6 +200,22 @@ async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: S
     assert await search() == [third]
 
 
+async def test_a_copy_may_be_empty_and_may_hold_vectors_of_another_model_only(scene: Scene) -> None:
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, command.query)
+    assert proven is not None
+    assert await found(scene, command, proven) == []
+    kept = await scene.keep("The red kettle whistles")
+    other = await scene.world.store.register_embedding_model("another", "", 384)
+    scene.world.rows("update memories set model_id = %s returning 1", other)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, command.query)
+    assert proven is not None
+    (only,) = await found(scene, command, proven)
+    assert (only.id, only.similarity) == (kept, None)
+
+
 async def test_a_memory_that_vanishes_after_the_proof_is_not_shown(scene: Scene) -> None:
     first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
     copies = Copies(scene.world.store, Sizes())

@@ -158,9 +158,11 @@ class NamespaceCopy:
 
     def _similarity(self, embedding: Embedding, comparable: Mask) -> Column:
         """Return cosines, nan where there is no vector of this model; a zero vector is similar to nothing."""
+        similarity = np.full(len(comparable), np.nan)
+        if not comparable.any():
+            return similarity
         wanted = np.zeros(self._vectors.shape[1], dtype=np.float32)
         wanted[: embedding.dimensions] = _unit(unpacked(embedding.half))
-        similarity = np.full(len(comparable), np.nan)
         cosines = np.empty(len(comparable), dtype=np.float32)
         for start in range(0, len(comparable), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
