@@ -5,6 +5,7 @@ from typing import Final
 from engramq.schemas.vocabulary import WorkerKind
 
 COMMANDS_PER_JOB: Final = 16
+MEMORIES_PER_FOLLOW_UP: Final = 100  # of one command that workers send about memories
 JOB_BYTES: Final = 1024 * 1024  # a job takes no further command beyond this size
 FOLLOW_UP_BOUND: Final = 100_000  # commands in one mailbox beyond which follow-ups are left to the sweep
 RETRY_AFTER_S: Final = 1.0  # what a refused caller is told to wait where nobody knows better

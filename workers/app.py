@@ -27,6 +27,7 @@ from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
 from engramq.workers.memories import handlers as memories
+from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import Actor, MailboxView
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.process import serve
@@ -97,9 +98,15 @@ CONCURRENCY: Final[Mapping[WorkerKind, int]] = {
 
 
 def build_services(
-    store: Store, embedder: BatchingEmbedder, settings: Settings, *, stopping: asyncio.Event | None = None
+    store: Store,
+    embedder: BatchingEmbedder,
+    settings: Settings,
+    *,
+    stopping: asyncio.Event | None = None,
+    activity: Activity | None = None,
 ) -> Services:
     """Return what the handlers of one process share; once `stopping` is set nobody waits for others to come."""
+    stopping, activity = stopping or asyncio.Event(), activity or Activity()
     rules = LinkRules(cap=settings.degree_cap, delta=settings.reinforce_delta)
     vectorizer, sizes = Vectorizer(embedder, store), Sizes()
     return Services(
@@ -108,10 +115,17 @@ def build_services(
         sizes,
         Copies(store, sizes),
         Confidence(vectorizer),
-        Classifier(store=store),
+        Classifier(store=store, activity=activity, stopping=stopping),
         Usage(store, stopping=stopping),
         CoRetrievals(store, rules, stopping=stopping),
-        SimilarityLinker(store=store, sizes=sizes, rules=rules, threshold=settings.link_threshold, stopping=stopping),
+        SimilarityLinker(
+            store=store,
+            sizes=sizes,
+            rules=rules,
+            threshold=settings.link_threshold,
+            stopping=stopping,
+            activity=activity,
+        ),
     )
 
 
@@ -123,10 +137,17 @@ def build_actors(
     settings: Settings,
     services: Services,
     stopping: asyncio.Event | None = None,
+    activity: Activity | None = None,
 ) -> list[Actor]:
-    """Return the actors of these kinds, each once; all of them tell one clock which sessions are in use."""
+    """Return the actors of these kinds, each once; all of them tell one clock which sessions are in use.
+
+    They tell `activity` whom somebody waits for.
+    """
+    activity = activity or Activity()
     clock = SessionClock(store, stopping=stopping)
-    upkeep = Upkeep(store=store, unfinished=Unfinished(store=store), interval_s=settings.sweep_interval_s)
+    upkeep = Upkeep(
+        store=store, unfinished=Unfinished(store=store, activity=activity), interval_s=settings.sweep_interval_s
+    )
     actors = []
     for kind in dict.fromkeys(kinds):
         runner = CommandRunner(HANDLERS[kind], store=store, mailboxes=mailboxes, settings=settings, services=services)
@@ -137,6 +158,7 @@ def build_actors(
                 schedule=upkeep.schedule() if kind is WorkerKind.UPKEEP else (),
                 concurrency=CONCURRENCY.get(kind, USUAL_CONCURRENCY),
                 sessions_used=clock.tell,
+                activity=activity,
             )
         )
     return actors
@@ -164,9 +186,16 @@ async def run(
         store = await owned.enter_async_context(await open_store(settings.database_url))
         embedder = await owned.enter_async_context(BatchingEmbedder(model))
         mailboxes = await owned.enter_async_context(Inspection(settings.redis_url, Keys(settings.key_prefix)))
-        services = build_services(store, embedder, settings, stopping=stop)
+        activity = Activity()
+        services = build_services(store, embedder, settings, stopping=stop, activity=activity)
         actors = build_actors(
-            kinds, store=store, mailboxes=mailboxes, settings=settings, services=services, stopping=stop
+            kinds,
+            store=store,
+            mailboxes=mailboxes,
+            settings=settings,
+            services=services,
+            stopping=stop,
+            activity=activity,
         )
         await serve(actors, settings, stop=stop, ready=ready, handle_signals=handle_signals)
 

@@ -21,9 +21,16 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     mailbox: ClassVar[WorkerKind]
     scope: ClassVar[Scope] = Scope.READ
     write: ClassVar[bool] = False
+    gathered: ClassVar[bool] = (
+        False  # sent by workers a moment later, joined with others, and lost by a crash until then
+    )
 
     def check(self) -> None:
         """Raise EngramqError naming the parameter for what its JSON Schema cannot say."""
+
+    def joined(self, other: "Command") -> "Command | None":  # noqa: ARG002 - most commands are carried out by themselves
+        """Return one command that does the work of this one and another of its type; None when there is none."""
+        return None
 
 
 class Reply(msgspec.Struct, kw_only=True, tag_field="type"):

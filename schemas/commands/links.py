@@ -10,6 +10,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
 from engramq.schemas.fields import Identifier, Name, Note, UnitInterval
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import DisplacedLink, SkippedMemory, UsefulMemory
 from engramq.schemas.vocabulary import IfExists, LinkAction, QueryLinkAction, Relation, Resolution, Scope, WorkerKind
 
@@ -256,8 +257,15 @@ class LinkActivated(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
     scope: ClassVar[Scope] = Scope.ADMIN
+    gathered: ClassVar[bool] = True
 
     memories: tuple[Activated, ...]
+
+    def joined(self, other: Command) -> Command | None:
+        """Return one command for the memories of both, unless they are too many."""
+        assert isinstance(other, LinkActivated)
+        several = self.memories + other.memories
+        return None if len(several) > MEMORIES_PER_FOLLOW_UP else LinkActivated(memories=several)
 
 
 class LinksScheduled(Reply, kw_only=True, tag="links_scheduled"):

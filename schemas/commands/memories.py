@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.fields import Content, Identifier, Moment, Name, Note, Position, Properties, UnitInterval
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Link, Memory
 from engramq.schemas.vocabulary import MemorySource, Partition, Ranking, Scope, Sector, Verification, WorkerKind
 
@@ -222,8 +223,15 @@ class ClassifySectors(Command, frozen=True, kw_only=True, omit_defaults=True, ta
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.SECTORS
     scope: ClassVar[Scope] = Scope.ADMIN
+    gathered: ClassVar[bool] = True
 
     memory_ids: tuple[str, ...]
+
+    def joined(self, other: Command) -> Command | None:
+        """Return one command for the memories of both, unless they are too many."""
+        assert isinstance(other, ClassifySectors)
+        ids = self.memory_ids + other.memory_ids
+        return None if len(ids) > MEMORIES_PER_FOLLOW_UP else ClassifySectors(memory_ids=ids)
 
 
 class SectorsClassified(Reply, kw_only=True, tag="sectors_classified"):

@@ -2,10 +2,22 @@
 
 import pytest
 
-from engramq.schemas.commands import EmbedPending, PendingEmbedded, StoreMemory
+from engramq.schemas.commands import (
+    BatchImported,
+    ClassifySectors,
+    EmbedPending,
+    ImportBatch,
+    ImportRecord,
+    LinkActivated,
+    PendingEmbedded,
+    StoreMemory,
+)
+from engramq.workers.queue import activity
+from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import FollowUp
-from engramq.workers.upkeep import schedule
+from engramq.workers.upkeep import schedule, unfinished
 from engramq.workers.upkeep.schedule import Upkeep
+from engramq.workers.upkeep.unfinished import Unfinished
 from tests.jobs import job
 from tests.workers.conftest import World
 
@@ -104,3 +116,24 @@ async def test_words_of_large_namespaces_are_counted(world: World, monkeypatch: 
         {"namespace": "large", "lexeme": "common", "memories": 3100},
         {"namespace": "large", "lexeme": "seldom", "memories": 100},
     ]
+
+
+async def test_what_is_imported_is_linked_after_the_load_or_when_that_takes_too_long(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activity, "BETWEEN_BATCHES_S", 0.0)
+    records = tuple(ImportRecord(content=f"row {number}") for number in range(3))
+    await world.ask(BatchImported, ImportBatch(records=records))
+    doing = Activity()
+    sweep = Unfinished(store=world.store, older_than_s=0.0, activity=doing)
+
+    async def handed_on() -> list[type]:
+        return [type(one.command) for one in await sweep.look_at("default_user")]
+
+    with doing.loading():
+        assert await handed_on() == [ClassifySectors]
+    assert await handed_on() == [ClassifySectors, LinkActivated]
+    with doing.loading():
+        monkeypatch.setattr(unfinished, "LOAD_MAX_S", 0.0)
+        fresh = Unfinished(store=world.store, older_than_s=0.0, activity=doing)
+        assert LinkActivated in [type(one.command) for one in await fresh.look_at("default_user")]

@@ -26,6 +26,10 @@ BY_ID: Final = sql("memories_by_id")
 
 USEFULNESS_DIGITS: Final = 9
 
+# Between writes to rows of one page that no index is to notice: the room of the former versions is won back once no
+# transaction of that time is left.
+BETWEEN_TURNS_S: Final = 0.1
+
 
 async def lock(tx: Transaction, *ids: UUID) -> dict[UUID, Row]:
     """Lock those of these memories that exist, in canonical order, and return what decides about them."""

@@ -18,24 +18,28 @@ from msgspec import UNSET
 from engramq.schemas import limits
 from engramq.schemas.commands import Activated, LinkActivated, Near
 from engramq.schemas.ids import parse_uuid
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.vocabulary import Origin, Partition, Relation
 from engramq.workers.db.database import Store
-from engramq.workers.db.memory_rows import similarity
+from engramq.workers.db.memory_rows import BETWEEN_TURNS_S, similarity
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper
 from engramq.workers.links.deferred import settle_deferred
 from engramq.workers.links.rules import LinkRules, clamped, rounded
 from engramq.workers.links.writer import AutomaticLink, write_automatic
+from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import FollowUp
 from engramq.workers.queue.debounce import Debounce
 
 log = logging.getLogger(__name__)
 
-BATCH: Final = 100  # memories of one command, and that are linked in one go
+BATCH: Final = MEMORIES_PER_FOLLOW_UP  # that are linked in one go
 SEARCHES_AT_ONCE: Final = 20  # of one transaction: some milliseconds each
+BETWEEN_SEARCHES_MAX_S: Final = 0.25  # how long each of these waits while somebody waits for this process
 LINKED_AT_ONCE: Final = 25  # memories whose neighbours are locked by one transaction
-DEBOUNCE_S: Final = 1.0  # how long memories are gathered: each transaction costs as much as many links
+DEBOUNCE_S: Final = 0.5  # how long memories are gathered: each transaction costs as much as many links
+DEBOUNCE_MAX_S: Final = 2.0  # how long, while somebody waits for this process
 SCHEDULED_MAX: Final = 5_000  # memories that wait in a process; beyond, they are left to the sweep
 
 
@@ -147,12 +151,15 @@ class SimilarityLinker:
     rules: LinkRules
     threshold: float
     debounce_s: float = DEBOUNCE_S
-    stopping: asyncio.Event | None = None
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    activity: Activity = field(default_factory=Activity)
     _scheduled: dict[str, dict[UUID, tuple[Near, ...] | None]] = field(default_factory=dict)
     _debounce: Debounce = field(init=False)
 
     def __post_init__(self) -> None:
-        self._debounce = Debounce(self._link_all, self.debounce_s, self.stopping)
+        self._debounce = Debounce(
+            self._link_all, self.debounce_s, self.stopping, activity=self.activity, at_most_s=DEBOUNCE_MAX_S
+        )
 
     def schedule(self, namespace: str, memories: Sequence[Activated]) -> int:
         """Take memories to be linked by the next `link_scheduled`; return how many there was room for."""
@@ -195,7 +202,9 @@ class SimilarityLinker:
             await self._write(
                 namespace, [link for several in links[start : start + LINKED_AT_ONCE] for link in several]
             )
-        for _, turn in groupby(sorted(found, key=_turn), key=_turn):
+        for number, turn in groupby(sorted(found, key=_turn), key=_turn):
+            if number > 1:
+                await self.activity.pause(BETWEEN_TURNS_S, BETWEEN_TURNS_S, self.stopping)
             await self._note_made(namespace, [one.id for one in turn])
 
     async def _look(
@@ -215,6 +224,7 @@ class SimilarityLinker:
     async def _search(self, namespace: str, memories: Sequence[Unlinked]) -> list[Nearby]:
         near: list[Nearby] = []
         for start in range(0, len(memories), SEARCHES_AT_ONCE):
+            await self.activity.pause(0.0, BETWEEN_SEARCHES_MAX_S, self.stopping)
             part = memories[start : start + SEARCHES_AT_ONCE]
 
             async def search(tx: Transaction, part: Sequence[Unlinked] = part) -> list[Nearby]:

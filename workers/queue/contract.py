@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.activity import Activity
 
 
 class Lease(Protocol):
@@ -55,7 +56,10 @@ class SessionUse:
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A command that a handler enqueues with its outcome; nobody waits for its reply."""
+    """A command that a handler enqueues with its outcome, or a moment later if it is one to be gathered.
+
+    Nobody waits for its reply.
+    """
 
     namespace: str
     command: Command
@@ -114,6 +118,7 @@ class Actor:
     concurrency: int = 32  # commands that one process carries out at a time
     # A background task that gets the sessions that commands used, refused commands too; best effort.
     sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
+    activity: Activity = field(default_factory=Activity)  # of the process
 
 
 @dataclass(frozen=True, slots=True)

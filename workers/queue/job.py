@@ -7,6 +7,7 @@ it. No content of a command is logged.
 import asyncio
 import logging
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -18,10 +19,13 @@ from engramq.schemas.commands import WriteReply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import Keys
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import Actor, Job, LeaseLost, OutcomeUnknown, SessionUse
 from engramq.workers.queue.dead_letters import DeadLetter
 from engramq.workers.queue.failures import MAX_TRIES, given_up, refused, retried, unreadable
+from engramq.workers.queue.follow_ups import GatheredFollowUps
 from engramq.workers.queue.lease import HeldLease
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import Result, Session, Settlement, session_of
@@ -40,6 +44,7 @@ class Mailbox:
     pipeline: Pipeline
     background: BackgroundTasks
     room: asyncio.Semaphore  # bounds the handlers that run at a time
+    follow_ups: GatheredFollowUps
 
 
 @dataclass(slots=True, eq=False)
@@ -133,7 +138,8 @@ class ClaimedJob:
                 # Whoever takes over from a worker that died learns that this is another try.
                 tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
                 async with self.mailbox.room:
-                    outcome = await handler(Job(tried, self.lease))
+                    with _counted(actor.activity, envelope):
+                        outcome = await handler(Job(tried, self.lease))
                 if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
                     outcome.reply.command_id = envelope.id
                 answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)  # type: ignore[arg-type]
@@ -186,6 +192,8 @@ class ClaimedJob:
                 if command_id not in with_result:
                     settlement.enqueue(kind, [(command_id, raw)], tries=self.tries - 1)
         uses = await self._write(settlement)
+        for follow_up in settlement.gathered:
+            self.mailbox.follow_ups.take(follow_up)
         self._served += served
         del self._results[: len(results)], self._letters[: len(letters)]
         for result in results:
@@ -216,3 +224,10 @@ class ClaimedJob:
             if uses and sessions_used is not None:
                 self.mailbox.background.start(partial(sessions_used, tuple(uses.values())), self.job_id)
             return uses
+
+
+def _counted(activity: Activity, envelope: Envelope) -> AbstractContextManager[None]:
+    """Return what counts a command as a part of a bulk load, or as one that somebody waits for, or not at all."""
+    if envelope.command.mailbox is WorkerKind.IMPORTS:
+        return activity.loading()
+    return activity.serving() if envelope.reply_to else nullcontext()

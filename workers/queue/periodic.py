@@ -6,16 +6,14 @@ import logging
 import time
 from typing import Final
 
-from engramq.schemas.codec import encode, encode_job, job_id
 from engramq.schemas.connection import pack, pack_script
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import FOLLOW_UP_BOUND
-from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import FollowUp, Periodic
+from engramq.workers.queue.follow_ups import send_follow_ups
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
-from engramq.workers.queue.settlement import follow_up_envelope
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +49,9 @@ class Schedule:
         try:
             found = await self._periodic.run()
             if isinstance(found, tuple):
-                await self._send([item for item in found if isinstance(item, FollowUp)])
+                await send_follow_ups(
+                    self._pipeline, self._keys, [item for item in found if isinstance(item, FollowUp)]
+                )
         except ConnectionLost:
             raise
         except Exception as problem:  # noqa: BLE001 - the next time may go well
@@ -70,16 +70,6 @@ class Schedule:
             await asyncio.sleep(RENEW_KEY_S)
             with contextlib.suppress(ConnectionLost):
                 await self._pipeline.call(pack_script(KEEP_SCHEDULE, (self._key,), (self._token, self._ttl_ms())))
-
-    async def _send(self, follow_ups: list[FollowUp]) -> None:
-        keys, now_ms = self._keys, time.time_ns() // 1_000_000
-        for follow_up in follow_ups:
-            envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
-            job = job_id(envelope.id, 1)
-            of = keys.of[kind]
-            where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate)
-            payload = encode_job([encode(envelope)], now_ms)
-            await self._pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND, 0, 0)))
 
     def _ttl_ms(self) -> int:
         return max(SHORTEST_TTL_MS, round(self._periodic.every_s * 900))

@@ -43,6 +43,7 @@ class Settlement:
 
     keys: Keys
     mailbox: WorkerKind
+    gathered: list[FollowUp] = field(default_factory=list)  # to be sent later, once the settlement is written
     _steps: list[tuple[Argument, ...]] = field(default_factory=list)
     _sessions: list[Session] = field(default_factory=list)
 
@@ -68,6 +69,9 @@ class Settlement:
                 self.bury(result.letter)
             if result.outcome is not None:
                 for follow_up in result.outcome.follow_ups:
+                    if follow_up.command.gathered:
+                        self.gathered.append(follow_up)
+                        continue
                     envelope = follow_up_envelope(follow_up)
                     follow_ups.setdefault(follow_up.command.mailbox, []).append((envelope.id, encode(envelope)))
         self._steps += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())

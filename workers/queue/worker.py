@@ -21,10 +21,11 @@ from engramq.schemas.codec import JOB_FUNCTION
 from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, pack, pack_script
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
-from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
+from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import Actor
 from engramq.workers.queue.failures import MAX_TRIES
+from engramq.workers.queue.follow_ups import GatheredFollowUps
 from engramq.workers.queue.job import ClaimedJob, Mailbox
 from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, PoisonSlot, clock
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
@@ -64,9 +65,12 @@ class MailboxWorker(Worker):
         self._claiming = RedisConnection(redis_url, (CLAIM,))
         self._wait_s = 0.0  # how long the next claim waits for a wake-up at most
         self._interrupt_key = keys.interrupt(actor.kind, worker_id)
-        self._pipeline = Pipeline(redis_url, (RENEW, RELEASE, WAKE, SETTLE))
+        self._pipeline = Pipeline(redis_url, (RENEW, RELEASE, WAKE, SETTLE, ENQUEUE_READS))
         self._background = BackgroundTasks()
-        self._mailbox = Mailbox(actor, keys, self._pipeline, self._background, asyncio.Semaphore(actor.concurrency))
+        self._follow_ups = GatheredFollowUps(keys, self._pipeline, actor.activity)
+        self._mailbox = Mailbox(
+            actor, keys, self._pipeline, self._background, asyncio.Semaphore(actor.concurrency), self._follow_ups
+        )
         self._claimed: dict[str, ClaimedJob] = {}  # claimed but not started, by id
         # By task, not by id: a job whose lease was lost may be claimed again here while its first run still ends.
         self.running: dict[asyncio.Task[None], ClaimedJob] = {}
@@ -83,7 +87,8 @@ class MailboxWorker(Worker):
     async def main(self) -> None:
         """Serve the mailbox; returns in order after `stop`. Redis may come and go meanwhile."""
         self._picking = asyncio.create_task(self._pick_jobs())
-        tasks = [asyncio.create_task(self._pipeline.run()), asyncio.create_task(self._renew_forever()), self._picking]
+        endless = (self._pipeline.run(), self._renew_forever(), self._follow_ups.run())
+        tasks = [*map(asyncio.create_task, endless), self._picking]
         try:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -302,5 +307,6 @@ class MailboxWorker(Worker):
             async with asyncio.timeout(HAND_BACK_S):
                 await asyncio.gather(*(job.hand_back() for job in held.values() if not job.lease.lost))
                 await self._release_unsure()
+                await self._follow_ups.finish()
                 await self._wake()
         await self._background.finish(HAND_BACK_S)

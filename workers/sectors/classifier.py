@@ -11,9 +11,12 @@ from uuid import UUID
 import numpy as np
 
 from engramq.schemas.commands import ClassifySectors
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.workers.db.database import Store
+from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders.bundle import alike
+from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import FollowUp, Lease, OutcomeUnknown
 from engramq.workers.sectors import store as sectors
 from engramq.workers.sectors.model import SectorModel, UnusableWeights
@@ -21,11 +24,11 @@ from engramq.workers.sectors.store import Classified, Unclassified
 
 log = logging.getLogger(__name__)
 
-BATCH: Final = 100  # memories of one command, and of one look at the model
+BATCH: Final = MEMORIES_PER_FOLLOW_UP
+LOOKED_AT: Final = 400  # memories of one look at the model: as many turns as for 10, each of which is a transaction
 INLINE: Final = 4  # texts that take less time than handing them to a thread does: 0.1 ms each
-DEBOUNCE_S: Final = (
-    0.2  # how long commands of one namespace are gathered: nobody waits for them, and together they cost less
-)
+DEBOUNCE_S: Final = 0.1  # how long commands of one namespace are gathered: together they cost less
+DEBOUNCE_MAX_S: Final = 1.0  # how long, while somebody waits for this process: rows of one page take turns
 
 
 def classifying(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ...]:
@@ -59,6 +62,8 @@ class Classifier:
     store: Store
     load: Callable[[], SectorModel] = SectorModel.load
     debounce_s: float = DEBOUNCE_S
+    activity: Activity = field(default_factory=Activity)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _model: SectorModel | None = None
     _gathered: dict[str, "_Together"] = field(default_factory=dict)
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -76,7 +81,7 @@ class Classifier:
             return 0
         gathering = self._gathered[namespace] = _Together(list(ids))
         try:
-            await asyncio.sleep(self.debounce_s)
+            await self.activity.pause(self.debounce_s, DEBOUNCE_MAX_S, self.stopping)
             del self._gathered[namespace]
             classified = await self._classify_all(namespace, gathering.ids, lease)
             gathering.succeeded = True
@@ -93,8 +98,8 @@ class Classifier:
             log.exception("Memories stay without a sector")
             return 0
         classified = 0
-        for start in range(0, len(ids), BATCH):
-            classified += await self._classify(namespace, model, ids[start : start + BATCH], lease)
+        for start in range(0, len(ids), LOOKED_AT):
+            classified += await self._classify(namespace, model, ids[start : start + LOOKED_AT], lease)
         return classified
 
     async def _loaded(self) -> SectorModel:
@@ -112,7 +117,9 @@ class Classifier:
         else:
             guesses = await asyncio.to_thread(_guesses, model, found)
         written = 0
-        for _, turn in groupby(sorted(guesses, key=_turn), key=_turn):
+        for number, turn in groupby(sorted(guesses, key=_turn), key=_turn):
+            if number > 1:
+                await self.activity.pause(BETWEEN_TURNS_S, BETWEEN_TURNS_S, self.stopping)
             written += await self._write(namespace, list(turn), lease)
         return written
 

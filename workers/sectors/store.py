@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from engramq.schemas.vocabulary import Sector
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import unpacked
 
 CONTENTS: Final = sql("unclassified_contents")
-CLASSIFY: Final = sql("classify_memory")
+CLASSIFY: Final = sql("classify_memories")
 COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
 
@@ -47,25 +48,25 @@ async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Colle
     """Return those of these memories that lack a sector and are not pending, by id."""
     rows = await tx.rows(CONTENTS, ids=list(ids), embedders=list(embedders))
     return [
-        Unclassified(row["id"], row["content"], row["fingerprint"], _vector(row["vector"]), row["turn"]) for row in rows
+        Unclassified(
+            row["id"],
+            row["content"],
+            row["fingerprint"],
+            None if row["vector"] is None else unpacked(row["vector"]),
+            row["turn"],
+        )
+        for row in rows
     ]
 
 
 async def classify(tx: Transaction, found: Sequence[Classified]) -> int:
     """Write the sectors of memories of one turn (by id) that still lack one; return how many did."""
     await tx.send(COMMIT_WITHOUT_WAITING)
-    sent = [
-        await tx.send(
-            CLASSIFY,
-            id=one.memory.id,
-            fingerprint=one.memory.fingerprint,
-            sector=one.sector,
-            confidence=one.confidence,
-        )
-        for one in found
-    ]
-    return sum([await one.fetchone() is not None for one in sent])
-
-
-def _vector(text: str | None) -> NDArray[np.float32] | None:
-    return None if text is None else np.fromstring(text[1:-1], dtype=np.float32, sep=",")
+    rows = await tx.rows(
+        CLASSIFY,
+        ids=[one.memory.id for one in found],
+        fingerprints=[one.memory.fingerprint for one in found],
+        sectors=[one.sector.value for one in found],
+        confidences=[one.confidence for one in found],
+    )
+    return len(rows)

@@ -15,6 +15,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.deferred import deferred_due
 from engramq.workers.links.similarity import linking
+from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import FollowUp
 from engramq.workers.sectors.classifier import BATCH, classifying
 from engramq.workers.upkeep.back_off import BackOff
@@ -24,6 +25,7 @@ LOOKED_AT: Final = 1_000  # memories of a namespace in one look: about 1 ms
 LINKED_AT_ONCE: Final = 300  # memories of a sweep: each takes a search, some milliseconds of the database
 DEFERRED_AT_ONCE: Final = 100
 ROUND_EVERY_S: Final = 600.0
+LOAD_MAX_S: Final = 600.0  # how long links wait for the end of bulk loads
 
 
 UNFINISHED: Final = sql("unfinished_before")
@@ -98,6 +100,7 @@ class Unfinished:
 
     store: Store
     older_than_s: float = OLDER_THAN_S
+    activity: Activity = field(default_factory=Activity)
     _progress: dict[str, _Progress] = field(default_factory=dict)
 
     def forget(self, kept: set[str]) -> None:
@@ -113,14 +116,17 @@ class Unfinished:
             return ()
         newest, due = await self.store.read(namespace, self._newest)
         older = Seen()
+        # What is imported is linked after its load, which needs all there is.
+        loading = 0 < self.activity.loading_s < LOAD_MAX_S
         if progress.place is None and newest.more and now >= progress.round_at:
             progress.place, progress.round_at = newest.place, now + ROUND_EVERY_S
-        elif progress.place is not None:
+        elif progress.place is not None and not loading:
             place = progress.place
             older = await self.store.read(namespace, lambda tx: self._look(tx, place, LINKED_AT_ONCE))
             progress.place = older.place if older.more else None
         sectors = progress.sectors.portion(newest.without_sector, older.without_sector, now)
-        links = progress.links.portion([*due, *newest.without_links[:LINKED_AT_ONCE]], older.without_links, now)
+        unlinked = [] if loading else newest.without_links[:LINKED_AT_ONCE]
+        links = progress.links.portion([*due, *unlinked], older.without_links, now)
         return (
             *classifying(namespace, map(str, sectors)),
             *linking(namespace, [Activated(memory_id=str(one)) for one in links]),
