@@ -20,7 +20,7 @@ BEGIN: Final = sql("begin")
 BEGIN_READ_ONLY: Final = sql("begin_read_only")
 ENTER: Final = sql("enter_tenant")
 ENTER_FOR_LOOKUPS: Final = sql("enter_for_lookups")
-PLAN_ONCE: Final = sql("plan_once")
+LOOK_UP: Final = sql("look_up")
 COMMIT: Final = sql("commit")
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it

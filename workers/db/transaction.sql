@@ -22,17 +22,21 @@ select make_tenant(%(namespace)s) as tenant
 -- Say whose rows this transaction sees, for row-level security. Fails when that id is not this namespace's.
 select enter_tenant(%(tenant)s, %(namespace)s)
 
+-- fragment: plan_once
+-- Plans are made once per session and go by keys, whatever the tables held at that moment.
+set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
+set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
+
 -- name: enter_for_lookups
--- The same for a transaction that asks by keys alone: their plan is the same whatever is looked up, so it is made once per
--- session (which spares half of their time); without full scans, since the tables may be nearly empty at that moment.
+-- The same for a transaction that asks by keys alone: the plan is the same whatever is looked up, and to make it once
+-- spares half of the time.
 select
     enter_tenant(%(tenant)s, %(namespace)s),
-    set_config('plan_cache_mode', 'force_generic_plan', true),
-    set_config('enable_seqscan', 'off', true)
+    {plan_once}
 
--- name: plan_once
+-- name: look_up
 -- The same for what follows in a transaction that has asked otherwise before.
-select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)
+select {plan_once}
 
 -- name: commit_without_waiting
 -- Let this transaction's COMMIT return before it is on disk: for what is made again when a crash takes it away.

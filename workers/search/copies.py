@@ -129,7 +129,7 @@ class Copies:
 
     async def _ask(self, place: Place, kept: _Kept, questions: list[str]) -> list[Proven] | None:
         copy = kept.copy
-        answers = await self._store.read(place[0], partial(_proven, copy, place[1], questions))
+        answers = await self._store.read(place[0], partial(_proven, copy, place[1], questions), lookups=True)
         if self._copies.get(place) is kept:
             if answers is None or copy.is_worn:
                 del self._copies[place]
@@ -157,7 +157,7 @@ class Copies:
     async def _read(self, partitions: Sequence[Partition], tx: Transaction) -> NamespaceCopy | None:
         if (await self._sizes.of(tx, partitions)).own > ROWS_MAX:
             return None
-        chosen = {"partitions": list(partitions)}
+        chosen = {"first": partitions[0], "last": partitions[-1]}
         state = await tx.row(COPY_IDS, **chosen)
         assert state is not None
         copy, ids = NamespaceCopy(state["snapshot"], state["server"]), state["ids"]
@@ -177,7 +177,7 @@ async def _proven(
 ) -> list[Proven] | None:
     """Bring the copy up to date; None when that cannot be done, or not at once."""
     asked = await tx.send(QUESTION_LEXEMES, questions=questions)
-    chosen = {"partitions": list(partitions)}
+    chosen = {"first": partitions[0], "last": partitions[-1]}
     state = await tx.row(COPY_STATE, **chosen, snapshot=copy.snapshot)
     lexemes = [row["lexemes"] for row in await asked.fetchall()]
     assert state is not None

@@ -28,7 +28,7 @@ select
     pg_current_snapshot()::text as snapshot,
     concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) as server
 from memories m, since
-where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
+where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 
 -- name: copy_ids
 -- The memories of a namespace, and what `copy_state` will be asked about them.
@@ -37,7 +37,7 @@ select
     pg_current_snapshot()::text as snapshot,
     concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) as server
 from memories m
-where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
+where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 
 -- name: copy_rows
 -- What ranking needs to know of memories, whatever their state; see the fragments `visible`, `chosen` and `candidate`.
@@ -52,5 +52,5 @@ select
     m.state = 'archived' or m.verification = 'rejected' as hidden, m.superseded_by is not null as superseded,
     case when m.state = 'active' then m.model_id end as model_id, halfvec_send(m.embedding) as embedding,
     tsvector_to_array(m.lexemes) as lexemes
-from memories m
-where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.node_id = any(%(ids)s::uuid[])
+from unnest(%(ids)s::uuid[]) as wanted (id)
+join memories m on m.tenant = %(tenant)s and m.node_id = wanted.id and m.partition in (%(first)s, %(last)s)

@@ -11,7 +11,7 @@ from engramq.schemas.records import Memory, Via
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.memory_rows import memory_record
 from engramq.workers.db.pool import Row
-from engramq.workers.db.transaction import PLAN_ONCE, Sent, Transaction
+from engramq.workers.db.transaction import LOOK_UP, Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.search.boosts import Boosted, Reached, boosted
 from engramq.workers.search.candidates import Filters, find_candidates
@@ -43,7 +43,7 @@ async def find_memories(
     question, filters = Question(command.query), _filters(command)
     if proven is None:
         candidates = await find_candidates(tx, sizes, question, embedding, filters)
-        await tx.send(PLAN_ONCE)
+        await tx.send(LOOK_UP)
         measuring = measuring_by_key(tx, question, embedding, filters)
     else:
         candidates = proven.candidates(question, embedding, filters)

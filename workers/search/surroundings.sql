@@ -19,7 +19,9 @@ select
     (select json_agg(json_build_array(seed, other, relation, weight, origin, used))::text from link) as links,
     (select json_agg(json_build_array(u.node_id, u.helped, u.hindered, u.last_active_hours))::text
      from (select unnest(%(best)s::uuid[]) as id union select other from link) wanted
-     join memory_usage u on u.node_id = wanted.id and u.tenant = %(tenant)s) as usage
+     cross join lateral (
+        select u.* from memory_usage u where u.tenant = %(tenant)s and u.node_id = wanted.id offset 0
+     ) u) as usage
 
 -- name: search_linked
 -- Those of some memories that the search may find, measured as candidates are.
@@ -32,7 +34,16 @@ from (
 
 -- name: visible_by_id
 -- Those of some memories that are to be shown. %(first)s and %(last)s are the partitions one by one: a plan that is kept
--- leaves the other one out by single values, not by an array.
+-- leaves the other one out by single values, not by an array. Each id is looked up by its key, whatever the statistics
+-- say: for an array of ids a table that was not analyzed yet is read through.
 select {memory_columns}
-from {memory_tables}
-where {visible} and m.partition in (%(first)s, %(last)s) and n.id = any(%(ids)s::uuid[])
+from unnest(%(ids)s::uuid[]) as wanted (id)
+cross join lateral (
+    select m.* from memories m
+    where {visible} and m.partition in (%(first)s, %(last)s) and m.node_id = wanted.id
+    offset 0
+) m
+cross join lateral (select n.external_id from nodes n where n.tenant = %(tenant)s and n.id = m.node_id offset 0) n
+left join lateral (
+    select u.* from memory_usage u where u.tenant = %(tenant)s and u.node_id = m.node_id offset 0
+) u on true

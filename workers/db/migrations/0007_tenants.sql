@@ -165,7 +165,9 @@ create unique index nodes_external_id on nodes (tenant, external_id) where exter
 create index nodes_name_folded on nodes (tenant, lower(name) text_pattern_ops) where name is not null;
 
 -- No index may hold a sector column, nor name one in its condition: see 0001_foundation.sql.
-create index memories_recent on memories (tenant, created_at desc, node_id desc);
+-- Without node_id, or a lookup by key could look as cheap here while the table was never analyzed: among equals in time
+-- the sort that follows decides.
+create index memories_recent on memories (tenant, created_at desc);
 create index memories_thread on memories (tenant, thread, position) where thread is not null;
 create index memories_unfinished on memories (tenant, node_id) where state = 'pending';
 create index memories_moment on memories (tenant, (coalesce(occurred_at, created_at)));
