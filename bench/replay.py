@@ -6,11 +6,12 @@ from typing import Any
 
 from engramq.schemas.commands import SearchMemories
 from engramq.workers.db.database import Store
+from engramq.workers.db.lookups import Lookup
 from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.search.copies import Proven
-from engramq.workers.search.search import find_memories
+from engramq.workers.search.search import find_in_copy, find_memories
 
 
 @dataclass(slots=True)
@@ -67,18 +68,24 @@ async def record(store: Store, namespace: str, asked: Asked, sizes: Sizes) -> li
 
     async def search(tx: Transaction) -> None:
         recording = Recording(tx.connection, tx.namespace, tx.tenant)
-        await find_memories(recording, sizes, asked.command, asked.embedding, asked.proven)
+        if asked.proven is None:
+            await find_memories(recording, sizes, asked.command, asked.embedding)
+        else:
+            await find_in_copy(recording.look_up, asked.command, asked.embedding, asked.proven)
         statements[:] = recording.statements
 
-    await store.read(namespace, search, lookups=asked.proven is not None)
+    await store.read(namespace, search)
     return statements
 
 
 async def replay(store: Store, namespace: str, statements: Sequence[Statement], *, lookups: bool = False) -> None:
     """Send the statements of a search again, in one transaction, waiting where the search waited.
 
-    `lookups`: the search used a copy, and asked by keys alone.
+    `lookups`: the search used a copy, and asks for what it still needs in one go.
     """
+    if lookups:
+        await store.look_up(namespace, [Lookup(one.query, one.values) for one in statements])
+        return
 
     async def again(tx: Transaction) -> None:
         under_way: list[tuple[Statement, Sent]] = []
@@ -88,4 +95,4 @@ async def replay(store: Store, namespace: str, statements: Sequence[Statement], 
                 if one.waited_for == number:
                     await sent.fetchall()
 
-    await store.read(namespace, again, lookups=lookups)
+    await store.read(namespace, again)

@@ -4,6 +4,7 @@ import asyncio
 import random
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -27,7 +28,7 @@ from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.search import copies as module
 from engramq.workers.search.copies import Copies, Proven
-from engramq.workers.search.search import find_memories
+from engramq.workers.search.search import find_in_copy, find_memories
 from tests.jobs import job
 from tests.recall.conftest import Scene, ids
 
@@ -84,11 +85,10 @@ def question(rng: random.Random) -> SearchMemories:
 
 async def found(scene: Scene, command: SearchMemories, proven: Proven | None) -> list[Memory]:
     embedding = await scene.world.services[Vectorizer].try_embed(command.query)
-    return await scene.world.store.read(
-        DEFAULT_NAMESPACE,
-        lambda tx: find_memories(tx, Sizes(), command, embedding, proven),
-        lookups=proven is not None,
-    )
+    store = scene.world.store
+    if proven is not None:
+        return await find_in_copy(partial(store.look_up, DEFAULT_NAMESPACE), command, embedding, proven)
+    return await store.read(DEFAULT_NAMESPACE, lambda tx: find_memories(tx, Sizes(), command, embedding))
 
 
 async def copied(copies: Copies, partitions: tuple[Partition, ...]) -> None:
@@ -253,13 +253,13 @@ async def test_searches_that_come_together_ask_together_and_after_they_came(
     copies = Copies(scene.world.store, Sizes())
     await copied(copies, TRUSTED)
     asked: list[list[str]] = []
-    proven = module._proven
+    proven = Copies._proven
 
-    async def counted(copy: Any, partitions: Any, questions: list[str], tx: Any) -> Any:
+    async def counted(self: Copies, place: Any, copy: Any, questions: list[str]) -> Any:
         asked.append(list(questions))
-        return await proven(copy, partitions, questions, tx)
+        return await proven(self, place, copy, questions)
 
-    monkeypatch.setattr(module, "_proven", counted)
+    monkeypatch.setattr(Copies, "_proven", counted)
     queries = [f"kettle {number}" for number in range(9)]
     answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, one) for one in queries))
     assert asked == [queries[:1], queries[1:]]

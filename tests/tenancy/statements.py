@@ -26,7 +26,7 @@ BY_NAME: dict[str, Any] = {
     "partitions": ["trusted", "untrusted"],
     "partition": "trusted",
     "question": SECRET,
-    "questions": [SECRET],
+    "questions": f'["{SECRET}"]',
     "name": NAME,
     "names": [NAME],
     "beginning": f"{NAME.lower()}%",

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import MappingProxyType
@@ -14,10 +14,11 @@ import psycopg
 
 from engramq.workers.db.conninfo import SESSION, worker_conninfo
 from engramq.workers.db.errors import Again, Meaning, meaning, unavailable
+from engramq.workers.db.lookups import Answer, Lookup, look_up
 from engramq.workers.db.pool import Pool, Row, execute
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
-from engramq.workers.db.tenants import Tenants
+from engramq.workers.db.tenants import NOBODY, Tenants
 from engramq.workers.db.transaction import CommitUnknown, Transaction, transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 
@@ -80,13 +81,19 @@ class Store:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def read(self, namespace: str, work: Work[T], *, lookups: bool = False) -> T:
+    async def read(self, namespace: str, work: Work[T]) -> T:
         """Run `work` in a read-only transaction, again when a restart or a conflict breaks it.
 
-        It returns before the transaction has ended. `lookups`: `work` asks by keys alone, so plans are kept. Raises
-        EngramqError with `unavailable`.
+        It returns before the transaction has ended. Raises EngramqError with `unavailable`.
         """
-        return await self._persist(partial(self._read_once, namespace, work, lookups=lookups))
+        return await self._persist(partial(self._read_once, namespace, work))
+
+    async def look_up(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
+        """Return the answers of lookups from a read-only transaction of their own, asked again as `read` does.
+
+        Raises EngramqError with `unavailable`.
+        """
+        return await self._persist(partial(self._look_up_once, namespace, lookups))
 
     async def write(self, namespace: str, work: Work[T]) -> T:
         """Run `work` in a transaction, again when a restart or a conflict breaks it; it has to bear repetition.
@@ -111,11 +118,15 @@ class Store:
         rows = await self._persist(partial(self._ask, FIRST_MODEL, {"name": name}))
         return str(rows[0]["sha256"]) if rows else None
 
-    async def _read_once(self, namespace: str, work: Work[T], *, lookups: bool) -> T:
+    async def _look_up_once(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
+        async with self._pool.connection() as connection:
+            with self._tenants.doubting(namespace):
+                tenant = await self._tenants.of(connection, namespace, make=False)
+                return await look_up(connection, namespace, tenant, lookups, entered=tenant != NOBODY)
+
+    async def _read_once(self, namespace: str, work: Work[T]) -> T:
         async with AsyncExitStack() as lent:
-            result = await work(
-                await lent.enter_async_context(self._opened(namespace, read_only=True, lookups=lookups))
-            )
+            result = await work(await lent.enter_async_context(self._opened(namespace, read_only=True)))
             # Nothing hangs on how a read ends, so nobody waits for it.
             ending = asyncio.create_task(_end(lent.pop_all()))
             self._ending.add(ending)
@@ -127,11 +138,11 @@ class Store:
             return await work(opened)
 
     @asynccontextmanager
-    async def _opened(self, namespace: str, *, read_only: bool, lookups: bool = False) -> AsyncIterator[Transaction]:
+    async def _opened(self, namespace: str, *, read_only: bool) -> AsyncIterator[Transaction]:
         async with self._pool.connection() as connection:
             with self._tenants.doubting(namespace):
                 tenant = await self._tenants.of(connection, namespace, make=not read_only)
-                async with transaction(connection, namespace, tenant, read_only=read_only, lookups=lookups) as opened:
+                async with transaction(connection, namespace, tenant, read_only=read_only) as opened:
                     yield opened
 
     async def _ask(self, query: bytes, values: Mapping[str, Any] = MappingProxyType({})) -> list[Row]:

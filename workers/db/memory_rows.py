@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID
+
+import msgspec
 
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
@@ -17,6 +20,8 @@ from engramq.schemas.vocabulary import (
     SectorSource,
     Verification,
 )
+from engramq.workers.db.json_values import loads
+from engramq.workers.db.lookups import Answer
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Sent, Transaction
@@ -81,6 +86,50 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         accessed_at=row["accessed_at"] and format_time(row["accessed_at"]),
         **warned(row["partition"] == Partition.UNTRUSTED),
     )
+
+
+class _JsonRow(msgspec.Struct):
+    """The columns of the fragment `memory_columns`, as JSON has them."""
+
+    id: str
+    external_id: str | None
+    content: str
+    confidence: float
+    source: str
+    source_type: str | None
+    speaker: str | None
+    occurred_at: datetime | None
+    thread: str | None
+    position: int | None
+    sector: str | None
+    sector_source: str | None
+    partition: str
+    verification: str
+    state: str
+    supersedes: str | None
+    superseded_by: str | None
+    promoted_at: datetime | None
+    promoted_by: str | None
+    metadata: msgspec.Raw
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+    accessed_at: datetime | None
+    helped: float
+    hindered: float
+
+
+_rows: Final = msgspec.json.Decoder(list[_JsonRow])
+
+
+def memories_from_json(rows: Answer) -> dict[str, Memory]:
+    """Return memories by id from a JSON array of rows with the columns in the fragment `memory_columns`."""
+    if rows is None:
+        return {}
+    found = {}
+    for row in _rows.decode(rows):
+        found[row.id] = memory_record({**msgspec.structs.asdict(row), "metadata": loads(bytes(row.metadata))})
+    return found
 
 
 class Warned(TypedDict, total=False):

@@ -3,25 +3,24 @@
 BEGIN, the entry and the first queries share a round trip; the last queries share one with COMMIT.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
+from psycopg import generators
 from psycopg.types.numeric import Int4
 
+from engramq.workers.db.lookups import BEGIN_READ_ONLY, COMMIT, Answer, Lookup
 from engramq.workers.db.pool import Connection, Row, execute
 from engramq.workers.db.queries import sql
 from engramq.workers.db.tenants import NOBODY
 from engramq.workers.queue.contract import Lease
 
 BEGIN: Final = sql("begin")
-BEGIN_READ_ONLY: Final = sql("begin_read_only")
 ENTER: Final = sql("enter_tenant")
-ENTER_FOR_LOOKUPS: Final = sql("enter_for_lookups")
 LOOK_UP: Final = sql("look_up")
-COMMIT: Final = sql("commit")
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
 # does is harmless then too, since its command id is in the ledger, or its writes name the state that they expect.
@@ -53,6 +52,12 @@ class Transaction:
         """Return all rows of a query."""
         return await (await self.send(query, **values)).fetchall()
 
+    async def look_up(self, lookups: Sequence[Lookup]) -> list[Answer]:
+        """Return the answers of several lookups; they are under way together."""
+        sent = [await self.send(query, **values) for query, values in lookups]
+        rows = [await one.fetchone() for one in sent]
+        return [None if row is None else next(iter(row.values())) for row in rows]
+
     async def row(self, query: bytes, **values: Any) -> Row | None:
         """Return the first row of a query, None when there is none."""
         return await (await self.send(query, **values)).fetchone()
@@ -60,11 +65,11 @@ class Transaction:
 
 @asynccontextmanager
 async def transaction(
-    connection: Connection, namespace: str, tenant: Int4, *, read_only: bool, lookups: bool = False
+    connection: Connection, namespace: str, tenant: Int4, *, read_only: bool
 ) -> AsyncIterator[Transaction]:
     """Run the block in a transaction that commits at its end, unless the block raises.
 
-    `lookups`: it asks by keys alone, see the query `enter_for_lookups`. Raises psycopg.Error, with the SQLSTATE
+    Raises psycopg.Error, with the SQLSTATE
     STRANGER when the number is not this namespace's; CommitUnknown instead when the connection was lost during COMMIT;
     LeaseLost.
     """
@@ -76,7 +81,7 @@ async def transaction(
         await connection.execute(BEGIN_READ_ONLY if read_only else BEGIN, prepare=False)
         opened = Transaction(connection, namespace, tenant)
         if tenant != NOBODY:  # who has entered nothing sees nothing
-            await opened.send(ENTER_FOR_LOOKUPS if lookups else ENTER)
+            await opened.send(ENTER)
         yield opened
         if opened.lease is not None:
             opened.lease.require(COMMIT_LEASE_S)
@@ -103,4 +108,6 @@ async def _roll_back(connection: Connection) -> None:
     in_transaction = psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR
     with suppress(psycopg.Error):
         if not connection.closed and connection.info.transaction_status in in_transaction:
-            await connection.rollback()
+            # Past the driver, which drops all prepared statements after a ROLLBACK: it may undo a table's change.
+            connection.pgconn.send_query(b"rollback")
+            await connection.wait(generators.execute(connection.pgconn))

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
-from uuid import UUID
+
+import msgspec
 
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
+from engramq.workers.db.lookups import Lookup
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
@@ -81,6 +83,19 @@ class _Kept:
     gathering: _Round | None = None
 
 
+class _State(msgspec.Struct):
+    """The answer to the query `copy_state`."""
+
+    memories: int
+    changed: list[str]
+    snapshot: str
+    server: str
+
+
+_state: Final = msgspec.json.Decoder(_State)
+_lexemes: Final = msgspec.json.Decoder(list[list[str]])
+
+
 class Copies:
     """One per process."""
 
@@ -129,7 +144,7 @@ class Copies:
 
     async def _ask(self, place: Place, kept: _Kept, questions: list[str]) -> list[Proven] | None:
         copy = kept.copy
-        answers = await self._store.read(place[0], partial(_proven, copy, place[1], questions), lookups=True)
+        answers = await self._proven(place, copy, questions)
         if self._copies.get(place) is kept:
             if answers is None or copy.is_worn:
                 del self._copies[place]
@@ -137,6 +152,33 @@ class Copies:
             else:
                 self._copies.move_to_end(place)
         return answers
+
+    async def _proven(self, place: Place, copy: NamespaceCopy, questions: list[str]) -> list[Proven] | None:
+        """Bring the copy up to date; None when that cannot be done, or not at once."""
+        namespace, partitions = place
+        chosen = {"first": partitions[0], "last": partitions[-1]}
+        asked, answer = await self._store.look_up(
+            namespace,
+            [
+                Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(questions)}),
+                Lookup(COPY_STATE, {**chosen, "snapshot": copy.snapshot}),
+            ],
+        )
+        assert asked is not None
+        assert answer is not None
+        state = _state.decode(answer)
+        whole = len(copy.row_of.keys() | set(state.changed)) == state.memories
+        too_much = state.memories > ROWS_MAX or len(state.changed) > CHANGED_MAX
+        if not whole or too_much or state.server != copy.server:
+            return None
+        if state.changed:
+            values = {**chosen, "ids": state.changed, "time_words": TIME_WORDS}
+            rows = await self._store.read(namespace, lambda tx: tx.rows(COPY_ROWS, **values))
+            if len(rows) < len(state.changed):
+                return None
+            copy.put(rows)
+        copy.snapshot = state.snapshot
+        return [Proven(copy, lexemes) for lexemes in _lexemes.decode(asked)]
 
     async def _load(self, place: Place) -> None:
         """Copy what is small. Nobody waits for it, so what fails is tried after the next search."""
@@ -170,25 +212,3 @@ class Copies:
 
 def _place(namespace: str, partitions: Sequence[Partition]) -> Place:
     return namespace, tuple(sorted(set(partitions)))
-
-
-async def _proven(
-    copy: NamespaceCopy, partitions: Sequence[Partition], questions: list[str], tx: Transaction
-) -> list[Proven] | None:
-    """Bring the copy up to date; None when that cannot be done, or not at once."""
-    asked = await tx.send(QUESTION_LEXEMES, questions=questions)
-    chosen = {"first": partitions[0], "last": partitions[-1]}
-    state = await tx.row(COPY_STATE, **chosen, snapshot=copy.snapshot)
-    lexemes = [row["lexemes"] for row in await asked.fetchall()]
-    assert state is not None
-    changed: list[UUID] = state["changed"] or []
-    whole = len(copy.row_of.keys() | {str(one) for one in changed}) == state["memories"]
-    if not whole or state["server"] != copy.server or state["memories"] > ROWS_MAX or len(changed) > CHANGED_MAX:
-        return None
-    if changed:
-        rows = await tx.rows(COPY_ROWS, **chosen, ids=changed, time_words=TIME_WORDS)
-        if len(rows) < len(changed):
-            return None
-        copy.put(rows)
-    copy.snapshot = state["snapshot"]
-    return [Proven(copy, several) for several in lexemes]

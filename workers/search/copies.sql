@@ -1,12 +1,11 @@
 -- name: question_lexemes
--- The words of questions as the full-text index has them, without stop words.
-select array(
+-- The words of questions, an array of texts, as the full-text index has them, without stop words.
+select json_agg(array(
     select lexeme_prefix(%(tenant)s) || lexeme
     from unnest(tsvector_to_array(to_tsvector('english'::regconfig, asked.question))) as lexeme
     where octet_length(lexeme) <= 1000
-) as lexemes
-from unnest(%(questions)s::text[]) with ordinality as asked (question, place)
-order by place
+) order by place)::text
+from json_array_elements_text(%(questions)s::json) with ordinality as asked (question, place)
 
 -- name: copy_state
 -- How many memories the namespace has, and which of them a copy lacks that was made at a snapshot: those whose row was
@@ -17,16 +16,17 @@ with since as materialized (
         age((pg_snapshot_xmin(snapshot)::text::bigint %% 4294967296)::text::xid) as age
     from (select %(snapshot)s::pg_snapshot as snapshot) given
 )
-select
-    count(*) as memories,
-    array_agg(m.node_id) filter (
+select json_build_object(
+    'memories', count(*),
+    'changed', coalesce(json_agg(m.node_id) filter (
         -- Ages are cheap and leave few; what follows is exact. Those far below zero are of rows older than ages can tell.
         where case when age(m.xmin) between -100000 and since.age
             then not pg_visible_in_snapshot((since.oldest + since.age - age(m.xmin))::text::xid8, since.snapshot)
             else false end
-    ) as changed,
-    pg_current_snapshot()::text as snapshot,
-    concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) as server
+    ), '[]'),
+    'snapshot', pg_current_snapshot()::text,
+    'server', concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())
+)::text
 from memories m, since
 where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 

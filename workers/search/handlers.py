@@ -1,6 +1,7 @@
 """Carries out the search of memories."""
 
 import asyncio
+from functools import partial
 from uuid import UUID
 
 from msgspec import UNSET
@@ -15,7 +16,7 @@ from engramq.workers.handling import Context, handles_without_transaction
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.queue.contract import SessionState, SessionUse
 from engramq.workers.search.copies import Copies
-from engramq.workers.search.search import find_memories
+from engramq.workers.search.search import find_in_copy, find_memories
 from engramq.workers.search.usage import Usage
 
 
@@ -35,9 +36,12 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     )
 
     async def find(tx: Transaction) -> list[Memory]:
-        return await find_memories(tx, context.services[Sizes], command, embedding, proven)
+        return await find_memories(tx, context.services[Sizes], command, embedding)
 
-    memories = await context.store.read(namespace, find, lookups=proven is not None)
+    if proven is None:
+        memories = await context.store.read(namespace, find)
+    else:
+        memories = await find_in_copy(partial(context.store.look_up, namespace), command, embedding, proven)
     context.session_state = SessionState(recalled=tuple(one.id for one in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted

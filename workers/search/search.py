@@ -1,6 +1,7 @@
 """What a search finds: candidates, their order with all that boosts them, and the memories that are shown of them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from msgspec import UNSET, UnsetType
@@ -9,9 +10,9 @@ from engramq.schemas.commands import SearchMemories
 from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory, Via
 from engramq.schemas.vocabulary import Partition, Ranking
-from engramq.workers.db.memory_rows import memory_record
-from engramq.workers.db.pool import Row
-from engramq.workers.db.transaction import LOOK_UP, Sent, Transaction
+from engramq.workers.db.lookups import Ask
+from engramq.workers.db.memory_rows import memories_from_json
+from engramq.workers.db.transaction import LOOK_UP, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.search.boosts import Boosted, Reached, boosted
 from engramq.workers.search.candidates import Filters, find_candidates
@@ -21,10 +22,10 @@ from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by
 from engramq.workers.search.selection import Twins, within_budget
 from engramq.workers.search.surroundings import (
     Measuring,
+    around_lookup,
     measuring_by_key,
-    send_around,
-    send_visible,
     surroundings,
+    visible_lookup,
 )
 
 DIGITS: Final = 6  # of scores in replies
@@ -33,75 +34,84 @@ SEEDS: Final = 10  # the first of BEST of each partition: their links are follow
 SPARE: Final = 4  # memories that are read beyond those to be shown, since boosts change the order a little
 
 
-async def find_memories(
-    tx: Transaction, sizes: Sizes, command: SearchMemories, embedding: Embedding | None, proven: Proven | None = None
-) -> list[Memory]:
-    """Return what a search finds, best first. Without an embedding words alone decide, whatever ranking is wanted.
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A search that has its candidates, and the ways to what it still needs to know."""
 
-    With a proven copy of the namespace the transaction serves to read what is shown and what lies around it.
+    command: SearchMemories
+    filters: Filters
+    question: Question
+    candidates: Candidates
+    measuring: Measuring
+    ask: Ask
+
+
+async def find_memories(
+    tx: Transaction, sizes: Sizes, command: SearchMemories, embedding: Embedding | None
+) -> list[Memory]:
+    """Return what a search finds in the tables, best first.
+
+    Without an embedding words alone decide, whatever ranking is wanted.
     """
     question, filters = Question(command.query), _filters(command)
-    if proven is None:
-        candidates = await find_candidates(tx, sizes, question, embedding, filters)
-        await tx.send(LOOK_UP)
-        measuring = measuring_by_key(tx, question, embedding, filters)
-    else:
-        candidates = proven.candidates(question, embedding, filters)
-        measuring = proven.measuring(question, embedding, filters)
-    if not len(candidates):
+    candidates = await find_candidates(tx, sizes, question, embedding, filters)
+    await tx.send(LOOK_UP)
+    measuring = measuring_by_key(tx, question, embedding, filters)
+    return await _found(_Search(command, filters, question, candidates, measuring, tx.look_up), embedding)
+
+
+async def find_in_copy(ask: Ask, command: SearchMemories, embedding: Embedding | None, proven: Proven) -> list[Memory]:
+    """Return the same from a proven copy; what is shown of it, and what lies around it, is asked for."""
+    question, filters = Question(command.query), _filters(command)
+    candidates = proven.candidates(question, embedding, filters)
+    measuring = proven.measuring(question, embedding, filters)
+    return await _found(_Search(command, filters, question, candidates, measuring, ask), embedding)
+
+
+async def _found(search: _Search, embedding: Embedding | None) -> list[Memory]:
+    command = search.command
+    if not len(search.candidates):
         return []
-    read: dict[str, Row] = {}
+    read: dict[str, Memory] = {}
     if command.ranking is Ranking.SIMILARITY and embedding is not None:
-        found = Boosted(ranked=by_similarity(candidates), via={})
+        found = Boosted(ranked=by_similarity(search.candidates), via={})
     else:
-        found, read = await _by_relevance(tx, command, question, filters, candidates, measuring)
-    memories = await _shown(tx, found, command, filters, read)
+        found, read = await _by_relevance(search)
+    memories = await _shown(search, found, read)
     return memories if command.max_chars is UNSET else within_budget(memories, command.max_chars)
 
 
-async def _by_relevance(
-    tx: Transaction,
-    command: SearchMemories,
-    question: Question,
-    filters: Filters,
-    candidates: Candidates,
-    measuring: Measuring,
-) -> tuple[Boosted, dict[str, Row]]:
-    """Return the order with all its boosts, and the rows of those that will probably be shown."""
-    measure = Measure.of(question, candidates)
-    first = by_relevance(measure, candidates)
-    best, seeds = first.foremost(max(BEST, 2 * command.limit)), first.foremost(SEEDS)
-    around = await send_around(tx, best, seeds)
-    reading = await send_visible(tx, best[: command.limit + SPARE], filters)
-    found = boosted(measure, first, await surroundings(around, candidates, best, measuring))
-    return found, await _rows(reading)
+async def _by_relevance(search: _Search) -> tuple[Boosted, dict[str, Memory]]:
+    """Return the order with all its boosts, and those memories that will probably be shown."""
+    limit = search.command.limit
+    measure = Measure.of(search.question, search.candidates)
+    first = by_relevance(measure, search.candidates)
+    best, seeds = first.foremost(max(BEST, 2 * limit)), first.foremost(SEEDS)
+    shown = visible_lookup(best[: limit + SPARE], search.filters)
+    around, read = await search.ask([around_lookup(best, seeds), shown])
+    found = boosted(measure, first, await surroundings(around, search.candidates, best, search.measuring))
+    return found, memories_from_json(read)
 
 
-async def _shown(
-    tx: Transaction, found: Boosted, command: SearchMemories, filters: Filters, read: dict[str, Row]
-) -> list[Memory]:
+async def _shown(search: _Search, found: Boosted, read: dict[str, Memory]) -> list[Memory]:
     """Take as many of the best as are wanted; more when some turn out to be twins, or to have gone."""
+    command = search.command
     memories: list[Memory] = []
     twins = Twins()
     order = _near_enough(found, command.min_similarity)
     ids = found.ranked.candidates.ids
     for start in range(0, len(order), command.limit):
         chunk = order[start : start + command.limit]
-        missing = [ids[row] for row in chunk if ids[row] not in read]
-        rows = {**read, **await _rows(await send_visible(tx, missing, filters))} if missing else read
+        if missing := [ids[row] for row in chunk if ids[row] not in read]:
+            (more,) = await search.ask([visible_lookup(missing, search.filters)])
+            read = {**read, **memories_from_json(more)}
         for row in chunk:
-            if ids[row] not in rows:
-                continue
-            memory = memory_record(rows[ids[row]])
-            if not (command.collapse_duplicates and twins.is_repeated(memory)):
+            memory = read.get(ids[row])
+            if memory is not None and not (command.collapse_duplicates and twins.is_repeated(memory)):
                 memories.append(_scored(memory, found, row, explain=command.explain))
         if len(memories) >= command.limit:
             break
     return memories[: command.limit]
-
-
-async def _rows(sent: Sent) -> dict[str, Row]:
-    return {str(row["id"]): row for row in await sent.fetchall()}
 
 
 def _near_enough(found: Boosted, least: float | UnsetType) -> Sequence[int]:

@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engramq.schemas.vocabulary import Origin
+from engramq.workers.db.lookups import Answer, Lookup, array
 from engramq.workers.db.memory_rows import usefulness
 from engramq.workers.db.queries import sized_sql, sql
-from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.search.boosts import Facts, Reached, Surroundings
 from engramq.workers.search.candidates import Filters
@@ -40,41 +41,49 @@ class _Usage(NamedTuple):
     last_active_hours: float
 
 
+class _Around(msgspec.Struct):
+    hours: float
+    links: list[_Link] | None
+    usage: list[_Usage] | None
+
+
 _NEVER_USED: Final = _Usage("", 0.0, 0.0, 0.0)
-_links: Final = msgspec.json.Decoder(list[_Link])
-_usage: Final = msgspec.json.Decoder(list[_Usage])
+_around: Final = msgspec.json.Decoder(_Around)
 _linked: Final = msgspec.json.Decoder(Candidates)
 
 
-async def send_around(tx: Transaction, best: Sequence[str], seeds: Sequence[str]) -> Sent:
+def around_lookup(best: Sequence[str], seeds: Sequence[str]) -> Lookup:
     """Ask for what lies around the `best` candidates, with the links of the `seeds` among them; see `surroundings`."""
-    return await tx.send(AROUND, best=_array(best), seeds=_array(seeds))
+    return Lookup(AROUND, {"best": array(best), "seeds": array(seeds)})
 
 
-async def send_visible(tx: Transaction, ids: Sequence[str], filters: Filters) -> Sent:
-    """Ask for the rows of those memories that are still to be shown."""
-    return await tx.send(
+def visible_lookup(ids: Sequence[str], filters: Filters) -> Lookup:
+    """Ask for those memories that are still to be shown; see `memories_from_json`."""
+    return Lookup(
         VISIBLE_BY_ID,
-        ids=_array(ids),
-        partitions=list(filters.partitions),
-        first=filters.partitions[0],
-        last=filters.partitions[-1],
-        include_superseded=filters.include_superseded,
+        {
+            "ids": array(ids),
+            "partitions": array(filters.partitions),
+            "first": filters.partitions[0],
+            "last": filters.partitions[-1],
+            "include_superseded": filters.include_superseded,
+        },
     )
 
 
-async def surroundings(sent: Sent, candidates: Candidates, best: Sequence[str], measuring: Measuring) -> Surroundings:
-    """Wait for what `send_around` has asked for; measure the linked memories that are no candidates."""
-    row = await sent.fetchone()
-    assert row is not None
-    links = [] if row["links"] is None else _links.decode(row["links"])
-    usage = {} if row["usage"] is None else {one.id: one for one in _usage.decode(row["usage"])}
+async def surroundings(
+    around: Answer, candidates: Candidates, best: Sequence[str], measuring: Measuring
+) -> Surroundings:
+    """Read the answer to `around_lookup`; measure the linked memories that are no candidates."""
+    assert around is not None
+    found = _around.decode(around)
+    links, usage, hours = found.links or [], {one.id: one for one in found.usage or ()}, found.hours
     rows = {one: place for place, one in enumerate(candidates.ids)}
     others = list(dict.fromkeys(link.other for link in links))
     linked = candidates.chosen([rows[one] for one in others if one in rows])
     if missing := [one for one in others if one not in rows]:
         linked = linked.joined(await measuring(missing))
-    reachable, hours = set(linked.ids), row["hours"]
+    reachable = set(linked.ids)
     known = candidates.chosen([rows[one] for one in best])
     besides = reachable.difference(best)
     known = known.joined(linked.chosen([place for place, one in enumerate(linked.ids) if one in besides]))
@@ -102,7 +111,7 @@ def measuring_by_key(tx: Transaction, question: Question, embedding: Embedding |
             time_words=TIME_WORDS if question.asks_when else None,
             embedding=embedding and embedding.half,
             model_id=embedding and embedding.model_id,
-            ids=_array(ids),
+            ids=array(ids),
         )
         assert row is not None
         return _linked.decode(row["candidates"])
@@ -123,8 +132,3 @@ def _facts(known: Candidates, usage: Mapping[str, _Usage], hours: float) -> Fact
             hours - max(stored, one.last_active_hours) for stored, one in zip(known.active_hours, used, strict=True)
         ],
     )
-
-
-def _array(ids: Sequence[str]) -> str:
-    """Return ids as PostgreSQL writes an array; the driver takes a tenth of a millisecond for 64 of them in a list."""
-    return "{" + ",".join(ids) + "}"

@@ -1,6 +1,6 @@
 -- name: search_around
 -- What lies around the best candidates: the namespace's clock, the links (but those of similarity) of the first few of
--- them, %(seeds)s, and how useful they and the other ends of those links proved. As JSON texts.
+-- them, %(seeds)s, and how useful they and the other ends of those links proved.
 with link as materialized (
     select e.source_id as seed, e.target_id as other, e.relation, e.weight, e.origin,
         greatest(e.last_active_hours, e.decayed_active_hours) as used
@@ -14,14 +14,15 @@ with link as materialized (
     where e.target_id = any(%(seeds)s::uuid[]) and e.tenant = %(tenant)s and e.layer = 'association'
         and e.relation <> 'supersedes' and e.origin <> 'similarity'
 )
-select
-    {clock} as hours,
-    (select json_agg(json_build_array(seed, other, relation, weight, origin, used))::text from link) as links,
-    (select json_agg(json_build_array(u.node_id, u.helped, u.hindered, u.last_active_hours))::text
+select json_build_object(
+    'hours', {clock},
+    'links', (select json_agg(json_build_array(seed, other, relation, weight, origin, used)) from link),
+    'usage', (select json_agg(json_build_array(u.node_id, u.helped, u.hindered, u.last_active_hours))
      from (select unnest(%(best)s::uuid[]) as id union select other from link) wanted
      cross join lateral (
         select u.* from memory_usage u where u.tenant = %(tenant)s and u.node_id = wanted.id offset 0
-     ) u) as usage
+     ) u)
+)::text
 
 -- name: search_linked
 -- Those of some memories that the search may find, measured as candidates are.
@@ -36,14 +37,17 @@ from (
 -- Those of some memories that are to be shown. %(first)s and %(last)s are the partitions one by one: a plan that is kept
 -- leaves the other one out by single values, not by an array. Each id is looked up by its key, whatever the statistics
 -- say: for an array of ids a table that was not analyzed yet is read through.
-select {memory_columns}
-from unnest(%(ids)s::uuid[]) as wanted (id)
-cross join lateral (
-    select m.* from memories m
-    where {visible} and m.partition in (%(first)s, %(last)s) and m.node_id = wanted.id
-    offset 0
-) m
-cross join lateral (select n.external_id from nodes n where n.tenant = %(tenant)s and n.id = m.node_id offset 0) n
-left join lateral (
-    select u.* from memory_usage u where u.tenant = %(tenant)s and u.node_id = m.node_id offset 0
-) u on true
+select json_agg(shown)::text
+from (
+    select {memory_columns}
+    from unnest(%(ids)s::uuid[]) as wanted (id)
+    cross join lateral (
+        select m.* from memories m
+        where {visible} and m.partition in (%(first)s, %(last)s) and m.node_id = wanted.id
+        offset 0
+    ) m
+    cross join lateral (select n.external_id from nodes n where n.tenant = %(tenant)s and n.id = m.node_id offset 0) n
+    left join lateral (
+        select u.* from memory_usage u where u.tenant = %(tenant)s and u.node_id = m.node_id offset 0
+    ) u on true
+) shown
