@@ -88,7 +88,7 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
     )
 
 
-class _JsonRow(msgspec.Struct):
+class JsonRow(msgspec.Struct):
     """The columns of the fragment `memory_columns`, as JSON has them."""
 
     id: str
@@ -119,17 +119,18 @@ class _JsonRow(msgspec.Struct):
     hindered: float
 
 
-_rows: Final = msgspec.json.Decoder(list[_JsonRow])
+_rows: Final = msgspec.json.Decoder(list[JsonRow])
 
 
-def memories_from_json(rows: Answer) -> dict[str, Memory]:
-    """Return memories by id from a JSON array of rows with the columns in the fragment `memory_columns`."""
-    if rows is None:
-        return {}
-    found = {}
-    for row in _rows.decode(rows):
-        found[row.id] = memory_record({**msgspec.structs.asdict(row), "metadata": loads(bytes(row.metadata))})
-    return found
+def rows_from_json(rows: Answer) -> dict[str, JsonRow]:
+    """Return rows by id from a JSON array of rows with the columns in the fragment `memory_columns`."""
+    return {} if rows is None else {row.id: row for row in _rows.decode(rows)}
+
+
+def memory_from_json(row: JsonRow) -> Memory:
+    """Return the memory that such a row is."""
+    metadata = bytes(row.metadata)
+    return memory_record({**msgspec.structs.asdict(row), "metadata": {} if metadata == b"{}" else loads(metadata)})
 
 
 class Warned(TypedDict, total=False):

@@ -7,8 +7,9 @@ measure; `copies` keeps the copy current. A copy holds the partitions that a sea
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -31,9 +32,10 @@ GONE_SHARE: Final = 0.25  # of rows that were replaced, above which a copy is ma
 # What Python keeps of a memory besides its vector, and of one word in it. Measured on CPython 3.11.
 ROW_BYTES: Final = 900
 WORD_BYTES: Final = 24
-_KEPT: Final = (
-    "is_trusted", "thread", "position", "speaker", "occurred_at", "moment",
-    "asks", "tells_time", "confidence", "active_hours",
+# What is kept of a memory as the query `copy_rows` has it, a list for each.
+_COLUMNS: Final = (
+    "is_trusted", "thread", "position", "speaker", "occurred_at", "moment", "asks", "tells_time", "sector",
+    "confidence", "active_hours",
 )  # fmt: skip
 
 
@@ -43,7 +45,8 @@ class NamespaceCopy:
     def __init__(self, snapshot: str, server: str) -> None:
         self.snapshot, self.server = snapshot, server
         self.row_of: dict[str, int] = {}
-        self._rows: list[Mapping[str, Any]] = []
+        self._ids: list[str] = []
+        self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         self._postings: dict[str, array[int]] = {}
         self._words = 0
         self._live = np.zeros(ROOM, dtype=np.bool_)  # neither replaced nor hidden by its state
@@ -58,12 +61,12 @@ class NamespaceCopy:
     @property
     def size_bytes(self) -> int:
         """About what the copy takes in memory."""
-        return self._vectors.nbytes + ROW_BYTES * len(self._rows) + WORD_BYTES * self._words
+        return self._vectors.nbytes + ROW_BYTES * len(self._ids) + WORD_BYTES * self._words
 
     @property
     def is_worn(self) -> bool:
         """Whether so much was replaced that a new copy is better."""
-        return len(self._rows) > ROOM and len(self._rows) - len(self.row_of) > GONE_SHARE * len(self._rows)
+        return len(self._ids) > ROOM and len(self._ids) - len(self.row_of) > GONE_SHARE * len(self._ids)
 
     def put(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows of the query `copy_rows`, or put them in the place of what was known of these memories."""
@@ -71,9 +74,10 @@ class NamespaceCopy:
             one = str(row["id"])
             if (before := self.row_of.get(one)) is not None:
                 self._live[before] = False
-            place = self.row_of[one] = len(self._rows)
-            kept = {name: row[name] for name in _KEPT}
-            self._rows.append({**kept, "id": one, "sector": Sector(row["sector"])})
+            place = self.row_of[one] = len(self._ids)
+            self._ids.append(one)
+            for name, column in self._columns.items():
+                column.append(row[name] if name != "sector" else Sector(row[name]))
             if place == len(self._live):
                 self._grow()
             self._live[place], self._superseded[place] = not row["hidden"], row["superseded"]
@@ -131,15 +135,15 @@ class NamespaceCopy:
 
     def _chosen(self, filters: Filters) -> Mask:
         """Return which rows the fragment `chosen` lets through."""
-        count = len(self._rows)
+        count = len(self._ids)
         chosen = self._live[:count].copy()
         if not filters.include_superseded:
             chosen &= ~self._superseded[:count]
         for name, wanted in (("sector", filters.sectors), ("thread", filters.thread and (filters.thread,))):
             if wanted is not None:
-                chosen &= np.array([row[name] in wanted for row in self._rows], dtype=np.bool_)
+                chosen &= np.array([one in wanted for one in self._columns[name]], dtype=np.bool_)
         if filters.since is not None or filters.until is not None:
-            chosen &= np.array([_between(row["moment"], filters) for row in self._rows], dtype=np.bool_)
+            chosen &= np.array([_between(one, filters) for one in self._columns["moment"]], dtype=np.bool_)
         return chosen
 
     def _lexical(self, lexemes: Sequence[str], chosen: Mask) -> Column:
@@ -183,23 +187,35 @@ class NamespaceCopy:
     def _measured(
         self, rows: Rows, question: Question, lexical: Column | None, similarity: Column | None
     ) -> Candidates:
-        known = [self._rows[row] for row in rows.tolist()]
-        asks_when, names_a_date = question.asks_when, question.names_a_date
+        chosen = rows.tolist()
+        several = _several(chosen)
+
+        def column(name: str) -> list[Any]:
+            return several(self._columns[name])
+
         return Candidates(
-            ids=[row["id"] for row in known],
-            trusted=[row["is_trusted"] for row in known],
-            lexical=[None] * len(known) if lexical is None else [score or None for score in lexical[rows].tolist()],
+            ids=several(self._ids),
+            trusted=column("is_trusted"),
+            lexical=[None] * len(chosen) if lexical is None else [score or None for score in lexical[rows].tolist()],
             similarity=_or_none(similarity, rows),
-            thread=[row["thread"] for row in known],
-            position=[row["position"] for row in known],
-            speaker=[row["speaker"] for row in known],
-            occurred_at=[row["occurred_at"] for row in known] if names_a_date else None,
-            asks=[row["asks"] for row in known],
-            tells_time=[asks_when and row["tells_time"] for row in known],
-            sector=[row["sector"] for row in known],
-            confidence=[row["confidence"] for row in known],
-            active_hours=[row["active_hours"] for row in known],
+            thread=column("thread"),
+            position=column("position"),
+            speaker=column("speaker"),
+            occurred_at=column("occurred_at") if question.names_a_date else None,
+            asks=column("asks"),
+            tells_time=column("tells_time") if question.asks_when else [False] * len(chosen),
+            sector=column("sector"),
+            confidence=column("confidence"),
+            active_hours=column("active_hours"),
         )
+
+
+def _several(rows: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
+    """Return what takes these rows out of a column; itemgetter does so in a third of the time of a loop."""
+    if len(rows) < 2:
+        return lambda column: [column[row] for row in rows]
+    taken = itemgetter(*rows)
+    return lambda column: list(taken(column))
 
 
 def _or_none(column: Column | None, rows: Rows) -> list[float | None]:

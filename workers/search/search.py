@@ -11,7 +11,7 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.records import Memory, Via
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.lookups import Ask
-from engramq.workers.db.memory_rows import memories_from_json
+from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_json
 from engramq.workers.db.transaction import LOOK_UP, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.search.boosts import Boosted, Reached, boosted
@@ -72,7 +72,7 @@ async def _found(search: _Search, embedding: Embedding | None) -> list[Memory]:
     command = search.command
     if not len(search.candidates):
         return []
-    read: dict[str, Memory] = {}
+    read: dict[str, JsonRow] = {}
     if command.ranking is Ranking.SIMILARITY and embedding is not None:
         found = Boosted(ranked=by_similarity(search.candidates), via={})
     else:
@@ -81,8 +81,8 @@ async def _found(search: _Search, embedding: Embedding | None) -> list[Memory]:
     return memories if command.max_chars is UNSET else within_budget(memories, command.max_chars)
 
 
-async def _by_relevance(search: _Search) -> tuple[Boosted, dict[str, Memory]]:
-    """Return the order with all its boosts, and those memories that will probably be shown."""
+async def _by_relevance(search: _Search) -> tuple[Boosted, dict[str, JsonRow]]:
+    """Return the order with all its boosts, and the rows of those memories that will probably be shown."""
     limit = search.command.limit
     measure = Measure.of(search.question, search.candidates)
     first = by_relevance(measure, search.candidates)
@@ -90,10 +90,10 @@ async def _by_relevance(search: _Search) -> tuple[Boosted, dict[str, Memory]]:
     shown = visible_lookup(best[: limit + SPARE], search.filters)
     around, read = await search.ask([around_lookup(best, seeds), shown])
     found = boosted(measure, first, await surroundings(around, search.candidates, best, search.measuring))
-    return found, memories_from_json(read)
+    return found, rows_from_json(read)
 
 
-async def _shown(search: _Search, found: Boosted, read: dict[str, Memory]) -> list[Memory]:
+async def _shown(search: _Search, found: Boosted, read: dict[str, JsonRow]) -> list[Memory]:
     """Take as many of the best as are wanted; more when some turn out to be twins, or to have gone."""
     command = search.command
     memories: list[Memory] = []
@@ -104,10 +104,12 @@ async def _shown(search: _Search, found: Boosted, read: dict[str, Memory]) -> li
         chunk = order[start : start + command.limit]
         if missing := [ids[row] for row in chunk if ids[row] not in read]:
             (more,) = await search.ask([visible_lookup(missing, search.filters)])
-            read = {**read, **memories_from_json(more)}
+            read = {**read, **rows_from_json(more)}
         for row in chunk:
-            memory = read.get(ids[row])
-            if memory is not None and not (command.collapse_duplicates and twins.is_repeated(memory)):
+            if (known := read.get(ids[row])) is None:
+                continue
+            memory = memory_from_json(known)
+            if not (command.collapse_duplicates and twins.is_repeated(memory)):
                 memories.append(_scored(memory, found, row, explain=command.explain))
         if len(memories) >= command.limit:
             break

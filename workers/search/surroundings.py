@@ -58,7 +58,7 @@ def around_lookup(best: Sequence[str], seeds: Sequence[str]) -> Lookup:
 
 
 def visible_lookup(ids: Sequence[str], filters: Filters) -> Lookup:
-    """Ask for those memories that are still to be shown; see `memories_from_json`."""
+    """Ask for those memories that are still to be shown; see `rows_from_json`."""
     return Lookup(
         VISIBLE_BY_ID,
         {
