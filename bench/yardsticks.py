@@ -75,9 +75,7 @@ class Float32Model:
 async def shipped_embedder(store: Store) -> Embedder:
     """Return the embedder that workers have by default, with the arithmetic that the store began with."""
     embedder = MiniLmEmbedder()
-    first = await store.first_embedding_model(embedder.spec.name)
-    if first is not None:
-        embedder.adopt(first)
+    any(embedder.adopt(sha256) for sha256 in await store.embedding_models(embedder.spec.name))
     await embedder.warm()
     return embedder
 

@@ -129,7 +129,7 @@ async def test_a_file_that_the_runtime_cannot_read_is_a_failure_of_the_embedder(
 
 async def test_a_run_that_fails_is_a_failure_of_the_embedder_and_the_next_one_works(embedder: MiniLmEmbedder) -> None:
     with pytest.raises(EmbedderUnavailable, match="onnxruntime failed: InvalidArgument"):
-        embedder._ready().kept.run([[10_000_000]])
+        embedder._ready().asked.run([[10_000_000]])
     assert (await embedder.embed(["still there"])).shape == (1, DIMENSIONS)
 
 
@@ -190,8 +190,11 @@ async def test_without_a_whole_int8_file_float32_serves_and_the_log_says_so(
     await model.aclose()
     begun = MiniLmEmbedder(folder=copied)
     begun.adopt(bundle.INT8_SHA256)
-    with pytest.raises(EmbedderUnavailable, match="damaged"):  # never vectors of another model
-        await begun.warm()
+    with pytest.raises(EmbedderUnavailable, match="int8 model, whose file cannot be used"):
+        await begun.embed(["never vectors of another model"])
+    assert (await begun.embed(["which are compared, not kept"], questions=True)).shape == (1, DIMENSIONS)
+    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 2  # said once by each
+    await begun.aclose()
 
 
 async def test_as_many_texts_are_computed_at_once_as_there_are_cores(embedder: MiniLmEmbedder) -> None:

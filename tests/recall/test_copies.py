@@ -298,3 +298,74 @@ async def test_copies_are_bounded_by_bytes_and_the_least_used_goes_first(
     await copied(copies, UNTRUSTED)
     assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
     assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, "kettle") is None
+
+
+async def test_a_copy_that_grows_too_large_goes_and_drives_nobody_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for partition in BOTH:
+        await scene.keep("The red kettle whistles", partition=partition)
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    await copied(copies, UNTRUSTED)
+    monkeypatch.setattr(module, "COPY_BYTES_MAX", module.BYTES_MAX // 400)
+    for number in range(64):
+        await scene.keep(f"Kettle {number}")
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None  # a last time
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    await copied(copies, TRUSTED)
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None  # not before many searches
+    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, "kettle") is not None
+
+
+async def test_a_copy_of_a_server_that_has_recovered_since_is_not_believed(scene: Scene) -> None:
+    await scene.keep("The red kettle whistles")
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    (kept,) = copies._copies.values()
+    kept.copy.server = "before the crash"
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    await copied(copies, TRUSTED)
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None
+
+
+async def test_whoever_asked_together_with_one_who_gave_up_goes_to_the_tables(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.keep("The red kettle whistles")
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    asking = asyncio.Event()
+
+    async def never(*_: Any) -> None:
+        asking.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Copies, "_proven", never)
+    busy = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+    await asking.wait()
+    leader = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+    joined = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+    await asyncio.sleep(0)
+    leader.cancel()
+    assert await asyncio.wait_for(joined, 5) is None
+    busy.cancel()
+    with suppress(asyncio.CancelledError):
+        await busy
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None  # dropped with the proof that failed
+
+
+async def test_rows_of_a_subtransaction_are_not_missed(scene: Scene) -> None:
+    """Its id is younger than its transaction's, and no snapshot names it."""
+    kept = await scene.keep("The red kettle whistles")
+    with psycopg.connect(scene.world.database.owner_url) as slow:
+        slow.execute("select pg_current_xact_id()")
+        slow.execute("savepoint inner_one")
+        slow.execute("update memories set speaker = 'Ada' where node_id = %s", (kept,))
+        await scene.keep("The blue kettle sings")
+        copies = Copies(scene.world.store, Sizes())
+        await copied(copies, TRUSTED)
+        slow.commit()
+    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+    assert after is not None
+    assert "Ada" in after.copy._columns["speaker"]

@@ -84,3 +84,22 @@ async def test_a_caller_that_gives_up_leaves_no_half_read_connection(store: Stor
         async with asyncio.timeout(0.1):
             await store.look_up("a", [Lookup(b"select pg_sleep(20)::text", {})])
     assert len(await store.look_up("a", [Lookup(ECHO, VALUES)])) == 1
+
+
+async def test_a_statement_that_was_first_sent_behind_a_failure_works_afterwards(store: Store) -> None:
+    """The driver takes it for prepared although the server has skipped it."""
+
+    async def used(tx: Transaction) -> None:
+        assert await tx.rows(b"select 7 as seven") == [{"seven": 7}]
+
+    async def behind_a_failure(tx: Transaction) -> None:
+        await tx.send(BROKEN, zero=0)
+        await tx.rows(b"select 7 as seven")
+
+    for _ in range(5):  # the sixth use prepares it
+        await store.write("a", used)
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await store.write("a", behind_a_failure)
+        await store.write("a", used)
+        assert len(await store.look_up("a", [Lookup(ECHO, VALUES)])) == 1

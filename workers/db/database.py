@@ -27,11 +27,12 @@ log = logging.getLogger(__name__)
 SESSION_CHECK: Final = sql("session_check")
 ALL_NAMESPACES: Final = sql("all_namespaces")
 REGISTER_MODEL: Final = sql("register_model")
-FIRST_MODEL: Final = sql("first_model")
+MODELS_NAMED: Final = sql("models_named")
 
 POOL_SIZE: Final = 16
 PATIENCE_S: Final = 2.0  # for a server that restarts
 CONFLICTS_MAX: Final = 10
+ENDING_S: Final = 2.0  # for the COMMIT of reads that were answered, when the store is closed
 _PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 
 T = TypeVar("T")
@@ -72,7 +73,10 @@ class Store:
 
     async def aclose(self) -> None:
         """Close the connections, when the reads that were answered have ended."""
-        await asyncio.gather(*self._ending)
+        if self._ending:
+            _, late = await asyncio.wait(self._ending, timeout=ENDING_S)
+            for one in late:
+                one.cancel()
         await self._pool.aclose()
 
     async def __aenter__(self) -> Self:
@@ -113,10 +117,10 @@ class Store:
         (row,) = await self._persist(partial(self._ask, REGISTER_MODEL, values))
         return int(row["id"])
 
-    async def first_embedding_model(self, name: str) -> str | None:
-        """Return the digest of the first model of this name that the store has had; None when there was none."""
-        rows = await self._persist(partial(self._ask, FIRST_MODEL, {"name": name}))
-        return str(rows[0]["sha256"]) if rows else None
+    async def embedding_models(self, name: str) -> list[str]:
+        """Return the digests of the models of this name that the store has had, in the order of their registration."""
+        rows = await self._persist(partial(self._ask, MODELS_NAMED, {"name": name}))
+        return [str(row["sha256"]) for row in rows]
 
     async def _look_up_once(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
         async with self._pool.connection() as connection:

@@ -23,6 +23,6 @@ select every_namespace() as namespace
 -- Find or make the id of an embedding model and its vector index.
 select register_embedding_model(%(name)s, %(sha256)s, %(dimensions)s) as id
 
--- name: first_model
--- The digest of the model that the store began with among those of one name; ids are given in the order of registration.
-select sha256 from embedding_models where name = %(name)s order by id limit 1
+-- name: models_named
+-- The digests of the models of one name; ids are given in the order of registration.
+select sha256 from embedding_models where name = %(name)s order by id

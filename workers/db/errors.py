@@ -36,7 +36,7 @@ _MEANINGS: Final = {
     "3D000": Meaning.EXHAUSTED,  # no such database
     "25006": Meaning.EXHAUSTED,  # a standby, or a database set read-only
     "EQ001": Meaning.CONFLICT,  # the tenant that was entered is another namespace's: see tenants.py
-    "26000": Meaning.CONFLICT,  # a prepared statement was dropped by the driver or a pooler: a new connection has none
+    "26000": Meaning.CONFLICT,  # a prepared statement was dropped by somebody: who used it has closed the connection
     "57014": Meaning.EXHAUSTED,  # statement_timeout: another try would take as long
     "57": Meaning.GONE,  # shutting down, crashed, starting up
     "25P03": Meaning.GONE,  # idle_in_transaction_session_timeout: this process was paused

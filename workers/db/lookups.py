@@ -4,6 +4,7 @@ The driver's cursors cost a fifth of a millisecond a query, more than the server
 beforehand goes past them: the same connection, its libpq handle, statements that are prepared once per connection.
 """
 
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
@@ -35,6 +36,9 @@ class Lookup(NamedTuple):
 # How lookups are asked: in a transaction that is open, or in one of their own.
 Ask: TypeAlias = Callable[[Sequence[Lookup]], Awaitable[list[Answer]]]
 
+# Names of statements by connection. A name is noted when the statement is sent: if the server does not take it, the
+# whole exchange fails and the connection is closed.
+_numbers: Final = itertools.count()  # a name is never used twice, whatever became of the first statement
 _prepared: Final[WeakKeyDictionary[Connection, dict[bytes, bytes]]] = WeakKeyDictionary()
 
 
@@ -82,7 +86,7 @@ def _send(pgconn: PGconn, names: dict[bytes, bytes], step: Lookup) -> list[bool]
     name = names.get(step.query)
     first = name is None
     if name is None:
-        name = names[step.query] = b"engramq_%d" % len(names)
+        name = names[step.query] = b"engramq_%d" % next(_numbers)
         pgconn.send_prepare(name, text)
     pgconn.send_query_prepared(name, [_text(step.values[parameter]) for parameter in parameters])
     return [False, True] if first else [True]
@@ -95,6 +99,11 @@ def _text(value: str | bytes | int | bool | None) -> bytes | None:
     if isinstance(value, bool):
         return b"t" if value else b"f"
     return str(value).encode()
+
+
+def forget(connection: Connection) -> None:
+    """Forget which statements are prepared on a connection whose statements were all dropped."""
+    _prepared.pop(connection, None)
 
 
 def array(items: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from engramq.workers.db.readiness import Migration, NotReady, Reason, missing, p
 
 CREATE_TABLE: Final = sql("create_schema_migrations")
 LOCK: Final = sql("lock_migrations")
+ANALYZE: Final = sql("analyze")
 RECORD: Final = sql("record_migration")
 
 LOCK_WAIT_S: Final = 300  # as long as another's migration may take
@@ -41,7 +42,10 @@ async def migrate(
             behind = await missing(connection, known)
             if behind:
                 await connection.execute(CREATE_TABLE)
-            return [await _apply(connection, migration) for migration in behind]
+            applied = [await _apply(connection, migration) for migration in behind]
+            if 0 < len(applied) < len(known):
+                await connection.execute(ANALYZE)  # what was rewritten has lost its statistics, and its plans with them
+            return applied
     except psycopg.Error as error:
         raise _explained(error) from error
 

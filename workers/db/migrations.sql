@@ -18,3 +18,7 @@ select set_config('lock_timeout', %(timeout)s, false), pg_advisory_lock(hashtext
 -- name: record_migration
 -- Note that a migration was applied.
 insert into schema_migrations (version, name, checksum) values (%(version)s, %(name)s, %(checksum)s)
+
+-- name: analyze
+-- Gather the statistics of every table.
+analyze

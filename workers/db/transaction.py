@@ -12,6 +12,7 @@ import psycopg
 from psycopg import generators
 from psycopg.types.numeric import Int4
 
+from engramq.workers.db import lookups
 from engramq.workers.db.lookups import BEGIN_READ_ONLY, COMMIT, Answer, Lookup
 from engramq.workers.db.pool import Connection, Row, execute
 from engramq.workers.db.queries import sql
@@ -20,6 +21,7 @@ from engramq.workers.queue.contract import Lease
 
 BEGIN: Final = sql("begin")
 ENTER: Final = sql("enter_tenant")
+NOTHING: Final = sql("nothing")
 LOOK_UP: Final = sql("look_up")
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
@@ -52,9 +54,9 @@ class Transaction:
         """Return all rows of a query."""
         return await (await self.send(query, **values)).fetchall()
 
-    async def look_up(self, lookups: Sequence[Lookup]) -> list[Answer]:
+    async def look_up(self, asked: Sequence[Lookup]) -> list[Answer]:
         """Return the answers of several lookups; they are under way together."""
-        sent = [await self.send(query, **values) for query, values in lookups]
+        sent = [await self.send(query, **values) for query, values in asked]
         rows = [await one.fetchone() for one in sent]
         return [None if row is None else next(iter(row.values())) for row in rows]
 
@@ -95,6 +97,8 @@ async def transaction(
                 await pipeline.__aexit__(None, None, None)
         if committing and connection.broken and isinstance(error, psycopg.Error | OSError):
             raise CommitUnknown from error
+        if isinstance(error, psycopg.errors.InvalidSqlStatementName):
+            await connection.close()  # somebody dropped statements that the driver counts on
         await _roll_back(connection)
         raise
     except BaseException:
@@ -105,9 +109,20 @@ async def transaction(
 
 
 async def _roll_back(connection: Connection) -> None:
-    in_transaction = psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR
+    """Undo what was done.
+
+    The driver drops all prepared statements after a ROLLBACK, in case it undid a table's change. Where the server has
+    refused nothing, as when a handler does, that is spared: the ROLLBACK goes past the driver. Where it has, the driver
+    may believe in statements that the server never saw, so they are dropped, at once, and lookups forget theirs.
+    """
+    status = connection.info.transaction_status
     with suppress(psycopg.Error):
-        if not connection.closed and connection.info.transaction_status in in_transaction:
-            # Past the driver, which drops all prepared statements after a ROLLBACK: it may undo a table's change.
+        if connection.closed:
+            return
+        if status == psycopg.pq.TransactionStatus.INTRANS:
             connection.pgconn.send_query(b"rollback")
             await connection.wait(generators.execute(connection.pgconn))
+        elif status == psycopg.pq.TransactionStatus.INERROR:
+            await connection.rollback()
+            await connection.execute(NOTHING, prepare=False)  # the driver drops statements before the next one
+            lookups.forget(connection)

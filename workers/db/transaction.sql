@@ -41,3 +41,7 @@ select {plan_once}
 -- name: commit_without_waiting
 -- Let this transaction's COMMIT return before it is on disk: for what is made again when a crash takes it away.
 select set_config('synchronous_commit', 'off', true)
+
+-- name: nothing
+-- Ask nothing.
+select

@@ -1,11 +1,14 @@
 """Texts to embeddings as the store keeps them: the embedder, and the id under which the store knows its model."""
 
+import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
+
+PROBE: Final = "Which model makes the vectors?"  # embedded before it is registered, so that it is loaded or reached
 
 
 class SharedEmbedder(Protocol):
@@ -30,22 +33,43 @@ class Vectorizer:
         self._store = store
         self._model_ids: dict[int, int] = {}  # by the number of dimensions
         self._agreed = False
+        self._agreeing = asyncio.Lock()
 
     @property
     def spec(self) -> EmbedderSpec:
         """The identity of the model."""
         return self._embedder.spec
 
-    async def agree(self) -> None:
-        """Go on with the model that the store began with, if the embedder has several.
+    async def spec_in_store(self) -> EmbedderSpec:
+        """Return the identity of the model that makes the vectors, as far as it is known without loading one.
 
         Raises EngramqError (`unavailable`).
         """
         if not self._agreed:
-            first = await self._store.first_embedding_model(self.spec.name)
-            if first is not None:
-                self._embedder.adopt(first)
-                self._agreed = True
+            async with self._agreeing:
+                await self._adopted()
+        return self.spec
+
+    async def agree(self) -> None:
+        """Settle which model makes the vectors, before the first one is made: that which the store began with.
+
+        A store without any gets the one that the embedder prefers; of several processes the first to register counts.
+        Raises EmbedderUnavailable, EngramqError (`unavailable`).
+        """
+        if self._agreed:
+            return
+        async with self._agreeing:
+            if not await self._adopted():
+                (vector,) = await self._embedder.embed([PROBE])
+                await self.model_id(len(vector))
+                await self._adopted()
+                self._model_ids.clear()
+            self._agreed = True
+
+    async def _adopted(self) -> bool:
+        """Go on with the first model of the store that is one of the embedder's; False when there is none."""
+        known = await self._store.embedding_models(self.spec.name)
+        return any(self._embedder.adopt(sha256) for sha256 in known)
 
     async def embed(self, texts: Sequence[str], *, bulk: bool = False, questions: bool = False) -> list[Embedding]:
         """Return an embedding for each text; `questions` are compared only, not kept.
@@ -57,13 +81,6 @@ class Vectorizer:
         if not len(vectors):
             return []
         model_id = self._model_ids.get(vectors.shape[1]) or await self.model_id(vectors.shape[1])
-        if not self._agreed:
-            # Nothing was there, so this model was registered; another process may have been first with another one.
-            before = self.spec.sha256
-            await self.agree()
-            if self.spec.sha256 != before:
-                self._model_ids.clear()
-                return await self.embed(texts, bulk=bulk, questions=questions)
         return [Embedding.of(model_id, vector) for vector in vectors]
 
     async def vectors(self, texts: Sequence[str], *, bulk: bool = False) -> Vectors:

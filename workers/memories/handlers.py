@@ -344,8 +344,7 @@ async def memory_stats(_command: MemoryStats, context: Context) -> Stats:
     """Count what a namespace holds, and what waits in the queues."""
     found = await context.store.read(context.envelope.namespace, counts)
     depths = await context.mailboxes.depths()
-    await context.services[Vectorizer].agree()
-    spec = context.services[Vectorizer].spec
+    spec = await context.services[Vectorizer].spec_in_store()
     return Stats(
         memories=found.memories,
         by_partition=found.by_partition,

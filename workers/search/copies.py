@@ -40,7 +40,9 @@ COPY_ROWS: Final = sql("copy_rows")
 ROWS_MAX: Final = 3_000  # of a namespace that is copied
 CHANGED_MAX: Final = 300  # rows that a search waits for; with more the tables are as fast
 BYTES_MAX: Final = 64 * 1024 * 1024  # of all copies of a process
+COPY_BYTES_MAX: Final = BYTES_MAX // 4  # of one: nobody drives all others out
 SEARCHES_FIRST: Final = 2  # of a namespace before it is copied: some are searched once
+SEARCHES_LATER: Final = 500  # of one that was too large before it is looked at again
 COUNTED_MAX: Final = 10_000  # namespaces whose searches are counted
 LOADED_AT_A_TIME: Final = 250  # rows; they keep the event loop for some milliseconds
 
@@ -88,7 +90,7 @@ class _State(msgspec.Struct):
 
     memories: int
     changed: list[str]
-    snapshot: str
+    since: str
     server: str
 
 
@@ -143,15 +145,31 @@ class Copies:
                 await self._load(place)
 
     async def _ask(self, place: Place, kept: _Kept, questions: list[str]) -> list[Proven] | None:
-        copy = kept.copy
-        answers = await self._proven(place, copy, questions)
-        if self._copies.get(place) is kept:
-            if answers is None or copy.is_worn:
-                del self._copies[place]
-                self._searches[place] = SEARCHES_FIRST  # it is searched: after the next search it is copied again
-            else:
-                self._copies.move_to_end(place)
+        answers = None
+        try:
+            answers = await self._proven(place, kept.copy, questions)
+        finally:
+            # Whatever went wrong, the next search goes to the tables, and after it the namespace is copied again.
+            if self._copies.get(place) is kept:
+                if answers is None or kept.copy.is_worn:
+                    self._forget(place, SEARCHES_FIRST)
+                else:
+                    self._copies.move_to_end(place)
+                    self._make_room(place, kept.copy)
         return answers
+
+    def _forget(self, place: Place, searches: int) -> None:
+        del self._copies[place]
+        self._searches[place] = searches
+
+    def _make_room(self, place: Place, copy: NamespaceCopy) -> None:
+        """Hold the bounds after a copy has grown: one that is too large goes, then those unused for longest."""
+        if copy.size_bytes > COPY_BYTES_MAX:
+            self._forget(place, -SEARCHES_LATER)
+        total = sum(one.copy.size_bytes for one in self._copies.values())
+        while total > BYTES_MAX:
+            _, oldest = self._copies.popitem(last=False)
+            total -= oldest.copy.size_bytes
 
     async def _proven(self, place: Place, copy: NamespaceCopy, questions: list[str]) -> list[Proven] | None:
         """Bring the copy up to date; None when that cannot be done, or not at once."""
@@ -161,7 +179,7 @@ class Copies:
             namespace,
             [
                 Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(questions)}),
-                Lookup(COPY_STATE, {**chosen, "snapshot": copy.snapshot}),
+                Lookup(COPY_STATE, {**chosen, "since": copy.since}),
             ],
         )
         assert asked is not None
@@ -177,7 +195,7 @@ class Copies:
             if len(rows) < len(state.changed):
                 return None
             copy.put(rows)
-        copy.snapshot = state.snapshot
+        copy.since = state.since
         return [Proven(copy, lexemes) for lexemes in _lexemes.decode(asked)]
 
     async def _load(self, place: Place) -> None:
@@ -188,13 +206,10 @@ class Copies:
             log.info("A namespace was not copied", extra={"code": problem.fault.code})
             return
         if copy is None:
-            self._searches[place] = 0
+            self._searches[place] = -SEARCHES_LATER
             return
         self._copies[place] = _Kept(copy)
-        total = sum(one.copy.size_bytes for one in self._copies.values())
-        while total > BYTES_MAX:
-            _, oldest = self._copies.popitem(last=False)
-            total -= oldest.copy.size_bytes
+        self._make_room(place, copy)
 
     async def _read(self, partitions: Sequence[Partition], tx: Transaction) -> NamespaceCopy | None:
         if (await self._sizes.of(tx, partitions)).own > ROWS_MAX:
@@ -202,10 +217,14 @@ class Copies:
         chosen = {"first": partitions[0], "last": partitions[-1]}
         state = await tx.row(COPY_IDS, **chosen)
         assert state is not None
-        copy, ids = NamespaceCopy(state["snapshot"], state["server"]), state["ids"]
+        copy, ids = NamespaceCopy(state["since"], state["server"]), state["ids"]
+        if len(ids) > ROWS_MAX:
+            return None
         for start in range(0, len(ids), LOADED_AT_A_TIME):
             some = ids[start : start + LOADED_AT_A_TIME]
             copy.put(await tx.rows(COPY_ROWS, **chosen, ids=some, time_words=TIME_WORDS))
+            if copy.size_bytes > COPY_BYTES_MAX:
+                return None
         # What was erased meanwhile is missing, and what changed is newer than the snapshot: the next search finds out.
         return copy
 

@@ -8,23 +8,18 @@ select json_agg(array(
 from json_array_elements_text(%(questions)s::json) with ordinality as asked (question, place)
 
 -- name: copy_state
--- How many memories the namespace has, and which of them a copy lacks that was made at a snapshot: those whose row was
--- written by a transaction that the snapshot does not see. A row that is gone shows in the number. `server` changes when
--- the server has recovered from a crash, which may take back what it showed and give the same transaction ids again.
+-- How many memories the namespace has, and which of them a copy may lack that was made when %(since)s was the oldest
+-- transaction under way: those whose row was written by it or by a later one. (Whether a snapshot sees a row cannot be said
+-- more exactly: subtransactions have ids of their own.) A row that is gone shows in the number. `server` changes when the
+-- server has recovered from a crash, which may take back what it showed and give the same transaction ids again.
 with since as materialized (
-    select snapshot, pg_snapshot_xmin(snapshot)::text::bigint as oldest,
-        age((pg_snapshot_xmin(snapshot)::text::bigint %% 4294967296)::text::xid) as age
-    from (select %(snapshot)s::pg_snapshot as snapshot) given
+    select age((%(since)s::bigint %% 4294967296)::text::xid) as age
 )
 select json_build_object(
     'memories', count(*),
-    'changed', coalesce(json_agg(m.node_id) filter (
-        -- Ages are cheap and leave few; what follows is exact. Those far below zero are of rows older than ages can tell.
-        where case when age(m.xmin) between -100000 and since.age
-            then not pg_visible_in_snapshot((since.oldest + since.age - age(m.xmin))::text::xid8, since.snapshot)
-            else false end
-    ), '[]'),
-    'snapshot', pg_current_snapshot()::text,
+    -- Ages far below zero are those of rows that are older than ages can tell.
+    'changed', coalesce(json_agg(m.node_id) filter (where age(m.xmin) between -100000 and since.age), '[]'),
+    'since', pg_snapshot_xmin(pg_current_snapshot())::text,
     'server', concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())
 )::text
 from memories m, since
@@ -34,7 +29,7 @@ where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 -- The memories of a namespace, and what `copy_state` will be asked about them.
 select
     coalesce(array_agg(m.node_id order by m.node_id), '{}') as ids,
-    pg_current_snapshot()::text as snapshot,
+    pg_snapshot_xmin(pg_current_snapshot())::text as since,
     concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) as server
 from memories m
 where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)

@@ -31,6 +31,7 @@ ROOM: Final = 64  # rows that arrays begin with; they double when they are full
 GONE_SHARE: Final = 0.25  # of rows that were replaced, above which a copy is made anew
 # What Python keeps of a memory besides its vector, and of one word in it. Measured on CPython 3.11.
 ROW_BYTES: Final = 900
+COPY_BYTES: Final = 40_000  # of a copy that is empty, arrays and all
 WORD_BYTES: Final = 24
 # What is kept of a memory as the query `copy_rows` has it, a list for each.
 _COLUMNS: Final = (
@@ -40,10 +41,10 @@ _COLUMNS: Final = (
 
 
 class NamespaceCopy:
-    """Memories of one namespace in some partitions. `snapshot` and `server` say how current it is: see `copies.sql`."""
+    """Memories of one namespace in some partitions. `since` and `server` say how current it is: see `copies.sql`."""
 
-    def __init__(self, snapshot: str, server: str) -> None:
-        self.snapshot, self.server = snapshot, server
+    def __init__(self, since: str, server: str) -> None:
+        self.since, self.server = since, server
         self.row_of: dict[str, int] = {}
         self._ids: list[str] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
@@ -61,7 +62,7 @@ class NamespaceCopy:
     @property
     def size_bytes(self) -> int:
         """About what the copy takes in memory."""
-        return self._vectors.nbytes + ROW_BYTES * len(self._ids) + WORD_BYTES * self._words
+        return COPY_BYTES + self._vectors.nbytes + ROW_BYTES * len(self._ids) + WORD_BYTES * self._words
 
     @property
     def is_worn(self) -> bool:
@@ -71,13 +72,13 @@ class NamespaceCopy:
     def put(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows of the query `copy_rows`, or put them in the place of what was known of these memories."""
         for row in rows:
-            one = str(row["id"])
+            one, sector = str(row["id"]), Sector(row["sector"])
             if (before := self.row_of.get(one)) is not None:
                 self._live[before] = False
             place = self.row_of[one] = len(self._ids)
             self._ids.append(one)
             for name, column in self._columns.items():
-                column.append(row[name] if name != "sector" else Sector(row[name]))
+                column.append(sector if name == "sector" else row[name])
             if place == len(self._live):
                 self._grow()
             self._live[place], self._superseded[place] = not row["hidden"], row["superseded"]
