@@ -52,6 +52,7 @@ WORKER: Final = (
     ),
     Point("engramq.workers.embedders.vectorizer:Vectorizer.try_embed", "model"),
     Point("engramq.workers.db.database:Store.read", "transaction"),
+    Point("engramq.workers.db.database:Store.look_up", "transaction"),
     Point("engramq.workers.db.database:Store.write", "transaction"),
     Point("engramq.workers.search.search:by_relevance", "ranking"),
     Point("engramq.workers.search.search:boosted", "ranking"),
