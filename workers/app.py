@@ -27,6 +27,7 @@ from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
 from engramq.workers.memories import handlers as memories
+from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import Actor, MailboxView
 from engramq.workers.queue.inspection import Inspection
@@ -116,6 +117,7 @@ def build_services(
         Copies(store, sizes),
         Confidence(vectorizer),
         Classifier(store=store, activity=activity, stopping=stopping),
+        BulkLoads(sizes),
         Usage(store, stopping=stopping),
         CoRetrievals(store, rules, stopping=stopping),
         SimilarityLinker(

@@ -109,7 +109,7 @@ def told(connection: Connection, namespace: str) -> dict[str, list[str]]:
     assert found is not None
     prefix = "length(lexeme_prefix(tenant_of(%(namespace)s)))" if found[0] else str(OLD_PREFIX)
     whose = "t.tenant = tenant_of(%(namespace)s)" if found[0] else "t.namespace = %(namespace)s"
-    queries = dict.fromkeys(TABLES, "to_jsonb(t) - 'tenant' - 'namespace' - 'lexemes' - 'lexeme'")
+    queries = dict.fromkeys(TABLES, "to_jsonb(t) - 'tenant' - 'namespace' - 'lexemes' - 'lexeme' - 'load_id'")
     word = f"substr(word, 1 + {prefix})"
     queries["memories"] += (
         f" || jsonb_build_object('words', array(select {word} from unnest(tsvector_to_array(t.lexemes)) word "

@@ -19,7 +19,10 @@ WRITES = re.compile(r"\b(insert into|update|delete from)\s+\w", re.IGNORECASE)
 LOCKS = re.compile(r"\bfor (no key )?update\b|\bfor key share\b", re.IGNORECASE)
 IDS_AS_TEXT = re.compile(r"%\((\w+)\)s::text::uuid\[\]")
 # About the database itself, or the owner's.
-NOT_A_TENANTS = re.compile(r"schema_migrations|\bloaded\b|pg_advisory|pg_indexes|register_embedding_model|pg_roles")
+NOT_A_TENANTS = re.compile(
+    r"schema_migrations|length\(.*as loaded\b|pg_advisory|pg_try_advisory|pg_indexes|register_embedding_model|pg_roles"
+    r"|loads_over|drop_broken_indexes|pg_inherits|statement_timeout"
+)
 
 # What a parameter is, by its name; else by its type.
 BY_NAME: dict[str, Any] = {

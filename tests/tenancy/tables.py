@@ -83,6 +83,7 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
         origin="similarity", declared_from=low,
     )  # fmt: skip
     insert("lexeme_counts", partition="trusted", lexeme="xxxxpump", memories=99)
+    insert("loads", partition="trusted", model_id=model[0])
     insert("link_tombstones", low_id=low, high_id=high)
     insert("co_retrievals", low_id=low, high_id=high, instances=["default:1"])
     insert(

@@ -143,5 +143,6 @@ async def test_policies_hold_and_cascades_pass_them(store: Store, owned: Databas
         left = snapshot(connection, "cascading")
     # What hangs on nodes went with them; what outlives them stayed.
     assert {table for table, rows in left.items() if rows} == {
-        "namespaces", "lexeme_counts", "deferred_links", "proposals", "approvals", "audit_log", "ledger", "tokens",
+        "namespaces", "lexeme_counts", "deferred_links", "proposals", "approvals", "audit_log", "ledger", "loads",
+        "tokens",
     }  # fmt: skip

@@ -15,7 +15,7 @@ import psycopg
 from engramq.workers.db.conninfo import SESSION, worker_conninfo
 from engramq.workers.db.errors import Again, Meaning, meaning, unavailable
 from engramq.workers.db.lookups import Answer, Lookup, look_up
-from engramq.workers.db.pool import Pool, Row, execute
+from engramq.workers.db.pool import Connection, Pool, Row, execute
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.tenants import NOBODY, Tenants
@@ -121,6 +121,26 @@ class Store:
         """Return the digests of the models of this name that the store has had, in the order of their registration."""
         rows = await self._persist(partial(self._ask, MODELS_NAMED, {"name": name}))
         return [str(row["sha256"]) for row in rows]
+
+    async def ask(self, query: bytes, **values: Any) -> list[Row]:
+        """Return the rows of a query that belongs to no namespace."""
+        return await self._persist(partial(self._ask, query, values))
+
+    async def alone(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run `work` once on a connection that is closed afterwards, outside any transaction.
+
+        Raises EngramqError with `unavailable`.
+        """
+        try:
+            async with self._pool.connection() as connection:
+                try:
+                    return await work(connection)
+                finally:
+                    await connection.close()
+        except (psycopg.Error, OSError) as error:
+            if meaning(error) is Meaning.DEFECT:
+                raise
+            raise unavailable(error) from error
 
     async def _look_up_once(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
         async with self._pool.connection() as connection:

@@ -1,6 +1,6 @@
 -- name: begin
--- Begin a transaction that may write.
-begin
+-- Begin a transaction that may write. Each of its statements sees what was committed before it: see 0008_loads.sql.
+begin isolation level read committed
 
 -- name: begin_read_only
 -- Begin a transaction that may not.

@@ -32,13 +32,22 @@ with hit as materialized (
 {near_enough}
 
 -- name: nearest_by_index
--- The same by the vector index, which goes on until it has enough of them; its order is only nearly right.
-with hit as materialized (
+-- The same by the vector index, which goes on until it has enough of them; its order is only nearly right. What it does
+-- not know yet is scanned.
+with indexed as materialized (
     select m.node_id, m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions}) as distance
     from memories m
-    where {visible} and m.state = 'active' and m.model_id = %(model_id)s
+    where {visible} and m.state = 'active' and m.model_id = %(model_id)s and {in_index}
     order by m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
     limit %(k)s
+), loaded as materialized (
+    select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
+    from memories m
+    where {visible} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index}
+    order by 2
+    limit %(k)s
+), hit as materialized (
+    select * from (select * from indexed union select * from loaded) both_arms order by distance limit %(k)s
 )
 {near_enough}
 

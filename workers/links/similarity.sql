@@ -69,13 +69,23 @@ from (
 where found.distance <= %(farthest)s
 
 -- name: neighbors_by_index
--- The same by the vector index.
+-- The same by the vector index; what it does not know yet is scanned.
 select found.node_id as other_id, found.distance
 from (
-    select m.node_id, {apart} as distance
-    from memories m
-    where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s
-    order by 2
+    (
+        select m.node_id, {apart} as distance
+        from memories m
+        where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s and {in_index}
+        order by 2
+        limit %(k)s
+    ) union (
+        select m.node_id, ({apart}) + 0 as distance
+        from memories m
+        where {visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> %(id)s and {outside_index}
+        order by 2
+        limit %(k)s
+    )
+    order by distance
     limit %(k)s
 ) found
 where found.distance <= %(farthest)s

@@ -56,6 +56,7 @@ from engramq.workers.links.room import lock_with_linked, make_room_again
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import linking
 from engramq.workers.memories import change, importing, pending, purge, review, store
+from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.purge import Filters, Purge
 from engramq.workers.memories.reading import position_of, recent
 from engramq.workers.memories.routing import route
@@ -327,6 +328,8 @@ async def follow_import(reply: Reply, command: ImportBatch, context: Context) ->
     """Have sectors told of what was imported, and links made of what was updated; the sweep links the rest."""
     if isinstance(reply, BatchImported):
         namespace = context.envelope.namespace
+        for partition, rows in importing.stored_in(context.envelope, command, reply).items():
+            context.services[BulkLoads].came(namespace, partition, rows)
         context.follow_ups = classifying(namespace, importing.lacking_sectors(command, reply))
         context.follow_ups += linking(namespace, importing.updated(reply))
 
@@ -336,7 +339,7 @@ async def import_batch(
     tx: Transaction, _command: ImportBatch, context: Context, batch: importing.Batch
 ) -> BatchImported:
     """Write many memories at once."""
-    return await importing.write(tx, context.envelope, batch)
+    return await importing.write(tx, context.envelope, batch, context.services[BulkLoads])
 
 
 @handles_without_transaction(MemoryStats)

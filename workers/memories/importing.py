@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
@@ -31,6 +31,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.memories.bulk_loads import BulkLoads, Target
 from engramq.workers.memories.change import fits
 from engramq.workers.memories.routing import VOUCHED_FOR, route
 from engramq.workers.memories.store import Draft, columns_of
@@ -127,10 +128,12 @@ async def embedded(batch: Batch, skipped: set[str], vectorizer: Vectorizer) -> B
     return replace(batch, rows=rows)
 
 
-async def write(tx: Transaction, envelope: Envelope, batch: Batch) -> BatchImported:
+async def write(tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: BulkLoads) -> BatchImported:
     """Write a batch; return a receipt for each of its rows."""
+    # First of all: whoever closes a load waits for its batches, and holds nothing that these want.
+    loads = await bulk_loads.loads_of(tx, [row.draft for row in batch.rows.values()])
     sorted_rows = _sorted(batch, await known(tx, batch.external_ids))
-    made = dict(zip(sorted_rows.new, await insert_all(tx, list(sorted_rows.new.values())), strict=True))
+    made = dict(zip(sorted_rows.new, await insert_all(tx, list(sorted_rows.new.values()), loads), strict=True))
     receipts = {receipt.index: receipt for receipt in batch.refused}
     for index in batch.rows:
         if index in made:
@@ -168,6 +171,12 @@ def lacking_sectors(command: ImportBatch, reply: BatchImported) -> list[str]:
     ]
 
 
+def stored_in(envelope: Envelope, command: ImportBatch, reply: BatchImported) -> Counter[Partition]:
+    """Return how many new memories went into which partition."""
+    made = [command.records[one.index].memory for one in reply.receipts if one.status is ReceiptStatus.STORED]
+    return Counter(route(memory, envelope.principal) for memory in made)
+
+
 def updated(reply: BatchImported) -> list[Activated]:
     """Return the memories that may have another content now, and so other neighbours."""
     if reply.degraded is not UNSET:
@@ -196,12 +205,14 @@ async def known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, Known
     }
 
 
-async def insert_all(tx: Transaction, drafts: Sequence[Draft]) -> list[UUID]:
+async def insert_all(tx: Transaction, drafts: Sequence[Draft], loads: Mapping[Target, int] | None = None) -> list[UUID]:
     """Make memories, whose external ids have to be different, and return their ids in the order given.
+
+    `loads`: the open loads that they belong to.
 
     Raises Again when somebody took one of the external ids in between.
     """
-    rows = [{**columns_of(draft), **_vector(draft)} for draft in drafts]
+    rows = [{**columns_of(draft), **_vector(draft), "load_id": _load(draft, loads or {})} for draft in drafts]
     # All importers take external ids in one order, so that two of them cannot wait for each other.
     ordered = sorted(rows, key=lambda row: row["external_id"] or "")
     for start in range(0, len(ordered), ROWS_AT_ONCE):
@@ -307,6 +318,10 @@ def _slips_in(found: Known, draft: Draft) -> bool:
 
 def _rejected(index: int, name: str, error: str) -> Receipt:
     return Receipt(index=index, status=ReceiptStatus.REJECTED, field=name, error=error)
+
+
+def _load(draft: Draft, loads: Mapping[Target, int]) -> int | None:
+    return None if draft.embedding is None else loads.get((draft.partition, draft.embedding.model_id))
 
 
 def _vector(draft: Draft) -> dict[str, Any]:

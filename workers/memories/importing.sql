@@ -22,10 +22,10 @@ with given as (
         %(confidence)s::double precision[], %(source)s::text[], %(source_type)s::text[], %(speaker)s::text[],
         %(occurred_at)s::timestamptz[], %(thread)s::text[], %(position)s::integer[], %(sector)s::text[],
         %(sector_source)s::text[], %(verification)s::text[], %(state)s::text[], %(metadata)s::jsonb[],
-        %(embedding)s::text[], %(model_id)s::smallint[]
+        %(embedding)s::text[], %(model_id)s::smallint[], %(load_id)s::integer[]
     ) as given (
         id, partition, external_id, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-        sector, sector_source, verification, state, metadata, embedding, model_id
+        sector, sector_source, verification, state, metadata, embedding, model_id, load_id
     )
 ), node as (
     insert into nodes (id, tenant, label, partition, external_id)
@@ -35,12 +35,12 @@ with given as (
 )
 insert into memories (
     node_id, partition, tenant, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-    sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, created_by, active_hours
+    sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, load_id, created_by, active_hours
 )
 select
     node.id, node.partition, %(tenant)s, content, confidence, source, source_type, speaker, occurred_at, thread,
     position, sector, sector_source, verification, state, metadata,
-    memory_lexemes(%(tenant)s, content, speaker, occurred_at), embedding::halfvec, model_id, %(created_by)s,
+    memory_lexemes(%(tenant)s, content, speaker, occurred_at), embedding::halfvec, model_id, load_id, %(created_by)s,
     {clock}
 from node
 join given on given.id = node.id

@@ -125,13 +125,22 @@ with {full_text}, near as materialized (
 {both_arms}
 
 -- name: search_by_index
--- Candidates by full text and by the vector index, which goes on until it has enough of them.
-with {full_text}, by_vector as materialized (
+-- Candidates by full text and by the vector index, which goes on until it has enough of them; what it does not know yet
+-- is scanned.
+with {full_text}, indexed as materialized (
     select {candidate}, {common_words} as besides, {distance} as distance
     from memories m
-    where {chosen} and m.state = 'active' and m.model_id = %(model_id)s
+    where {chosen} and m.state = 'active' and m.model_id = %(model_id)s and {in_index}
     order by {distance}
     limit %(candidates)s
+), loaded as materialized (
+    select {candidate}, {common_words} as besides, ({distance}) + 0 as distance
+    from memories m
+    where {chosen} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index}
+    order by ({distance}) + 0
+    limit %(candidates)s
+), by_vector as materialized (
+    select * from (select * from indexed union select * from loaded) known order by distance limit %(candidates)s
 )
 {both_arms}
 

@@ -12,6 +12,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
+from engramq.workers.db.loads import index_loads
 from engramq.workers.links import co_retrieval, decay
 from engramq.workers.memories.pending import pending_after, pending_contents
 from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
@@ -110,6 +111,16 @@ class Upkeep:
             while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
                 pass
 
+    async def index_loads(self) -> None:
+        """Build vector indexes anew for bulk loads that are over."""
+        try:
+            indexed = await index_loads(self.store)
+        except (EngramqError, OutcomeUnknown):
+            log.warning("No load was indexed: the database is away")
+            return
+        if indexed:
+            log.info("Vector index built for bulk loads", extra={"loads": indexed})
+
     async def decay_links(self) -> None:
         """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
         namespaces = await self.store.namespaces()
@@ -141,6 +152,7 @@ class Upkeep:
         """Return the periodic work."""
         return (
             Periodic("sweep", self.interval_s, self.look_in_time),
+            Periodic("index_loads", self.interval_s, self.index_loads),
             Periodic("trim", TRIM_EVERY_S, self.trim),
             Periodic("decay_links", DECAY_EVERY_S, self.decay_links),
             Periodic("count_lexemes", COUNT_EVERY_S, self.count_lexemes),

@@ -1,0 +1,93 @@
+"""Bulk loads, whose rows come into the vector index when it is built anew at their end.
+
+A row of an open load is in no vector index, and searches compare it exactly. Once nothing has come for a while the load
+is over: its rows are let in, the index is built anew beside whoever reads and writes, and then the load is forgotten.
+Each step may be repeated: a build that was broken off is begun again.
+
+Nothing is missed meanwhile. A load is forgotten only after a build that began when its rows had been let in, and a
+build ends only when nobody uses the index that it replaces. Why the condition of the index may ask a table says the
+migration 0008_loads.sql.
+"""
+
+from itertools import groupby
+from typing import Any, Final
+
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.db.database import Store
+from engramq.workers.db.pool import Connection, Row, execute
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+
+TOUCH: Final = sql("touch_load")
+OPEN: Final = sql("open_load")
+OVER: Final = sql("loads_over")
+COVER: Final = sql("cover_load")
+END: Final = sql("end_load")
+LOCK_BUILDS: Final = sql("lock_builds")
+BUILD_SETTINGS: Final = sql("build_settings")
+DROP_BROKEN: Final = sql("drop_broken_indexes")
+BUILD_COMMAND: Final = sql("build_command")
+
+IDLE_S: Final = 5.0  # without a batch, after which a load is over
+LOAD_ROWS: Final = 20_000  # after which it is over too, and another one begins: scanning so many takes 30 ms
+# If no index is ever built, as when no upkeep runs, a scan stays bounded: what comes then is indexed row by row.
+LOADS_MAX: Final = 4  # of a tenant, that wait for their index
+FULL_ROWS: Final = 30_000  # of one load
+BUILD_MAX: Final = "4h"  # of one build: 3,000 rows a second
+
+
+async def open_load(tx: Transaction, partition: Partition, model_id: int) -> None:
+    """Begin a load, unless one is open. Whatever comes until it is over stays out of the vector index."""
+    await tx.send(OPEN, partition=partition, model_id=model_id, most=LOADS_MAX)
+
+
+async def load_of(tx: Transaction, partition: Partition, model_id: int, *, rows: int) -> int | None:
+    """Return the open load that so many new rows belong to, held open until the end of the transaction; or None."""
+    row = await tx.row(TOUCH, partition=partition, model_id=model_id, rows=rows, most=FULL_ROWS)
+    return None if row is None else int(row["id"])
+
+
+async def index_loads(store: Store, *, idle_s: float = IDLE_S, most: int = LOAD_ROWS) -> int:
+    """Bring the rows of loads that are over into the vector index; return how many loads there were.
+
+    Does nothing while another process does. Raises EngramqError or OutcomeUnknown when the database is away.
+    """
+    over = await store.ask(OVER, idle_s=idle_s, most=most)
+    if not over:
+        return 0
+    await _each(store, over, COVER)
+    if not await store.alone(lambda connection: _built(connection, over)):
+        return 0
+    await _each(store, over, END)
+    return len(over)
+
+
+async def _each(store: Store, loads: list[Row], query: bytes) -> None:
+    for namespace, several in _grouped(loads, "namespace"):
+        ids = [one["id"] for one in several]
+
+        async def write(tx: Transaction, ids: list[int] = ids) -> None:
+            await tx.send(query, ids=ids)
+
+        await store.write(namespace, write)
+
+
+async def _built(connection: Connection, loads: list[Row]) -> bool:
+    """Build the indexes of loads anew, whose rows are let in already; return False while another process builds."""
+    locked = await (await execute(connection, LOCK_BUILDS, {})).fetchone()
+    if locked is None or not locked["locked"]:
+        return False
+    await execute(connection, BUILD_SETTINGS, {"timeout": BUILD_MAX})
+    await execute(connection, DROP_BROKEN, {})
+    for (partition, model_id), _ in _grouped(loads, "partition", "model_id"):
+        found = await execute(connection, BUILD_COMMAND, {"partition": partition, "model_id": model_id})
+        for row in await found.fetchall():
+            await connection.execute(row["command"], prepare=False)
+    return True
+
+
+def _grouped(rows: list[Row], *names: str) -> list[tuple[Any, list[Row]]]:
+    def key(row: Row) -> Any:
+        return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
+
+    return [(value, list(several)) for value, several in groupby(sorted(rows, key=key), key=key)]

@@ -1,0 +1,55 @@
+-- fragment: in_index
+-- Whether the vector index knows a memory m: its own condition, word for word.
+(m.load_id is null or load_covered(m.tenant, m.load_id, m.partition, m.model_id))
+
+-- fragment: outside_index
+-- Whether the vector index may not know a memory m, since it came with a load whose index is still to be built.
+m.load_id = any(array(select l.id from loads l where l.tenant = %(tenant)s))
+
+-- name: touch_load
+-- Lock the open load of a partition and model, unless it is full, and say that so many rows come to it.
+update loads l set loaded_at = now(), rows = l.rows + %(rows)s
+where l.tenant = %(tenant)s and l.partition = %(partition)s and l.model_id = %(model_id)s and not l.covered
+    and l.rows < %(most)s
+returning l.id
+
+-- name: open_load
+-- Begin a load of a partition and model, unless one is open, or so many wait for their index that searches scan enough.
+insert into loads (tenant, partition, model_id)
+select %(tenant)s, %(partition)s, %(model_id)s
+where (select count(*) from loads l where l.tenant = %(tenant)s) < %(most)s
+on conflict (tenant, partition, model_id) where not covered do nothing
+
+-- name: loads_over
+-- Every tenant's loads that are over.
+select id, namespace, partition, model_id from loads_over(%(idle_s)s, %(most)s)
+
+-- name: cover_load
+-- Let the vector index take the rows of a load from now on. Waits for whoever adds rows to it.
+update loads l set covered = true where l.tenant = %(tenant)s and l.id = any(%(ids)s)
+
+-- name: end_load
+-- Forget loads whose index has been built.
+delete from loads l where l.tenant = %(tenant)s and l.id = any(%(ids)s) and l.covered
+
+-- name: lock_builds
+-- Take the lock of the builds for this session, if nobody has it.
+select pg_try_advisory_lock(hashtextextended('engramq.builds', 0)) as locked
+
+-- name: build_settings
+-- One core for a build, memory for 200,000 rows, and no bound of time but its own.
+select set_config('statement_timeout', %(timeout)s, false), set_config('transaction_timeout', '0', false),
+    set_config('lock_timeout', '0', false), set_config('maintenance_work_mem', '256MB', false),
+    set_config('max_parallel_maintenance_workers', '0', false)
+
+-- name: drop_broken_indexes
+-- Remove what a build that was broken off has left behind.
+select drop_broken_indexes() as dropped
+
+-- name: build_command
+-- The statement that builds the vector index of a partition and model anew, beside whoever reads and writes.
+select format('reindex index concurrently %%s', i.inhrelid::regclass) as command
+from pg_inherits i
+join pg_index x on x.indexrelid = i.inhrelid
+where i.inhparent = ('memories_embedding_' || %(model_id)s)::regclass
+    and x.indrelid = ('memories_' || %(partition)s)::regclass
