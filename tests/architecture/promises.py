@@ -36,7 +36,7 @@ ALL = (
 KEPT = (
     _numbers("MT", "1-20")
     | _numbers("QP", "1-2 6-11 14-16 18")
-    | _numbers("IM", "1 9")
+    | _numbers("IM", "1 9 11")
     | _numbers("OP", "1-3 5 11")
     | _numbers("CN", "1-46")
     | _numbers("TP", "1-28")
@@ -47,7 +47,6 @@ KEPT = (
 )
 
 LATER: dict[str, set[str]] = {
-    "issue 11, speed at every size": _numbers("IM", "11"),
     "issue 12, what an agent pays, sends and reads": _numbers("AG", "1-18 20-23") | _numbers("OV", "17"),
     "issue 13, oversight and time": _numbers("OV", "1-16") | _numbers("TI", "1-4 7"),
     "issue 14, nothing lost around the core": (
