@@ -17,7 +17,7 @@ from engramq.workers.db.vectors import Sizes
 from engramq.workers.memories.store import Draft
 
 LARGE_ROWS: Final = 3_000  # that came without a break
-LARGE_SHARE: Final = 0.15  # and of everybody's rows: inserting one costs as much as building in about seven
+LARGE_SHARE: Final = 0.25  # and of everybody's rows: inserting one costs as much as building in about four
 NAMESPACES_KEPT: Final = 10_000
 
 Target = tuple[Partition, int]  # a partition and the model whose index it is
