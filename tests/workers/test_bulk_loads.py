@@ -257,3 +257,17 @@ async def test_where_everybody_has_much_more_rows_go_into_the_index_one_by_one(
     await load(loading, "late")
     await load(loading, "later")
     assert (left_out(loading), await indexed(loading)) == (0, 3 * BATCH)
+
+
+async def test_an_index_that_is_built_by_hand_or_by_a_restore_lacks_nothing(loading: World) -> None:
+    await loaded(loading)
+    # In a thread: reads that have been answered still have to end.
+    await asyncio.to_thread(loading.rows, "reindex table memories_trusted")
+    assert await indexed(loading) == BATCH
+    assert await found(loading, "late number 7")
+    # As where rows of memories are restored before those of loads: an unknown load keeps nothing out.
+    loading.rows("delete from loads")
+    await asyncio.to_thread(loading.rows, "drop index memories_embedding_1")
+    loading.rows("select make_vector_index(1::smallint)")
+    assert await indexed(loading) == 2 * BATCH
+    assert await found(loading, "late number 7")
