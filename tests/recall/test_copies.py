@@ -96,6 +96,15 @@ async def copied(copies: Copies, partitions: tuple[Partition, ...]) -> None:
         await copies.prepare(DEFAULT_NAMESPACE, partitions)
 
 
+async def one_memory_each(scene: Scene) -> Copies:
+    """Keep a memory in either partition; return copies that have the trusted one."""
+    for partition in BOTH:
+        await scene.keep("The red kettle whistles", partition=partition)
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    return copies
+
+
 def rounded(memories: list[Memory]) -> list[dict[str, Any]]:
     """Return what tells two answers apart; numbers to four digits, since PostgreSQL adds up in another order."""
 
@@ -290,10 +299,7 @@ async def test_what_grows_beyond_the_bound_or_changes_too_much_goes_to_the_table
 async def test_copies_are_bounded_by_bytes_and_the_least_used_goes_first(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for partition in BOTH:
-        await scene.keep("The red kettle whistles", partition=partition)
-    copies = Copies(scene.world.store, Sizes())
-    await copied(copies, TRUSTED)
+    copies = await one_memory_each(scene)
     monkeypatch.setattr(module, "BYTES_MAX", 1)
     await copied(copies, UNTRUSTED)
     assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
@@ -303,10 +309,7 @@ async def test_copies_are_bounded_by_bytes_and_the_least_used_goes_first(
 async def test_a_copy_that_grows_too_large_goes_and_drives_nobody_out(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for partition in BOTH:
-        await scene.keep("The red kettle whistles", partition=partition)
-    copies = Copies(scene.world.store, Sizes())
-    await copied(copies, TRUSTED)
+    copies = await one_memory_each(scene)
     await copied(copies, UNTRUSTED)
     monkeypatch.setattr(module, "COPY_BYTES_MAX", module.BYTES_MAX // 400)
     for number in range(64):

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
@@ -109,18 +108,16 @@ class Store:
 
     async def namespaces(self) -> list[str]:
         """Return every namespace that holds anything; upkeep works them one at a time."""
-        return [row["namespace"] for row in await self._persist(partial(self._ask, ALL_NAMESPACES))]
+        return [row["namespace"] for row in await self.ask(ALL_NAMESPACES)]
 
     async def register_embedding_model(self, name: str, sha256: str, dimensions: int) -> int:
         """Return the id of an embedding model, making its row and its vector index when it is new."""
-        values = {"name": name, "sha256": sha256, "dimensions": dimensions}
-        (row,) = await self._persist(partial(self._ask, REGISTER_MODEL, values))
+        (row,) = await self.ask(REGISTER_MODEL, name=name, sha256=sha256, dimensions=dimensions)
         return int(row["id"])
 
     async def embedding_models(self, name: str) -> list[str]:
         """Return the digests of the models of this name that the store has had, in the order of their registration."""
-        rows = await self._persist(partial(self._ask, MODELS_NAMED, {"name": name}))
-        return [str(row["sha256"]) for row in rows]
+        return [str(row["sha256"]) for row in await self.ask(MODELS_NAMED, name=name)]
 
     async def ask(self, query: bytes, **values: Any) -> list[Row]:
         """Return the rows of a query that belongs to no namespace."""
@@ -169,7 +166,7 @@ class Store:
                 async with transaction(connection, namespace, tenant, read_only=read_only) as opened:
                     yield opened
 
-    async def _ask(self, query: bytes, values: Mapping[str, Any] = MappingProxyType({})) -> list[Row]:
+    async def _ask(self, query: bytes, values: Mapping[str, Any]) -> list[Row]:
         """Return the rows of a query that belongs to no namespace."""
         async with self._pool.connection() as connection:
             return await (await execute(connection, query, values)).fetchall()

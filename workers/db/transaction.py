@@ -71,9 +71,8 @@ async def transaction(
 ) -> AsyncIterator[Transaction]:
     """Run the block in a transaction that commits at its end, unless the block raises.
 
-    Raises psycopg.Error, with the SQLSTATE
-    STRANGER when the number is not this namespace's; CommitUnknown instead when the connection was lost during COMMIT;
-    LeaseLost.
+    Raises psycopg.Error, with the SQLSTATE STRANGER when the number is not this namespace's; CommitUnknown instead when
+    the connection was lost during COMMIT; LeaseLost.
     """
     pipeline = connection.pipeline()
     await pipeline.__aenter__()

@@ -28,6 +28,11 @@ HALF_LENGTH: Final = 200.0  # different words of a memory that halve what a matc
 _candidates: Final = msgspec.json.Decoder(Candidates)
 
 
+def one_by_one(partitions: Sequence[Partition]) -> dict[str, Partition]:
+    """Return at most two partitions as single values: by these a plan that is kept leaves the other one out."""
+    return {"first": partitions[0], "last": partitions[-1]}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
     """What may be found. `sectors` None: all; times are on occurred_at, else created_at, both ends included."""

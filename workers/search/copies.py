@@ -22,7 +22,7 @@ from engramq.workers.db.lookups import Lookup
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
-from engramq.workers.search.candidates import Filters
+from engramq.workers.search.candidates import Filters, one_by_one
 from engramq.workers.search.namespace_copy import NamespaceCopy
 from engramq.workers.search.question import TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates
@@ -174,7 +174,7 @@ class Copies:
     async def _proven(self, place: Place, copy: NamespaceCopy, questions: list[str]) -> list[Proven] | None:
         """Bring the copy up to date; None when that cannot be done, or not at once."""
         namespace, partitions = place
-        chosen = {"first": partitions[0], "last": partitions[-1]}
+        chosen = one_by_one(partitions)
         asked, answer = await self._store.look_up(
             namespace,
             [
@@ -185,7 +185,7 @@ class Copies:
         assert asked is not None
         assert answer is not None
         state = _state.decode(answer)
-        whole = len(copy.row_of.keys() | set(state.changed)) == state.memories
+        whole = len(copy) + sum(one not in copy.row_of for one in state.changed) == state.memories
         too_much = state.memories > ROWS_MAX or len(state.changed) > CHANGED_MAX
         if not whole or too_much or state.server != copy.server:
             return None
@@ -214,7 +214,7 @@ class Copies:
     async def _read(self, partitions: Sequence[Partition], tx: Transaction) -> NamespaceCopy | None:
         if (await self._sizes.of(tx, partitions)).own > ROWS_MAX:
             return None
-        chosen = {"first": partitions[0], "last": partitions[-1]}
+        chosen = one_by_one(partitions)
         state = await tx.row(COPY_IDS, **chosen)
         assert state is not None
         copy, ids = NamespaceCopy(state["since"], state["server"]), state["ids"]

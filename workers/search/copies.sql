@@ -1,3 +1,11 @@
+-- fragment: oldest
+-- The oldest transaction that is under way.
+pg_snapshot_xmin(pg_current_snapshot())::text
+
+-- fragment: server
+-- What changes when the server has recovered from a crash.
+concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())
+
 -- name: question_lexemes
 -- The words of questions, an array of texts, as the full-text index has them, without stop words.
 select json_agg(array(
@@ -19,8 +27,8 @@ select json_build_object(
     'memories', count(*),
     -- Ages far below zero are those of rows that are older than ages can tell.
     'changed', coalesce(json_agg(m.node_id) filter (where age(m.xmin) between -100000 and since.age), '[]'),
-    'since', pg_snapshot_xmin(pg_current_snapshot())::text,
-    'server', concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())
+    'since', {oldest},
+    'server', {server}
 )::text
 from memories m, since
 where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
@@ -29,8 +37,8 @@ where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 -- The memories of a namespace, and what `copy_state` will be asked about them.
 select
     coalesce(array_agg(m.node_id order by m.node_id), '{}') as ids,
-    pg_snapshot_xmin(pg_current_snapshot())::text as since,
-    concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()) as server
+    {oldest} as since,
+    {server} as server
 from memories m
 where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 

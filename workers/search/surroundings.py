@@ -12,7 +12,7 @@ from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.search.boosts import Facts, Reached, Surroundings
-from engramq.workers.search.candidates import Filters
+from engramq.workers.search.candidates import Filters, one_by_one
 from engramq.workers.search.question import TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates
 
@@ -64,8 +64,7 @@ def visible_lookup(ids: Sequence[str], filters: Filters) -> Lookup:
         {
             "ids": array(ids),
             "partitions": array(filters.partitions),
-            "first": filters.partitions[0],
-            "last": filters.partitions[-1],
+            **one_by_one(filters.partitions),
             "include_superseded": filters.include_superseded,
         },
     )
@@ -105,8 +104,7 @@ def measuring_by_key(tx: Transaction, question: Question, embedding: Embedding |
         row = await tx.row(
             sized_sql(LINKED, NO_VECTOR if embedding is None else embedding.dimensions),
             **filters.values,
-            first=filters.partitions[0],
-            last=filters.partitions[-1],
+            **one_by_one(filters.partitions),
             dates=question.names_a_date,
             time_words=TIME_WORDS if question.asks_when else None,
             embedding=embedding and embedding.half,
