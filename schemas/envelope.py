@@ -6,7 +6,7 @@ import msgspec
 
 from engramq.schemas.commands import AnyCommand, AnyReply
 from engramq.schemas.faults import Fault
-from engramq.schemas.vocabulary import DEFAULT_SESSION, Scope
+from engramq.schemas.vocabulary import Scope
 
 SCHEMA_VERSION: Final = 1
 
@@ -23,18 +23,21 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command on its way. A retry is a new copy with a higher `attempt`.
 
     Times are seconds since the epoch. `deadline` is when the asker stops waiting: a read past it is dropped, a
-    write is not. `in_session`: the tool takes a session, so the call is a use of it. `reply_to` is the key of the
-    asker's reply list, empty when nobody waits. `fingerprint` is a digest of command and arguments, to tell a
-    repeated idempotency key from a reused one. `refusal`: what the command is refused with, unless its key is a
-    repeated one.
+    write is not. `session`: "" where the caller named none; then there are no breadcrumbs, and the call counts as a
+    use of a session that is the principal's own. `in_session`: the tool takes a session, so the call is a use of it.
+    `references`: what the caller wrote in place of ids, such as `@stored`, and the id that each stood for. `reply_to`
+    is the key of the asker's reply list, empty when nobody waits. `fingerprint` is a digest of command and arguments,
+    to tell a repeated idempotency key from a reused one. `refusal`: what the command is refused with, unless its key
+    is a repeated one.
     """
 
     id: str
     namespace: str
     principal: Principal
     command: AnyCommand
-    session: str = DEFAULT_SESSION
+    session: str = ""
     in_session: bool = False
+    references: dict[str, str] = {}
     issued_at: float = 0.0
     deadline: float = 0.0
     attempt: int = 1

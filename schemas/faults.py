@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.vocabulary import Status
 
 
@@ -65,7 +66,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A refusal as the client reads it.
 
     `field` names the parameter of an invalid one; `memory_id` the memory that stands in the way; `retry_after_s` is in
-    seconds; `command_id` is on everything that reached the queue.
+    seconds; `command_id` is on everything that reached the queue; `resolved_references` says what each reference that
+    the call used stood for.
     """
 
     code: FaultCode
@@ -75,6 +77,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_id: str | UnsetType = UNSET
     retry_after_s: float | UnsetType = UNSET
     command_id: str | UnsetType = UNSET
+    resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
 
     @property
     def status(self) -> Status:

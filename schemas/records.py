@@ -20,6 +20,13 @@ from engramq.schemas.vocabulary import (
 )
 
 
+class ReferencedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reference such as `@stored` stood for; no preview of what is untrusted, unless that was asked for."""
+
+    id: str
+    preview: str | None
+
+
 class Via(msgspec.Struct, frozen=True, kw_only=True):
     """The link over which a search result came: the memory at its other end."""
 

@@ -7,7 +7,9 @@ fields always have defaults, so that bytes of any released version decode in the
 from typing import ClassVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.vocabulary import Scope, WorkerKind
 
 
@@ -34,7 +36,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Reply(msgspec.Struct, kw_only=True, tag_field="type"):
-    """What a worker answers when a command was carried out; refusals travel as Fault."""
+    """What a worker answers when a command was carried out; refusals travel as Fault.
+
+    `resolved_references`: what each reference that the call used stood for.
+    """
+
+    resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
 
 
 class WriteReply(Reply, kw_only=True):

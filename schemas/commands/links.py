@@ -135,7 +135,10 @@ class ConnectByQuery(Command, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class QueryConnected(WriteReply, kw_only=True, tag="query_connected"):
-    """What was found for both queries and what came of it; connect_result is a connect's reply or refusal."""
+    """What was found for both queries and what came of it; connect_result is a connect's reply or refusal.
+
+    `notice` tells what the caller may not expect, and the next step.
+    """
 
     status: Literal["success"] = "success"
     action: QueryLinkAction
@@ -149,6 +152,7 @@ class QueryConnected(WriteReply, kw_only=True, tag="query_connected"):
     target_confidence: float | None
     connect_result: dict[str, Any] | None
     summary: str
+    notice: str | UnsetType = UNSET
 
 
 class BatchLink(LinkRequest, frozen=True, kw_only=True, omit_defaults=True):

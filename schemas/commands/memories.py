@@ -49,11 +49,15 @@ class StoreMemory(
 
 
 class Stored(WriteReply, kw_only=True, tag="stored", omit_defaults=False):
-    """The memory as kept, and at most 5 similar ones, best first. `degraded`: kept without a vector for now."""
+    """The memory as kept, and at most 5 similar ones, best first. `degraded`: kept without a vector for now.
+
+    `notice` tells an effect that the caller may not expect, and the next step.
+    """
 
     status: Literal["stored"] = "stored"
     stored: Memory
     similar_memories: list[Memory] = []
+    notice: str | UnsetType = UNSET
     degraded: bool | UnsetType = UNSET
 
 
@@ -84,7 +88,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
 class MemoryList(Reply, kw_only=True, tag="memories"):
     """Memories in the order asked for. `degraded`: text only, since the model was not running.
 
-    `next_cursor` is on lists only: null at the end.
+    `next_cursor` is on lists only: null at the end. `notice` tells what the caller may not expect, and the next step.
     """
 
     status: Literal["success"] = "success"
@@ -92,6 +96,7 @@ class MemoryList(Reply, kw_only=True, tag="memories"):
     count: int
     next_cursor: str | UnsetType | None = UNSET
     degraded: bool | UnsetType = UNSET
+    notice: str | UnsetType = UNSET
 
 
 class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_recent_memories"):
@@ -119,11 +124,12 @@ class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get
 
 
 class MemoryFound(Reply, kw_only=True, tag="memory"):
-    """One memory with its links, or null and not_found."""
+    """One memory with its links, or null and not_found; `hint` says how to see one that the caller may see."""
 
     memory: Memory | None
     links: list[Link] | UnsetType = UNSET
     status: Literal["success", "not_found"]
+    hint: str | UnsetType = UNSET
 
 
 class SupersedeMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="supersede_memory"):

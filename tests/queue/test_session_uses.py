@@ -10,6 +10,7 @@ from engramq.gateway.queue.bus import Bus
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.schemas import limits
 from engramq.schemas.commands import Ping, Pong
+from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.workers.queue.contract import Actor, Job, Outcome, SessionState, SessionUse
@@ -34,7 +35,7 @@ class Clock:
         self.heard += uses
         self.news.set()
 
-    async def use(self, bus: Bus, line: str = "", **rest: str) -> SessionUse:
+    async def use(self, bus: Bus, line: str = "", **rest: str | Principal) -> SessionUse:
         """Make a call in the session and return what was heard of it."""
         self.news.clear()
         await ping(bus, line, in_session=True, **rest)
@@ -151,3 +152,17 @@ async def test_what_is_owed_stays_bounded(clock: Clock, bus: Bus, stage: Stage) 
     await clock.breadcrumbs.read(*WHOSE)
     assert await stage.redis.hstrlen(stage.keys.session(*WHOSE).state, "owed") < 2_100
     assert len((await clock.use(bus)).intervals) > 50
+
+
+async def test_a_session_without_a_name_is_used_and_keeps_no_breadcrumbs(clock: Clock, bus: Bus, stage: Stage) -> None:
+    first = await clock.use(bus, "store", session="")
+    keys = stage.keys.session(NAMESPACE, "ada", "")
+    for name in ("seen", "ticked"):
+        await stage.redis.hincrby(keys.state, name, -60_000)
+    second = await clock.use(bus, "store", session="")
+    assert (second.session, second.instance) == (first.session, first.instance)
+    assert 60_000 <= length(second) < 70_000
+    assert (await clock.use(bus, session="", principal=Principal(name="bob"))).session != first.session
+    assert await stage.redis.hmget(keys.state, "stored", "recalled") == [None, None]
+    assert not await stage.redis.exists(keys.touched)
+    assert await clock.breadcrumbs.resolve("@stored", NAMESPACE, "ada", "") is None

@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from engramq.schemas.codec import encode
-from engramq.schemas.commands import COMMANDS, AnyReply, Command, Reply
+from engramq.schemas.commands import COMMANDS, AnyReply, Command, GetMemory, MemoryFound, Reply
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.vocabulary import Scope
@@ -79,6 +79,10 @@ def messages() -> Iterator[tuple[str, Envelope | Answer]]:
             yield f"reply.{_tag(reply)}.{form}", _answer(reply=sample(reply, full=full), full=full)
         fault = sample(Fault, full=True) if full else Fault(code=FaultCode.SELF_LOOP, error="e", recovery="r")
         yield f"fault.{form}", _answer(fault=fault, full=full)
+    # What came after the files of these types were written.
+    yield "command.get_memory.references", _envelope(sample(GetMemory, full=True), full=True)
+    yield "reply.memory.references", _answer(reply=sample(MemoryFound, full=True), full=True)
+    yield "fault.references", _answer(fault=sample(Fault, full=True), full=True)
 
 
 def _envelope(command: Command, full: bool) -> Envelope:
@@ -90,6 +94,7 @@ def _envelope(command: Command, full: bool) -> Envelope:
             **least,
             "principal": Principal(name="ada", scopes=(Scope.READ, Scope.WRITE), untrusted=True),
             "session": "s",
+            "references": {"@stored": COMMAND_ID},
             "issued_at": 1769850000.5,
             "deadline": 1769850010.5,
             "attempt": 2,

@@ -140,8 +140,10 @@ class Settlement:
         for result in results:
             outcome = result.outcome
             state = None if outcome is None or outcome.replayed else outcome.session_state
-            if result.envelope.in_session or state is not None:
-                states_of.setdefault(session_of(result.envelope), []).extend(() if state is None else (state,))
+            named = result.envelope.session != ""  # one without a name is used, but has no breadcrumbs
+            if result.envelope.in_session or (state is not None and named):
+                left = (state,) if state is not None and named else ()
+                states_of.setdefault(session_of(result.envelope), []).extend(left)
         for session, states in states_of.items():
             stored = [state.stored for state in states if state.stored is not None]
             recalled = [
