@@ -15,6 +15,10 @@ from engramq.schemas.fields import IdempotencyKey, SessionName
 from engramq.schemas.vocabulary import DEFAULT_SESSION, Status
 
 _REF: Final = "#/$defs/"
+# What every host's converter of schemas takes. The door checks the rest, which would cost context and help no model.
+LISTED_KEYS: Final = frozenset(
+    {"type", "properties", "required", "enum", "items", "minimum", "maximum", "default", "description"}
+)
 
 
 class Session(msgspec.Struct, kw_only=True):
@@ -53,10 +57,20 @@ def parameter_structs(tool: Tool) -> tuple[type[msgspec.Struct], ...]:
 
 @cache
 def input_schema(tool: Tool) -> dict[str, Any]:
-    """Return the schema of the tool's arguments: small, without references, nothing undeclared allowed."""
+    """Return the whole schema of the tool's arguments, for checks and docs: nothing undeclared allowed."""
     schema = object_schema(*parameter_structs(tool))
     for name, items in tool.batches.items():
         schema["properties"][name]["items"] = object_schema(items.taken)
+    return schema
+
+
+@cache
+def listed_schema(tool: Tool) -> dict[str, Any]:
+    """Return the schema of the tool's arguments as clients see it: a subset that every host takes."""
+    whole = input_schema(tool)
+    schema: dict[str, Any] = _shown(whole)
+    for name in tool.shown_as_not_empty:
+        schema["properties"][name]["minLength"] = whole["properties"][name]["minLength"]
     return schema
 
 
@@ -92,6 +106,15 @@ def output_schema(tool: Tool) -> dict[str, Any]:
     }
     fault["required"] = ["status", *fault["required"]]
     return {"type": "object", "anyOf": list(roots), "$defs": shapes}
+
+
+def _shown(schema: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {key: value for key, value in schema.items() if key in LISTED_KEYS}
+    if "properties" in shown:
+        shown["properties"] = {name: _shown(value) for name, value in shown["properties"].items()}
+    if "items" in shown:
+        shown["items"] = _shown(shown["items"])
+    return shown
 
 
 def _tag_of(struct: type[msgspec.Struct]) -> str | None:

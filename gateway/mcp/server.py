@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp import resources
-from engramq.gateway.mcp.schema import input_schema, output_schema
+from engramq.gateway.mcp.schema import listed_schema, output_schema
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.service import Call, Service, ToolReply
@@ -75,7 +75,7 @@ class _Handlers:
 
     def schema_of(self, name: str) -> dict[str, Any] | None:
         tool = self._tools.get(name)
-        return None if tool is None else input_schema(tool)
+        return None if tool is None else listed_schema(tool)
 
     async def list_tools(self, _ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return self._listing
@@ -181,7 +181,7 @@ def _listed(tool: Tool, advertise_output: bool) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=input_schema(tool),
+        input_schema=listed_schema(tool),
         output_schema=output_schema(tool) if advertise_output else None,
         annotations=types.ToolAnnotations.model_validate(tool.annotations),
     )

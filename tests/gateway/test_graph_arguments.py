@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engramq.gateway.mcp.arguments import check_arguments
-from engramq.gateway.mcp.schema import input_schema
+from engramq.gateway.mcp.schema import listed_schema
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.schemas.commands import AddEdge, QueryNeighbors, ReclassifySector
 from engramq.schemas.faults import EngramqError, FaultCode
@@ -79,7 +79,7 @@ def test_what_is_out_of_range_is_refused_by_name(tool: str, name: str, wrong: An
 
 @pytest.mark.promise("GE-15")
 def test_get_edge_lists_three_texts_of_at_least_one_character() -> None:
-    schema = input_schema(TOOLS["get_edge"])
+    schema = listed_schema(TOOLS["get_edge"])
     assert schema["required"] == ["source_name", "target_name", "relation"]
     for name in schema["required"]:
         assert (schema["properties"][name]["type"], schema["properties"][name]["minLength"]) == ("string", 1)
@@ -105,7 +105,7 @@ def test_defaults_and_whole_numbers_are_taken() -> None:
 
 def test_the_graphs_tools_take_a_quarter_of_the_listing() -> None:
     sizes = [
-        len(json.dumps([tool.description, input_schema(tool), tool.annotations], separators=(",", ":")))
+        len(json.dumps([tool.description, listed_schema(tool), tool.annotations], separators=(",", ":")))
         for tool in TOOLS.values()
         if "graph" in tool.parameters.__module__ or "consent" in tool.parameters.__module__
     ]

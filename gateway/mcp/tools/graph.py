@@ -95,6 +95,7 @@ TOOLS: Final = (
         example=f"get_edge({_FACT})",
         parameters=GetEdge,
         replies=(EdgeFound, EdgeMissing),
+        shown_as_not_empty=("source_name", "target_name", "relation"),
         read_only=True,
     ),
     Tool(

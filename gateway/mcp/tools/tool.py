@@ -31,7 +31,7 @@ class Tool:
     Struct. `replies` are the shapes of a reply when all went well. `ids` are the parameters that take a memory id, and
     so also a reference such as @stored. `session` says whether the tool takes a session; one with `ids` always does.
     `batches` are the parameters whose items are checked one by one. `aliases` are other words for parameters, accepted
-    but not listed.
+    but not listed. `shown_as_not_empty` are the parameters whose least length is listed.
 
     The last fields follow from the others: `takes_session`; `checks` (its command has a check of what the schema cannot
     say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller must be allowed
@@ -50,6 +50,7 @@ class Tool:
     session: bool = False
     batches: Mapping[str, Items] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    shown_as_not_empty: tuple[str, ...] = ()
     read_only: bool = False
     destructive: bool = False
     idempotent: bool = False
