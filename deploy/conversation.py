@@ -59,9 +59,13 @@ class LineBuffer:
 
 
 class Conversation:
-    """The handshake to repeat, and the requests that are still to be answered."""
+    """The session of its own, the handshake to repeat, and the requests that are still to be answered.
 
-    def __init__(self) -> None:
+    `session` is what calls are in that name none; no other conversation of the home has it.
+    """
+
+    def __init__(self, session: str = "") -> None:
+        self.session = session
         self._initialize = b""
         self._initialize_key = ""
         self._initialized = b""

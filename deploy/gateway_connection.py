@@ -18,6 +18,8 @@ from engramq.deploy.home import DeployError, Home
 OPEN_BOUND_S = 25.0
 ANSWER_BOUND_S = 10.0
 _CHUNK = 65_536
+# What the hello says where the client has such a setting; the gateway has its own else, and checks it.
+_WISHES = {"tools": settings.TOOLS, "detail": settings.DETAIL, "reply_chars": settings.REPLY_CHARS}
 
 
 class GatewayConnection:
@@ -66,7 +68,7 @@ class GatewayConnection:
         """
         self._socket.settimeout(ANSWER_BOUND_S)
         self._socket.connect(self.lease.addresses["gateway_socket"])
-        self._socket.sendall(_hello(environment))
+        self._socket.sendall(_hello(environment, conversation.session))
         try:
             answer = json.loads(self._next_line())
         except ValueError as error:
@@ -124,15 +126,17 @@ def open_connection(
             return connection
 
 
-def _hello(environment: dict[str, str]) -> bytes:
+def _hello(environment: dict[str, str], session: str) -> bytes:
     hello: dict[str, object] = {
         "engramq": 1,
         "namespace": environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE,
         "principal": environment.get(settings.PRINCIPAL) or settings.DEFAULT_PRINCIPAL,
         "output_schemas": settings.output_schemas(environment),
+        "session": session,
     }
-    if environment.get(settings.TOOLS):
-        hello["tools"] = environment[settings.TOOLS]
+    for name, variable in _WISHES.items():
+        if environment.get(variable):
+            hello[name] = environment[variable]
     return json.dumps(hello).encode() + b"\n"
 
 

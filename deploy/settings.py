@@ -17,6 +17,8 @@ NAMESPACE = "ENGRAMQ_NAMESPACE"
 PRINCIPAL = "ENGRAMQ_PRINCIPAL"
 TOOLS = "ENGRAMQ_TOOLS"
 OUTPUT_SCHEMAS = "ENGRAMQ_OUTPUT_SCHEMAS"
+DETAIL = "ENGRAMQ_DETAIL"
+REPLY_CHARS = "ENGRAMQ_REPLY_CHARS"
 AUTH = "ENGRAMQ_AUTH"
 EMBEDDER = "ENGRAMQ_EMBEDDER"
 LINGER_S = "ENGRAMQ_LINGER_S"
@@ -31,7 +33,7 @@ DEFAULT_NAMESPACE = "default_user"
 DEFAULT_PRINCIPAL = "I/O"
 
 # What each client brings itself. The stack must not inherit it from whoever happened to start it.
-PERSONAL = frozenset({NAMESPACE, PRINCIPAL, TOOLS, OUTPUT_SCHEMAS})
+PERSONAL = frozenset({NAMESPACE, PRINCIPAL, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS})
 # What the HTTP gateway takes from the `engramq up` that asked for it.
 FOR_HTTP = (
     PERSONAL
@@ -46,7 +48,7 @@ FOR_HTTP = (
     }
 )
 # Who may come in over HTTP, and as whom: whoever asks for something else than what runs must not believe to have it.
-OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS}
+OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS}
 _DEFAULTS = {
     AUTH: DEFAULT_AUTH,
     EMBEDDER: DEFAULT_EMBEDDER,

@@ -49,7 +49,7 @@ class Relay:
         self._home = home
         self._environment = environment
         self._command = command
-        self._conversation = Conversation()
+        self._conversation = Conversation(f"stdio-{os.urandom(6).hex()}")
         self._gateway: GatewayConnection | None = None
         self._is_stopping = False
         self._client_lines = LineBuffer()

@@ -26,14 +26,15 @@ from engramq.gateway.mcp.tool_calls import ToolCalls
 from engramq.gateway.mcp.tools import choose_tools
 from engramq.gateway.mcp.transport import http_app, http_caller
 from engramq.gateway.queue.bus import Bus
+from engramq.gateway.rendering.replies import ReplyStyle
 from engramq.gateway.service import Service
-from engramq.gateway.sessions import Breadcrumbs
+from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
 from engramq.schemas.commands import Ping
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import Keys
-from engramq.schemas.settings import Auth, Settings, SettingsError
+from engramq.schemas.settings import Auth, Settings, SettingsError, parse_setting
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +73,8 @@ class Gateway:
     def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
         profile = Profile(tools=choose_tools(hello.tools), output_schemas=hello.output_schemas)
-        caller = local_caller(hello.namespace, hello.principal)
-        service = self.service.limited(self._local_limits)
+        caller = local_caller(hello.namespace, hello.principal, hello.session or fresh_session())
+        service = self.service.for_clients(self._local_limits, self._style_of(hello))
         server = build_server(service, profile, lambda _ctx: caller)
         return partial(serve_lines, server, self._calls(server, service, profile), caller)
 
@@ -82,7 +83,8 @@ class Gateway:
         settings = self._settings
         profile = Profile(tools=choose_tools(settings.tools), output_schemas=settings.output_schemas)
         authenticator = self._authenticator()
-        service = self.service.limited(call_limits(settings, authenticated=authenticator is not None))
+        limits = call_limits(settings, authenticated=authenticator is not None)
+        service = self.service.for_clients(limits, ReplyStyle(settings.detail, settings.reply_chars))
         server = build_server(service, profile, http_caller)
         calls = self._calls(server, service, profile)
         if authenticator is None:
@@ -92,6 +94,14 @@ class Gateway:
         app = http_app(server, calls, [*health_routes(self), *resource.routes()])
         open_paths = frozenset({*HEALTH_PATHS, *METADATA_PATHS})
         return http_server(Bearer(app, authenticator, resource, open_paths=open_paths), settings)
+
+    def _style_of(self, hello: Hello) -> ReplyStyle:
+        """Return how a stdio session is answered; raises SettingsError for what its front should not have."""
+        settings = self._settings
+        return ReplyStyle(
+            parse_setting("detail", hello.detail) if hello.detail else settings.detail,
+            parse_setting("reply_chars", hello.reply_chars) if hello.reply_chars else settings.reply_chars,
+        )
 
     def _calls(self, server: McpServer, service: Service, profile: Profile) -> ToolCalls | None:
         """Return what answers calls of tools ahead of `server`, None when it is to answer them itself."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -13,17 +14,20 @@ from msgspec import UNSET
 from engramq.gateway import cursors
 from engramq.gateway.identity.authorization import Caller, authorize, require
 from engramq.gateway.limits import UNLIMITED, CallLimits
-from engramq.gateway.mcp.arguments import check_arguments
+from engramq.gateway.mcp.arguments import Arguments, check_arguments
 from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.mcp.tools import guidance
 from engramq.gateway.mcp.tools.sessions import BreadcrumbTrail, SessionBegun
 from engramq.gateway.mcp.tools.tool import Tool
-from engramq.gateway.sessions import NothingFound, Resolver, SessionBreadcrumbs, with_ids
-from engramq.schemas.codec import fault_body, fingerprint, reply_body
-from engramq.schemas.commands import Command, StoreMemory
+from engramq.gateway.rendering.budget import Body, text_of
+from engramq.gateway.rendering.replies import ReplyStyle, body_of, bounded
+from engramq.gateway.sessions import NothingFound, Resolver, SessionBreadcrumbs, fresh_session, no_session, with_ids
+from engramq.schemas.codec import fault_body, fingerprint
+from engramq.schemas.commands import Command, MemoryList, Reply, StoreMemory
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.vocabulary import DEFAULT_SESSION, Partition
+from engramq.schemas.ids import list_position
+from engramq.schemas.vocabulary import Partition
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +56,7 @@ class Asker(Protocol):
         digest: str | None = ...,
         in_session: bool = ...,
         refusal: Fault | None = ...,
+        references: Mapping[str, str] | None = ...,
     ) -> Answer | PendingAnswer:
         """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
 
@@ -85,29 +90,38 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """What the client reads, and whether it is a refusal."""
+    """What the client reads, as an object and as the same in JSON, and whether it is a refusal."""
 
-    body: dict[str, Any]
+    body: Body
+    text: str
     is_error: bool
 
 
 class Service:
     """Answers tool calls. One for the whole process; it keeps nothing of a call."""
 
-    def __init__(self, bus: Asker, sessions: Sessions, secrets: SecretSource, limits: CallLimits = UNLIMITED) -> None:
+    def __init__(
+        self,
+        bus: Asker,
+        sessions: Sessions,
+        secrets: SecretSource,
+        limits: CallLimits = UNLIMITED,
+        style: ReplyStyle = ReplyStyle(),  # noqa: B008 - frozen
+    ) -> None:
         self._bus = bus
         self._limits = limits
+        self._style = style
         self._sessions = sessions
         self._secrets = secrets
-        self._local: Final[Mapping[str, Callable[[Caller, str, Any], Awaitable[ToolReply]]]] = {
+        self._local: Final[Mapping[str, Callable[[Caller, str, Any], Awaitable[msgspec.Struct]]]] = {
             "begin_session": self._begin_session,
             "get_breadcrumbs": self._get_breadcrumbs,
             "guide": self._guide,
         }
 
-    def limited(self, limits: CallLimits) -> "Service":
-        """Return a service over the same bus whose callers are held to these limits."""
-        return Service(self._bus, self._sessions, self._secrets, limits)
+    def for_clients(self, limits: CallLimits, style: ReplyStyle) -> "Service":
+        """Return a service over the same bus whose callers are held to these limits and answered in this style."""
+        return Service(self._bus, self._sessions, self._secrets, limits, style)
 
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
@@ -135,19 +149,21 @@ class Service:
     async def _answer(self, call: Call) -> ToolReply:
         tool, caller = call.tool, call.caller
         arguments = check_arguments(tool, call.arguments)
-        command, session = arguments.parameters, arguments.session or DEFAULT_SESSION
+        command, session = arguments.parameters, arguments.session or caller.session
         if not isinstance(command, Command):
             require(tool.scope, caller.principal)
-            return await self._local[tool.name](caller, session, command)
+            answered = await self._local[tool.name](caller, session, command)
+            return self._rendered(tool, arguments, to_body(answered))
         authorize(command, caller.principal)
         if caller.principal.untrusted and isinstance(command, StoreMemory):
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None
+        references: Mapping[str, str] = {}
         refusal: Fault | None = None
         if tool.ids or tool.batches:
             try:
-                command = await with_ids(tool, command, self._sessions, caller, session)
+                command, references = await with_ids(tool, command, self._sessions, caller, session)
             except NothingFound as nothing:
                 if arguments.idempotency_key is None:
                     raise
@@ -165,42 +181,69 @@ class Service:
             digest=digest,
             in_session=tool.takes_session,
             refusal=refusal,
+            references=references,
         )
         if not isinstance(answer, Answer):
             return _pending(tool, answer.command_id)
         if answer.reply is None:
             return fault_reply(_fault_of(answer))
-        body = reply_body(answer.reply)
-        if body.get("next_cursor") is not None:
-            secret = await self._secrets.cursor_secret()
-            body["next_cursor"] = cursors.seal(body["next_cursor"], secret, caller.namespace, command)
-        return ToolReply(body, is_error=False)
+        return await self._reply(call, arguments, command, answer.reply)
 
-    async def _begin_session(self, caller: Caller, session: str, _asked: msgspec.Struct) -> ToolReply:
+    async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply) -> ToolReply:
+        """Return a worker's reply as the client reads it."""
+        body = body_of(reply, arguments.detail or self._style.detail, call.caller.principal.name)
+        if not isinstance(reply, MemoryList) or not isinstance(reply.next_cursor, str | None):
+            return self._rendered(call.tool, arguments, body)
+        # A page may have to end early, and then ends with another cursor, which is as long.
+        secret = await self._secrets.cursor_secret()
+        seal = partial(cursors.seal, secret=secret, namespace=call.caller.namespace, command=command)
+        ends = [list_position(memory.created_at, memory.id) for memory in reply.memories]
+        body["next_cursor"] = seal(ends[-1]) if ends else None
+        self._rendered(call.tool, arguments, body)
+        shown = len(body["memories"])
+        if shown == len(ends):
+            body["next_cursor"] = None if reply.next_cursor is None else seal(reply.next_cursor)
+        elif shown:
+            body["next_cursor"] = seal(ends[shown - 1])
+        return ToolReply(body, text_of(body), is_error=False)
+
+    def _rendered(self, tool: Tool, arguments: Arguments, body: Body) -> ToolReply:
+        if not tool.bounded:
+            return ToolReply(body, text_of(body), is_error=False)
+        return ToolReply(body, bounded(body, arguments.max_chars or self._style.max_chars), is_error=False)
+
+    async def _begin_session(self, caller: Caller, session: str, _asked: msgspec.Struct) -> SessionBegun:
+        session = session or fresh_session()
         instance = await self._sessions.begin(caller.namespace, caller.principal.name, session)
-        return _reply(SessionBegun(session=session, instance=instance))
+        return SessionBegun(session=session, instance=instance)
 
-    async def _get_breadcrumbs(self, caller: Caller, session: str, _asked: msgspec.Struct) -> ToolReply:
+    async def _get_breadcrumbs(self, caller: Caller, session: str, _asked: msgspec.Struct) -> BreadcrumbTrail:
+        if not session:
+            raise no_session("session", "There is no session whose breadcrumbs could be read.")
         breadcrumbs = await self._sessions.read(caller.namespace, caller.principal.name, session)
-        return _reply(msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True))
+        return msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True)
 
-    async def _guide(self, _caller: Caller, _session: str, asked: guidance.GuideTopic) -> ToolReply:
-        return _reply(guidance.explain(asked))
+    async def _guide(self, _caller: Caller, _session: str, asked: guidance.GuideTopic) -> msgspec.Struct:
+        return guidance.explain(asked)
 
 
 def fault_reply(fault: Fault) -> ToolReply:
     """Return a refusal as the client reads it."""
-    return ToolReply(fault_body(fault), is_error=True)
+    body = fault_body(fault)
+    return ToolReply(body, text_of(body), is_error=True)
 
 
-def _reply(shape: msgspec.Struct) -> ToolReply:
-    return ToolReply(msgspec.json.decode(msgspec.json.encode(shape)), is_error=False)  # to_builtins would keep tuples
+def to_body(shape: msgspec.Struct) -> Body:
+    """Return a reply of the gateway's own as plain values."""
+    body: Body = msgspec.json.decode(msgspec.json.encode(shape))  # to_builtins would keep tuples
+    return body
 
 
 def _pending(tool: Tool, command_id: str) -> ToolReply:
     """A write may still be carried out; a read that was not answered in time never will be."""
     if tool.write:
-        return _reply(PendingReply(command_id=command_id))
+        body = to_body(PendingReply(command_id=command_id))
+        return ToolReply(body, text_of(body), is_error=False)
     raise refuse(FaultCode.UNAVAILABLE, "No worker answered in time.")
 
 

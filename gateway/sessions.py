@@ -6,6 +6,7 @@ write it in the step that sends the reply.
 """
 
 import re
+import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -108,25 +109,49 @@ class NothingFound(EngramqError):
     """A reference stands for nothing."""
 
 
-async def with_ids(tool: Tool, command: Command, sessions: Resolver, caller: Caller, session: str) -> Command:
-    """Return the command with an id instead of each reference; raises NothingFound naming the parameter.
+def fresh_session() -> str:
+    """Return the name of a session that nobody has."""
+    return f"s-{secrets.token_hex(6)}"
 
-    A reference is looked up once, so that it means one memory wherever the call names it.
+
+def no_session(field: str, error: str) -> EngramqError:
+    """Return the refusal of what needs a session, where there is none."""
+    return invalid(field, error, "Call begin_session, then pass its session.")
+
+
+async def with_ids(
+    tool: Tool, command: Command, sessions: Resolver, caller: Caller, session: str
+) -> tuple[Command, Mapping[str, str]]:
+    """Return the command with an id instead of each reference, and the ids by reference.
+
+    Raises EngramqError where references are not taken or there is no session, NothingFound where one stands for
+    nothing; both name the parameter. A reference is looked up once, so that it means one memory wherever the call names
+    it.
     """
     holders: list[tuple[Any, tuple[str, ...]]] = [(command, tool.ids)]
     for name, items in tool.batches.items():
         holders += [(item, items.ids) for item in getattr(command, name) if item.fault is UNSET]
-    given = [getattr(holder, name) or () for holder, names in holders for name in names]
-    ids = [one for value in given for one in ((value,) if isinstance(value, str) else value)]
-    references = dict.fromkeys(one for one in ids if one.startswith("@"))
-    if not references:
-        return command
+    given = [(name, getattr(holder, name) or ()) for holder, names in holders for name in names]
+    ids = [(name, one) for name, value in given for one in ((value,) if isinstance(value, str) else value)]
+    fields = {one: name for name, one in reversed(ids) if one.startswith("@")}
+    if not fields:
+        return command, {}
+    field = next(iter(fields.values()))
+    if tool.ids_only or getattr(command, "erase", False) is True:
+        raise invalid(
+            field,
+            f"{field} takes an id here, not {next(iter(fields))[:60]!a}: done to the wrong memory, this does harm.",
+            "Pass the id itself. get_breadcrumbs shows what references stand for.",
+        )
+    if not session:
+        raise no_session(field, f"{field}: a reference stands for a memory of a session, and this call is in none.")
     whose = (caller.namespace, caller.principal.name, session)
-    known = {reference: await sessions.resolve(reference, *whose) for reference in references}
+    known = {reference: await sessions.resolve(reference, *whose) for reference in fields}
     changes = _ids(command, tool.ids, known, session)
     for name, items in tool.batches.items():
         changes[name] = tuple(_item(items, item, known, session) for item in getattr(command, name))
-    return msgspec.structs.replace(command, **changes)
+    ids_of = {reference: found for reference, found in known.items() if found is not None}
+    return msgspec.structs.replace(command, **changes), ids_of
 
 
 def _item(items: Items, item: Any, known: Mapping[str, str | None], session: str) -> Any:

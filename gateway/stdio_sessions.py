@@ -1,7 +1,7 @@
 """Serves stdio sessions on a unix socket: each connection says whom it serves, then speaks MCP in lines.
 
-The hello is one JSON line `{"engramq": 1, "namespace", "principal", "tools", "output_schemas"}`, answered by `{"ok":
-true}` or `{"ok": false, "error"}`. Only this user can open the socket, so what the hello says is trusted.
+The hello is one JSON line, `{"engramq": 1, ...}` (see Hello), answered by `{"ok": true}` or `{"ok": false, "error"}`.
+Only this user can open the socket, so what the hello says is trusted.
 """
 
 import logging
@@ -20,8 +20,8 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
 
 from engramq.gateway.framing import Line, LineReader
 from engramq.schemas import limits
-from engramq.schemas.fields import Name
-from engramq.schemas.settings import SettingsError, check_setting
+from engramq.schemas.fields import Name, SessionName
+from engramq.schemas.settings import SettingsError, parse_setting
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +31,20 @@ HUNG_UP: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, Connecti
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a stdio session serves, and which tools it shows."""
+    """Whom a stdio session serves, which tools it shows, and how it is answered.
+
+    `session` is the front's own, which its calls are in unless they name another. `detail` and `reply_chars` are as in
+    the settings; empty: the gateway's.
+    """
 
     engramq: Literal[1]
     namespace: str
     principal: str
     tools: Name = "full"
     output_schemas: bool = False
+    session: SessionName | Literal[""] = ""
+    detail: str = ""
+    reply_chars: str = ""
 
 
 Lines = AsyncGenerator[Line]
@@ -147,8 +154,8 @@ def _hello(line: Line) -> Hello:
         hello = msgspec.json.decode(line.head, type=Hello)
     except msgspec.DecodeError as problem:
         raise SettingsError(f"This gateway does not understand the hello: {problem}.") from None
-    check_setting("namespace", hello.namespace)
-    check_setting("principal", hello.principal)
+    parse_setting("namespace", hello.namespace)
+    parse_setting("principal", hello.principal)
     return hello
 
 

@@ -30,6 +30,11 @@ def uuid7() -> str:
     return str(UUID(int=value & (1 << 128) - 1))
 
 
+def list_position(created_at: str, memory_id: str) -> str:
+    """Return the position in a list of the newest just after this memory: what a cursor of such a list stands for."""
+    return f"{created_at}|{memory_id}"
+
+
 def parse_uuid(text: str) -> UUID | None:
     """Return the UUID that `text` is in its canonical form, else None: a malformed id is an unknown id."""
     try:

@@ -36,6 +36,13 @@ EDGE_KINDS_SHOWN: Final = 200  # that stats count separately: callers may invent
 CONSENT_HOURS: Final = 48
 CONSENT_PRINCIPALS: Final = 2  # who must approve a proposal, the proposer included
 
+# The JSON text of a reply that holds contents: least and most of its budget, and what it is unless said otherwise.
+REPLY_CHARS_MIN: Final = 500
+REPLY_CHARS_MAX: Final = 200_000
+REPLY_CHARS: Final = 8_000
+PREVIEW_CHARS: Final = 160  # of a similar memory
+REFERENCE_CHARS: Final = 60  # of a memory that a reference stood for
+
 BODY_BYTES: Final = 4 * 1024 * 1024  # an HTTP request body, and a line on stdio
 
 IDEMPOTENCY_DAYS: Final = 7

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from engramq.schemas import limits
 from engramq.schemas.setting_values import (
     file,
     flag,
@@ -34,7 +35,7 @@ from engramq.schemas.setting_values import (
     url,
     words,
 )
-from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Partition
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
 
 PREFIX: Final = "ENGRAMQ_"
 
@@ -80,6 +81,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     concurrency_limit: float | None
     tools: str
     output_schemas: bool
+    detail: Detail
+    reply_chars: int
     reply_timeout_s: float
     mailbox_bound: int
     embedder: str
@@ -178,6 +181,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting("tools", "full", "Tools that are listed and can be called: full, core, or names with commas", name),
     Setting("output_schemas", "0", "Advertise output schemas too (they fill the context window)", flag),
+    Setting("detail", Detail.BRIEF, "How much replies say unless a call asks otherwise: brief or full", one_of(Detail)),
+    Setting(
+        "reply_chars",
+        str(limits.REPLY_CHARS),
+        "Most characters of a reply that holds contents, unless a call asks otherwise",
+        integer(limits.REPLY_CHARS_MIN, limits.REPLY_CHARS_MAX),
+    ),
     Setting("reply_timeout_s", "10", "Seconds that the gateway waits for a reply", number(0.05, 600)),
     Setting(
         "mailbox_bound",
@@ -209,9 +219,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     return settings
 
 
-def check_setting(field: str, text: str) -> None:
-    """Raise SettingsError if a setting from another source than the environment has a bad value."""
-    _parsed(next(one for one in SETTINGS if one.field == field), text)
+def parse_setting(field: str, text: str) -> Any:
+    """Return the value of a setting from another source than the environment; raises SettingsError for a bad one."""
+    return _parsed(next(one for one in SETTINGS if one.field == field), text)
 
 
 def _parsed(setting: Setting, text: str) -> Any:

@@ -201,6 +201,13 @@ class Ranking(StrEnum):
     SIMILARITY = "similarity"
 
 
+class Detail(StrEnum):
+    """How much a reply says of a memory: what tells something, or the whole record."""
+
+    BRIEF = "brief"
+    FULL = "full"
+
+
 class OnDuplicate(StrEnum):
     """What an import does with a row whose external_id is there already."""
 

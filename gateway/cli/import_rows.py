@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from engramq.gateway.mcp.arguments import check_arguments
+from engramq.gateway.mcp.arguments import AROUND, check_arguments, without_absent
 from engramq.gateway.mcp.parameters import problem_in
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.schemas import limits
@@ -22,7 +22,6 @@ HELD_BATCHES: Final = 8
 LINE: Final = "line"  # the field of a rejection that concerns the line as a whole
 NAMESPACE: Final = "namespace"
 _RECORD_FIELDS: Final = frozenset(ImportRecord.__struct_fields__)
-_ENVELOPE_FIELDS: Final = ("session", "idempotency_key")  # a call's, not a record's
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +85,12 @@ def _read_row(number: int, line: bytes, namespace: str, one_namespace: bool) -> 
     _check_namespace(own)
     _check_namespace(namespace)
     # Exports of other tools write null for what is not known.
-    record = {name: value for name, value in given.items() if value is not None}
-    for name in _ENVELOPE_FIELDS:
+    tool = TOOLS["store_memory"]
+    record = without_absent(tool, {name: value for name, value in given.items() if value is not None})
+    for name in AROUND:
         if name in record:
             raise invalid(name, f"A record has no field {name}.")
-    checked = check_arguments(TOOLS["store_memory"], record).parameters
+    checked = check_arguments(tool, record).parameters
     # What the row leaves out stays out: an update changes only what is named.
     fields = {name: getattr(checked, name) for name in record.keys() & _RECORD_FIELDS}
     return Row(number, namespace if one_namespace else own, ImportRecord(**fields))

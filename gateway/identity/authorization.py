@@ -24,15 +24,16 @@ CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under whi
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal in its namespace."""
+    """A principal in its namespace. `session` is its channel's own, which calls are in that name none; "": none."""
 
     namespace: str
     principal: Principal
+    session: str = ""
 
 
-def local_caller(namespace: str, principal: str) -> Caller:
+def local_caller(namespace: str, principal: str, session: str = "") -> Caller:
     """Return the caller at the other end of a channel that only this user can open: every scope."""
-    return Caller(namespace, Principal(name=principal, scopes=ALL_SCOPES))
+    return Caller(namespace, Principal(name=principal, scopes=ALL_SCOPES), session)
 
 
 def settings_caller(settings: Settings) -> Caller:

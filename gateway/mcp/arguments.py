@@ -11,21 +11,29 @@ from typing import Any, Final
 
 import msgspec
 
+from engramq.gateway.mcp.lenient import ABSENT
 from engramq.gateway.mcp.parameters import BatchParameter, Parameter, problem_in, shown
 from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
 from engramq.gateway.mcp.tools.tool import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.vocabulary import Detail
 
 ARGUMENTS: Final = "arguments"
+AROUND: Final = ("session", "idempotency_key", "detail", "max_chars")  # of a call, not of its command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """Checked arguments: `parameters` is the command (or the gateway's own Struct), the rest goes into the envelope."""
+    """Checked arguments: `parameters` is the command (or the gateway's own Struct).
+
+    `session` and `idempotency_key` go into the envelope, `detail` and `max_chars` say how the reply is rendered.
+    """
 
     parameters: msgspec.Struct
     session: str | None
     idempotency_key: str | None
+    detail: Detail | None
+    max_chars: int | None
 
 
 @cache
@@ -51,20 +59,31 @@ def check_arguments(tool: Tool, given: Any) -> Arguments:
     if tool.aliases:
         given = _with_own_names(tool, given)
     checked = _checked(tool.name, tool.example, parameters_of(tool), given)
-    session = checked.pop("session", None)
-    idempotency_key = checked.pop("idempotency_key", None)
+    around = {name: checked.pop(name, None) for name in AROUND}
     parameters: Any = tool.parameters(**checked)
     if tool.checks:
         parameters.check()
-    return Arguments(parameters=parameters, session=session, idempotency_key=idempotency_key)
+    return Arguments(parameters=parameters, **around)
+
+
+def without_absent(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments without those whose value means: not given."""
+    parameters = parameters_of(tool)
+    return {
+        name: value
+        for name, value in given.items()
+        if (known := parameters.get(name)) is None or not known.is_absent(value)
+    }
 
 
 def _with_own_names(tool: Tool, given: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """Return the arguments with parameters that came by an alias under their own names."""
+    given = {name: value for name, value in given.items() if value is not None or name not in tool.aliases}
     for alias, name in tool.aliases.items():
-        if alias in given and name in given:
+        if alias in given and given.get(name) is not None:
             raise invalid(name, f"{name} was given twice: {alias} is another word for it.", f"Give {name} alone.")
-    return {tool.aliases.get(name, name): value for name, value in given.items()}
+    named = {name: value for name, value in given.items() if name not in tool.aliases}
+    return named | {tool.aliases[name]: value for name, value in given.items() if name in tool.aliases}
 
 
 def _checked(what: str, example: str, parameters: Mapping[str, Parameter], given: Mapping[Any, Any]) -> dict[str, Any]:
@@ -79,7 +98,8 @@ def _checked(what: str, example: str, parameters: Mapping[str, Parameter], given
     for name in given:
         if name not in parameters:
             raise _unknown(what, name, parameters)
-    return {name: parameter.check(given[name]) for name, parameter in parameters.items() if name in given}
+    checked = {name: parameter.check(given[name]) for name, parameter in parameters.items() if name in given}
+    return {name: value for name, value in checked.items() if value is not ABSENT}
 
 
 def _unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -> EngramqError:

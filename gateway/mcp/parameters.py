@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from engramq.gateway.mcp.lenient import ABSENT, meaning
 from engramq.schemas import limits
 from engramq.schemas.faults import EngramqError, invalid
 
@@ -31,8 +32,18 @@ class Parameter:
         """What the parameter takes, in words: 'a whole number from 1 to 50'."""
         return _expected(self.schema)
 
-    def check(self, value: Any) -> Any:
-        """Return the value as the command holds it; raises EngramqError naming the parameter."""
+    def is_absent(self, given: Any) -> bool:
+        """Say whether a value means: not given."""
+        return meaning(self.name, self.schema, given, required=self.required) is ABSENT
+
+    def check(self, given: Any) -> Any:
+        """Return the value as the command holds it, ABSENT when it means: not given.
+
+        Raises EngramqError naming the parameter.
+        """
+        value = meaning(self.name, self.schema, given, required=self.required)
+        if value is ABSENT:
+            return ABSENT
         if isinstance(value, float) and self.schema.get("type") == "integer" and value.is_integer():
             value = int(value)  # JSON knows one kind of number: 5.0 is an integer there
         if isinstance(value, str | list | dict) and (problem := problem_in(value)) is not None:
@@ -40,7 +51,7 @@ class Parameter:
         try:
             checked = msgspec.convert(value, self.type)
         except msgspec.ValidationError:
-            raise self._refusal(f"must be {self.expected}, not {self._found(value)}") from None
+            raise self._refusal(f"must be {self.expected}, not {self._found(given)}") from None
         if isinstance(checked, dict) and len(msgspec.json.encode(checked)) > limits.METADATA_BYTES:
             raise self._refusal(f"is larger than {limits.METADATA_BYTES} bytes of JSON")
         if isinstance(checked, datetime):
@@ -92,7 +103,7 @@ def _expected(schema: Mapping[str, Any]) -> str:
 
 def _expected_text(schema: Mapping[str, Any]) -> str:
     if schema.get("format") == "date-time":
-        return "an RFC 3339 time with a zone, such as 2026-01-31T09:00:00Z"
+        return "a date or an RFC 3339 time, such as 2026-01-31 or 2026-01-31T09:00:00Z"
     if "maxLength" not in schema:
         return "a text"
     return f"a text of 1 to {schema['maxLength']} characters that is not blank"

@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Meta, UnsetType
 
 from engramq.gateway.mcp.tools.tool import Tool
-from engramq.schemas import vocabulary
+from engramq.gateway.rendering.brief import BRIEF_FORMS
+from engramq.schemas import limits, vocabulary
 from engramq.schemas.faults import Fault
 from engramq.schemas.fields import IdempotencyKey, SessionName
-from engramq.schemas.vocabulary import DEFAULT_SESSION, Status
+from engramq.schemas.vocabulary import Detail, Status
 
 _REF: Final = "#/$defs/"
 # What every host's converter of schemas takes. The door checks the rest, which would cost context and help no model.
@@ -24,7 +25,7 @@ LISTED_KEYS: Final = frozenset(
 class Session(msgspec.Struct, kw_only=True):
     """The parameter of every tool that leaves or reads breadcrumbs."""
 
-    session: SessionName = DEFAULT_SESSION
+    session: SessionName | UnsetType = msgspec.UNSET
 
 
 class Idempotency(msgspec.Struct, kw_only=True):
@@ -33,6 +34,28 @@ class Idempotency(msgspec.Struct, kw_only=True):
     idempotency_key: Annotated[IdempotencyKey, Meta(description="Repeat it to repeat the call safely")] | UnsetType = (
         msgspec.UNSET
     )
+
+
+class Bounded(msgspec.Struct, kw_only=True):
+    """The parameter of every tool whose replies hold contents."""
+
+    max_chars: (
+        Annotated[
+            int,
+            Meta(
+                ge=limits.REPLY_CHARS_MIN,
+                le=limits.REPLY_CHARS_MAX,
+                description="Budget of the reply's text; cuts are said",
+            ),
+        ]
+        | UnsetType
+    ) = msgspec.UNSET
+
+
+class Detailed(msgspec.Struct, kw_only=True):
+    """The parameter of every tool that answers with memories."""
+
+    detail: Annotated[Detail, Meta(description="full: every field")] | UnsetType = msgspec.UNSET
 
 
 class PendingReply(msgspec.Struct, kw_only=True):
@@ -51,7 +74,12 @@ class ErasedSince(msgspec.Struct, kw_only=True):
 
 def parameter_structs(tool: Tool) -> tuple[type[msgspec.Struct], ...]:
     """Return the Structs whose fields together are the tool's parameters, in the order of the schema."""
-    extra = ((Session, tool.takes_session), (Idempotency, tool.write))
+    extra = (
+        (Detailed, tool.detailed),
+        (Bounded, tool.bounded),
+        (Session, tool.takes_session),
+        (Idempotency, tool.write),
+    )
     return (tool.parameters, *(struct for struct, taken in extra if taken))
 
 
@@ -95,7 +123,8 @@ def output_schema(tool: Tool) -> dict[str, Any]:
 
     The TypeScript client checks refusals against an advertised schema too, so they are among the shapes.
     """
-    structs = [*tool.replies, *((PendingReply, ErasedSince) if tool.write else ()), Fault]
+    briefly = [form for reply in tool.replies if (form := BRIEF_FORMS.get(reply)) is not None]
+    structs = [*tool.replies, *briefly, *((PendingReply, ErasedSince) if tool.write else ()), Fault]
     roots, definitions = msgspec.json.schema_components(structs, ref_template=_REF + "{name}")
     classes = _structs_within(structs)
     shapes = {name: _as_answered(definition, classes.get(name)) for name, definition in definitions.items()}

@@ -11,7 +11,6 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import mcp_types as types
-import msgspec
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
@@ -87,7 +86,7 @@ class _Handlers:
         given: Any = params.arguments or {}
         reply = await self._call(ctx, tool, given.get(WRAPPED, given))
         return types.CallToolResult(
-            content=[types.TextContent(type="text", text=msgspec.json.encode(reply.body).decode())],
+            content=[types.TextContent(type="text", text=reply.text)],
             structured_content=reply.body,
             is_error=reply.is_error,
         )
@@ -127,8 +126,7 @@ class _Handlers:
             raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
         if reply.is_error:
             raise MCPError(types.INTERNAL_ERROR, reply.body["error"], reply.body)
-        text = msgspec.json.encode(reply.body).decode()
-        contents = types.TextResourceContents(uri=uri, mime_type=resources.JSON_TYPE, text=text)
+        contents = types.TextResourceContents(uri=uri, mime_type=resources.JSON_TYPE, text=reply.text)
         return types.ReadResourceResult(contents=[contents])
 
     async def list_prompts(

@@ -106,8 +106,7 @@ class ToolCalls:
         return self._response(call, reply)
 
     def _response(self, call: WireCall, reply: ToolReply) -> dict[str, Any]:
-        text = msgspec.json.encode(reply.body).decode()
-        result: dict[str, Any] = {"content": [{"text": text, "type": "text"}], "isError": reply.is_error}
+        result: dict[str, Any] = {"content": [{"text": reply.text, "type": "text"}], "isError": reply.is_error}
         if call.version is None:
             result["structuredContent"] = reply.body
         else:

@@ -7,7 +7,7 @@ and `unavailable` mean that the command is not applied and never will be; a writ
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
@@ -26,7 +26,6 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
-from engramq.schemas.vocabulary import DEFAULT_SESSION
 
 log = logging.getLogger(__name__)
 
@@ -120,19 +119,21 @@ class Bus:
         *,
         namespace: str,
         principal: Principal,
-        session: str = DEFAULT_SESSION,
+        session: str = "",
         idempotency_key: str | None = None,
         traceparent: str | None = None,
         timeout_s: float | None = None,
         digest: str | None = None,
         in_session: bool = False,
         refusal: Fault | None = None,
+        references: Mapping[str, str] | None = None,
     ) -> Answer | Pending:
         """Send a command and wait for its answer; a refusal by the worker is the answer's fault.
 
         `digest` tells a repeated request from another one with the same idempotency key; by default the command's own.
         `in_session`: the call is a use of its session. `refusal`: the command's answer, unless its key is a repeated
-        one. A write that is not answered in time is Pending. Raises EngramqError `overloaded` or `unavailable`.
+        one. `references`: which ids stand in the command for references. A write that is not answered in time is
+        Pending. Raises EngramqError `overloaded` or `unavailable`.
         """
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
         if digest is None:
@@ -151,6 +152,7 @@ class Bus:
             idempotency_key=idempotency_key,
             fingerprint=digest,
             refusal=refusal,
+            references=dict(references or {}),
             traceparent=traceparent,
         )
         return await self._deliver(envelope, timeout_s) or Pending(envelope.id)
@@ -161,7 +163,7 @@ class Bus:
         *,
         namespace: str,
         principal: Principal,
-        session: str = DEFAULT_SESSION,
+        session: str = "",
         idempotency_key: str | None = None,
         traceparent: str | None = None,
     ) -> Pending:

@@ -79,9 +79,6 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     min_similarity: UnitInterval | UnsetType = UNSET
     include_superseded: bool = False
     explain: bool = False
-    max_chars: Annotated[int, Meta(ge=1, le=10_000_000, description="Budget for all contents together")] | UnsetType = (
-        UNSET
-    )
     collapse_duplicates: bool = False
 
 

@@ -29,6 +29,7 @@ VERSIONS: Final = (None, *HANDSHAKE_PROTOCOL_VERSIONS, NEWER)
 # Ids made by chance, the clock's instances of sessions and the end of breadcrumbs.
 _VARYING: Final = re.compile(
     rb"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+    rb"|(?<=s-)[0-9a-f]{12}"
     rb'|(?<=instance":)\d+|(?<=instance\\":)\d+|(?<=expires_at":")[^"\\]+|(?<=expires_at\\":\\")[^"\\]+'
 )
 

@@ -54,7 +54,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "decide_proposal": {"proposal_id": "p", "decision": "approve"},
     "list_proposals": {},
     "begin_session": {},
-    "get_breadcrumbs": {},
+    "get_breadcrumbs": {"session": "s"},
     "guide": {},
     "get_command": {"command_id": "c"},
     "memory_stats": {},
@@ -77,8 +77,25 @@ NOT_TEXTS: list[Any] = [
     "a\udfff",
     "x" * 40_000,
 ]
-NOT_NUMBERS: list[Any] = [None, True, "1", [], {}, math.nan, math.inf, -math.inf, -1, -0.001, 1e308, 10**400, 10**30]
-NOT_TIMES = ["yesterday", "2026-01-31", "2026-01-31T09:00:00", "2026-02-30T00:00:00Z", 1_700_000_000]
+NOT_NUMBERS: list[Any] = [
+    None,
+    True,
+    "one",
+    "NaN",
+    "1e999",
+    "0x1",
+    [],
+    {},
+    math.nan,
+    math.inf,
+    -math.inf,
+    -1,
+    -0.001,
+    1e308,
+    10**400,
+    10**30,
+]
+NOT_TIMES = ["yesterday", "2026-1-31", "2026-02-30", "2026-02-30T00:00:00", "2026-02-30T00:00:00Z", 1_700_000_000]
 NOT_IN_UTC = ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"]
 NOT_KEEPABLE = [{"a": "\0"}, {"\0": 1}, {"a": ["\ud800"]}, {"\udfff": 1}, {"a": math.nan}, {"a": [math.inf]}]
 TOO_LARGE = [{"a": 10**30}, {"a": {"b": -(2**63) - 1}}, {"a": "x" * 65_536}]
@@ -90,11 +107,11 @@ WRONG: dict[str, list[Any]] = {
     "number": NOT_NUMBERS,
     "any number": [value for value in NOT_NUMBERS if value not in (-1, -0.001, 1e308, 10**30)],  # connect clamps
     "integer": [*NOT_NUMBERS, 5.5, 2**31],
-    "boolean": [None, 0, 1, "true", "false", [], {}],
+    "boolean": [None, 0, 1, "yes", "1", [], {}],
     "array": [None, True, "trusted", {}, [None], ["no"], ["Semantic"], [["trusted"]], ["\ud800"], ["trusted"] * 101],
     "texts": [None, True, "m", {}, [], [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], ["m"] * 51],
     "items": [None, True, "a", {}, {"source": "a"}, [{}] * 201],
-    "object": [None, True, 5, "{}", [], [1], *NOT_KEEPABLE, *TOO_LARGE],
+    "object": [None, True, 5, "[]", "{", '{"a": "\\ud800"}', [], [1], *NOT_KEEPABLE, *TOO_LARGE],
 }
 
 
@@ -118,6 +135,7 @@ def wrong_arguments() -> list[Any]:
         for tool in TOOLS.values()
         for name, parameter in parameters_of(tool).items()
         for number, value in enumerate(WRONG[kind_of(dict(parameter.schema))])
+        if parameter.required or (value is not None and value != "")  # these mean: not given
         if name != "cursor" or not isinstance(value, str) or len(value) > 4  # the service tells cursors from text
     ]
 

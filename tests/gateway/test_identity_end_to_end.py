@@ -68,7 +68,7 @@ async def served(settings: Settings) -> AsyncIterator[Served]:
     async with (
         running_workers(settings),
         await Store.open(settings.database_url) as store,
-        gateway_over(settings.redis_url, Keys(settings.key_prefix), 20.0, auth="token") as gateway,
+        gateway_over(settings.redis_url, Keys(settings.key_prefix), 20.0, auth="token", detail="full") as gateway,
         site_of(gateway) as site,
     ):
         made = Served(site, store)

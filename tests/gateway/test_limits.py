@@ -9,6 +9,7 @@ from engramq.gateway import limits
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.limits import Buckets, CallLimits, FailureLimit, call_limits
 from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.rendering.replies import ReplyStyle
 from engramq.gateway.service import Call, Service
 from engramq.schemas.commands import MemoryStats
 from engramq.schemas.envelope import Principal
@@ -137,7 +138,7 @@ def test_failures_count_by_address() -> None:
 async def test_a_call_over_the_limit_is_refused_before_anything_is_enqueued(
     service: Service, workers: WorkerSide
 ) -> None:
-    limited = service.limited(CallLimits(0.5, None))
+    limited = service.for_clients(CallLimits(0.5, None), ReplyStyle())
     call = Call(tool=TOOLS["memory_stats"], arguments={}, caller=caller())
     assert not (await limited.call(call)).is_error
     reply = await limited.call(call)
@@ -151,7 +152,7 @@ async def test_a_call_over_the_limit_is_refused_before_anything_is_enqueued(
 @pytest.mark.promise("SE-9")
 async def test_calls_at_once_are_counted_until_they_are_answered(service: Service, workers: WorkerSide) -> None:
     workers.script[MemoryStats] = lambda _c, _e: None
-    limited = service.limited(CallLimits(None, 2))
+    limited = service.for_clients(CallLimits(None, 2), ReplyStyle())
     call = Call(tool=TOOLS["memory_stats"], arguments={}, caller=caller())
     async with anyio.create_task_group() as tasks:
         for _ in range(2):

@@ -39,14 +39,14 @@ def enveloped(command: Command) -> Envelope:
 
 @pytest.mark.promise("CN-12")
 @pytest.mark.parametrize("tool", ["connect", "connect_by_query"])
-@pytest.mark.parametrize("word", ["merge", "", " ", "Reinforce", None, 5])
+@pytest.mark.parametrize("word", ["merge", " ", "Reinforce", "nul", 5])
 def test_an_unknown_word_for_if_exists_is_refused_with_the_known_ones(tool: str, word: Any) -> None:
     given = PAIR if tool == "connect" else {"source_query": "a", "target_query": "b"}
     assert refusal(tool, **given, if_exists=word) == (FaultCode.INVALID_PARAMETER, "if_exists")
 
 
 @pytest.mark.promise("CN-4")
-@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, "1", None, True, 10**400])
+@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, "1 kg", "1e999", True, 10**400])
 def test_a_weight_that_is_no_finite_number_is_refused(weight: Any) -> None:
     assert refusal("connect", **PAIR, weight=weight) == (FaultCode.INVALID_PARAMETER, "weight")
 
@@ -89,10 +89,10 @@ def test_only_supersede_memory_writes_supersedes(tool: str) -> None:
         ({**PAIR, "fault": None}, "invalid_parameter", "fault"),
         ({**PAIR, "session": "s"}, "invalid_parameter", "session"),
         ({**PAIR, "weight": math.nan}, "invalid_parameter", "weight"),
-        ({**PAIR, "weight": "1"}, "invalid_parameter", "weight"),
+        ({**PAIR, "weight": "one"}, "invalid_parameter", "weight"),
         ({**PAIR, "if_exists": "merge"}, "invalid_parameter", "if_exists"),
         ({**PAIR, "relation": "supersedes"}, "invalid_parameter", "relation"),
-        ({**PAIR, "note": ""}, "invalid_parameter", "note"),
+        ({**PAIR, "note": " "}, "invalid_parameter", "note"),
         ({"source": "a", "target": "a"}, "self_loop", None),
         ({"source": "@stored", "target": "@stored"}, "self_loop", None),
     ],
@@ -162,11 +162,3 @@ def test_a_promotion_takes_its_id_by_either_name_and_not_by_both() -> None:
     assert refusal(tool.name) == (FaultCode.INVALID_PARAMETER, "record_id")
     assert refusal(tool.name, recordid="m") == (FaultCode.INVALID_PARAMETER, "record_id")
     assert "recordId" not in input_schema(tool)["properties"]
-
-
-@pytest.mark.anyio
-async def test_a_promotions_other_name_takes_references_too(
-    service: Service, workers: WorkerSide, breadcrumbs: None
-) -> None:
-    await call(service, "memory_promote_to_trusted", recordId="@stored", session="s")
-    assert workers.seen[-1].command == PromoteMemory(record_id="m-9")

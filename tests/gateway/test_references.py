@@ -14,7 +14,7 @@ from tests.gateway.worker_side import WorkerSide
 
 pytestmark = pytest.mark.anyio
 
-ID_PARAMETERS = [(tool.name, field) for tool in TOOLS.values() for field in tool.ids]
+ID_PARAMETERS = [(tool.name, field) for tool in TOOLS.values() if not tool.ids_only for field in tool.ids]
 
 NOTHING = ["@recalled[2]", "@recalled[3]", "@recalled[-1]", "@recalled[]", "@recalled", "@Stored", "@", "@stored "]
 
@@ -56,7 +56,7 @@ async def test_a_reference_to_nothing_is_refused_by_name(
 async def test_references_mean_nothing_in_another_session_or_to_another_principal(
     service: Service, workers: WorkerSide, breadcrumbs: None
 ) -> None:
-    for other in ({"session": "t"}, {}, {"session": "s", "principal": "you"}):
+    for other in ({"session": "t"}, {"session": "s", "principal": "you"}):
         body = await call(service, "get_memory", memory_id="@stored", **other)
         assert (body["status"], body["field"]) == ("invalid_parameter", "memory_id")
 
@@ -84,3 +84,79 @@ async def test_breadcrumbs_are_read_and_cleared_by_the_gateway(
     cleared = await call(service, "get_breadcrumbs", session="s")
     assert (cleared["last_stored_id"], cleared["last_recalled_ids"], cleared["session_memory_ids"]) == (None, [], [])
     assert workers.seen == []
+
+
+@pytest.mark.promise("AG-12")
+@pytest.mark.parametrize(
+    ("tool", "given", "field"),
+    [
+        ("verify_memory", {"memory_id": "@stored", "verification": "verified"}, "memory_id"),
+        ("memory_promote_to_trusted", {"record_id": "@stored"}, "record_id"),
+        ("memory_promote_to_trusted", {"recordId": "@recalled[0]"}, "record_id"),
+        ("forget_memory", {"memory_id": "@recalled[0]", "erase": True}, "memory_id"),
+    ],
+)
+async def test_what_harms_the_wrong_memory_takes_ids_only(
+    service: Service, workers: WorkerSide, breadcrumbs: None, tool: str, given: dict[str, Any], field: str
+) -> None:
+    body = await call(service, tool, **given, session="s")
+    assert (body["status"], body["field"]) == ("invalid_parameter", field)
+    assert "id itself" in body["recovery"]
+    assert workers.seen == []
+    await call(service, tool, **{**given, next(iter(given)): "m-9"}, session="s")
+    assert len(workers.seen) == 1
+
+
+@pytest.mark.promise("AG-11")
+@pytest.mark.parametrize(
+    ("tool", "given", "field"),
+    [
+        ("get_memory", {"memory_id": "@stored"}, "memory_id"),
+        ("connect", {"source": "m-1", "target": "@recalled[0]"}, "target"),
+        ("connects", {"edges": [{"source": "m-1", "target": "@stored"}]}, "target"),
+        ("record_outcome", {"memory_ids": ["m-1", "@stored"], "signal": 1}, "memory_ids"),
+        ("get_breadcrumbs", {}, "session"),
+    ],
+)
+async def test_without_a_session_references_are_refused_and_plain_calls_work(
+    service: Service, workers: WorkerSide, breadcrumbs: None, tool: str, given: dict[str, Any], field: str
+) -> None:
+    body = await call(service, tool, **given)
+    assert (body["status"], body["field"]) == ("invalid_parameter", field)
+    assert body["recovery"] == "Call begin_session, then pass its session."
+    assert workers.seen == []
+    await call(service, "store_memory", content="Ada prefers tea")
+    assert [(one.session, one.in_session) for one in workers.seen] == [("", True)]
+
+
+@pytest.mark.promise("AG-11")
+async def test_begin_session_makes_a_name_that_nobody_has(service: Service, workers: WorkerSide) -> None:
+    names = {(await call(service, "begin_session"))["session"] for _ in range(5)}
+    assert len(names) == 5
+    assert all(name for name in names)
+    own = next(iter(names))
+    assert (await call(service, "get_breadcrumbs", session=own))["session_memory_ids"] == []
+
+
+@pytest.mark.promise("AG-10")
+async def test_a_front_has_a_session_of_its_own(service: Service, workers: WorkerSide, breadcrumbs: None) -> None:
+    tool = TOOLS["get_memory"]
+    own, other = (local_caller("ns", "me", session) for session in ("s", "t"))
+    await service.call(Call(tool=tool, arguments={"memory_id": "@stored"}, caller=own))
+    assert [(one.command.memory_id, one.session) for one in workers.seen] == [("m-9", "s")]  # type: ignore[union-attr]
+    refused = await service.call(Call(tool=tool, arguments={"memory_id": "@stored"}, caller=other))
+    assert refused.body["field"] == "memory_id"
+    begun = await service.call(Call(tool=TOOLS["begin_session"], arguments={}, caller=own))
+    assert begun.body["session"] == "s"
+    cleared = await service.call(Call(tool=tool, arguments={"memory_id": "@stored"}, caller=own))
+    assert cleared.body["field"] == "memory_id"
+    assert len(workers.seen) == 1
+
+
+@pytest.mark.promise("AG-12")
+async def test_what_references_stand_for_travels_with_the_command(
+    service: Service, workers: WorkerSide, breadcrumbs: None
+) -> None:
+    await call(service, "connect", source="@stored", target="@recalled[1]", session="s")
+    await call(service, "connect", source="m-9", target="m-2", session="s")
+    assert [one.references for one in workers.seen] == [{"@stored": "m-9", "@recalled[1]": "m-2"}, {}]

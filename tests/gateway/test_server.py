@@ -261,7 +261,7 @@ async def test_the_listing_shows_types_bounds_defaults_and_an_example(client: Cl
     store = {tool.name: tool for tool in (await client.list_tools()).tools}["store_memory"].input_schema["properties"]
     assert store["confidence"] == {"type": "number", "minimum": 0, "maximum": 1, "default": 1.0}
     assert store["source"] == {"type": "string", "enum": ["extracted", "explicit"], "default": "extracted"}
-    assert store["session"]["default"] == "default"
+    assert "default" not in store["session"]
     assert store["sector"]["enum"] == ["emotional", "episodic", "semantic", "procedural", "reflective"]
 
 

@@ -14,18 +14,21 @@ from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.server import Profile, build_server
 from engramq.gateway.mcp.tools import choose_tools
 from engramq.gateway.queue.bus import Bus
+from engramq.gateway.rendering.replies import ReplyStyle
 from engramq.gateway.run import open_redis
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs
+from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, read_settings
-from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Scope, WorkerKind
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Scope, WorkerKind
 from engramq.workers.app import run
 from tests.conftest import Database
 from tests.gateway.replies import check_reply
 
 READY_S = 30.0
+WHOLE = ReplyStyle(Detail.FULL, limits.REPLY_CHARS_MAX)  # what is stored is compared, field by field
 LEGACY, MODERN = "legacy", "2026-07-28"
 
 
@@ -87,7 +90,7 @@ class Stage:
         )
         redis = open_redis(settings.redis_url)
         self.resources.push_async_callback(redis.aclose)
-        return Service(bus, Breadcrumbs(redis, self.keys), CursorSecret(redis, self.keys))
+        return Service(bus, Breadcrumbs(redis, self.keys), CursorSecret(redis, self.keys), style=WHOLE)
 
 
 @asynccontextmanager
@@ -99,9 +102,10 @@ async def agent_of(
     scopes: tuple[Scope, ...] = ALL_SCOPES,
     *,
     untrusted: bool = False,
+    session: str = "the agent's own",
 ) -> AsyncIterator[Agent]:
-    """Connect a client as this principal."""
-    caller = Caller(namespace, Principal(name=principal, scopes=scopes, untrusted=untrusted))
+    """Connect a client as this principal, whose channel has a session as a stdio front has."""
+    caller = Caller(namespace, Principal(name=principal, scopes=scopes, untrusted=untrusted), session)
     server = build_server(service, Profile(tools=choose_tools("full")), lambda _context: caller)
     async with Client(server, mode=era) as client:
         yield Agent(client)

@@ -45,9 +45,10 @@ async def test_one_key_makes_one_memory_also_when_eight_ask_at_once_and_gateways
 async def test_a_repeated_reference_is_the_same_request_and_an_erased_memory_is_told_of(service: Service) -> None:
     async with agent_of(service) as agent:
         first = await agent.call("store_memory", content="Here today", idempotency_key="store")
-        forgotten = await agent.call("forget_memory", memory_id="@stored", idempotency_key="forget", erase=True)
+        forgotten = await agent.call("forget_memory", memory_id="@stored", idempotency_key="forget")
         await agent.store("Something else")
-        assert await agent.call("forget_memory", memory_id="@stored", idempotency_key="forget", erase=True) == forgotten
+        assert await agent.call("forget_memory", memory_id="@stored", idempotency_key="forget") == forgotten
+        await agent.call("forget_memory", memory_id=first["stored"]["id"], erase=True)
         replay = await agent.call("store_memory", content="Here today", idempotency_key="store")
         assert (replay["status"], replay["id"]) == ("erased", first["stored"]["id"])
         assert await agent.recent() == ["Something else"]

@@ -13,7 +13,7 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Sector
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, Ranked, by_relevance, by_similarity
-from engramq.workers.search.selection import Twins, within_budget
+from engramq.workers.search.selection import Twins
 
 QUESTIONS = [
     "", "?", "When did Ada move to Graz in May 2023?", "What did bob say?", "How long ago was that",
@@ -165,19 +165,6 @@ def test_a_speaker_counts_when_it_is_the_only_one_named() -> None:
 
 def memory(content: str, partition: Partition = Partition.TRUSTED) -> Memory:
     return Memory(id="x", content=content, partition=partition, created_by="me", created_at="", updated_at="")
-
-
-@given(st.lists(st.text(min_size=1, max_size=40), max_size=8), st.integers(1, 100))
-def test_a_budget_is_kept_and_only_the_last_is_cut(contents: list[str], budget: int) -> None:
-    shown = within_budget([memory(content) for content in contents], budget)
-    assert sum(len(one.content) for one in shown) <= budget
-    assert "".join(one.content for one in shown) == "".join(contents)[:budget]
-    assert all(one.truncated is not True for one in shown[:-1])
-    if sum(map(len, contents)) <= budget:
-        assert [one.content for one in shown] == contents
-        assert all(one.truncated is not True for one in shown)
-    else:
-        assert sum(len(one.content) for one in shown) == budget
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a b", "A  B", " a\tb\n", "c"]), st.sampled_from(list(Partition)))))

@@ -199,14 +199,6 @@ async def test_twins_make_room_for_others(scene: Scene) -> None:
     assert other in ids(found)
 
 
-async def test_max_chars_bounds_all_contents_together(scene: Scene) -> None:
-    for number in range(3):
-        await scene.keep(f"lantern {number} " + "x" * 30)
-    found = await scene.found("lantern", max_chars=60)
-    assert [(len(one.content), one.truncated is True) for one in found] == [(40, False), (20, True)]
-    assert [len(one.content) for one in await scene.found("lantern", max_chars=1)] == [1]
-
-
 async def test_what_was_found_is_counted_afterwards_and_get_memory_counts_nothing(scene: Scene) -> None:
     kept = await scene.keep("A needle in the hay")
     outcomes = [await scene.world.outcome(job(SearchMemories(query="needle"))) for _ in range(3)]

@@ -40,7 +40,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.ids import format_time, parse_uuid
+from engramq.schemas.ids import format_time, list_position, parse_uuid
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import AuditAction, MemoryState, OnDuplicate, Partition, Scope
 from engramq.workers.db import audit
@@ -143,7 +143,7 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, _context: Co
         after=after,
         limit=command.limit,
     )
-    cursor = None if last is None else f"{format_time(last.created_at)}|{last.id}"
+    cursor = None if last is None else list_position(format_time(last.created_at), str(last.id))
     return MemoryList(memories=memories, count=len(memories), next_cursor=cursor)
 
 

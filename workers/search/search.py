@@ -19,7 +19,7 @@ from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by_similarity
-from engramq.workers.search.selection import Twins, within_budget
+from engramq.workers.search.selection import Twins
 from engramq.workers.search.surroundings import (
     Measuring,
     around_lookup,
@@ -77,8 +77,7 @@ async def _found(search: _Search, embedding: Embedding | None) -> list[Memory]:
         found = Boosted(ranked=by_similarity(search.candidates), via={})
     else:
         found, read = await _by_relevance(search)
-    memories = await _shown(search, found, read)
-    return memories if command.max_chars is UNSET else within_budget(memories, command.max_chars)
+    return await _shown(search, found, read)
 
 
 async def _by_relevance(search: _Search) -> tuple[Boosted, dict[str, JsonRow]]:

@@ -151,6 +151,7 @@ TOOLS: Final = (
         example='list_proposals(state="pending")',
         parameters=ListProposals,
         replies=(ProposalList,),
+        bounded=True,
         read_only=True,
     ),
 )

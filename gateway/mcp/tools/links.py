@@ -48,6 +48,7 @@ TOOLS: Final = (
         example='connect_by_query(source_query="why we chose Redis", target_query="queue latency", dry_run=true)',
         parameters=ConnectByQuery,
         replies=(QueryConnected,),
+        bounded=True,
         destructive=True,
     ),
     Tool(

@@ -50,6 +50,7 @@ TOOLS: Final = (
         example='get_breadcrumbs(session="planning")',
         parameters=SessionOnly,
         replies=(BreadcrumbTrail,),
+        bounded=True,
         core=True,
         session=True,
         read_only=True,

@@ -13,6 +13,7 @@ TOOLS: Final = (
         example='get_command(command_id="0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42")',
         parameters=GetCommand,
         replies=(CommandReport,),
+        detailed=True,
         core=True,
         read_only=True,
     ),

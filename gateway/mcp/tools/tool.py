@@ -30,6 +30,8 @@ class Tool:
     `parameters` is the command that goes to the workers, or, for a tool that the gateway answers by itself, a plain
     Struct. `replies` are the shapes of a reply when all went well. `ids` are the parameters that take a memory id, and
     so also a reference such as @stored. `session` says whether the tool takes a session; one with `ids` always does.
+    `detailed`: its replies hold memories, and it takes detail; such a one is `bounded` too: it takes max_chars.
+    `ids_only`: it takes no reference, since what it does to the wrong memory does harm; see also `Service`.
     `batches` are the parameters whose items are checked one by one. `aliases` are other words for parameters, accepted
     but not listed. `shown_as_not_empty` are the parameters whose least length is listed.
 
@@ -47,7 +49,10 @@ class Tool:
     replies: tuple[type[msgspec.Struct], ...]
     core: bool = False
     ids: tuple[str, ...] = ()
+    ids_only: bool = False
     session: bool = False
+    detailed: bool = False
+    bounded: bool = False
     batches: Mapping[str, Items] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     shown_as_not_empty: tuple[str, ...] = ()
@@ -66,6 +71,7 @@ class Tool:
         """Set the fields that follow from the others."""
         command = self.parameters if issubclass(self.parameters, Command) else None
         following = {
+            "bounded": self.bounded or self.detailed,
             "takes_session": self.session or bool(self.ids),
             "checks": command is not None and command.check is not Command.check,
             "write": command is not None and command.write,

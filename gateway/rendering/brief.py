@@ -1,0 +1,221 @@
+"""Replies in brief: only what says something.
+
+Left out are what is null or as documented by default below, and what orders or counts a result without saying more
+(usefulness, accessed_at, score). Replies to writes do not repeat what their caller has just said.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from engramq.schemas import limits
+from engramq.schemas.commands import (
+    MemoryChanged,
+    MemoryFound,
+    MemoryList,
+    Promoted,
+    Reply,
+    Stored,
+    Superseded,
+)
+from engramq.schemas.previews import preview_of
+from engramq.schemas.records import Link, Memory, ReferencedMemory, Via
+from engramq.schemas.vocabulary import (
+    DEFAULT_SECTOR,
+    MemorySource,
+    MemoryState,
+    Partition,
+    Sector,
+    SectorSource,
+    Verification,
+)
+
+SIMILARITY_DIGITS: Final = 2
+_SECONDS: Final = len("2026-01-31T09:00:00")
+
+
+class BriefMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A memory in brief: a field that is not there is null or has the default shown here.
+
+    `created_at` is to the second; `updated_at` is there where it differs, `created_by` where it is not the caller.
+    """
+
+    id: str
+    content: str | UnsetType = UNSET
+    confidence: float
+    created_at: str
+    similarity: float | UnsetType | None = None
+    external_id: str | None = None
+    source: MemorySource = MemorySource.EXTRACTED
+    source_type: str | None = None
+    speaker: str | None = None
+    occurred_at: str | None = None
+    thread: str | None = None
+    position: int | None = None
+    sector: Sector = DEFAULT_SECTOR
+    sector_source: SectorSource | None = None
+    partition: Partition = Partition.TRUSTED
+    verification: Verification = Verification.UNVERIFIED
+    state: MemoryState = MemoryState.ACTIVE
+    supersedes: str | None = None
+    superseded_by: str | None = None
+    promoted_at: str | None = None
+    promoted_by: str | None = None
+    metadata: dict[str, Any] = {}
+    created_by: str | UnsetType = UNSET
+    updated_at: str | UnsetType = UNSET
+    via: Via | UnsetType = UNSET
+    explain: dict[str, float | None] | UnsetType = UNSET
+    truncated: bool | UnsetType = UNSET
+    omitted_fields: list[str] | UnsetType = UNSET
+    untrusted: bool | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
+
+
+class StoredMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the pipeline made of a memory, as far as it is not the usual."""
+
+    id: str
+    partition: Partition = Partition.TRUSTED
+    state: MemoryState = MemoryState.ACTIVE
+
+
+class SimilarMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A similar memory: the beginning of its content."""
+
+    id: str
+    preview: str | None
+    similarity: float
+    truncated: bool | UnsetType = UNSET
+
+
+class _Brief(msgspec.Struct, kw_only=True):
+    """What any reply may carry besides."""
+
+    degraded: bool | UnsetType = UNSET
+    notice: str | UnsetType = UNSET
+    resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
+
+
+class BriefStored(_Brief, kw_only=True):
+    """Stored, without what was sent."""
+
+    status: Literal["stored"] = "stored"
+    stored: StoredMemory
+    similar_memories: list[SimilarMemory] = []
+    command_id: str
+
+
+class BriefMemories(_Brief, kw_only=True):
+    """MemoryList in brief."""
+
+    status: Literal["success"] = "success"
+    memories: list[BriefMemory]
+    count: int
+    next_cursor: str | UnsetType | None = UNSET
+
+
+class BriefFound(_Brief, kw_only=True):
+    """MemoryFound in brief."""
+
+    memory: BriefMemory | None
+    links: list[Link] | UnsetType = UNSET
+    status: Literal["success", "not_found"]
+    hint: str | UnsetType = UNSET
+
+
+class BriefSuperseded(_Brief, kw_only=True):
+    """Superseded in brief."""
+
+    status: Literal["superseded"] = "superseded"
+    old: BriefMemory
+    new: BriefMemory
+    command_id: str
+
+
+class BriefChanged(_Brief, kw_only=True):
+    """MemoryChanged in brief: of an update without content and metadata."""
+
+    status: Literal["updated", "restored", "not_found"]
+    memory: BriefMemory | None = None
+    command_id: str
+
+
+class BriefPromoted(_Brief, kw_only=True):
+    """Promoted in brief."""
+
+    status: Literal["promoted", "already_trusted"]
+    memory: BriefMemory
+    command_id: str
+
+
+# The brief form of each reply that holds memories.
+BRIEF_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
+    Stored: BriefStored,
+    MemoryList: BriefMemories,
+    MemoryFound: BriefFound,
+    Superseded: BriefSuperseded,
+    MemoryChanged: BriefChanged,
+    Promoted: BriefPromoted,
+}
+
+_SHARED: Final = tuple(name for name in BriefMemory.__struct_fields__ if name in Memory.__struct_fields__)
+_ABOUT_REPLY: Final = ("degraded", "notice", "resolved_references")
+
+
+def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
+    """Return the brief form of a reply for the principal of this name; the reply itself where it has none."""
+    match reply:
+        case Stored(stored=memory):
+            return BriefStored(
+                stored=StoredMemory(id=memory.id, partition=memory.partition, state=memory.state),
+                similar_memories=[_similar(one) for one in reply.similar_memories],
+                command_id=reply.command_id,
+                **_about(reply),
+            )
+        case MemoryList():
+            memories = [_memory(one, caller) for one in reply.memories]
+            return BriefMemories(memories=memories, count=reply.count, next_cursor=reply.next_cursor, **_about(reply))
+        case MemoryFound(memory=Memory() as memory):
+            return BriefFound(
+                memory=_memory(memory, caller), links=reply.links, status=reply.status, hint=reply.hint, **_about(reply)
+            )
+        case Superseded():
+            old, new = _memory(reply.old, caller), _memory(reply.new, caller)
+            return BriefSuperseded(old=old, new=new, command_id=reply.command_id, **_about(reply))
+        case MemoryChanged(memory=Memory() as memory):
+            brief = _memory(memory, caller)
+            if reply.status == "updated":
+                brief.content, brief.metadata = UNSET, {}
+            return BriefChanged(status=reply.status, memory=brief, command_id=reply.command_id, **_about(reply))
+        case Promoted(memory=memory):
+            brief = _memory(memory, caller)
+            return BriefPromoted(status=reply.status, memory=brief, command_id=reply.command_id, **_about(reply))
+        case _:
+            return reply
+
+
+def _about(reply: Reply) -> dict[str, Any]:
+    return {name: value for name in _ABOUT_REPLY if (value := getattr(reply, name, UNSET)) is not UNSET}
+
+
+def _similar(memory: Memory) -> SimilarMemory:
+    return SimilarMemory(
+        id=memory.id,
+        preview=preview_of(memory.content, limits.PREVIEW_CHARS),
+        similarity=round(memory.similarity or 0.0, SIMILARITY_DIGITS),
+    )
+
+
+def _memory(memory: Memory, caller: str) -> BriefMemory:
+    brief = BriefMemory(**{name: getattr(memory, name) for name in _SHARED})
+    if brief.updated_at == brief.created_at:
+        brief.updated_at = UNSET
+    brief.created_at = f"{brief.created_at[:_SECONDS]}Z"
+    if brief.created_by == caller:
+        brief.created_by = UNSET
+    if brief.similarity:
+        brief.similarity = round(brief.similarity, SIMILARITY_DIGITS)
+    return brief

@@ -1,0 +1,80 @@
+"""From a worker's reply to what a client reads of it: its form, its notices, its budget."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from engramq.gateway.rendering.brief import brief_of
+from engramq.gateway.rendering.budget import Body, text_of, within
+from engramq.schemas import limits
+from engramq.schemas.codec import reply_body
+from engramq.schemas.commands import CommandReport, MemoryChanged, Promoted, Reply, Stored, Superseded
+from engramq.schemas.vocabulary import Detail, Partition
+
+NOTICE_UNTRUSTED: Final = (
+    "Kept apart as untrusted: searches and lists do not show it. "
+    'Pass partitions=["untrusted"] to find it. verify_memory, then memory_promote_to_trusted, shows it to everybody.'
+)
+# The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
+_RECORDED: Final[Mapping[str, type[Reply]]] = {
+    "stored": Stored,
+    "superseded": Superseded,
+    "updated": MemoryChanged,
+    "restored": MemoryChanged,
+    "promoted": Promoted,
+    "already_trusted": Promoted,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyStyle:
+    """How replies are rendered unless a call asks otherwise."""
+
+    detail: Detail = Detail.BRIEF
+    max_chars: int = limits.REPLY_CHARS
+
+
+def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
+    """Return a reply as plain values, in the detail asked for, with the notices that its effect asks for."""
+    if isinstance(reply, CommandReport):
+        report, recorded = reply_body(reply), _recorded(reply.reply)
+        if recorded is not None:
+            report["reply"] = body_of(recorded, detail, caller)
+        return report
+    if isinstance(reply, Stored) and reply.stored.partition is Partition.UNTRUSTED and reply.notice is UNSET:
+        reply.notice = NOTICE_UNTRUSTED
+    if detail is Detail.FULL:
+        return reply_body(reply)
+    body: Body = msgspec.to_builtins(brief_of(reply, caller))
+    body.pop("type", None)
+    return body
+
+
+def bounded(body: Body, max_chars: int) -> str:
+    """Return the JSON text of a reply within its budget; what has to go is taken out of the body."""
+    return within(body, max_chars, lambda inner, needed: _rest(inner, needed, is_report=inner is not body))
+
+
+def _recorded(reply: dict[str, Any] | None) -> Reply | None:
+    form = None if reply is None else _RECORDED.get(reply.get("status", ""))
+    if form is None:
+        return None
+    try:
+        return msgspec.convert(reply, form)
+    except msgspec.ValidationError:  # of a version that said something else
+        return None
+
+
+def _rest(inner: Body, needed: int, *, is_report: bool) -> str:
+    if "next_cursor" in inner:
+        return f"max_chars={needed} shows more of each. next_cursor goes on where this page ends."
+    if "command_id" in inner and not is_report:
+        return f'get_command(command_id="{inner["command_id"]}", max_chars={needed}) shows it all.'
+    narrower = " and a smaller limit" if needed == limits.REPLY_CHARS_MAX else ""
+    return f"Repeat the call with max_chars={needed}{narrower}."
+
+
+__all__ = ["ReplyStyle", "body_of", "bounded", "text_of"]
