@@ -24,7 +24,7 @@ from engramq.gateway.rendering.replies import ReplyStyle, body_of, bounded
 from engramq.gateway.sessions import NothingFound, Resolver, SessionBreadcrumbs, fresh_session, no_session, with_ids
 from engramq.schemas.codec import fault_body, fingerprint
 from engramq.schemas.commands import Command, MemoryList, Reply, StoreMemory
-from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import list_position
 from engramq.schemas.vocabulary import Partition
@@ -64,10 +64,10 @@ class Asker(Protocol):
 class Sessions(Resolver, Protocol):
     """The breadcrumbs of sessions; every method raises EngramqError when they cannot be reached."""
 
-    async def begin(self, namespace: str, principal: str, session: str) -> int:
+    async def begin(self, namespace: str, principal: PrincipalId, session: str) -> int:
         """Clear the session and return its new instance."""
 
-    async def read(self, namespace: str, principal: str, session: str) -> SessionBreadcrumbs:
+    async def read(self, namespace: str, principal: PrincipalId, session: str) -> SessionBreadcrumbs:
         """Return the session's breadcrumbs."""
 
 
@@ -214,13 +214,13 @@ class Service:
 
     async def _begin_session(self, caller: Caller, session: str, _asked: msgspec.Struct) -> SessionBegun:
         session = session or fresh_session()
-        instance = await self._sessions.begin(caller.namespace, caller.principal.name, session)
+        instance = await self._sessions.begin(caller.namespace, caller.principal.identity, session)
         return SessionBegun(session=session, instance=instance)
 
     async def _get_breadcrumbs(self, caller: Caller, session: str, _asked: msgspec.Struct) -> BreadcrumbTrail:
         if not session:
             raise no_session("session", "There is no session whose breadcrumbs could be read.")
-        breadcrumbs = await self._sessions.read(caller.namespace, caller.principal.name, session)
+        breadcrumbs = await self._sessions.read(caller.namespace, caller.principal.identity, session)
         return msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True)
 
     async def _guide(self, _caller: Caller, _session: str, asked: guidance.GuideTopic) -> msgspec.Struct:

@@ -1,8 +1,8 @@
 """What a session remembers, and the references that read it.
 
 The breadcrumbs of a session are the last memory stored, the last ones recalled, and all that it touched. Their form in
-Redis is the session state, under (namespace, principal, session), so that gateways come, go and share it; the workers
-write it in the step that sends the reply.
+Redis is the session state, under (namespace, principal and its trust, session), so that gateways come, go and share it;
+the workers write it in the step that sends the reply.
 """
 
 import re
@@ -20,6 +20,7 @@ from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.tools.tool import Items, Tool
 from engramq.schemas import limits
 from engramq.schemas.commands import Command
+from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
 from engramq.schemas.keys import Keys, SessionKeys
@@ -49,11 +50,11 @@ class Breadcrumbs:
         self._redis: Any = redis
         self._keys = keys
 
-    async def begin(self, namespace: str, principal: str, session: str) -> int:
+    async def begin(self, namespace: str, principal: PrincipalId, session: str) -> int:
         """Clear a session and return its new instance, a number that is never used twice."""
         return int(await self._run(BEGIN_SESSION, self._keys.session(namespace, principal, session)))
 
-    async def read(self, namespace: str, principal: str, session: str) -> SessionBreadcrumbs:
+    async def read(self, namespace: str, principal: PrincipalId, session: str) -> SessionBreadcrumbs:
         """Return the breadcrumbs of a session."""
         found = await self._run(READ_SESSION, self._keys.session(namespace, principal, session), 1)
         if not found:
@@ -66,7 +67,7 @@ class Breadcrumbs:
             expires_at=format_time(datetime.fromtimestamp(expires_ms / 1000, UTC)),
         )
 
-    async def resolve(self, ref: str, namespace: str, principal: str, session: str) -> str | None:
+    async def resolve(self, ref: str, namespace: str, principal: PrincipalId, session: str) -> str | None:
         """Return the id that `@stored` or `@recalled[N]` means in this session, None when it means nothing.
 
         Whatever begins otherwise is an id already and comes back as it is.
@@ -101,7 +102,7 @@ def _recalled(data: bytes) -> tuple[str | None, ...]:
 class Resolver(Protocol):
     """Looks references up; raises EngramqError when that is not possible."""
 
-    async def resolve(self, ref: str, namespace: str, principal: str, session: str) -> str | None:
+    async def resolve(self, ref: str, namespace: str, principal: PrincipalId, session: str) -> str | None:
         """Return the id that a reference stands for, None when it stands for nothing; an id stays as it is."""
 
 
@@ -145,7 +146,7 @@ async def with_ids(
         )
     if not session:
         raise no_session(field, f"{field}: a reference stands for a memory of a session, and this call is in none.")
-    whose = (caller.namespace, caller.principal.name, session)
+    whose = (caller.namespace, caller.principal.identity, session)
     known = {reference: await sessions.resolve(reference, *whose) for reference in fields}
     changes = _ids(command, tool.ids, known, session)
     for name, items in tool.batches.items():

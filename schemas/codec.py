@@ -71,6 +71,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mailbox: WorkerKind
     namespace: str
     principal: str
+    untrusted: bool = False
 
 
 class _QueuedJob(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """What travels around a command and around its answer."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,12 +11,24 @@ from engramq.schemas.vocabulary import Scope
 SCHEMA_VERSION: Final = 1
 
 
+class PrincipalId(NamedTuple):
+    """Who a principal is: one name, trusted and untrusted, is two principals, who share nothing of their own."""
+
+    name: str
+    untrusted: bool = False
+
+
 class Principal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who is calling, as the authenticated channel says; never from a tool argument."""
 
     name: str
     scopes: tuple[Scope, ...] = ()
     untrusted: bool = False
+
+    @property
+    def identity(self) -> PrincipalId:
+        """What tells this principal from every other one of its namespace."""
+        return PrincipalId(self.name, self.untrusted)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

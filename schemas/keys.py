@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.vocabulary import WorkerKind
 
 # arq's constants; a contract test compares them with the installed arq.
 JOB_KEY: Final = "arq:job:"
 LEASE_KEY: Final = "arq:in-progress:"
 TRIES_KEY: Final = "arq:retry:"
+
+UNTRUSTED: Final = "!"  # before the name of an untrusted principal; a name has it as %21
 
 
 class MailboxKeys(NamedTuple):
@@ -92,10 +95,11 @@ class Keys:
         """String: the Note of a command whose caller was told `pending`."""
         return f"{self.prefix}:note:{quote(command_id, safe='')}"
 
-    def session(self, namespace: str, principal: str, session: str) -> SessionKeys:
+    def session(self, namespace: str, principal: PrincipalId, session: str) -> SessionKeys:
         """Return the keys of a session."""
         tenant = quote(namespace, safe="")
-        name = f"{tenant}:{quote(principal, safe='')}:{quote(session, safe='')}"
+        whose = (UNTRUSTED if principal.untrusted else "") + quote(principal.name, safe="")
+        name = f"{tenant}:{whose}:{quote(session, safe='')}"
         prefix = self.prefix
         return SessionKeys(
             f"{prefix}:session_state:{name}", f"{prefix}:touched:{name}", f"{prefix}:sessions:{tenant}", name

@@ -4,7 +4,7 @@ from typing import Final
 
 from engramq.schemas.codec import fault_body, reply_body
 from engramq.schemas.commands import CommandReport, GetCommand, Ping, Pong
-from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import CommandStatus, Scope
 from engramq.workers.answers import decode_answer, filled
@@ -22,7 +22,7 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
     ended = await _ended(command.command_id, context)
     if ended is not None:
         return ended
-    asked_by = None if Scope.ADMIN in principal.scopes else principal.name
+    asked_by = None if Scope.ADMIN in principal.scopes else principal.identity
     found = await context.mailboxes.find(command.command_id, namespace, asked_by)
     if isinstance(found, Answer):
         return _report(found)
@@ -54,8 +54,8 @@ async def _ended(command_id: str, context: Context) -> CommandReport | None:
     return await context.store.read(context.envelope.namespace, find)
 
 
-def _may_see(principal: Principal, owner: str) -> bool:
-    return principal.name == owner or Scope.ADMIN in principal.scopes
+def _may_see(principal: Principal, owner: PrincipalId) -> bool:
+    return principal.identity == owner or Scope.ADMIN in principal.scopes
 
 
 def _report(answer: Answer) -> CommandReport:

@@ -251,6 +251,7 @@ class Bus:
             mailbox=waiting.mailbox,
             namespace=envelope.namespace,
             principal=envelope.principal.name,
+            untrusted=envelope.principal.untrusted,
         )
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if len(self._notes) >= NOTES_MAX or not self._tasks or self._failure is not None:

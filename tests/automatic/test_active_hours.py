@@ -7,6 +7,7 @@ import pytest
 from redis.asyncio import Redis
 
 from engramq.schemas import limits
+from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
 from tests.automatic.harness import Harness
 from tests.pipeline.stage import Stage, until
@@ -25,7 +26,7 @@ async def redis(stage: Stage) -> AsyncIterator[Any]:
 
 async def pass_ms(stage: Stage, redis: Any, milliseconds: int, session: str = "default") -> None:
     """Let this much time have passed since the last call of a session."""
-    session_state = stage.keys.session(DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, session).state
+    session_state = stage.keys.session(DEFAULT_NAMESPACE, PrincipalId(DEFAULT_PRINCIPAL), session).state
     for name in ("seen", "ticked"):
         await redis.hincrby(session_state, name, -milliseconds)
 

@@ -20,6 +20,7 @@ from engramq.gateway.queue.bus import Bus
 from engramq.gateway.run import Gateway, open_redis
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs
+from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import read_settings
 from tests.gateway.worker_side import WorkerSide, worker_side
@@ -100,7 +101,7 @@ async def service(gateway: Gateway) -> Service:
 @pytest.fixture
 async def breadcrumbs(workers: WorkerSide, keys: Keys) -> None:
     """What the workers leave behind after a store and a search in the session `s`."""
-    whose = ("ns", "me", "s")
+    whose = ("ns", PrincipalId("me"), "s")
     left: dict[Any, Any] = {"instance": "1", "seen": "99999999999999", "stored": "m-9", "recalled": "m-1\nm-2\n\n"}
     await workers.redis.hset(keys.session(*whose).state, mapping=left)
     await workers.redis.zadd(keys.session(*whose).touched, {"m-1": 1, "m-2": 2, "m-9": 3})

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -20,6 +22,7 @@ from engramq.workers.auth.tokens import NewToken, Token, create, revoke
 from engramq.workers.db.database import Store
 from tests.conftest import Database
 from tests.gateway.conftest import gateway_over
+from tests.gateway.issuer import AUDIENCE, ISSUER, claims, key_for, public_pem, signed
 from tests.gateway.test_http import ERAS, Site, site_of
 from tests.gateway.test_http_identity import client_with
 from tests.pipeline.stage import Agent, running_workers, stage_settings
@@ -64,11 +67,13 @@ def settings(database: Database, redis_url: str, keys: Keys) -> Settings:
 
 
 @asynccontextmanager
-async def served(settings: Settings) -> AsyncIterator[Served]:
+async def served(settings: Settings, **variables: str) -> AsyncIterator[Served]:
+    """Serve the pipeline; `variables` say otherwise than by tokens who comes in."""
+    door: dict[str, Any] = {"auth": "token", **variables}
     async with (
         running_workers(settings),
         await Store.open(settings.database_url) as store,
-        gateway_over(settings.redis_url, Keys(settings.key_prefix), 20.0, auth="token", detail="full") as gateway,
+        gateway_over(settings.redis_url, Keys(settings.key_prefix), 20.0, detail="full", **door) as gateway,
         site_of(gateway) as site,
     ):
         made = Served(site, store)
@@ -170,6 +175,29 @@ async def test_two_tokens_consent_to_a_constitutive_change(settings: Settings, e
         assert changed["actor"] == "alice"
         again = await alice.call("reclassify_memory_sector", **fact, new_sector="semantic")
         assert again["status"] == "consent_required"
+
+
+@pytest.mark.promise("OV-17", "AG-10")
+async def test_one_subject_with_and_without_the_untrusted_claim_is_two_principals(
+    settings: Settings, tmp_path: Path
+) -> None:
+    pem = tmp_path / "key.pem"
+    pem.write_bytes(public_pem(key_for("RS256")))
+    provider = {"auth": "jwt", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_key_file": str(pem)}
+    async with served(settings, **provider) as here:
+        here.secrets = {
+            "trusted": signed(said=claims()),
+            "untrusted": signed(said=claims(untrusted=True)),
+        }
+        trusted, untrusted = [await here.agent(name, ERAS[1]) for name in here.secrets]
+        plan = {"session": "plan", "idempotency_key": "monday"}
+        ours = await trusted.store("The launch budget is forty thousand euros", **plan)
+        theirs = await untrusted.call("store_memory", content="The launch budget doubled", **plan)
+        assert theirs["status"] == "stored"
+        crumbs = await trusted.call("get_breadcrumbs", session="plan")
+        assert (crumbs["last_stored_id"], crumbs["session_memory_ids"]) == (ours["id"], [ours["id"]])
+        report = await trusted.call("get_command", command_id=theirs["command_id"])
+        assert (report["status"], report["reply"]) == ("unknown", None)
 
 
 @pytest.mark.promise("SE-1")

@@ -28,8 +28,8 @@ class Clock:
         return self.now
 
 
-def caller(name: str = "p", namespace: str = "ns") -> Caller:
-    return Caller(namespace, Principal(name=name, scopes=ALL_SCOPES))
+def caller(name: str = "p", namespace: str = "ns", *, untrusted: bool = False) -> Caller:
+    return Caller(namespace, Principal(name=name, scopes=ALL_SCOPES, untrusted=untrusted))
 
 
 @given(
@@ -79,7 +79,7 @@ def test_a_principal_is_told_when_to_come_again() -> None:
     assert fault.code is FaultCode.RATE_LIMITED
     assert isinstance(fault.retry_after_s, float)
     assert 0.5 <= fault.retry_after_s < 0.51
-    for other in (caller("q"), caller(namespace="other")):
+    for other in (caller("q"), caller(namespace="other"), caller(untrusted=True)):
         with limit.admitted(other):
             pass
     clock.now += fault.retry_after_s

@@ -26,6 +26,7 @@ from engramq.workers.queue.process import serve
 
 BOUND_S = 15.0  # of every wait
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
+ADA_ID = ADA.identity
 NAMESPACE = "tenant"
 
 

@@ -11,16 +11,16 @@ from engramq.gateway.queue.bus import Bus
 from engramq.gateway.sessions import Breadcrumbs, SessionBreadcrumbs
 from engramq.schemas import limits
 from engramq.schemas.commands import Ping, Pong
-from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.workers.queue.contract import Job, Outcome, SessionState
 from tests.queue.server import Server
-from tests.queue.stage import NAMESPACE, Stage, an_actor, payload_of, ping
+from tests.queue.stage import ADA_ID, NAMESPACE, Stage, an_actor, payload_of, ping
 
 pytestmark = pytest.mark.anyio
 
-WHOSE = (NAMESPACE, "ada", "default")
+WHOSE = (NAMESPACE, ADA_ID, "default")
 
 
 async def leave(job: Job) -> Outcome:
@@ -98,7 +98,7 @@ async def test_sessions_whose_breadcrumbs_are_gone_are_forgotten(
 async def test_breadcrumbs_of_commands_that_end_together_are_all_written(bus: Bus, breadcrumbs: Breadcrumbs) -> None:
     await asyncio.gather(*(ping(bus, f"stored {number}", session=f"s{number % 3}") for number in range(30)))
     for session in range(3):
-        found = await breadcrumbs.read(NAMESPACE, "ada", f"s{session}")
+        found = await breadcrumbs.read(NAMESPACE, ADA_ID, f"s{session}")
         assert found.session_memory_ids == tuple(str(number) for number in range(session, 30, 3))
 
 
@@ -137,13 +137,15 @@ async def test_breadcrumbs_are_private_to_namespace_principal_and_session(bus: B
     await ping(bus, "stored a")
     await ping(bus, "stored b", principal=Principal(name="ada:default"), session="x")
     for whose in (
-        ("other", "ada", "default"),
-        (NAMESPACE, "bob", "default"),
-        (NAMESPACE, "ada", "other"),
-        (f"{NAMESPACE}:ada", "default", ""),
-        (NAMESPACE, "ada", "default:x"),
-        (f"{NAMESPACE}:ada", "default", "x"),
-        (NAMESPACE, "ad*", "default"),
+        ("other", ADA_ID, "default"),
+        (NAMESPACE, PrincipalId("bob"), "default"),
+        (NAMESPACE, PrincipalId("ada", untrusted=True), "default"),
+        (NAMESPACE, PrincipalId("!ada"), "default"),
+        (NAMESPACE, ADA_ID, "other"),
+        (f"{NAMESPACE}:ada", PrincipalId("default"), ""),
+        (NAMESPACE, ADA_ID, "default:x"),
+        (f"{NAMESPACE}:ada", PrincipalId("default"), "x"),
+        (NAMESPACE, PrincipalId("ad*"), "default"),
     ):
         assert await breadcrumbs.read(*whose) == SessionBreadcrumbs(), whose
         assert await breadcrumbs.resolve("@stored", *whose) is None

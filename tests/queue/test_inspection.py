@@ -21,7 +21,7 @@ from engramq.schemas.commands import (
     UpdateMemory,
 )
 from engramq.schemas.connection import RedisConnection
-from engramq.schemas.envelope import Answer, Envelope, Principal
+from engramq.schemas.envelope import Answer, Envelope, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
@@ -34,10 +34,13 @@ from engramq.workers.queue.failures import unreadable
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.settlement import Settlement
 from tests.queue.server import Server
-from tests.queue.stage import ADA, BOUND_S, NAMESPACE, Stage, an_actor, echo, ping, send
+from tests.queue.stage import ADA, ADA_ID, BOUND_S, NAMESPACE, Stage, an_actor, echo, ping, send
 from tests.queue.worker_process import a_memory
 
 pytestmark = pytest.mark.anyio
+
+EVE = PrincipalId("eve")
+UNTRUSTED_ADA = PrincipalId("ada", untrusted=True)
 
 SECRET = "the launch code is 0000"
 ERASED = uuid7()
@@ -97,18 +100,19 @@ async def test_a_pending_write_is_found_waiting_then_running_then_nowhere(stage:
     # Together with another one, so that the job does not bear this command's id.
     _, pending = await asyncio.gather(send(bus, StoreMemory(content="a")), send(bus, StoreMemory(content="b")))
     assert isinstance(pending, Pending)
-    assert await view.find(pending.command_id, NAMESPACE, "ada") is False
+    assert await view.find(pending.command_id, NAMESPACE, ADA_ID) is False
     await stage.workers(an_actor(echo, slow, kind=WorkerKind.EMBEDDING))
     await began.wait()
-    assert await view.find(pending.command_id, NAMESPACE, "ada") is True
-    assert await view.find(pending.command_id, NAMESPACE, "eve") is None
+    assert await view.find(pending.command_id, NAMESPACE, ADA_ID) is True
+    for stranger in (EVE, UNTRUSTED_ADA):
+        assert await view.find(pending.command_id, NAMESPACE, stranger) is None
     assert await view.find(pending.command_id, NAMESPACE, None) is True
-    assert await view.find(pending.command_id, "other", "ada") is None
+    assert await view.find(pending.command_id, "other", ADA_ID) is None
     assert await view.find(pending.command_id, "other", None) is None
     go.set()
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
-    assert await view.find(pending.command_id, NAMESPACE, "ada") is None
-    assert await view.find("nobody's", NAMESPACE, "ada") is None
+    assert await view.find(pending.command_id, NAMESPACE, ADA_ID) is None
+    assert await view.find("nobody's", NAMESPACE, ADA_ID) is None
 
 
 async def test_a_pending_write_that_is_tried_again_is_still_found(
@@ -124,11 +128,11 @@ async def test_a_pending_write_that_is_tried_again_is_still_found(
     bus = await stage.bus(timeout_s=0.2)
     _, pending = await asyncio.gather(send(bus, StoreMemory(content="a")), send(bus, StoreMemory(content="b")))
     assert isinstance(pending, Pending)
-    assert await view.find(pending.command_id, NAMESPACE, "ada") is False
+    assert await view.find(pending.command_id, NAMESPACE, ADA_ID) is False
 
 
 async def find_all(view: Inspection, *command_ids: str) -> list[Answer | bool | None]:
-    return [await view.find(command_id, NAMESPACE, "ada") for command_id in command_ids]
+    return [await view.find(command_id, NAMESPACE, ADA_ID) for command_id in command_ids]
 
 
 async def pending_pair(stage: Stage) -> tuple[str, str]:
@@ -225,8 +229,9 @@ async def test_a_dead_letter_is_found_with_the_fault_its_caller_got(stage: Stage
     await stage.workers(an_actor(kind=WorkerKind.EMBEDDING))
     answer = await send(await stage.bus(), StoreMemory(content="x"))
     assert isinstance(answer, Answer)
-    assert await view.find(answer.id, NAMESPACE, "ada") == answer
-    assert await view.find(answer.id, NAMESPACE, "eve") is None
+    assert await view.find(answer.id, NAMESPACE, ADA_ID) == answer
+    for stranger in (EVE, UNTRUSTED_ADA):
+        assert await view.find(answer.id, NAMESPACE, stranger) is None
     assert await view.find(answer.id, NAMESPACE, None) == answer
     assert await view.find(answer.id, "other", None) is None
 
@@ -289,10 +294,10 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: In
         with pytest.raises(EngramqError) as refusal:
             _raise(await refused)
         assert refusal.value.fault.code is FaultCode.UNAVAILABLE
-    found = await breadcrumbs.read(NAMESPACE, "ada", "default")
+    found = await breadcrumbs.read(NAMESPACE, ADA_ID, "default")
     assert (found.last_stored_id, found.last_recalled_ids) == (None, ("a", None, "b"))
     assert found.session_memory_ids == ("a", "b")
-    assert await breadcrumbs.resolve("@recalled[2]", NAMESPACE, "ada", "default") == "b"
+    assert await breadcrumbs.resolve("@recalled[2]", NAMESPACE, ADA_ID, "default") == "b"
     await stage.workers(*(an_actor(echo, store, kind=kind) for kind in (WorkerKind.EMBEDDING, WorkerKind.PROMOTION)))
     assert isinstance(await asked[1], Answer)
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
@@ -360,7 +365,7 @@ async def test_without_redis_the_outcome_is_unknown(own_server: Server, own_stag
         with pytest.raises(OutcomeUnknown):
             await view.scrub(NAMESPACE, {ERASED: SECRET})
         with pytest.raises(OutcomeUnknown):
-            await view.find("x", NAMESPACE, "ada")
+            await view.find("x", NAMESPACE, ADA_ID)
         with pytest.raises(OutcomeUnknown):
             await view.depths()
 

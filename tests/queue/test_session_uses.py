@@ -14,11 +14,11 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.workers.queue.contract import Actor, Job, Outcome, SessionState, SessionUse
-from tests.queue.stage import BOUND_S, NAMESPACE, Stage, an_actor, ping
+from tests.queue.stage import ADA_ID, BOUND_S, NAMESPACE, Stage, an_actor, ping
 
 pytestmark = pytest.mark.anyio
 
-WHOSE = (NAMESPACE, "ada", "default")
+WHOSE = (NAMESPACE, ADA_ID, "default")
 GAP_MS = limits.SESSION_GAP_SECONDS * 1000
 
 
@@ -154,9 +154,10 @@ async def test_what_is_owed_stays_bounded(clock: Clock, bus: Bus, stage: Stage) 
     assert len((await clock.use(bus)).intervals) > 50
 
 
+@pytest.mark.promise("AG-11")
 async def test_a_session_without_a_name_is_used_and_keeps_no_breadcrumbs(clock: Clock, bus: Bus, stage: Stage) -> None:
     first = await clock.use(bus, "store", session="")
-    keys = stage.keys.session(NAMESPACE, "ada", "")
+    keys = stage.keys.session(NAMESPACE, ADA_ID, "")
     for name in ("seen", "ticked"):
         await stage.redis.hincrby(keys.state, name, -60_000)
     second = await clock.use(bus, "store", session="")
@@ -165,4 +166,4 @@ async def test_a_session_without_a_name_is_used_and_keeps_no_breadcrumbs(clock: 
     assert (await clock.use(bus, session="", principal=Principal(name="bob"))).session != first.session
     assert await stage.redis.hmget(keys.state, "stored", "recalled") == [None, None]
     assert not await stage.redis.exists(keys.touched)
-    assert await clock.breadcrumbs.resolve("@stored", NAMESPACE, "ada", "") is None
+    assert await clock.breadcrumbs.resolve("@stored", NAMESPACE, ADA_ID, "") is None

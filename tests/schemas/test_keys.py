@@ -5,18 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.schemas.connection import UnsupportedServer, check_server
+from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 
 KEYS = Keys("engramq")
 names = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
-    ["", ":", "::", "a:b", "%3A", "%", "*", "{x}", "\n", "a\0b", "default", "é"]
+    ["", ":", "::", "a:b", "%3A", "%", "*", "{x}", "\n", "a\0b", "default", "é", "!", "!a"]
 )
-triples = st.tuples(names, names, names)
+Session = tuple[str, PrincipalId, str]
+sessions = st.tuples(names, st.builds(PrincipalId, names, st.booleans()), names)
 
 
-@given(triples, triples)
-def test_different_sessions_have_different_keys(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
+@given(sessions, sessions)
+def test_different_sessions_have_different_keys(one: Session, other: Session) -> None:
     ones, others = KEYS.session(*one), KEYS.session(*other)
     assert (ones.state == others.state) == (one == other)
     assert (ones.touched == others.touched) == (one == other)
@@ -30,8 +32,8 @@ def test_different_namespaces_and_commands_have_different_keys(one: str, other: 
     assert (KEYS.note(one) == KEYS.note(other)) == (one == other)
 
 
-@given(triples, names)
-def test_a_users_name_cannot_reach_a_key_of_another_sort(session: tuple[str, str, str], name: str) -> None:
+@given(sessions, names)
+def test_a_users_name_cannot_reach_a_key_of_another_sort(session: Session, name: str) -> None:
     theirs = {KEYS.session(*session).state, KEYS.session(*session).touched, KEYS.sessions(session[0]), KEYS.note(name)}
     assert len(theirs) == 4
     ours = {KEYS.reply_lists, KEYS.cursor_secret, KEYS.replies("gateway")}
@@ -41,8 +43,8 @@ def test_a_users_name_cannot_reach_a_key_of_another_sort(session: tuple[str, str
     assert len(ours) == 3 + 9 * len(WorkerKind)
 
 
-@given(triples)
-def test_keys_have_no_character_that_redis_or_a_log_line_reads_otherwise(session: tuple[str, str, str]) -> None:
+@given(sessions)
+def test_keys_have_no_character_that_redis_or_a_log_line_reads_otherwise(session: Session) -> None:
     key = KEYS.session(*session).state
     assert key.isascii()
     assert key.isprintable()
@@ -50,8 +52,8 @@ def test_keys_have_no_character_that_redis_or_a_log_line_reads_otherwise(session
     assert key.count(":") == 4
 
 
-@given(triples)
-def test_a_listed_session_leads_back_to_its_keys(session: tuple[str, str, str]) -> None:
+@given(sessions)
+def test_a_listed_session_leads_back_to_its_keys(session: Session) -> None:
     keys = KEYS.session(*session)
     assert KEYS.session_keys_of(keys.name) == (keys.state, keys.touched)
     assert KEYS.sessions(session[0]) == keys.sessions

@@ -92,6 +92,9 @@ class Tenant:
         )  # fmt: skip
 
 
+CHANGED = ("tenant", "namespace", "lexemes", "lexeme", "load_id", "principal_untrusted")  # columns, since then
+
+
 def fill(connection: Connection) -> list[Tenant]:
     """Write both namespaces, and one of which there is a refusal alone."""
     connection.execute(MODEL)
@@ -109,7 +112,7 @@ def told(connection: Connection, namespace: str) -> dict[str, list[str]]:
     assert found is not None
     prefix = "length(lexeme_prefix(tenant_of(%(namespace)s)))" if found[0] else str(OLD_PREFIX)
     whose = "t.tenant = tenant_of(%(namespace)s)" if found[0] else "t.namespace = %(namespace)s"
-    queries = dict.fromkeys(TABLES, "to_jsonb(t) - 'tenant' - 'namespace' - 'lexemes' - 'lexeme' - 'load_id'")
+    queries = dict.fromkeys(TABLES, f"to_jsonb(t) - '{{{','.join(CHANGED)}}}'::text[]")
     word = f"substr(word, 1 + {prefix})"
     queries["memories"] += (
         f" || jsonb_build_object('words', array(select {word} from unnest(tsvector_to_array(t.lexemes)) word "

@@ -26,6 +26,7 @@ from tests.store.filled_at_six import MEMORIES, NAMESPACES, UNWRITTEN, WORDS, Te
 pytestmark = pytest.mark.anyio
 
 VERSION = 6
+BEFORE_TRUST = 8
 TENANTS = packaged()[VERSION]
 TOKEN_OWNER = sql("token_owner")
 BOTH = Filters(partitions=tuple(Partition))
@@ -109,3 +110,33 @@ async def test_a_move_to_tenants_that_fails_leaves_everything_as_it_was(
     with pytest.raises(NotReady, match="division by zero"):
         await migrate(empty_database.owner_url, migrations=(*packaged()[:VERSION], failing))
     assert everything(empty_database) == before
+
+
+@pytest.mark.promise("OP-5", "OV-17")
+async def test_commands_of_before_count_as_those_of_the_trust_that_their_principals_tokens_have(
+    empty_database: Database,
+) -> None:
+    await migrate(empty_database.owner_url, migrations=packaged()[:BEFORE_TRUST])
+    with psycopg.connect(empty_database.owner_url) as connection:
+        ours, theirs = (
+            connection.execute("select make_tenant(%s)", [name]).fetchone() or () for name in ("ours", "theirs")
+        )
+        for tenant, principal, untrusted in (
+            (*ours, "trusted", False), (*ours, "untrusted", True), (*ours, "both", True), (*ours, "both", False),
+            (*theirs, "trusted", True),
+        ):  # fmt: skip
+            connection.execute(
+                "insert into tokens (id, tenant, principal, scopes, untrusted, sha256, created_by) "
+                "values (%s, %s, %s, '{read}', %s, %s, 'operator')",
+                [uuid7(), tenant, principal, untrusted, token_digest(uuid7())],
+            )
+        for principal in ("trusted", "untrusted", "both", "by JWT"):
+            connection.execute(
+                "insert into ledger (command_id, tenant, principal, command, idempotency_key, answer) "
+                "values (%s, %s, %s, 'ping', 'monday', '{}')",
+                [uuid7(), *ours, principal],
+            )
+    await migrate(empty_database.owner_url)
+    with psycopg.connect(empty_database.owner_url) as connection:
+        kept: dict[str, bool] = dict(connection.execute("select principal, principal_untrusted from ledger").fetchall())
+    assert kept == {"trusted": False, "untrusted": True, "both": False, "by JWT": False}

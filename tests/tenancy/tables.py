@@ -105,7 +105,7 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
     )
     insert(
         "ledger", command_id=ids["command"], principal="ada", command="store_memory", idempotency_key="again",
-        answer="{}", created_at="2020-01-01", memory_id=ids["memory"],
+        principal_untrusted=False, answer="{}", created_at="2020-01-01", memory_id=ids["memory"],
     )  # fmt: skip
     insert("tokens", id=ids["token"], principal="ada", scopes=["read"], sha256=token_digest(token), created_by="ada")
     return Tenant(namespace, number, ids, token)

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Call, Service
+from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.ids import uuid7
 from tests.gateway.replies import check_reply
 from tests.pipeline.stage import Stage
@@ -105,6 +106,6 @@ async def test_no_argument_says_where_a_reply_goes(stage: Stage) -> None:
                 continue
             body = await ask(service, ADA, tool, **{name: lists[0]})
             assert body["status"] == "invalid_parameter", (tool, name)
-    for session in (*lists, stage.keys.session("acme", "ada", "work").state):
+    for session in (*lists, stage.keys.session("acme", PrincipalId("ada"), "work").state):
         forger = ("acme", "eve", session[:100])
         assert (await ask(service, forger, "get_breadcrumbs"))["session_memory_ids"] == []

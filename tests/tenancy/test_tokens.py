@@ -1,5 +1,6 @@
 """Bearer tokens: made on the command line, kept as digests, found by gateways in any namespace."""
 
+import asyncio
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from engramq.deploy.cli import main
 from engramq.deploy.commands.option_types import expiry, scopes
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.commands import Authenticate, Identity
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import format_time
 from engramq.schemas.tokens import TOKEN_PREFIX, new_token, token_digest
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
@@ -97,6 +99,40 @@ async def test_revoking_finds_a_token_anywhere_once_and_is_audited(store: Store,
     assert await tokens.listed(store, "initech") == []
 
 
+@pytest.mark.promise("OV-17")
+@pytest.mark.parametrize("first", [False, True])
+async def test_a_second_token_of_a_name_with_the_other_trust_is_refused(store: Store, *, first: bool) -> None:
+    _, kept = await created(store, untrusted=first)
+    with pytest.raises(EngramqError) as refusal:
+        await created(store, untrusted=not first)
+    assert str(kept.id) in refusal.value.fault.error
+    assert f"engramq token revoke {kept.id}" in refusal.value.fault.recovery
+    assert [token.id for token in await tokens.listed(store, "acme")] == [kept.id]
+
+    await created(store, untrusted=first)  # a second one of the same trust
+    await created(store, "globex", untrusted=not first)
+    await created(store, principal="Ada", untrusted=not first)
+
+
+@pytest.mark.promise("OV-17")
+async def test_a_name_may_change_its_trust_once_its_tokens_count_no_more(store: Store) -> None:
+    _, kept = await created(store)
+    await created(store, expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    await tokens.revoke(store, kept.id, "operator")
+    _, other = await created(store, untrusted=True)
+    assert other.untrusted
+
+
+@pytest.mark.promise("OV-17")
+async def test_of_two_tokens_of_other_trust_that_are_made_at_once_one_is_refused(store: Store) -> None:
+    made = await asyncio.gather(
+        *(created(store, untrusted=number % 2 == 0) for number in range(8)), return_exceptions=True
+    )
+    kept = {one[1].untrusted for one in made if not isinstance(one, BaseException)}
+    assert len(kept) == 1
+    assert {type(one) for one in made if isinstance(one, BaseException)} == {EngramqError}
+
+
 @pytest.fixture
 def environment(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("ENGRAMQ_")]:
@@ -127,6 +163,11 @@ def test_the_command_line_shows_a_token_once(
         "namespace": "globex", "principal": "bob", "scopes": ["read", "verify"], "untrusted": True,
         "expires_at": None, "revoked_at": None,
     }  # fmt: skip
+
+    assert main(["token", "create", "--namespace", "globex", "--principal", "bob"]) == ExitCode.FAILED
+    refused = capsys.readouterr()
+    assert f"'bob' is an untrusted principal's, by its token {made['id']}. Give another --principal" in refused.err
+    assert refused.out == ""
 
     assert main(["token", "list"]) == 0
     listed = capsys.readouterr().out

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import format_time, uuid7
 from engramq.schemas.tokens import new_token, token_digest
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, AuditAction, Scope
@@ -16,6 +17,8 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 
 INSERT: Final = sql("insert_token")
+LOCK: Final = sql("lock_tokens")
+OF_OTHER_TRUST: Final = sql("token_of_other_trust")
 LIST: Final = sql("list_tokens")
 REVOKE: Final = sql("revoke_token")
 BY_ID: Final = sql("token_by_id")
@@ -65,10 +68,14 @@ class Owner:
 
 
 async def create(store: Store, namespace: str, wanted: NewToken, actor: str) -> tuple[str, Token]:
-    """Make a token of a namespace and return it, this once, with what is kept of it. Raises what Store.write does."""
+    """Make a token of a namespace and return it, this once, with what is kept of it.
+
+    Raises EngramqError when a token of that name with the other trust counts, and what Store.write does.
+    """
     secret, token_id = new_token(), UUID(uuid7())
 
     async def work(tx: Transaction) -> Token:
+        await _require_one_trust(tx, wanted)
         row = await tx.row(
             INSERT,
             id=token_id,
@@ -119,6 +126,22 @@ async def owner_of(store: Store, digest: str) -> Owner | None:
     if row is None:
         return None
     return Owner(**{**row, "scopes": _scopes(row["scopes"])})
+
+
+async def _require_one_trust(tx: Transaction, wanted: NewToken) -> None:
+    """Raise EngramqError when the name is that of a principal with the other trust: people would take one for another.
+
+    Two that are made at once wait for each other.
+    """
+    await tx.send(LOCK)
+    other = await tx.row(OF_OTHER_TRUST, principal=wanted.principal, untrusted=wanted.untrusted)
+    if other is not None:
+        trust = "a trusted" if wanted.untrusted else "an untrusted"
+        raise refuse(
+            FaultCode.FORBIDDEN,
+            f"The name {wanted.principal!r} is {trust} principal's, by its token {other['id']}.",
+            recovery=f"Give another --principal, or first run: engramq token revoke {other['id']}",
+        )
 
 
 async def _audit(tx: Transaction, actor: str, action: AuditAction, row: Row) -> None:

@@ -11,6 +11,19 @@ values (
 )
 returning {token_columns}
 
+-- name: lock_tokens
+-- Make tokens of a namespace one after another, until the transaction ends.
+select pg_advisory_xact_lock(hashtextextended('engramq.tokens', %(tenant)s))
+
+-- name: token_of_other_trust
+-- A token that counts, of the same principal's name with the other trust; the newest.
+select id
+from tokens
+where tenant = %(tenant)s and principal = %(principal)s and untrusted <> %(untrusted)s and revoked_at is null
+    and (expires_at is null or expires_at > now())
+order by id desc
+limit 1
+
 -- name: list_tokens
 -- The tokens of a namespace, oldest first.
 select {token_columns}

@@ -5,7 +5,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from engramq.schemas import limits
-from engramq.schemas.envelope import Envelope
+from engramq.schemas.envelope import Envelope, PrincipalId
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Sent, Transaction
 
@@ -23,7 +23,7 @@ class LedgerEntry:
     """A command that has ended; `answer` is the text that was kept of its answer."""
 
     command_id: UUID
-    principal: str
+    principal: PrincipalId
     fingerprint: str
     answer: str
 
@@ -48,12 +48,12 @@ async def refuse(tx: Transaction, envelope: Envelope, answer: str) -> bool:
 
 async def find(tx: Transaction, envelope: Envelope) -> LedgerEntry | None:
     """Return what became of a command, or else of the first one with its idempotency key."""
-    return await _find(tx, UUID(envelope.id), envelope.principal.name, envelope.idempotency_key)
+    return await _find(tx, UUID(envelope.id), envelope.principal.identity, envelope.idempotency_key)
 
 
 async def find_by_id(tx: Transaction, command_id: UUID) -> LedgerEntry | None:
     """Return what became of a command of this namespace, None when the ledger does not know it."""
-    return await _find(tx, command_id, "", None)
+    return await _find(tx, command_id, PrincipalId(""), None)
 
 
 async def trim(tx: Transaction) -> int:
@@ -62,17 +62,22 @@ async def trim(tx: Transaction) -> int:
     return 0 if row is None else int(row["trimmed"])
 
 
-async def _find(tx: Transaction, command_id: UUID, principal: str, key: str | None) -> LedgerEntry | None:
-    row = await tx.row(FIND, command_id=command_id, principal=principal, idempotency_key=key)
+async def _find(tx: Transaction, command_id: UUID, principal: PrincipalId, key: str | None) -> LedgerEntry | None:
+    row = await tx.row(FIND, command_id=command_id, **_whose(principal), idempotency_key=key)
     if row is None:
         return None
-    return LedgerEntry(row["command_id"], row["principal"], row["fingerprint"], row["answer"])
+    owner = PrincipalId(row["principal"], row["principal_untrusted"])
+    return LedgerEntry(row["command_id"], owner, row["fingerprint"], row["answer"])
+
+
+def _whose(principal: PrincipalId) -> dict[str, Any]:
+    return {"principal": principal.name, "principal_untrusted": principal.untrusted}
 
 
 def _identity(envelope: Envelope) -> dict[str, Any]:
     return {
         "command_id": UUID(envelope.id),
-        "principal": envelope.principal.name,
+        **_whose(envelope.principal.identity),
         "command": type(envelope.command).__struct_config__.tag,  # the word by which it is known on the wire
         "idempotency_key": envelope.idempotency_key,
         "fingerprint": envelope.fingerprint,

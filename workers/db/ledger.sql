@@ -1,8 +1,11 @@
 -- name: ledger_begin
 -- Claim a command id (and an idempotency key) for this transaction; no row when either is taken. Waits for another
 -- transaction that is about to take it.
-insert into ledger (command_id, tenant, principal, command, idempotency_key, fingerprint, attempt)
-values (%(command_id)s, %(tenant)s, %(principal)s, %(command)s, %(idempotency_key)s, %(fingerprint)s, %(attempt)s)
+insert into ledger (command_id, tenant, principal, principal_untrusted, command, idempotency_key, fingerprint, attempt)
+values (
+    %(command_id)s, %(tenant)s, %(principal)s, %(principal_untrusted)s, %(command)s, %(idempotency_key)s,
+    %(fingerprint)s, %(attempt)s
+)
 on conflict do nothing
 returning command_id
 
@@ -14,18 +17,20 @@ returning command_id
 
 -- name: ledger_refuse
 -- Keep a refusal, without the idempotency key: it may be used again.
-insert into ledger (command_id, tenant, principal, command, attempt, answer)
-values (%(command_id)s, %(tenant)s, %(principal)s, %(command)s, %(attempt)s, %(answer)s::jsonb)
+insert into ledger (command_id, tenant, principal, principal_untrusted, command, attempt, answer)
+values (%(command_id)s, %(tenant)s, %(principal)s, %(principal_untrusted)s, %(command)s, %(attempt)s, %(answer)s::jsonb)
 on conflict do nothing
 returning command_id
 
 -- name: ledger_find
 -- What became of a command, or else of the first one with its idempotency key.
-select command_id, principal, command, fingerprint, answer::text as answer, created_at
+select command_id, principal, principal_untrusted, command, fingerprint, answer::text as answer, created_at
 from ledger
 where tenant = %(tenant)s
-    and (command_id = %(command_id)s
-        or (principal = %(principal)s and idempotency_key = %(idempotency_key)s))
+    and (command_id = %(command_id)s or (
+        principal = %(principal)s and principal_untrusted = %(principal_untrusted)s
+        and idempotency_key = %(idempotency_key)s
+    ))
 order by (command_id = %(command_id)s) desc
 limit 1
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engramq.schemas.commands import Command, Reply
-from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.activity import Activity
 
@@ -91,7 +91,7 @@ class MailboxView(Protocol):
     async def depths(self) -> Mapping[WorkerKind, tuple[int, int]]:
         """Return (commands waiting or running, dead letters) by mailbox."""
 
-    async def find(self, command_id: str, namespace: str, principal: str | None) -> Answer | bool | None:
+    async def find(self, command_id: str, namespace: str, principal: PrincipalId | None) -> Answer | bool | None:
         """Look for a command that the ledger does not know, of this principal or (None) of any in the namespace.
 
         True: it is being carried out. False: it waits in a mailbox. An Answer: it went to the dead letters, with the

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, decode_note, encode, encode_job, job_id
 from engramq.schemas.commands import ForgetMemory
-from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
@@ -53,7 +53,7 @@ class Inspection:
         rows = zip(WorkerKind, zip(found, found, found, strict=True), strict=True)
         return {kind: (int(depth or 0) if jobs else 0, dead) for kind, (jobs, depth, dead) in rows}
 
-    async def find(self, command_id: str, namespace: str, principal: str | None) -> Answer | bool | None:
+    async def find(self, command_id: str, namespace: str, principal: PrincipalId | None) -> Answer | bool | None:
         """Look for a command that the ledger does not know; see MailboxView."""
         async with self._reached():
             async with self._redis.pipeline(transaction=False) as batch:
@@ -65,12 +65,13 @@ class Inspection:
                 letter = decode_letter(data) if data is not None else None
                 envelope = letter.envelope() if letter is not None else None
                 if letter is not None and envelope is not None:
-                    owner = (envelope.namespace, envelope.principal.name)
+                    owner = (envelope.namespace, envelope.principal.identity)
                     return Answer(id=command_id, fault=letter.fault) if _may_see(owner, namespace, principal) else None
             if note_data is None:
                 return None
             note = decode_note(note_data)
-            if not _may_see((note.namespace, note.principal), namespace, principal):
+            owner = (note.namespace, PrincipalId(note.principal, note.untrusted))
+            if not _may_see(owner, namespace, principal):
                 return None
             # A command that was tried again, or handed back by its worker, is a job of its own.
             jobs = {note.job_id, job_id(command_id, 1)}
@@ -178,7 +179,7 @@ class Inspection:
             raise OutcomeUnknown("Redis is away") from problem
 
 
-def _may_see(owner: tuple[str, str], namespace: str, principal: str | None) -> bool:
+def _may_see(owner: tuple[str, PrincipalId], namespace: str, principal: PrincipalId | None) -> bool:
     """Return whether this namespace and principal (None: any) may see a command of this owner."""
     return owner[0] == namespace and principal in (None, owner[1])
 

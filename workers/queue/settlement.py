@@ -8,7 +8,7 @@ from typing import Any, Final
 from engramq.schemas import limits
 from engramq.schemas.codec import encode, encode_job, job_id
 from engramq.schemas.connection import pack_script
-from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.envelope import Envelope, Principal, PrincipalId
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
@@ -22,7 +22,7 @@ UNBOUNDED: Final = 2**53  # for commands that were in the mailbox already
 SYSTEM: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 Argument = str | bytes | int | float
-Session = tuple[str, str, str]  # namespace, principal, session
+Session = tuple[str, PrincipalId, str]  # namespace, principal, session
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Settlement:
 
 def session_of(envelope: Envelope) -> Session:
     """Return whose session a command belongs to."""
-    return envelope.namespace, envelope.principal.name, envelope.session
+    return envelope.namespace, envelope.principal.identity, envelope.session
 
 
 def follow_up_envelope(follow_up: FollowUp) -> Envelope:
