@@ -292,7 +292,6 @@ DEFAULT_NAMESPACE: Final = "default_user"
 DEFAULT_PRINCIPAL: Final = "I/O"
 SYSTEM_PRINCIPAL: Final = "engramq"  # the principal of follow-ups and schedules
 SYSTEM_NAMESPACE: Final = "engramq:system"  # of commands about the installation; holds no memories, is no tenant
-DEFAULT_SESSION: Final = "default"
 DEFAULT_SECTOR: Final = Sector.SEMANTIC  # what an unclassified memory reads as
 ALL_SCOPES: Final = tuple(Scope)
 ENTITY_LABEL: Final = "Entity"  # of a node that is made without one

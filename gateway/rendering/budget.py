@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from engramq.schemas import limits
+from engramq.schemas.vocabulary import Partition
 
 Body = dict[str, Any]
 
@@ -32,7 +33,8 @@ _ONE_MEMORY: Final = ("memory", "old", "new")
 _NEVER_CUT: Final = frozenset(
     {"id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"}
 )
-_KEPT: Final = ("id", "content", "truncated", "untrusted", "warning")  # of a memory, when all else is not enough
+# Of a memory, when all else is not enough.
+_KEPT: Final = ("id", "content", "confidence", "created_at", "truncated", Partition.UNTRUSTED.value, "warning")
 
 _encode: Final = msgspec.json.Encoder().encode
 

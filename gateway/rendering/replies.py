@@ -15,8 +15,9 @@ from engramq.schemas.commands import CommandReport, MemoryChanged, Promoted, Rep
 from engramq.schemas.vocabulary import Detail, Partition
 
 NOTICE_UNTRUSTED: Final = (
-    "Kept apart as untrusted: searches and lists do not show it. "
-    'Pass partitions=["untrusted"] to find it. verify_memory, then memory_promote_to_trusted, shows it to everybody.'
+    f"Kept apart as {Partition.UNTRUSTED}: searches and lists do not show it. "
+    f'Pass partitions=["{Partition.UNTRUSTED}"] to find it. verify_memory, then '
+    "memory_promote_to_trusted, shows it to everybody."
 )
 # The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
 _RECORDED: Final[Mapping[str, type[Reply]]] = {

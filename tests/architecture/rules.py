@@ -14,6 +14,8 @@ def _words(text: str) -> frozenset[str]:
 
 # Rules and formulas that a reader can check on paper: no database, no queue, no clock, no chance.
 PURE: Final = (
+    "engramq.gateway.rendering.brief",
+    "engramq.gateway.rendering.budget",
     "engramq.workers.db.budget",
     "engramq.workers.embedders.calibration",
     "engramq.workers.graph.constitution",
@@ -36,6 +38,7 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.envelope",
     "engramq.schemas.faults",
     "engramq.schemas.limits",
+    "engramq.schemas.previews",
     "engramq.schemas.records",
     "engramq.schemas.vocabulary",
 )

@@ -15,7 +15,7 @@ def test_sql_lives_in_sql_files() -> None:
 
 
 def test_pure_modules_import_what_computes_and_ask_no_clock() -> None:
-    named = {module.name: module for module in modules("workers")}
+    named = {module.name: module for module in modules()}
     assert [breach for name in rules.PURE for breach in rules.impure(named[name])] == []
 
 

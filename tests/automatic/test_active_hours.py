@@ -10,7 +10,7 @@ from engramq.schemas import limits
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
 from tests.automatic.harness import Harness
-from tests.pipeline.stage import Stage, until
+from tests.pipeline.stage import OWN_SESSION, Stage, until
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ async def redis(stage: Stage) -> AsyncIterator[Any]:
         yield client
 
 
-async def pass_ms(stage: Stage, redis: Any, milliseconds: int, session: str = "default") -> None:
+async def pass_ms(stage: Stage, redis: Any, milliseconds: int, session: str = OWN_SESSION) -> None:
     """Let this much time have passed since the last call of a session."""
     session_state = stage.keys.session(DEFAULT_NAMESPACE, PrincipalId(DEFAULT_PRINCIPAL), session).state
     for name in ("seen", "ticked"):

@@ -20,7 +20,10 @@ def test_several_clients_share_one_gateway_each_with_its_own_identity(home: Home
         other = second.ask("initialize")["result"]
 
     assert one["pid"] == other["pid"]
+    own = one["hello"].pop("session")
     assert one["hello"] == {"engramq": 1, "namespace": "default_user", "principal": "I/O", "output_schemas": False}
+    assert own.startswith("stdio-")
+    assert other["hello"]["session"] not in (own, "")
     assert other["hello"]["principal"] == "critic"
     assert other["hello"]["tools"] == "core"
 
@@ -42,6 +45,7 @@ def test_after_the_gateway_was_killed_the_client_goes_on_with_its_handshake_repe
     assert lost["error"]["data"]["status"] == "pending"
     assert "get_command" in lost["error"]["data"]["recovery"]
     assert after["pid"] != before["pid"]
+    assert after["hello"] == before["hello"]
     assert after["seen"] == ["initialize", "notifications/initialized", "tools/list"]
 
 

@@ -54,7 +54,7 @@ async def test_relation_weight_and_note_are_as_given_or_as_the_table_says(harnes
         assert row is not None
         assert (row["weight"], row["note"]) == (stored, "Voilà: why.")
     one, other = await harness.memories(2)
-    refused = await harness.agent.call("connect", source=one, target=other, weight=float("nan"))
+    refused = await harness.agent.call("connect", source=one, target=other, weight="NaN")
     assert (refused["status"], refused["field"]) == ("invalid_parameter", "weight")
     assert await harness.link(one, other) is None
 

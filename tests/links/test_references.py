@@ -18,8 +18,6 @@ async def test_a_repeated_request_is_answered_though_its_references_stand_for_no
         ("disconnect", {"source": "@stored", "target": one}),
         ("record_outcome", {"memory_ids": [one, "@stored"], "signal": 1}),
         ("update_memory", {"memory_id": "@stored", "confidence": 0.4}),
-        ("verify_memory", {"memory_id": "@stored", "verification": "verified"}),
-        ("memory_promote_to_trusted", {"record_id": "@stored"}),
         ("supersede_memory", {"old_memory_id": one, "new_memory_id": "@stored"}),
         ("forget_memory", {"memory_id": "@stored"}),
         ("restore_memory", {"memory_id": "@stored"}),

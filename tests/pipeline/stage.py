@@ -29,6 +29,7 @@ from tests.gateway.replies import check_reply
 
 READY_S = 30.0
 WHOLE = ReplyStyle(Detail.FULL, limits.REPLY_CHARS_MAX)  # what is stored is compared, field by field
+OWN_SESSION = "the agent's own"
 LEGACY, MODERN = "legacy", "2026-07-28"
 
 
@@ -102,7 +103,7 @@ async def agent_of(
     scopes: tuple[Scope, ...] = ALL_SCOPES,
     *,
     untrusted: bool = False,
-    session: str = "the agent's own",
+    session: str = OWN_SESSION,
 ) -> AsyncIterator[Agent]:
     """Connect a client as this principal, whose channel has a session as a stdio front has."""
     caller = Caller(namespace, Principal(name=principal, scopes=scopes, untrusted=untrusted), session)

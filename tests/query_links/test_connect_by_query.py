@@ -64,7 +64,7 @@ async def test_what_both_queries_mean_is_linked_as_connect_would(study: Study) -
         "note": "n",
     }  # fmt: skip
     assert result["command_id"] == reply.command_id == given.envelope.id
-    assert result.keys() == {*Connected.__struct_fields__} - {"resolved", "untrusted", "warning"}
+    assert result.keys() == {*Connected.__struct_fields__} - {"resolved", "resolved_references", "untrusted", "warning"}
     assert reply.summary == result["summary"]
     (edge,) = study.world.rows("select relation, origin, weight, declared_from::text from edges")
     assert edge == {"relation": "supports", "origin": "agent", "weight": 0.75, "declared_from": kettle}

@@ -28,6 +28,7 @@ BOUND_S = 15.0  # of every wait
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
 ADA_ID = ADA.identity
 NAMESPACE = "tenant"
+SESSION = "default"
 
 
 async def echo(job: Job) -> Outcome:
@@ -220,7 +221,7 @@ async def ping(bus: Bus, payload: bytes | str = b"", **more: Any) -> Answer | Pe
 
 async def send(bus: Bus, command: Command, **more: Any) -> Answer | Pending:
     """Send a command as ADA."""
-    return await bus.ask(command, **{"namespace": NAMESPACE, "principal": ADA, **more})
+    return await bus.ask(command, **{"namespace": NAMESPACE, "principal": ADA, "session": SESSION, **more})
 
 
 def payload_of(answer: Answer | Pending) -> str:
