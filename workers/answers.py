@@ -23,13 +23,14 @@ from engramq.schemas.commands import (
     Superseded,
     WriteReply,
 )
-from engramq.schemas.envelope import Answer
+from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import Memory
 from engramq.workers.db import json_values
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.replies import with_notes, without_notes
+from engramq.workers.references import previewed, without_previews
 
 CONTENTS: Final = sql("memory_contents")
 
@@ -73,7 +74,9 @@ def encode_answer(answer: Answer) -> str:
             kept = None
         case reply:
             kept = _with_memories(reply, _bare)
-    return _encoder.encode(Answer(id=answer.id, reply=kept, fault=answer.fault, replayed=answer.replayed)).decode()
+    reply = None if kept is None else without_previews(kept)
+    fault = None if answer.fault is None else without_previews(answer.fault)
+    return _encoder.encode(Answer(id=answer.id, reply=reply, fault=fault, replayed=answer.replayed)).decode()
 
 
 def decode_answer(text: str) -> Answer:
@@ -81,13 +84,20 @@ def decode_answer(text: str) -> Answer:
     return msgspec.convert(json_values.loads(text), Answer)
 
 
-async def filled(tx: Transaction, answer: Answer, asked: Command | None = None) -> Answer:
-    """Return an answer with the contents of its memories read again; `asked` is the request, when it is repeated.
+async def filled(tx: Transaction, answer: Answer, repeated: Envelope | None = None) -> Answer:
+    """Return an answer with the contents of its memories read again; `repeated` is the request that it answers again.
 
     Similar memories that are gone are left out; when the memory that it is about was erased, the answer says so.
     """
-    if answer.reply is None:
-        return answer
+    if answer.fault is not None:
+        return msgspec.structs.replace(answer, fault=await previewed(tx, answer.fault, repeated))
+    assert answer.reply is not None
+    named = msgspec.structs.replace(answer, reply=await previewed(tx, answer.reply, repeated))
+    return await _complete(tx, named, None if repeated is None else repeated.command)
+
+
+async def _complete(tx: Transaction, answer: Answer, asked: Command | None) -> Answer:
+    assert answer.reply is not None
     reply = await with_notes(tx, answer.reply, answer.id, asked)
     wanted = _ids(reply)
     if not wanted:
@@ -96,7 +106,9 @@ async def filled(tx: Transaction, answer: Answer, asked: Command | None = None) 
     for memory_id in _ids(reply, about_only=True):
         if memory_id not in rows and not _says_not_found(reply):
             command_id = reply.command_id if isinstance(reply, WriteReply) else answer.id
-            erased = Forgotten(status="erased", id=memory_id, command_id=command_id)
+            erased = Forgotten(
+                status="erased", id=memory_id, command_id=command_id, resolved_references=reply.resolved_references
+            )
             return msgspec.structs.replace(answer, reply=erased)
 
     if isinstance(reply, QueryConnected):

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET
 
 from engramq.schemas.commands import Command, Reply, WriteReply
 from engramq.schemas.envelope import Answer, Envelope
@@ -35,6 +36,7 @@ from engramq.workers.queue.contract import (
     SessionState,
     SessionUse,
 )
+from engramq.workers.references import named, previewed
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +164,23 @@ class CommandRunner:
 
     async def run(self, job: Job) -> Outcome:
         """Carry a command out, once. Raises EngramqError for a refusal, OutcomeUnknown, LeaseLost."""
+        try:
+            return await self._run(job)
+        except EngramqError as refusal:
+            if not job.envelope.references or refusal.fault.code in NOT_APPLIED:
+                raise
+            raise EngramqError(await self._told(refusal.fault, job.envelope)) from refusal
+
+    async def _told(self, fault: Fault, envelope: Envelope) -> Fault:
+        """Return a refusal that tells what the call's references stood for, as far as that can be read now."""
+        told = named(fault, envelope) if fault.resolved_references is UNSET else fault
+        try:
+            return await self._store.read(envelope.namespace, lambda tx: previewed(tx, told, envelope))
+        except EngramqError as problem:
+            log.warning("A refusal tells no references", extra={"command_id": envelope.id, "code": problem.fault.code})
+            return fault
+
+    async def _run(self, job: Job) -> Outcome:
         command = job.envelope.command
         handler = self.handlers[type(command)]
         context = self._context(envelope=job.envelope, lease=job.lease)
@@ -171,9 +190,7 @@ class CommandRunner:
             reply = await self._write(handler, context)
         else:
             prepared = () if handler.before is None else (await handler.before(command, context),)
-            reply = await self._store.read(
-                context.envelope.namespace, lambda tx: handler.run(tx, command, context, *prepared)
-            )
+            reply = await self._store.read(job.envelope.namespace, partial(_read, handler, context, prepared))
         if handler.after is not None:
             await handler.after(reply, command, context)
         return Outcome(
@@ -235,8 +252,8 @@ class CommandRunner:
             entry = await ledger.find(tx, envelope)
             if entry is None:
                 return None
-            asked = envelope.command if entry.fingerprint == envelope.fingerprint else None
-            return entry, await filled(tx, decode_answer(entry.answer), asked)
+            same = envelope if entry.fingerprint == envelope.fingerprint else None
+            return entry, await filled(tx, decode_answer(entry.answer), same)
 
         return await self._store.read(envelope.namespace, find)
 
@@ -256,8 +273,8 @@ class CommandRunner:
     async def _refuse(self, context: Context, fault: Fault) -> Reply:
         """Record the refusal and raise it; a late worker then finds that the command has ended."""
         envelope = context.envelope
-        named = msgspec.structs.replace(fault, command_id=envelope.id)
-        answer = encode_answer(Answer(id=envelope.id, fault=named))
+        told = msgspec.structs.replace(named(fault, envelope), command_id=envelope.id)
+        answer = encode_answer(Answer(id=envelope.id, fault=told))
 
         async def record(tx: Transaction) -> bool:
             tx.lease = context.lease
@@ -272,7 +289,16 @@ class CommandRunner:
             entry = await self._find(envelope)
             if entry is not None and entry[0].command_id == UUID(envelope.id):
                 return await self._repeat(context, *entry)
-        raise EngramqError(named)
+        raise EngramqError(told)
+
+
+async def _read(
+    handler: CommandHandler[..., Any], context: Context, prepared: tuple[Any, ...], tx: Transaction
+) -> Reply:
+    """Run the handler of a read, and tell what its references stood for."""
+    envelope = context.envelope
+    reply: Reply = await handler.run(tx, envelope.command, context, *prepared)
+    return await previewed(tx, named(reply, envelope), envelope)
 
 
 async def _recorded(
@@ -291,6 +317,7 @@ async def _recorded(
     if await claim.fetchone() is None:
         raise _Taken
     reply.command_id = envelope.id
+    reply = await previewed(tx, named(reply, envelope), envelope)
     answer = encode_answer(Answer(id=envelope.id, reply=reply))  # type: ignore[arg-type]  # one of the union
     await ledger.send_end(tx, envelope, answer, subject(reply))
     return reply

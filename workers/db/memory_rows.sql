@@ -41,3 +41,9 @@ select n.id, n.external_id, m.content, m.metadata, m.speaker, m.thread, m.source
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.id = any(%(ids)s)
+
+-- name: referenced_memories
+-- The contents of memories in these partitions, by which their reader knows them.
+select m.node_id as id, m.content
+from memories m
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.partition = any(%(partitions)s::text[])

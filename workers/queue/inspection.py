@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -223,7 +224,10 @@ class _Erased:
             answer = decode_answer(data)
         except msgspec.DecodeError:
             return True
-        return self._has(msgspec.to_builtins(answer.reply))
+        if answer.fault is None:
+            return self._has(msgspec.to_builtins(answer.reply))
+        previews = answer.fault.resolved_references  # nothing else in a refusal says what a memory contains
+        return previews is not UNSET and self._has(msgspec.to_builtins(previews))
 
     def _names(self, data: bytes) -> bool:
         return any(one in data for one in self._id_bytes)
@@ -232,7 +236,7 @@ class _Erased:
         # The erasing command itself names the memory and no more; it ends by its own worker's hand.
         if envelope.namespace != self.namespace or isinstance(envelope.command, ForgetMemory):
             return False
-        return self._has(msgspec.to_builtins(envelope.command))
+        return self._has(msgspec.to_builtins(envelope.command)) or self._has(envelope.references)
 
     def _has(self, value: Any, name: str = "") -> bool:
         if isinstance(value, str):

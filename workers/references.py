@@ -1,0 +1,73 @@
+"""What the references of a call stood for, as its reply or its refusal tells: ids, and how each content begins.
+
+The ledger keeps the ids alone, as it keeps no contents: see answers.py. The beginnings are read whenever an answer is
+given, so that nothing of an erased memory is left in one.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from engramq.schemas import limits
+from engramq.schemas.commands import Command, GetMemory, Reply
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import Fault
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.previews import preview_of
+from engramq.schemas.records import ReferencedMemory
+from engramq.schemas.vocabulary import Partition, Scope
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+
+BY_IDS: Final = sql("referenced_memories")
+
+Told = TypeVar("Told", bound=Reply | Fault)
+
+
+def named(told: Told, envelope: Envelope) -> Told:
+    """Return a reply or a refusal that names what the call's references stood for, without previews."""
+    if not envelope.references:
+        return told
+    known = {reference: ReferencedMemory(id=one, preview=None) for reference, one in envelope.references.items()}
+    return msgspec.structs.replace(told, resolved_references=known)
+
+
+def without_previews(told: Told) -> Told:
+    """Return what the ledger may keep of a reply or a refusal."""
+    if told.resolved_references is UNSET:
+        return told
+    kept = {name: ReferencedMemory(id=one.id, preview=None) for name, one in told.resolved_references.items()}
+    return msgspec.structs.replace(told, resolved_references=kept)
+
+
+async def previewed(tx: Transaction, told: Told, envelope: Envelope | None = None) -> Told:
+    """Return a reply or a refusal with previews of what it names as references, in one statement; none costs nothing.
+
+    None of what is gone, nor of an untrusted memory unless the command of the envelope asks for these, nor for who may
+    not read.
+    """
+    known = told.resolved_references
+    if known is UNSET or (envelope is not None and Scope.READ not in envelope.principal.scopes):
+        return told
+    ids = {one.id: parse_uuid(one.id) for one in known.values()}
+    rows = await tx.rows(
+        BY_IDS,
+        ids=[one for one in ids.values() if one is not None],
+        partitions=_partitions(None if envelope is None else envelope.command),
+    )
+    contents = {row["id"]: row["content"] for row in rows}
+    with_previews = {
+        name: ReferencedMemory(id=one.id, preview=_preview(contents.get(ids[one.id]))) for name, one in known.items()
+    }
+    return msgspec.structs.replace(told, resolved_references=with_previews)
+
+
+def _partitions(command: Command | None) -> list[Partition]:
+    """Return the partitions whose contents the caller wants to see."""
+    wants_untrusted = isinstance(command, GetMemory) and command.include_untrusted
+    return list(Partition) if wants_untrusted else [Partition.TRUSTED]
+
+
+def _preview(content: str | None) -> str | None:
+    return None if content is None else preview_of(content, limits.REFERENCE_CHARS)
