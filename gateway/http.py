@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.identity.shared import Shared
 from engramq.schemas import limits
 from engramq.schemas.faults import EngramqError
@@ -103,7 +104,8 @@ def _name_in(authority: str) -> str:
 class Guard:
     """Refuses what a web page could send by way of its user's browser (a foreign Host or Origin), and huge bodies.
 
-    It stands before every route, health included. MCP's route counts a body's bytes itself as well.
+    It stands before every route, health included. MCP's route counts a body's bytes itself as well. To all that
+    follow, authentication included, `/mcp/` is `/mcp`.
     """
 
     def __init__(self, app: ASGIApp, welcome: Allowed) -> None:
@@ -116,7 +118,10 @@ class Guard:
             await self._app(scope, receive, send)
             return
         # RFC 9110 takes white space around a value for no part of it; httptools leaves it there.
-        scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        # Not by a redirect: some clients follow none, or leave body or token behind.
+        path = MCP_PATH if scope["path"] == f"{MCP_PATH}/" else scope["path"]
+        scope = {**scope, "headers": headers, "path": path}
         body = _Body(receive)
 
         async def send_when_sent(message: Message) -> None:
