@@ -41,7 +41,7 @@ class HttpCalls:
         first = await receive()
         call = self._read(first, headers)
         if call is None:
-            await self._app(scope, _again(first, receive), send)
+            await self._app(scope, again(first, receive), send)
             return
         response = await self._calls.answer(call, scope[CALLER])
         # The SDK's order of the headers in either era.
@@ -75,7 +75,7 @@ def _plain_headers(scope: Scope) -> dict[bytes, bytes] | None:
     if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] != MCP_PATH:
         return None
     found = _read_headers(scope["headers"])
-    if found is None or found.get(b"content-type") not in _CONTENT_TYPES or not _takes_json(found.get(b"accept", b"")):
+    if found is None or found.get(b"content-type") not in _CONTENT_TYPES or not takes_json(found.get(b"accept", b"")):
         return None
     version = found.get(_VERSION)
     is_plain = version in _OLDER or (version in _NEWER and found.get(b"mcp-method") == METHOD.encode())
@@ -94,13 +94,14 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes] 
 
 
 @lru_cache(maxsize=64)
-def _takes_json(accept: bytes) -> bool:
+def takes_json(accept: bytes) -> bool:
+    """Say whether an Accept header takes JSON, as the SDK reads it."""
     kinds = (kind.split(";")[0].strip().lower() for kind in accept.decode("latin-1").split(","))
     return any(kind in _ACCEPTED for kind in kinds)
 
 
-def _again(first: Message, receive: Receive) -> Receive:
-    """Return what gives `first` once more, then the rest."""
+def again(first: Message, receive: Receive) -> Receive:
+    """Return what gives `first` once more, then the rest of a request."""
     waiting = [first]
 
     async def replay() -> Message:

@@ -16,7 +16,7 @@ from mcp.shared.dispatcher import as_request_id, coerce_request_id
 
 from engramq.gateway.framing import Line
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp import messages
+from engramq.gateway.mcp.messages import Refusal, handshake_version
 from engramq.gateway.mcp.tool_calls import ToolCalls, WireCall, dump
 from engramq.schemas import limits
 
@@ -51,8 +51,8 @@ class LineCalls:
             self._is_newer = self._is_settled = stamped and request.method != "initialize"
 
     def note_response(self, response: types.JSONRPCResponse | types.JSONRPCError) -> None:
-        """The SDK has answered a request; only a handshake's answer names the server and the version at its top."""
-        if isinstance(response, types.JSONRPCResponse) and {"protocolVersion", "serverInfo"} <= response.result.keys():
+        """The SDK has answered a request: a handshake's answer settles the era."""
+        if handshake_version(response) is not None:
             self._is_settled = True
 
     def read(self, line: Line) -> WireCall | None:
@@ -90,9 +90,9 @@ class LineCalls:
     async def _cut_off(self, call: WireCall, scope: CancelScope) -> None:
         """The conversation ends before the call: say so, unless its answer is already on the way."""
         if self._forget(call, scope) and not scope.cancel_called:
-            closed = messages.refusal(types.CONNECTION_CLOSED, "Connection closed", call.id)
+            closed = Refusal(types.CONNECTION_CLOSED, "Connection closed", call.id)
             with anyio.move_on_after(LAST_WRITE_S, shield=True):
-                await self._write(messages.dump(closed))
+                await self._write(closed.dump())
 
     def _forget(self, call: WireCall, scope: CancelScope) -> bool:
         """Forget a call that is settled, and say whether it was known; another call may have taken its id."""

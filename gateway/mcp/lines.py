@@ -8,15 +8,14 @@ from typing import Any, Final
 
 import anyio
 import mcp_types as types
-import pydantic
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import SessionMessage
 
 from engramq.gateway.framing import Line
 from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.mcp.line_batches import Key, LineBatches, id_key
 from engramq.gateway.mcp.line_calls import LineCalls
-from engramq.gateway.mcp.messages import dump, refusal
+from engramq.gateway.mcp.messages import Refusal, dump, read_message
 from engramq.gateway.mcp.server import McpServer
 from engramq.gateway.mcp.tool_calls import ToolCalls
 from engramq.schemas import limits
@@ -36,14 +35,14 @@ _ID_AT_TAIL: Final = re.compile(rb'"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s
 class _InFlight:
     """The requests of a connection that are not answered yet."""
 
-    ids: set[str | int | None] = field(default_factory=set)
+    ids: set[Key | None] = field(default_factory=set)
     changed: anyio.Event = field(default_factory=anyio.Event)
 
     def begin(self, request_id: Any) -> None:
-        self.ids.add(_key(request_id))
+        self.ids.add(id_key(request_id))
 
     def end(self, request_id: Any) -> None:
-        self.ids.discard(_key(request_id))
+        self.ids.discard(id_key(request_id))
         self.changed.set()
 
     async def at_most(self, count: int) -> None:
@@ -52,16 +51,10 @@ class _InFlight:
             await self.changed.wait()
 
 
-def _key(request_id: Any) -> str | int | None:
-    """Return what two ids have in common that the SDK takes for one, as 7 and "7"."""
-    known = as_request_id(request_id)
-    return None if known is None else coerce_request_id(known)
-
-
 async def serve_lines(
     server: McpServer, calls: ToolCalls | None, caller: Caller, lines: AsyncIterator[Line], send: Send
 ) -> None:
-    """Serve one client whose messages come as lines, one JSON-RPC message each, until it has no more.
+    """Serve one client whose messages come as lines, one JSON-RPC message or batch each, until it has no more.
 
     A line that is not a message is answered with an error, and the connection goes on. A client that closes its sending
     side still gets the answers under way. Without `calls` the SDK's server answers everything.
@@ -72,8 +65,9 @@ async def serve_lines(
     out = _Out(send)
     async with anyio.create_task_group() as tasks:
         direct = None if calls is None else LineCalls(calls, caller, tasks, out.write, in_flight.end)
-        tasks.start_soon(_read, lines, incoming, write_stream.clone(), in_flight, direct)
-        tasks.start_soon(_write, outgoing, out, in_flight, direct)
+        conversation = _Conversation(incoming, out, in_flight, direct)
+        tasks.start_soon(conversation.read, lines)
+        tasks.start_soon(conversation.write, outgoing)
         await server.run(read_stream, write_stream, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
@@ -90,71 +84,92 @@ class _Out:
             await self._send(message + b"\n")
 
 
-async def _read(
-    lines: AsyncIterator[Line],
-    incoming: MemoryObjectSendStream[Incoming],
-    errors: MemoryObjectSendStream[SessionMessage],
-    in_flight: _InFlight,
-    direct: LineCalls | None,
-) -> None:
-    async with incoming, errors:
-        async for line in lines:
-            if direct is not None and (call := direct.read(line)) is not None:
-                in_flight.begin(call.id)
-                direct.begin(call)
+class _Conversation:
+    """What one client says and is told."""
+
+    def __init__(
+        self, incoming: MemoryObjectSendStream[Incoming], out: _Out, in_flight: _InFlight, direct: LineCalls | None
+    ) -> None:
+        self._incoming = incoming
+        self._out = out
+        self._in_flight = in_flight
+        self._direct = direct
+        self._batches = LineBatches()
+
+    async def read(self, lines: AsyncIterator[Line]) -> None:
+        """Read to the end, and then wait for the answers under way."""
+        async with self._incoming:
+            async for line in lines:
+                if self._direct is not None and (call := self._direct.read(line)) is not None:
+                    self._in_flight.begin(call.id)
+                    self._direct.begin(call)
+                else:
+                    await self._pass_on(line)
+                await self._in_flight.at_most(IN_FLIGHT_BOUND)
+            with anyio.move_on_after(LAST_WORDS_S):
+                await self._in_flight.at_most(0)
+
+    async def write(self, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Write what the SDK's server says."""
+        async with outgoing:
+            async for item in outgoing:
+                message = item.message
+                if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+                    self._batches.note_response(message)
+                    await self._say(self._batches.settle(message.id, dump(message)))
+                    self._in_flight.end(message.id)
+                    if self._direct is not None:
+                        self._direct.note_response(message)
+                else:
+                    await self._out.write(dump(message))
+
+    async def _say(self, answer: bytes | None) -> None:
+        if answer is not None:
+            await self._out.write(answer)
+
+    async def _pass_on(self, line: Line) -> None:
+        """Give the SDK's server the messages of a line, and answer it if it is none."""
+        decoded = _decode(line)
+        messages: list[types.JSONRPCMessage] = []
+        answer = None
+        if isinstance(decoded, list):
+            busy = {key for key in self._in_flight.ids if key is not None}
+            messages, answer = self._batches.begin(decoded, busy)
+        else:
+            message = decoded if isinstance(decoded, Refusal) else read_message(decoded)
+            if isinstance(message, Refusal):
+                answer = message.dump()
             else:
-                message = _parse(line)
-                if isinstance(message, types.JSONRPCError):
-                    await errors.send(SessionMessage(message))
-                    continue
-                _note(message, in_flight, direct)
-                await incoming.send(SessionMessage(message))
-            await in_flight.at_most(IN_FLIGHT_BOUND)
-        with anyio.move_on_after(LAST_WORDS_S):
-            await in_flight.at_most(0)
+                messages = [message]
+        await self._say(answer)
+        for message in messages:
+            await self._note(message)
+            await self._incoming.send(SessionMessage(message))
+
+    async def _note(self, message: types.JSONRPCMessage) -> None:
+        """Note what a message for the SDK's server means for the calls under way."""
+        if isinstance(message, types.JSONRPCRequest):
+            self._in_flight.begin(message.id)
+            if self._direct is not None:
+                self._direct.note_request(message)
+        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            cancelled = (message.params or {}).get("requestId")
+            await self._say(self._batches.settle(cancelled, None))
+            self._in_flight.end(cancelled)  # a cancelled request is never answered
+            if self._direct is not None:
+                self._direct.cancel(cancelled)
 
 
-def _note(message: types.JSONRPCMessage, in_flight: _InFlight, direct: LineCalls | None) -> None:
-    """Note what a message for the SDK's server means for the calls under way."""
-    if isinstance(message, types.JSONRPCRequest):
-        in_flight.begin(message.id)
-        if direct is not None:
-            direct.note_request(message)
-    elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-        cancelled = (message.params or {}).get("requestId")
-        in_flight.end(cancelled)  # a cancelled request is never answered
-        if direct is not None:
-            direct.cancel(cancelled)
-
-
-async def _write(
-    outgoing: MemoryObjectReceiveStream[SessionMessage], out: _Out, in_flight: _InFlight, direct: LineCalls | None
-) -> None:
-    async with outgoing:
-        async for item in outgoing:
-            await out.write(dump(item.message))
-            if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
-                in_flight.end(item.message.id)
-                if direct is not None:
-                    direct.note_response(item.message)
-
-
-def _parse(line: Line) -> types.JSONRPCMessage:
-    """Return the message in a line, or the error to answer it with."""
+def _decode(line: Line) -> Any:
+    """Return the JSON in a line, or the refusal to answer it with."""
     if line.size > limits.BODY_BYTES:
         error = f"A message may have at most {limits.BODY_BYTES} bytes, not {line.size}."
-        return refusal(types.INVALID_REQUEST, error, _id_within(line))
+        return Refusal(types.INVALID_REQUEST, error, _id_within(line))
     try:
         # Not the SDK's stricter parser: half a surrogate pair must reach the tool, whose refusal names the parameter.
-        decoded = json.loads(line.head)
+        return json.loads(line.head)
     except (ValueError, RecursionError):
-        return refusal(types.PARSE_ERROR, "Parse error", _id_within(line))
-    try:
-        return types.jsonrpc_message_adapter.validate_python(decoded, by_name=False)
-    except pydantic.ValidationError:
-        given = decoded.get("id") if isinstance(decoded, dict) else None
-        known = given if isinstance(given, str | int) and not isinstance(given, bool) else None
-        return refusal(types.INVALID_REQUEST, "A line must be one JSON-RPC message.", known)
+        return Refusal(types.PARSE_ERROR, "Parse error", _id_within(line))
 
 
 def _id_within(line: Line) -> str | int | None:

@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.mcp.http_calls import HttpCalls
-from engramq.gateway.mcp.messages import dump, refusal
+from engramq.gateway.mcp.http_messages import HttpMessages
+from engramq.gateway.mcp.messages import Refusal
 from engramq.gateway.mcp.server import Context, McpServer
 from engramq.gateway.mcp.tool_calls import ToolCalls
 from engramq.schemas import limits
@@ -49,7 +50,7 @@ def http_app(server: McpServer, calls: ToolCalls | None, routes: Sequence[Route]
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         custom_starlette_routes=list(routes),
     )
-    whole = RequestBodyLimitMiddleware(_NoStream(_SurrogateMarker(app)), limits.BODY_BYTES)
+    whole = RequestBodyLimitMiddleware(_NoStream(HttpMessages(_SurrogateMarker(app))), limits.BODY_BYTES)
     return whole if calls is None else HttpCalls(whole, calls)
 
 
@@ -66,8 +67,8 @@ class _NoStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == MCP_PATH:
-            no_stream = refusal(types.INVALID_REQUEST, "Method Not Allowed: there is no stream to listen to", None)
-            app = Response(dump(no_stream), 405, {"allow": "POST"}, "application/json")
+            no_stream = Refusal(types.INVALID_REQUEST, "Method Not Allowed: there is no stream to listen to", None)
+            app = Response(no_stream.dump(), 405, {"allow": "POST"}, "application/json")
         await app(scope, receive, send)
 
 
