@@ -7,6 +7,7 @@ stdio relay: standard library only.
 from __future__ import annotations
 
 import json
+import math
 import re
 
 # A line beyond this is neither a legal request (1,000 records of 32,768 characters fit) nor worth the memory.
@@ -70,6 +71,7 @@ class Conversation:
         self._initialize_key = ""
         self._initialized = b""
         self._open: dict[str, object] = {}
+        self._batches: list[list[str]] = []  # the keys of each that is wholly unanswered, the oldest first
 
     @property
     def open_requests(self) -> int:
@@ -78,7 +80,8 @@ class Conversation:
 
     def note_sent(self, line: bytes) -> None:
         """The client's line is about to go to the gateway."""
-        for message in _messages(line):
+        messages = _messages(line)
+        for message in messages:
             method = message.get("method")
             if method == "notifications/initialized":
                 self._initialized = line
@@ -87,10 +90,12 @@ class Conversation:
                 parameters = message.get("params")
                 cancelled = parameters.get("requestId") if isinstance(parameters, dict) else None
                 self._open.pop(_key(cancelled), None)
-            elif isinstance(method, str) and message.get("id") is not None:
+            elif isinstance(method, str) and _is_id(message.get("id")):
                 self._open[_key(message["id"])] = message["id"]
                 if method == "initialize":
                     self._initialize, self._initialize_key, self._initialized = line, _key(message["id"]), b""
+        if not line.lstrip().startswith(b"{"):
+            self._note_batch(messages)
 
     def note_received(self, line: bytes) -> None:
         """The gateway's line is about to go to the client."""
@@ -98,11 +103,31 @@ class Conversation:
         if plain is not None:
             self._open.pop(plain[1].decode(), None)
             return
-        for message in _messages(line):
+        messages = _messages(line)
+        if self._batches and messages:
+            self._note_refused_batch(messages)
+        for message in messages:
             if "method" not in message:
                 key = _key(message.get("id"))
                 if self._open.pop(key, None) is not None and key == self._initialize_key and "error" in message:
                     self._initialize, self._initialize_key, self._initialized = b"", "", b""
+
+    def _note_batch(self, messages: list[dict[str, object]]) -> None:
+        keys = [_key(each["id"]) for each in messages if "method" in each and _is_id(each.get("id"))]
+        if keys:
+            self._batches.append(keys)
+
+    def _note_refused_batch(self, messages: list[dict[str, object]]) -> None:
+        """A batch that the gateway does not take is answered by one error without an id: its requests have no other."""
+        answered = {_key(message.get("id")) for message in messages}
+        self._batches = [
+            keys for keys in self._batches if answered.isdisjoint(keys) and all(key in self._open for key in keys)
+        ]
+        alone = messages[0] if len(messages) == 1 else {}
+        error = alone.get("error")
+        is_refusal = alone.get("id") is None and isinstance(error, dict) and error.get("code") == INVALID_REQUEST
+        for key in self._batches.pop(0) if self._batches and is_refusal else ():
+            self._open.pop(key, None)
 
     def fail_open(self, reason: str) -> list[bytes]:
         """Answer all open requests with an error, since their gateway has gone.
@@ -159,6 +184,14 @@ def _messages(line: bytes) -> list[dict[str, object]]:
     return [message for message in (content if isinstance(content, list) else [content]) if isinstance(message, dict)]
 
 
+def _is_id(request_id: object) -> bool:
+    """Whether the answer to a request of this id has it too; other ids are refused without one."""
+    is_number = isinstance(request_id, (int, float)) and not isinstance(request_id, bool) and math.isfinite(request_id)
+    return is_number or isinstance(request_id, str)
+
+
 def _key(request_id: object) -> str:
-    # 1 and "1" are different ids.
+    # 1 and "1" are different ids; 1.0 is answered as 1.
+    if isinstance(request_id, float) and request_id.is_integer():
+        request_id = int(request_id)
     return json.dumps(request_id)

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,37 @@ def test_every_request_of_a_batch_is_answered() -> None:
     conversation.note_received(b'[{"id": 1, "result": {}}]\n')
 
     assert failed_ids(conversation) == [2]
+
+
+@pytest.mark.promise("AG-22")
+def test_a_batch_that_is_refused_as_a_whole_leaves_nothing_to_wait_for() -> None:
+    conversation = Conversation()
+    refusal = line(id=None, error={"code": -32600, "message": "no batches"})
+    for batch in (b'[{"id": 1, "method": "a"}]\n', b'[{"id": 2, "method": "b"}, {"id": 3, "method": "c"}]\n'):
+        conversation.note_sent(batch)
+    conversation.note_received(b'[{"id": 1, "result": {}}, {"id": null, "error": {"code": -32600}}]\n')
+    assert conversation.open_requests == 2
+
+    conversation.note_sent(line(id=4, method="d"))
+    conversation.note_received(line(id=None, error={"code": -32700, "message": "no JSON"}))
+    assert conversation.open_requests == 3
+    conversation.note_received(refusal)
+    conversation.note_received(refusal)
+
+    assert failed_ids(conversation) == [4]
+
+
+@pytest.mark.promise("AG-22")
+def test_odd_ids_are_waited_for_only_if_the_answer_has_them() -> None:
+    conversation = Conversation()
+    sent: list[object] = [1.0, -2.0, 1.5, True, None, [], {"a": 1}, float("inf"), float("nan")]
+    for request_id in sent:
+        conversation.note_sent(line(id=request_id, method="tools/call"))
+    assert conversation.open_requests == 3
+    for answered in (1, -2, 1.5):
+        conversation.note_received(line(id=answered, error={"code": -32600, "message": "odd"}))
+
+    assert conversation.open_requests == 0
 
 
 def test_what_is_no_message_is_passed_by() -> None:
