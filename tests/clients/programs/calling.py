@@ -1,0 +1,86 @@
+"""What the programs share: jobs on stdin, arguments as a client's model would fill them in, reports on stdout."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a tool, with what the model has to say; `fill` tells what it gives for the rest."""
+
+    tool: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Which door to knock at (a URL, or a command to start), and what to call there."""
+
+    url: str | None
+    command: str
+    arguments: list[str]
+    environment: dict[str, str]
+    fill: str
+    calls: list[Call]
+
+
+@dataclass
+class Report:
+    """The tools as the client's model gets them, what could not be converted, and the answers to the calls.
+
+    `strict` names the tools whose schema the client has made strict, `protocol` the revision that was agreed on.
+    """
+
+    tools: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    strict: list[str] = field(default_factory=list)
+    protocol: str = ""
+    answers: list[dict[str, Any]] = field(default_factory=list)
+
+    def convert(self, tool: Any, schema_of: Callable[[Any], Any]) -> None:
+        """Note the schema that the client makes of a tool, or why it fails."""
+        try:
+            self.tools[tool.name] = schema_of(tool)
+        except Exception as problem:  # noqa: BLE001 - whatever a converter raises is what the test wants to know
+            self.failed[tool.name] = f"{type(problem).__name__}: {problem}"
+
+    def answered(self, text: str, *, refused: bool) -> None:
+        """Note the answer to a call, as the client's model reads it."""
+        self.answers.append({"refused": refused, "body": json.loads(text)})
+
+
+def filled(schema: Mapping[str, Any], given: Mapping[str, Any], how: str) -> dict[str, Any]:
+    """Return the arguments with what a model gives for the parameters that it has no use for.
+
+    `omitted` leaves them out; `defaults` writes down the defaults that the schema tells; `null` gives null for all of
+    them; `blank` gives defaults, empty text, and null where neither can be.
+    """
+    rest = {name: one for name, one in schema.get("properties", {}).items() if name not in given}
+    if how == "null":
+        return {**dict.fromkeys(rest), **given}
+    known = {name: one["default"] for name, one in rest.items() if how != "omitted" and "default" in one}
+    if how == "blank":
+        known |= {name: _blank(one) for name, one in rest.items() if name not in known}
+    return {**known, **given}
+
+
+def _blank(schema: Mapping[str, Any]) -> str | None:
+    return "" if schema.get("type") == "string" and "enum" not in schema else None
+
+
+def run(program: Callable[[Job, Report], Awaitable[None]]) -> None:
+    """Do the jobs that stand on stdin, one after the other, and print their reports as the last line."""
+    reports = []
+    for given in json.load(sys.stdin):
+        job = Job(**{**given, "calls": [Call(**one) for one in given["calls"]]})
+        reports.append(Report())
+        asyncio.run(_done(program(job, reports[-1])))
+    sys.stdout.write(json.dumps([asdict(report) for report in reports]) + "\n")
+
+
+async def _done(work: Awaitable[None]) -> None:
+    await work

@@ -1,0 +1,61 @@
+"""Google's Gen AI SDK: a session among the tools of a question. Only the model at the other end is ours.
+
+The SDK converts the tools, sends them to the model, calls what the model asks for, and tells the model the answer.
+"""
+
+import json
+from typing import Any
+
+import httpx
+from google import genai
+from google.genai import types
+from google.genai._mcp_utils import mcp_to_gemini_tools
+
+from tests.clients.programs.calling import Call, Job, Report, filled, run
+from tests.clients.programs.sessions import opened, schema_of
+
+
+class Model:
+    """Asks for one call after the other, whatever it is told, and keeps what it was sent."""
+
+    def __init__(self, calls: list[Call], schemas: dict[str, Any], how: str) -> None:
+        self._parts = [
+            {"functionCall": {"name": call.tool, "args": filled(schemas[call.tool], call.arguments, how)}}
+            for call in calls
+        ]
+        self.sent: list[Any] = []
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.sent.append(json.loads(request.content))
+        part = self._parts.pop(0) if self._parts else {"text": "Done."}
+        return httpx.Response(200, json={"candidates": [{"content": {"role": "model", "parts": [part]}}]})
+
+
+async def program(job: Job, report: Report) -> None:
+    async with opened(job) as session:
+        listed = (await session.list_tools()).tools
+        for tool in listed:
+            report.convert(tool, lambda one: mcp_to_gemini_tools([one])[0].model_dump(mode="json"))
+        if report.failed:
+            return  # the question would fail with it
+        model = Model(job.calls, {tool.name: schema_of(tool) for tool in listed}, job.fill)
+        async with httpx.AsyncClient(transport=httpx.MockTransport(model)) as http:
+            client = genai.Client(api_key="none", http_options=types.HttpOptions(httpx_async_client=http))
+            # A dictionary: a config object would be copied deeply, which the session does not survive.
+            config = {
+                "tools": [session],
+                "automatic_function_calling": {"maximum_remote_calls": len(job.calls) + 1},
+            }
+            await client.aio.models.generate_content(model="gemini-none", contents="Go on.", config=config)
+        declared = [one for tool in model.sent[0]["tools"] for one in tool["functionDeclarations"]]
+        report.tools = {one["name"]: one["parameters"] for one in declared}
+        for turn in model.sent[-1]["contents"]:
+            for part in turn["parts"]:
+                if "functionResponse" in part:
+                    response = part["functionResponse"]["response"]
+                    ((told, result),) = response.items()
+                    report.answered(result["content"][0]["text"], refused=told == "error")
+
+
+if __name__ == "__main__":
+    run(program)
