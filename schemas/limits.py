@@ -42,7 +42,6 @@ REPLY_CHARS_MIN: Final = 500
 REPLY_CHARS_MAX: Final = 200_000
 REPLY_CHARS: Final = 8_000
 PREVIEW_CHARS: Final = 160  # of a similar memory
-REFERENCE_CHARS: Final = 60  # of a memory that a reference stood for
 
 BODY_BYTES: Final = 4 * 1024 * 1024  # an HTTP request body, and a line on stdio
 

@@ -29,7 +29,7 @@ _OBJECTS: Final = frozenset({"metadata", "properties", "explain"})
 # A reply has one list that may end early. `session_memory_ids` loses its beginning: the newest ones matter.
 _LISTS: Final = ("memories", "similar_memories", "links", "proposals", "session_memory_ids")
 _NEWEST_LAST: Final = "session_memory_ids"
-_ONE_MEMORY: Final = ("memory", "old", "new")
+_ONE_MEMORY: Final = ("memory", "old", "new", "stored")
 _NEVER_CUT: Final = frozenset(
     {"id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"}
 )
@@ -100,9 +100,9 @@ class _Fitting:
             self._texts += [_Text(*found) for found in _strings(self._inner) if found[1] not in _TEXTS]
             self._cut(least)
         if not self._fits():
-            self._bare_memories()
-        if not self._fits():
             self._end_early(at_least=0)
+        if not self._fits():
+            self._bare_memories()
         self._lengthen(least)
 
     def _fits(self) -> bool:
@@ -129,7 +129,7 @@ class _Fitting:
         """Leave out metadata and the like, the largest first."""
         found = sorted(_objects(self._inner), key=lambda one: len(_encode(one[0][one[1]])), reverse=True)
         for holder, key in found:
-            del holder[key]
+            holder[key] = {}
             holder.setdefault("omitted_fields", []).append(key)
             if self._fits():
                 return
@@ -181,7 +181,7 @@ def _strings(node: Any) -> Iterator[tuple[Body, str, str]]:
 
 
 def _objects(node: Any) -> Iterable[tuple[Body, str]]:
-    return [(holder, key) for holder in _holders(node) for key in _OBJECTS if isinstance(holder.get(key), dict)]
+    return [(holder, key) for holder in _holders(node) for key in _OBJECTS if holder.get(key)]
 
 
 def _holders(node: Any) -> Iterator[Body]:

@@ -1,0 +1,178 @@
+"""What arguments may come as: null and blank words, numbers, booleans, objects and times in other forms."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from engramq.gateway.mcp.arguments import AROUND, Arguments, check_arguments, parameters_of
+from engramq.gateway.mcp.lenient import ABSENT
+from engramq.gateway.mcp.parameters import Parameter
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.tools.tool import Tool
+from engramq.schemas.commands import Connects, SearchMemories, StoreMemory
+from engramq.schemas.faults import EngramqError
+from tests.gateway.test_arguments import MINIMAL, kind_of
+
+OPTIONAL = [
+    pytest.param(tool, parameter, id=f"{tool.name}-{name}")
+    for tool in TOOLS.values()
+    for name, parameter in parameters_of(tool).items()
+    if not parameter.required
+]
+# Texts that may be any word, this one too.
+WORDS = frozenset(
+    {
+        *("speaker", "note", "reason", "relation", "guard_relation", "label", "source_label", "target_label"),
+        *("start_label", "end_label", "topic"),
+    }
+)
+DAY = datetime(2026, 1, 31, tzinfo=UTC)
+
+
+def checked(tool: str, **given: Any) -> Any:
+    return check_arguments(TOOLS[tool], {**MINIMAL[tool], **given}).parameters
+
+
+def refused(tool: str, **given: Any) -> str:
+    with pytest.raises(EngramqError) as caught:
+        checked(tool, **given)
+    return str(caught.value.fault.field)
+
+
+def without(tool: Tool, name: str) -> Arguments:
+    return check_arguments(tool, {key: value for key, value in MINIMAL[tool.name].items() if key != name})
+
+
+@pytest.mark.promise("AG-7")
+@pytest.mark.parametrize(("tool", "parameter"), OPTIONAL)
+def test_null_and_blank_words_mean_not_given(tool: Tool, parameter: Parameter) -> None:
+    expected = without(tool, parameter.name)
+    meaningless = [None, ""] + (["null"] if parameter.name not in WORDS else [])
+    for value in meaningless:
+        assert check_arguments(tool, {**MINIMAL[tool.name], parameter.name: value}) == expected, value
+
+
+@pytest.mark.promise("AG-7")
+def test_a_word_that_may_be_meant_is_kept() -> None:
+    for tool in TOOLS.values():
+        for name, parameter in parameters_of(tool).items():
+            if name in WORDS and not parameter.required:
+                assert parameter.check("null") == "null"
+    assert {name for tool in TOOLS.values() for name in parameters_of(tool)} >= WORDS
+
+
+@pytest.mark.promise("AG-7", "AG-9")
+def test_what_is_wanted_is_still_wanted() -> None:
+    for tool in TOOLS.values():
+        for name, parameter in parameters_of(tool).items():
+            if parameter.required and kind_of(dict(parameter.schema)) != "any text":
+                for value in (None, ""):
+                    with pytest.raises(EngramqError) as caught:
+                        check_arguments(tool, {**MINIMAL[tool.name], name: value})
+                    assert caught.value.fault.field == name
+    assert refused("store_memory", speaker=" ") == "speaker"
+    assert refused("store_memory", nothing=None) == "nothing"
+
+
+@pytest.mark.promise("AG-7")
+def test_null_counts_as_left_out_in_the_items_of_a_batch() -> None:
+    edges = [
+        {"source": "a", "target": "b", "note": None, "weight": "", "if_exists": "null"},
+        {"source": "a", "target": None},
+    ]
+    command = check_arguments(TOOLS["connects"], {"edges": edges, "atomic": None}).parameters
+    assert isinstance(command, Connects)
+    assert command.edges[0].fault is UNSET
+    assert command.edges[0].note is UNSET
+    assert command.edges[1].fault is not UNSET
+    assert command.edges[1].fault.field == "target"
+
+
+@pytest.mark.promise("AG-7")
+def test_an_alias_that_is_null_is_left_out() -> None:
+    assert checked("memory_promote_to_trusted", recordId=None).record_id == "m"
+    tool = TOOLS["memory_promote_to_trusted"]
+    assert check_arguments(tool, {"record_id": None, "recordId": "n"}).parameters.record_id == "n"  # type: ignore[attr-defined]
+
+
+@pytest.mark.promise("AG-8")
+@pytest.mark.parametrize(("text", "number"), [("5", 5), (" 7 ", 7), ("5.0", 5), ("1e1", 10), ("50", 50)])
+def test_whole_numbers_may_come_as_text(text: str, number: int) -> None:
+    assert checked("search_memories", limit=text).limit == number
+
+
+@pytest.mark.promise("AG-8")
+@pytest.mark.parametrize(("text", "number"), [("0", 0.0), ("0.25", 0.25), ("1", 1.0), ("5e-1", 0.5)])
+def test_numbers_may_come_as_text(text: str, number: float) -> None:
+    assert checked("store_memory", confidence=text).confidence == number
+
+
+@pytest.mark.promise("AG-9")
+@pytest.mark.parametrize("text", ["five", "0x5", "NaN", "Infinity", "-inf", "1_0", "5,0", "05", "0", "51", "5.5", "١"])
+def test_what_is_no_such_number_is_refused(text: str) -> None:
+    assert refused("search_memories", limit=text) == "limit"
+
+
+@pytest.mark.promise("AG-8", "AG-9")
+def test_booleans_may_come_as_words() -> None:
+    for word, value in (("true", True), ("False", False), (" TRUE ", True)):
+        assert checked("search_memories", explain=word).explain is value
+    for word in ("yes", "1", "on"):
+        assert refused("search_memories", explain=word) == "explain"
+    for number in (1, 0):
+        assert refused("search_memories", explain=number) == "explain"
+
+
+@pytest.mark.promise("AG-8", "AG-9")
+def test_an_object_may_come_as_json_and_nothing_in_it_is_touched() -> None:
+    inside = {"a": None, "b": "5", "c": "", "d": ["true", "2026-01-31"], "e": {"f": "null"}}
+    for given in (inside, '{"a": null, "b": "5", "c": "", "d": ["true", "2026-01-31"], "e": {"f": "null"}}'):
+        assert checked("store_memory", metadata=given).metadata == inside
+    assert checked("graph_add_node", properties=' {"born": 1815}').properties == {"born": 1815}
+    for wrong in ("[1]", "5", "{", '{"a": "\\u0000"}', '{"a": 1e999}', "{" * 100_000, '{"a": "\ud800"}'):
+        assert refused("store_memory", metadata=wrong) == "metadata"
+
+
+@pytest.mark.promise("AG-8")
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("2026-01-31T09:00:00Z", DAY.replace(hour=9)),
+        ("2026-01-31T09:00:00+02:00", DAY.replace(hour=7)),
+        ("2026-01-31T09:00:00", DAY.replace(hour=9)),
+        ("2026-01-31 09:00:00.25", DAY.replace(hour=9, microsecond=250_000)),
+        ("2026-01-31T09:00", DAY.replace(hour=9)),
+        ("2026-01-31", DAY),
+    ],
+)
+def test_a_time_may_have_no_zone_and_be_a_day(given: str, expected: datetime) -> None:
+    assert checked("store_memory", occurred_at=given).occurred_at == expected
+    assert checked("search_memories", since=given).since == expected
+
+
+@pytest.mark.promise("AG-8")
+def test_a_day_at_the_end_of_a_span_stands_for_its_last_instant() -> None:
+    command = checked("search_memories", since="2026-01-31", until="2026-01-31")
+    assert isinstance(command, SearchMemories)
+    assert (command.since, command.until) == (DAY, DAY + timedelta(days=1, microseconds=-1))
+
+
+@pytest.mark.promise("AG-9")
+def test_a_list_is_not_made_of_a_word() -> None:
+    assert refused("search_memories", partitions="trusted") == "partitions"
+    assert refused("record_outcome", memory_ids='["m"]') == "memory_ids"
+
+
+@pytest.mark.promise("AG-8")
+def test_requests_that_mean_the_same_are_the_same_command() -> None:
+    plain = StoreMemory(content="x", confidence=0.5, metadata={"a": 1})
+    assert checked("store_memory", content="x", confidence="0.5", metadata='{"a": 1}', speaker=None) == plain
+
+
+def test_what_stands_around_a_command_is_lenient_too() -> None:
+    around = {"session": "null", "idempotency_key": "", "detail": None, "max_chars": "900"}
+    arguments = check_arguments(TOOLS["store_memory"], {"content": "x", **around})
+    assert [getattr(arguments, name) for name in AROUND] == [None, None, None, 900]
+    assert ABSENT not in vars(type(arguments))
