@@ -15,12 +15,19 @@ Content = Annotated[str, Meta(min_length=1, max_length=limits.CONTENT_CHARS, pat
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
 Note = Annotated[str, Meta(min_length=1, max_length=limits.NOTE_CHARS, pattern=NOT_BLANK)]
 Identifier = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
+MemoryReference = Annotated[Identifier, Meta(description="Memory id, @stored or @recalled[N]")]
+MemoryId = Annotated[Identifier, Meta(description="Memory id; no reference")]
 SessionName = Annotated[str, Meta(min_length=1, max_length=limits.SESSION_CHARS, pattern=NOT_BLANK)]
 IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS, pattern=NOT_BLANK)]
 UnitInterval = Annotated[float, Meta(ge=0, le=1)]
 Position = Annotated[int, Meta(ge=0, le=limits.POSITION_MAX)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Properties = dict[str, Any]
+Occurrence = Annotated[Moment, Meta(description="When it happened: RFC 3339 time or date")]
+Confidence = Annotated[UnitInterval, Meta(description="How sure you are")]
+Speaker = Annotated[Name, Meta(description="Who said it")]
+Thread = Annotated[Name, Meta(description="Conversation or document it belongs to")]
+ThreadPosition = Annotated[Position, Meta(description="Order within the thread")]
 
 
 def or_none(value: T | UnsetType) -> T | None:

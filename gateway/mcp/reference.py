@@ -18,8 +18,9 @@ _CORE: Final = " \\*"
 _HEAD: Final = """\
 # Tools
 
-Written by `python -m engramq.gateway.mcp.reference` from the schemas that clients see; a test compares the two. Edit
-the descriptions, not this file.
+Written by `python -m engramq.gateway.mcp.reference` from the schemas that arguments are checked against; a test
+compares the two. Edit the descriptions, not this file. Clients are listed a subset that every host takes (types,
+required, enum, minimum, maximum, default, description); lengths, patterns and times are checked when a tool is called.
 
 Every reply is one JSON object, as structured content and as text, with a `status`. Input that cannot be used answers
 `invalid_parameter` with `field`, `error` and `recovery`, and nothing has happened. A refusal answers `error` with
@@ -27,7 +28,9 @@ Every reply is one JSON object, as structured content and as text, with a `statu
 A write that is not answered in time answers `pending` with its `command_id`; `get_command` gives its reply later.
 
 Any memory id may be `@stored` (the last memory that the session stored) or `@recalled[N]` (the Nth result of its last
-search, from 0). `ENGRAMQ_TOOLS` chooses what is listed: `full`, `core` (marked \\*), or names with commas.
+search, from 0). `ENGRAMQ_TOOLS` chooses what is listed: `full` (less than 8,500 tokens of o200k), `core` (marked \\*;
+less than 2,200), or names with commas. A caller is listed what their scopes and trust allow; what is hidden from them
+answers `forbidden`. No text names a tool that its reader has not.
 """
 
 
@@ -43,6 +46,8 @@ def _tool(tool: Tool) -> str:
     hints = [name for name, said in (("read-only", tool.read_only), ("destructive", tool.destructive)) if said]
     hints += ["idempotent"] if tool.idempotent else []
     about = f"Scope `{tool.scope}`." + (f" Hints: {', '.join(hints)}." if hints else "")
+    if tool.core:
+        about += f" Core lists {', '.join(f'`{name}`' for name in tool.everyday)} and takes all."
     return (
         f"## {tool.name}{_CORE if tool.core else ''}\n\n{tool.summary} {about}\n\n"
         f"```\n{tool.example}\n```\n\n{table}\n{_replies(tool)}"

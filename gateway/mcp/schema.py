@@ -25,7 +25,7 @@ LISTED_KEYS: Final = frozenset(
 class Session(msgspec.Struct, kw_only=True):
     """The parameter of every tool that leaves or reads breadcrumbs."""
 
-    session: SessionName | UnsetType = msgspec.UNSET
+    session: Annotated[SessionName, Meta(description="As begin_session returned it")] | UnsetType = msgspec.UNSET
 
 
 class Idempotency(msgspec.Struct, kw_only=True):

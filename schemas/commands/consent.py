@@ -1,10 +1,11 @@
 """Commands on proposals: how two principals consent to a change of a constitutive edge."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.graph import AnySector
 from engramq.schemas.fields import Identifier, Note
 from engramq.schemas.records import Proposal
 from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, WorkerKind
@@ -18,7 +19,7 @@ class ProposeReclassification(Command, frozen=True, kw_only=True, omit_defaults=
     write: ClassVar[bool] = True
 
     edge_id: Identifier
-    new_sector: str  # not a Sector: a wrong one has an answer of its own
+    new_sector: AnySector
     reason: Note | UnsetType = UNSET
 
 
@@ -62,7 +63,7 @@ class ListProposals(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
-    state: ProposalState | UnsetType = UNSET
+    state: Annotated[ProposalState, Meta(description="Left out: all")] | UnsetType = UNSET
 
 
 class ProposalList(Reply, kw_only=True, tag="proposals"):

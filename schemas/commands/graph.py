@@ -20,6 +20,11 @@ from engramq.schemas.vocabulary import (
     WorkerKind,
 )
 
+AsWritten = Annotated[Name, Meta(description="Exactly as written, e.g. DESIGNED")]
+# Any text: a wrong one has an answer of its own.
+AnySector = Annotated[str, Meta(description=", ".join(Sector))]
+LabelOfHomonym = Annotated[Name, Meta(description="If several nodes have the name")]
+
 
 class AddNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_node"):
     """Make a named node, or merge properties into it."""
@@ -29,8 +34,8 @@ class AddNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph
     write: ClassVar[bool] = True
 
     name: Name
-    label: Name = ENTITY_LABEL
-    properties: Properties | UnsetType = UNSET
+    label: Annotated[Name, Meta(description="What kind of thing, e.g. Person")] = ENTITY_LABEL
+    properties: Annotated[Properties, Meta(description="Merged into what is there")] | UnsetType = UNSET
 
 
 class NodeAdded(WriteReply, kw_only=True, tag="node_added"):
@@ -53,11 +58,13 @@ class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph
 
     source_name: Name
     target_name: Name
-    relation: Name
-    source_label: Name | UnsetType = UNSET
-    target_label: Name | UnsetType = UNSET
-    weight: UnitInterval | UnsetType = UNSET
-    properties: Properties | UnsetType = UNSET
+    relation: Annotated[Name, Meta(description="A verb, e.g. DESIGNED")]
+    source_label: LabelOfHomonym | UnsetType = UNSET
+    target_label: LabelOfHomonym | UnsetType = UNSET
+    weight: Annotated[UnitInterval, Meta(description="How strongly it holds; 1 if new")] | UnsetType = UNSET
+    properties: (
+        Annotated[Properties, Meta(description="Merged; is_constitutive true: changes take consent")] | UnsetType
+    ) = UNSET
 
     def check(self) -> None:
         """Refuse to let anybody write what only a reclassification writes."""
@@ -139,7 +146,7 @@ class GetNodeByName(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     name: Name
-    label: Name | UnsetType = UNSET
+    label: LabelOfHomonym | UnsetType = UNSET
 
 
 class NodeFound(Reply, kw_only=True, tag="node_found"):
@@ -170,9 +177,9 @@ class GetEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_e
 
     source_name: Name
     target_name: Name
-    relation: Name
-    source_label: Name | UnsetType = UNSET
-    target_label: Name | UnsetType = UNSET
+    relation: AsWritten
+    source_label: LabelOfHomonym | UnsetType = UNSET
+    target_label: LabelOfHomonym | UnsetType = UNSET
 
 
 class EdgeFound(Reply, kw_only=True, tag="edge_found"):
@@ -203,11 +210,11 @@ class QueryNeighbors(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     node_name: Name
-    label: Name | UnsetType = UNSET
-    depth: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_DEPTH)] = 1
-    direction: Following = Following.BOTH
-    relation: Name | UnsetType = UNSET
-    sectors: Sectors | UnsetType = UNSET
+    label: LabelOfHomonym | UnsetType = UNSET
+    depth: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_DEPTH, description="Edges to cross at most")] = 1
+    direction: Annotated[Following, Meta(description="As seen from the node")] = Following.BOTH
+    relation: Annotated[Name, Meta(description="Cross only these edges")] | UnsetType = UNSET
+    sectors: Annotated[Sectors, Meta(description="Cross only edges of these")] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_LIMIT)] = 50
 
 
@@ -236,9 +243,9 @@ class FindPath(Command, frozen=True, kw_only=True, omit_defaults=True, tag="grap
 
     start_node: Name
     end_node: Name
-    start_label: Name | UnsetType = UNSET
-    end_label: Name | UnsetType = UNSET
-    max_depth: Annotated[int, Meta(ge=1, le=limits.PATH_DEPTH)] = 5
+    start_label: LabelOfHomonym | UnsetType = UNSET
+    end_label: LabelOfHomonym | UnsetType = UNSET
+    max_depth: Annotated[int, Meta(ge=1, le=limits.PATH_DEPTH, description="Edges of the path at most")] = 5
 
 
 class PathReport(Reply, kw_only=True, tag="path"):
@@ -262,9 +269,9 @@ class ReclassifySector(Command, frozen=True, kw_only=True, omit_defaults=True, t
 
     source_name: Name
     target_name: Name
-    relation: Name
-    new_sector: str  # not a Sector: a wrong one has an answer of its own
-    edge_id: Identifier | UnsetType = UNSET
+    relation: AsWritten
+    new_sector: AnySector
+    edge_id: Annotated[Identifier, Meta(description="Which one, if several match")] | UnsetType = UNSET
     actor: Annotated[Name, Meta(description="In whose name, if not yours (admin)")] | UnsetType = UNSET
 
 

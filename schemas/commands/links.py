@@ -9,26 +9,27 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
-from engramq.schemas.fields import Identifier, Name, Note, UnitInterval
+from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import DisplacedLink, SkippedMemory, UsefulMemory
 from engramq.schemas.vocabulary import IfExists, LinkAction, QueryLinkAction, Relation, Resolution, Scope, WorkerKind
 
 Query = Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S")]
+IfLinked = Annotated[IfExists, Meta(description="What to do with a link that is there")]
 
 
 class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a caller says of one link. `weight` is clamped to [0, 1]; relation and weight have defaults."""
 
-    source: Annotated[Identifier, Meta(description="Memory id, @stored or @recalled[N]")]
-    target: Identifier
+    source: MemoryReference
+    target: MemoryReference
     relation: (
         Annotated[Name, Meta(description="similar (default), elaborates, supports, contradicts, or your own word")]
         | UnsetType
     ) = UNSET
     weight: Annotated[float, Meta(description="0 to 1; default by relation")] | UnsetType = UNSET
-    note: Note | UnsetType = UNSET
-    if_exists: IfExists = IfExists.REINFORCE
+    note: Annotated[Note, Meta(description="Why they belong together")] | UnsetType = UNSET
+    if_exists: IfLinked = IfExists.REINFORCE
 
     def check(self) -> None:
         """Raise EngramqError for what the JSON Schema cannot say, and for a link from a memory to itself."""
@@ -92,8 +93,8 @@ class Disconnect(Command, frozen=True, kw_only=True, omit_defaults=True, tag="di
     scope: ClassVar[Scope] = Scope.WRITE
     write: ClassVar[bool] = True
 
-    source: Identifier
-    target: Identifier
+    source: MemoryReference
+    target: MemoryReference
     guard_relation: Annotated[Name, Meta(description="Remove only a link of this relation")] | UnsetType = UNSET
     reason: Note | UnsetType = UNSET
 
@@ -119,15 +120,15 @@ class ConnectByQuery(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     scope: ClassVar[Scope] = Scope.WRITE
     write: ClassVar[bool] = True
 
-    source_query: Query
-    target_query: Query
-    relation: Name | UnsetType = UNSET
-    note: Note | UnsetType = UNSET
+    source_query: Annotated[Query, Meta(description="What one memory says")]
+    target_query: Annotated[Query, Meta(description="What the other says")]
+    relation: Annotated[Name, Meta(description="Left out: similar")] | UnsetType = UNSET
+    note: Annotated[Note, Meta(description="Why they belong together")] | UnsetType = UNSET
     min_confidence: Annotated[UnitInterval, Meta(description="Least chance that a found memory is the one meant")] = (
         0.70
     )
-    if_exists: IfExists = IfExists.REINFORCE
-    dry_run: bool = False
+    if_exists: IfLinked = IfExists.REINFORCE
+    dry_run: Annotated[bool, Meta(description="Only show what would be linked")] = False
 
     def check(self) -> None:
         """Raise EngramqError for a relation that is not the caller's to write."""
@@ -170,7 +171,7 @@ class Connects(Command, frozen=True, kw_only=True, omit_defaults=True, tag="conn
     scope: ClassVar[Scope] = Scope.WRITE
     write: ClassVar[bool] = True
 
-    edges: Annotated[tuple[BatchLink, ...], Meta(max_length=limits.BATCH_LINKS)]
+    edges: Annotated[tuple[BatchLink, ...], Meta(max_length=limits.BATCH_LINKS, description="The links; at most 200")]
     atomic: Annotated[bool, Meta(description="Write all or nothing")] = False
 
 
@@ -225,10 +226,17 @@ class RecordOutcome(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     scope: ClassVar[Scope] = Scope.WRITE
     write: ClassVar[bool] = True
 
-    memory_ids: Annotated[tuple[Identifier, ...], Meta(min_length=1, max_length=limits.OUTCOME_MEMORIES)]
+    memory_ids: Annotated[
+        tuple[Identifier, ...],
+        Meta(
+            min_length=1,
+            max_length=limits.OUTCOME_MEMORIES,
+            description="Memory ids, @stored or @recalled[N]; the most important first",
+        ),
+    ]
     signal: Annotated[UnitInterval, Meta(description="1 helped, 0 misled")]
-    weight: Annotated[float, Meta(gt=0, le=10)] = 1.0
-    note: Note | UnsetType = UNSET
+    weight: Annotated[float, Meta(gt=0, le=10, description="How much it counts, above 0")] = 1.0
+    note: Annotated[Note, Meta(description="What happened")] | UnsetType = UNSET
 
 
 class OutcomeRecorded(WriteReply, kw_only=True, tag="outcome_recorded"):

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import Identifier, Moment, Name, Note
+from engramq.schemas.fields import MemoryId, Moment, Name, Note
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition, Scope, Verification, WorkerKind
 
@@ -19,8 +19,8 @@ class VerifyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     scope: ClassVar[Scope] = Scope.VERIFY
     write: ClassVar[bool] = True
 
-    memory_id: Identifier
-    verification: Verification
+    memory_id: MemoryId
+    verification: Annotated[Verification, Meta(description="rejected: false, or an injection")]
     reason: Note | UnsetType = UNSET
 
 
@@ -39,7 +39,7 @@ class PromoteMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     scope: ClassVar[Scope] = Scope.VERIFY
     write: ClassVar[bool] = True
 
-    record_id: Identifier
+    record_id: MemoryId
 
 
 class Promoted(WriteReply, kw_only=True, tag="promoted"):

@@ -35,14 +35,15 @@ from engramq.schemas.commands import (
     WalkStartMissing,
 )
 
-_ID: Final = "0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42"
 _FACT: Final = 'source_name="Ada", target_name="Engine", relation="DESIGNED"'
 
 TOOLS: Final = (
     Tool(
         name="graph_add_node",
         title="Add a node",
-        summary="Make a named node, or merge properties into it. Label and name together identify it.",
+        summary="Make a named node, or merge properties into it. Label and name together identify it. Call it when a "
+        "thing has properties of its own, or labels must tell two of one name apart. Before an edge it is not needed: "
+        "graph_add_edge makes missing nodes.",
         example='graph_add_node(name="Ada", label="Person")',
         parameters=AddNode,
         replies=(NodeAdded,),
@@ -51,8 +52,9 @@ TOOLS: Final = (
     Tool(
         name="graph_add_edge",
         title="Add an edge",
-        summary="Write a directed fact; missing nodes are made. Again: properties merge, weight only if given. Give "
-        "labels when a name is ambiguous.",
+        summary="Write a directed fact about two named things; missing nodes are made. Call it for a plain fact that "
+        "you want to check or walk exactly later. Again: properties merge, weight only if given. ambiguous: call "
+        "again with labels. If it takes a sentence to be understood, call store_memory.",
         example=f"graph_add_edge({_FACT})",
         parameters=AddEdge,
         replies=(EdgeAdded, NameAmbiguous),
@@ -61,9 +63,10 @@ TOOLS: Final = (
     Tool(
         name="graph_delete_edge",
         title="Delete an edge",
-        summary="Remove an edge for good. For a constitutive one this proposes it: another principal approves with "
-        "decide_proposal, then call again.",
-        example=f'graph_delete_edge(edge_id="{_ID}")',
+        summary="Remove an edge for good. Call it when the fact is false. A constitutive edge takes consent: the "
+        "first call proposes it, then another principal approves with decide_proposal, then call again. If only "
+        "properties or weight are wrong, call graph_add_edge.",
+        example='graph_delete_edge(edge_id="<id>")',
         parameters=DeleteEdge,
         replies=(GraphDeleted, DeletionNeedsConsent),
         destructive=True,
@@ -72,8 +75,10 @@ TOOLS: Final = (
     Tool(
         name="graph_delete_node",
         title="Delete a node",
-        summary="Remove a node and all its edges for good; constitutive ones need consent, as in graph_delete_edge.",
-        example=f'graph_delete_node(node_id="{_ID}")',
+        summary="Remove a node and all its edges for good. Call it when there is no such thing, or it was written "
+        "under a wrong name and has been written again. Constitutive edges take consent, as in graph_delete_edge. If "
+        "only one fact is wrong, call graph_delete_edge.",
+        example='graph_delete_node(node_id="<id>")',
         parameters=DeleteNode,
         replies=(GraphDeleted, DeletionNeedsConsent),
         destructive=True,
@@ -82,7 +87,8 @@ TOOLS: Final = (
     Tool(
         name="get_node_by_name",
         title="Get a node",
-        summary="Read a node by its exact name; when there is none, see names that resemble it.",
+        summary="Read a node by its exact name; when there is none, see names that resemble it. Call it for "
+        "properties or node_id, or to see how a name is spelt. For what surrounds it call graph_query_neighbors.",
         example='get_node_by_name(name="Ada")',
         parameters=GetNodeByName,
         replies=(NodeFound, NodeMissing),
@@ -91,7 +97,9 @@ TOOLS: Final = (
     Tool(
         name="get_edge",
         title="Get an edge",
-        summary="Verify a fact: read the edge of exactly this source, target and relation, or null.",
+        summary="Verify a fact: read the edge of exactly this source, target and relation, or null. Call it before "
+        "you rely on a fact, or after you wrote it. Direction counts. not_found means not known, not false. Without "
+        "the exact words call graph_query_neighbors.",
         example=f"get_edge({_FACT})",
         parameters=GetEdge,
         replies=(EdgeFound, EdgeMissing),
@@ -101,7 +109,9 @@ TOOLS: Final = (
     Tool(
         name="graph_query_neighbors",
         title="Query neighbours",
-        summary="See what surrounds a node, nearest and most relevant first. truncated: there is more.",
+        summary="See what surrounds a node, nearest and most relevant first. Call it for all that is known around a "
+        "person, project or thing. truncated: there is more. For one exact fact call get_edge. To look for a text "
+        "call search_memories.",
         example='graph_query_neighbors(node_name="Ada", depth=2)',
         parameters=QueryNeighbors,
         replies=(Neighbors, WalkStartMissing),
@@ -110,7 +120,9 @@ TOOLS: Final = (
     Tool(
         name="graph_find_path",
         title="Find a path",
-        summary="See how two nodes are connected: a shortest path over edges in either direction.",
+        summary="See how two nodes are connected: a shortest path over edges in either direction. Call it when you "
+        "ask what two things have to do with each other. No path and not truncated: raise max_depth. For one exact "
+        "fact call get_edge.",
         example='graph_find_path(start_node="Ada", end_node="London")',
         parameters=FindPath,
         replies=(PathReport, WalkStartMissing),
@@ -119,8 +131,9 @@ TOOLS: Final = (
     Tool(
         name="reclassify_memory_sector",
         title="Reclassify an edge",
-        summary="Choose an edge's sector (emotional, episodic, semantic, procedural, reflective) for good; edge_id if "
-        "ambiguous.",
+        summary="Choose the sector of a graph edge by hand, for good. Call it when an edge has the wrong one, and so "
+        "fades or is filtered wrongly. ambiguous: call again with one of edge_ids. consent_required: have another "
+        "principal approve, then call again. For a memory call update_memory.",
         example=f'reclassify_memory_sector({_FACT}, new_sector="episodic")',
         parameters=ReclassifySector,
         replies=(Reclassified,),
@@ -129,16 +142,20 @@ TOOLS: Final = (
     Tool(
         name="propose_reclassification",
         title="Propose a reclassification",
-        summary="Ask for consent to another sector of a constitutive edge; counts as your approval, lasts 48 hours.",
-        example=f'propose_reclassification(edge_id="{_ID}", new_sector="episodic")',
+        summary="Ask for consent to another sector of a constitutive edge; counts as your approval, lasts 48 hours. "
+        "Call it after consent_required. For any other edge call reclassify_memory_sector. Next another principal "
+        "calls decide_proposal.",
+        example='propose_reclassification(edge_id="<id>", new_sector="episodic")',
         parameters=ProposeReclassification,
         replies=(Proposed, NotProposed),
     ),
     Tool(
         name="decide_proposal",
         title="Decide on a proposal",
-        summary="Approve or reject a proposal. Two different principals must approve; one rejection ends it.",
-        example=f'decide_proposal(proposal_id="{_ID}", decision="approve")',
+        summary="Approve or reject a proposal. Two different principals must approve; one rejection ends it. Call it "
+        "once you have judged the change on its merits. Your own proposal has your approval already. Once approved, "
+        "the call that was proposed goes through.",
+        example='decide_proposal(proposal_id="<id>", decision="approve")',
         parameters=DecideProposal,
         replies=(Decided,),
         destructive=True,
@@ -147,7 +164,9 @@ TOOLS: Final = (
     Tool(
         name="list_proposals",
         title="List proposals",
-        summary="See proposals that wait for consent or had their end, newest first.",
+        summary="See proposals that wait for consent or had their end, newest first. Call it when you are asked to "
+        "decide, or a change still waits. Right after a proposal it is not needed: the reply had the id. Next call "
+        "decide_proposal.",
         example='list_proposals(state="pending")',
         parameters=ListProposals,
         replies=(ProposalList,),

@@ -51,8 +51,9 @@ TOOLS: Final = (
     Tool(
         name="guide",
         title="Guide",
-        summary="Read how to work with this memory, or when and how to use one tool, with an example that works.",
-        example='guide(topic="connect")',
+        summary="Read how to work with this memory, or what one tool costs and returns, with an example that works. "
+        "Call it on first use, or when a refusal surprises you. Not before every call: the list of tools is enough.",
+        example='guide(topic="search_memories")',
         parameters=GuideTopic,
         replies=(GuideOverview, GuideEntry, GuideMissing),
         read_only=True,

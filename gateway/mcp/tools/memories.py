@@ -24,41 +24,49 @@ TOOLS: Final = (
     Tool(
         name="store_memory",
         title="Store a memory",
-        summary="Keep one memory. The reply shows similar ones: where it replaces one, call supersede_memory next.",
+        summary="Keep one fact for later conversations. Call it when you learn something that outlives this one: a "
+        "preference, a decision with its reason, a fix, an outcome. Not for secrets, chatter or what a search just "
+        "showed. Next read similar_memories: of an outdated one call supersede_memory, of a related one connect.",
         example='store_memory(content="Ada prefers tea", speaker="Ada")',
         parameters=StoreMemory,
         replies=(Stored,),
         detailed=True,
-        core=True,
+        everyday=("content", "source_type", "speaker", "occurred_at", "session"),
         session=True,
     ),
     Tool(
         name="search_memories",
         title="Search memories",
-        summary="Find memories by meaning and words, best first. Trusted ones only unless partitions says otherwise.",
+        summary="Find memories by meaning and words, best first. Call it before you act, plan or answer: once for the "
+        "task, once for each person, project or tool in it. Hits marked weak may be about something else. For the "
+        "newest call list_recent_memories. Once you know whether hits helped, call record_outcome.",
         example='search_memories(query="what does Ada drink?")',
         parameters=SearchMemories,
         replies=(MemoryList,),
         detailed=True,
-        core=True,
+        everyday=("query", "limit", "partitions", "since", "until", "session"),
         session=True,
         read_only=True,
     ),
     Tool(
         name="list_recent_memories",
         title="List recent memories",
-        summary="List the newest memories, newest first. Give next_cursor as cursor, with the same filters, for more.",
+        summary="List memories by when they were stored, newest first. Call it after a break, or to see what was just "
+        "written. To look for something call search_memories. Give next_cursor as cursor, with the same filters, for "
+        "more.",
         example="list_recent_memories(limit=20)",
         parameters=ListRecentMemories,
         replies=(MemoryList,),
         detailed=True,
-        core=True,
+        everyday=("limit", "cursor"),
         read_only=True,
     ),
     Tool(
         name="get_memory",
         title="Get a memory",
-        summary="Read one memory and its links by id, also a pending, archived or superseded one.",
+        summary="Read one memory by id, with its links; also a pending, archived or superseded one. Call it to see "
+        "why a memory is hidden, or what is linked to it. Without an id call search_memories. If superseded_by is "
+        "set, read that one next.",
         example='get_memory(memory_id="@recalled[0]")',
         parameters=GetMemory,
         replies=(MemoryFound,),
@@ -69,12 +77,14 @@ TOOLS: Final = (
     Tool(
         name="supersede_memory",
         title="Supersede a memory",
-        summary="Replace an old memory by a newer one: the old one leaves every search and list, but is kept.",
+        summary="Replace an old memory by a newer one: the old one leaves every search and list, but is kept. Call it "
+        "when a fact has changed, or was wrong and you have stored the right one. If both are true, call connect. If "
+        "nothing replaces it, call forget_memory. restore_memory undoes it.",
         example='supersede_memory(old_memory_id="@recalled[0]", new_memory_id="@stored")',
         parameters=SupersedeMemory,
         replies=(Superseded,),
         detailed=True,
-        core=True,
+        everyday=("old_memory_id", "new_memory_id", "session"),
         ids=("old_memory_id", "new_memory_id"),
         destructive=True,
         idempotent=True,
@@ -82,7 +92,9 @@ TOOLS: Final = (
     Tool(
         name="update_memory",
         title="Update a memory",
-        summary="Correct what is said about a memory. Its content is never edited: store a new one and supersede.",
+        summary="Correct what is said about a memory: date, speaker, sector, metadata. Call it when the content is "
+        "right and its description is not. Not for content: if that has changed, call store_memory, then "
+        "supersede_memory.",
         example='update_memory(memory_id="@stored", sector="episodic")',
         parameters=UpdateMemory,
         replies=(MemoryChanged,),
@@ -94,10 +106,14 @@ TOOLS: Final = (
     Tool(
         name="forget_memory",
         title="Forget a memory",
-        summary="Hide a memory from every search and list (restore_memory undoes it), or erase it for good.",
+        summary="Hide a memory from every search and list, or with erase remove it for good. Call it when you are "
+        "asked to forget, or a memory is wrong and nothing replaces it; erase what must not be kept, such as a "
+        "password. If something newer replaces it, call supersede_memory. restore_memory brings back what was only "
+        "hidden.",
         example='forget_memory(memory_id="@recalled[0]", reason="wrong person")',
         parameters=ForgetMemory,
         replies=(Forgotten,),
+        everyday=("memory_id", "reason", "erase", "session"),
         ids=("memory_id",),
         destructive=True,
         idempotent=True,
@@ -105,8 +121,9 @@ TOOLS: Final = (
     Tool(
         name="restore_memory",
         title="Restore a memory",
-        summary="Bring back a memory that was archived or superseded.",
-        example='restore_memory(memory_id="0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42")',
+        summary="Bring back a memory that was archived or superseded. Call it when it was hidden by mistake, or what "
+        "replaced it is wrong. An erased one is gone. For a rejected one call verify_memory.",
+        example='restore_memory(memory_id="<id>")',
         parameters=RestoreMemory,
         replies=(MemoryChanged,),
         detailed=True,

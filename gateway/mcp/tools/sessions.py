@@ -36,22 +36,26 @@ TOOLS: Final = (
     Tool(
         name="begin_session",
         title="Begin a session",
-        summary="Start afresh under a session name of your own: its breadcrumbs (@stored, @recalled[N]) are cleared.",
+        summary="Begin a task afresh: what @stored and @recalled[N] stand for is cleared. Call it when a new task "
+        "begins; without a name you get one. Not to go on where you left: references last 24 hours. Pass the session "
+        "that it returns in later calls.",
         example='begin_session(session="planning")',
         parameters=SessionOnly,
         replies=(SessionBegun,),
-        core=True,
+        everyday=("session",),
         session=True,
     ),
     Tool(
         name="get_breadcrumbs",
         title="Get breadcrumbs",
-        summary="See which memories this session stored and recalled; @stored and @recalled[N] refer to them.",
+        summary="See which memories this session stored and recalled, as @stored and @recalled[N] number them. Call "
+        "it when you are not sure what they stand for, or your context was lost. Not when the last reply shows it. "
+        "For contents call get_memory.",
         example='get_breadcrumbs(session="planning")',
         parameters=SessionOnly,
         replies=(BreadcrumbTrail,),
         bounded=True,
-        core=True,
+        everyday=("session",),
         session=True,
         read_only=True,
     ),

@@ -9,18 +9,21 @@ TOOLS: Final = (
     Tool(
         name="get_command",
         title="Get a command's outcome",
-        summary="Ask what became of a write that answered pending; reply holds its answer once it is done or failed.",
-        example='get_command(command_id="0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42")',
+        summary="Learn what became of a write; reply holds its answer once it is done or failed. Call it when a write "
+        "answered pending, or your connection broke in the middle of one. A write that answered is final. While it is "
+        "pending or running, ask again in a second; do not write again.",
+        example='get_command(command_id="<id>")',
         parameters=GetCommand,
         replies=(CommandReport,),
         detailed=True,
-        core=True,
+        everyday=("command_id",),
         read_only=True,
     ),
     Tool(
         name="memory_stats",
         title="Memory statistics",
-        summary="Count memories by partition, sector and state, links, and what waits in the queues.",
+        summary="Count memories by partition, sector and state, links, and what waits in the queues. Call it to judge "
+        "how much is known, or why things are slow. Not for contents: it shows none.",
         example="memory_stats()",
         parameters=MemoryStats,
         replies=(Stats,),

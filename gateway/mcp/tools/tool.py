@@ -33,12 +33,14 @@ class Tool:
     `detailed`: its replies hold memories, and it takes detail; such a one is `bounded` too: it takes max_chars.
     `ids_only`: it takes no reference, since what it does to the wrong memory does harm; see also `Service`.
     `batches` are the parameters whose items are checked one by one. `aliases` are other words for parameters, accepted
-    but not listed. `shown_as_not_empty` are the parameters whose least length is listed.
+    but not listed. `shown_as_not_empty` are the parameters whose least length is listed. `everyday` are the parameters
+    that the core profile lists, which takes the others too; a tool without any is not in that profile.
 
-    The last fields follow from the others: `takes_session`; `checks` (its command has a check of what the schema cannot
-    say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller must be allowed
-    to do); `description` (what a client's model reads: at most 300 characters, with an example call); `annotations`
-    (the hints of the protocol, each one explicit, since clients assume the worst of a hint that is missing).
+    The last fields follow from the others: `core`; `takes_session`; `checks` (its command has a check of what the
+    schema cannot say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller
+    must be allowed to do); `description` (what a client's model reads: at most 400 characters that say what it does,
+    when to call it and when not, with an example call); `annotations` (the hints of the protocol, each one explicit,
+    since clients assume the worst of a hint that is missing).
     """
 
     name: str
@@ -47,7 +49,7 @@ class Tool:
     example: str
     parameters: type[msgspec.Struct]
     replies: tuple[type[msgspec.Struct], ...]
-    core: bool = False
+    everyday: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     ids_only: bool = False
     session: bool = False
@@ -60,6 +62,7 @@ class Tool:
     destructive: bool = False
     idempotent: bool = False
 
+    core: bool = field(init=False)
     takes_session: bool = field(init=False)
     checks: bool = field(init=False)
     write: bool = field(init=False)
@@ -72,6 +75,7 @@ class Tool:
         command = self.parameters if issubclass(self.parameters, Command) else None
         following = {
             "bounded": self.bounded or self.detailed,
+            "core": bool(self.everyday),
             "takes_session": self.session or bool(self.ids),
             "checks": command is not None and command.check is not Command.check,
             "write": command is not None and command.write,

@@ -9,8 +9,10 @@ TOOLS: Final = (
     Tool(
         name="verify_memory",
         title="Verify a memory",
-        summary="Say how far a memory is vouched for; a rejected one is hidden everywhere. Needs the verify scope.",
-        example='verify_memory(memory_id="@stored", verification="verified", reason="checked the source")',
+        summary="Say how far a memory is vouched for; a rejected one is hidden everywhere. Call it when you or a "
+        "person have checked the content against its source, not when you merely believe it. To make an untrusted one "
+        "trusted, call memory_promote_to_trusted next.",
+        example='verify_memory(memory_id="<id>", verification="verified", reason="checked the source")',
         parameters=VerifyMemory,
         replies=(Verified,),
         ids_only=True,
@@ -21,8 +23,9 @@ TOOLS: Final = (
     Tool(
         name="memory_promote_to_trusted",
         title="Promote a memory",
-        summary="Move a verified or approved memory from untrusted to trusted. Needs the verify scope.",
-        example='memory_promote_to_trusted(record_id="@stored")',
+        summary="Move a verified or approved memory from untrusted to trusted, so that searches show it. Call it when "
+        "its content is a fact, not an instruction. For an unverified one call verify_memory first.",
+        example='memory_promote_to_trusted(record_id="<id>")',
         parameters=PromoteMemory,
         replies=(Promoted,),
         detailed=True,
