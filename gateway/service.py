@@ -15,10 +15,12 @@ from engramq.gateway import cursors
 from engramq.gateway.identity.authorization import Caller, authorize, require
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
+from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.mcp.schema import PendingReply
 from engramq.gateway.mcp.tools import guidance
 from engramq.gateway.mcp.tools.sessions import BreadcrumbTrail, SessionBegun
 from engramq.gateway.mcp.tools.tool import Tool
+from engramq.gateway.mcp.wording import Reader, worded, worded_body
 from engramq.gateway.rendering.budget import Body, text_of
 from engramq.gateway.rendering.replies import ReplyStyle, body_of, bounded
 from engramq.gateway.sessions import NothingFound, Resolver, SessionBreadcrumbs, fresh_session, no_session, with_ids
@@ -80,12 +82,18 @@ class SecretSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a tool. `arguments` are as the client sent them, of any JSON type."""
+    """One call of a tool. `arguments` are as the client sent them, of any JSON type; `tools` are its profile's."""
 
     tool: Tool
     arguments: Any
     caller: Caller
     traceparent: str | None = None
+    tools: tuple[Tool, ...] = ALL_TOOLS
+
+    @property
+    def reader(self) -> Reader:
+        """Who reads the reply."""
+        return reader_of(self.tools, self.caller.principal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ class Service:
         self._style = style
         self._sessions = sessions
         self._secrets = secrets
-        self._local: Final[Mapping[str, Callable[[Caller, str, Any], Awaitable[msgspec.Struct]]]] = {
+        self._local: Final[Mapping[str, Callable[[Call, str, Any], Awaitable[msgspec.Struct]]]] = {
             "begin_session": self._begin_session,
             "get_breadcrumbs": self._get_breadcrumbs,
             "guide": self._guide,
@@ -130,10 +138,11 @@ class Service:
             with self._limits.admitted(call.caller) if self._limits.are_set else nullcontext():
                 reply = await self._answer(call)
         except EngramqError as refusal:
-            reply = fault_reply(refusal.fault)
+            reply = fault_reply(refusal.fault, call.reader)
         except Exception:  # the SDK would send the text of an unforeseen error to the client
             log.exception("Tool call failed", extra={"tool": call.tool.name})
-            reply = fault_reply(refuse(FaultCode.INTERNAL, "The gateway failed at this call.").fault)
+            fault = refuse(FaultCode.INTERNAL, "The gateway failed at this call.").fault
+            reply = fault_reply(fault, call.reader)
         log.info(
             "Tool call",
             extra={
@@ -152,8 +161,8 @@ class Service:
         command, session = arguments.parameters, arguments.session or caller.session
         if not isinstance(command, Command):
             require(tool.scope, caller.principal)
-            answered = await self._local[tool.name](caller, session, command)
-            return self._rendered(tool, arguments, to_body(answered))
+            answered = await self._local[tool.name](call, session, command)
+            return self._rendered(call, arguments, to_body(answered))
         authorize(command, caller.principal)
         if caller.principal.untrusted and isinstance(command, StoreMemory):
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
@@ -186,20 +195,20 @@ class Service:
         if not isinstance(answer, Answer):
             return _pending(tool, answer.command_id)
         if answer.reply is None:
-            return fault_reply(_fault_of(answer))
+            return fault_reply(_fault_of(answer), call.reader)
         return await self._reply(call, arguments, command, answer.reply)
 
     async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply) -> ToolReply:
         """Return a worker's reply as the client reads it."""
         body = body_of(reply, arguments.detail or self._style.detail, call.caller.principal.name)
         if not isinstance(reply, MemoryList) or not isinstance(reply.next_cursor, str | None):
-            return self._rendered(call.tool, arguments, body)
+            return self._rendered(call, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.
         secret = await self._secrets.cursor_secret()
         seal = partial(cursors.seal, secret=secret, namespace=call.caller.namespace, command=command)
         ends = [list_position(memory.created_at, memory.id) for memory in reply.memories]
         body["next_cursor"] = seal(ends[-1]) if ends else None
-        self._rendered(call.tool, arguments, body)
+        body = self._rendered(call, arguments, body).body
         shown = len(body["memories"])
         if shown == len(ends):
             body["next_cursor"] = None if reply.next_cursor is None else seal(reply.next_cursor)
@@ -207,29 +216,33 @@ class Service:
             body["next_cursor"] = seal(ends[shown - 1])
         return ToolReply(body, text_of(body), is_error=False)
 
-    def _rendered(self, tool: Tool, arguments: Arguments, body: Body) -> ToolReply:
-        if not tool.bounded:
+    def _rendered(self, call: Call, arguments: Arguments, body: Body) -> ToolReply:
+        """Return a reply for its reader: in words that fit their tools, and within its budget."""
+        reader = call.reader
+        body = worded_body(body, reader)
+        if not call.tool.bounded:
             return ToolReply(body, text_of(body), is_error=False)
-        return ToolReply(body, bounded(body, arguments.max_chars or self._style.max_chars), is_error=False)
+        max_chars = arguments.max_chars or self._style.max_chars
+        return ToolReply(body, bounded(body, max_chars, lambda text: worded(text, reader)), is_error=False)
 
-    async def _begin_session(self, caller: Caller, session: str, _asked: msgspec.Struct) -> SessionBegun:
+    async def _begin_session(self, call: Call, session: str, _asked: msgspec.Struct) -> SessionBegun:
         session = session or fresh_session()
-        instance = await self._sessions.begin(caller.namespace, caller.principal.identity, session)
+        instance = await self._sessions.begin(call.caller.namespace, call.caller.principal.identity, session)
         return SessionBegun(session=session, instance=instance)
 
-    async def _get_breadcrumbs(self, caller: Caller, session: str, _asked: msgspec.Struct) -> BreadcrumbTrail:
+    async def _get_breadcrumbs(self, call: Call, session: str, _asked: msgspec.Struct) -> BreadcrumbTrail:
         if not session:
             raise no_session("session", "There is no session whose breadcrumbs could be read.")
-        breadcrumbs = await self._sessions.read(caller.namespace, caller.principal.identity, session)
+        breadcrumbs = await self._sessions.read(call.caller.namespace, call.caller.principal.identity, session)
         return msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True)
 
-    async def _guide(self, _caller: Caller, _session: str, asked: guidance.GuideTopic) -> msgspec.Struct:
+    async def _guide(self, _call: Call, _session: str, asked: guidance.GuideTopic) -> msgspec.Struct:
         return guidance.explain(asked)
 
 
-def fault_reply(fault: Fault) -> ToolReply:
-    """Return a refusal as the client reads it."""
-    body = fault_body(fault)
+def fault_reply(fault: Fault, reader: Reader) -> ToolReply:
+    """Return a refusal as this client reads it."""
+    body = worded_body(fault_body(fault), reader)
     return ToolReply(body, text_of(body), is_error=True)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from engramq.schemas.commands import (
     Command,
@@ -18,6 +18,8 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, Verification
+
+_OPEN_TO_UNTRUSTED: Final = (StoreMemory, SupersedeMemory, Connect, Connects, Disconnect)  # of the writes
 
 CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under which its Caller stands
 
@@ -57,6 +59,14 @@ def authorize(command: Command, principal: Principal) -> None:
         _authorize_untrusted(command)
 
 
+def may_send(kind: type[Struct], scope: Scope, principal: Principal) -> bool:
+    """Say whether the principal may send some command of this kind, which needs this scope."""
+    if scope not in principal.scopes:
+        return False
+    writes = issubclass(kind, Command) and kind.write
+    return not (principal.untrusted and writes) or issubclass(kind, _OPEN_TO_UNTRUSTED)
+
+
 def require(scope: Scope, principal: Principal) -> None:
     """Return if the principal has the scope; raises EngramqError with `forbidden`, naming it."""
     if scope not in principal.scopes:
@@ -73,10 +83,8 @@ def _authorize_untrusted(command: Command) -> None:
             raise _forbidden("An untrusted principal may not vouch for memories.")
         case StoreMemory(partition=Partition.TRUSTED):
             raise refuse(FaultCode.UNTRUSTED_SOURCE, "An untrusted principal cannot store into trusted.")
-        case StoreMemory() | SupersedeMemory() | Connect() | Connects() | Disconnect():
-            return
-        case _:
-            raise _forbidden("An untrusted principal may only read, store, link and supersede.")
+    if not isinstance(command, _OPEN_TO_UNTRUSTED):
+        raise _forbidden("An untrusted principal may only read, store, link and supersede.")
 
 
 def _forbidden(error: str) -> EngramqError:

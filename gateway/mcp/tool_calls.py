@@ -69,6 +69,7 @@ class ToolCalls:
 
     def __init__(self, service: Service, profile: Profile, server_info: Mapping[str, Any]) -> None:
         self._service = service
+        self._profile = profile
         self._tools = {tool.name: tool for tool in profile.tools}
         self._stamp = {types.SERVER_INFO_META_KEY: server_info}
 
@@ -101,7 +102,13 @@ class ToolCalls:
     async def answer(self, call: WireCall, caller: Caller) -> dict[str, Any]:
         """Carry a call out and return its JSON-RPC response."""
         reply = await self._service.call(
-            Call(tool=call.tool, arguments=call.arguments, caller=caller, traceparent=call.traceparent)
+            Call(
+                tool=call.tool,
+                arguments=call.arguments,
+                caller=caller,
+                traceparent=call.traceparent,
+                tools=self._profile.tools,
+            )
         )
         return self._response(call, reply)
 

@@ -1,6 +1,6 @@
 """From a worker's reply to what a client reads of it: its form, its notices, its budget."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -54,9 +54,12 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
     return body
 
 
-def bounded(body: Body, max_chars: int) -> str:
-    """Return the JSON text of a reply within its budget; what has to go is taken out of the body."""
-    return within(body, max_chars, lambda inner, needed: _rest(inner, needed, is_report=inner is not body))
+def bounded(body: Body, max_chars: int, worded: Callable[[str], str] = str) -> str:
+    """Return the JSON text of a reply within its budget; what has to go is taken out of the body.
+
+    `worded` fits the words that say how to get it to their reader.
+    """
+    return within(body, max_chars, lambda inner, needed: worded(_rest(inner, needed, is_report=inner is not body)))
 
 
 def _recorded(reply: dict[str, Any] | None) -> Reply | None:

@@ -6,13 +6,16 @@ import jsonschema
 import msgspec
 import pytest
 
+from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.mcp.schema import ErasedSince, PendingReply, output_schema
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.service import fault_reply
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import Reply
+from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import RECOVERY, Fault, FaultCode
+from engramq.schemas.vocabulary import ALL_SCOPES
 from tests.gateway.replies import check_reply
 from tests.schemas.samples import sample
 
@@ -27,6 +30,9 @@ def body_of(reply: msgspec.Struct) -> dict[str, Any]:
     return travelled
 
 
+EVERYTHING = reader_of(ALL_TOOLS, Principal(name="me", scopes=ALL_SCOPES))
+
+
 @pytest.mark.parametrize(("tool", "kind"), SHAPES)
 def test_a_reply_fulfils_the_schema_with_every_field_and_with_the_least(tool: Tool, kind: type[msgspec.Struct]) -> None:
     for full in (True, False):
@@ -39,7 +45,7 @@ def test_every_refusal_fulfils_the_schema_of_every_tool(tool: Tool) -> None:
         least = Fault(code=code, error="e", recovery=RECOVERY[code])
         full = msgspec.structs.replace(least, field="f", memory_id="m", retry_after_s=1.5, command_id="c")
         for fault in (least, full):
-            refused = fault_reply(fault)
+            refused = fault_reply(fault, EVERYTHING)
             check_reply(tool.name, refused.body, is_error=refused.is_error)
 
 
