@@ -23,8 +23,8 @@ from bench.common import emit
 from engramq.deploy.embedded.servers import Servers, running_servers
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import local_caller
-from engramq.gateway.mcp.server import Profile, build_server
-from engramq.gateway.mcp.tools import choose_tools
+from engramq.gateway.mcp.listing import profile_of
+from engramq.gateway.mcp.server import build_server
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.run import open_redis
 from engramq.gateway.service import Service
@@ -95,7 +95,7 @@ async def client_of(settings: Settings) -> AsyncIterator[Client]:
         async with bus, redis:
             caller = local_caller(settings.namespace, settings.principal)
             service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
-            server = build_server(service, Profile(tools=choose_tools("full")), lambda _: caller)
+            server = build_server(service, profile_of("full"), lambda _: caller)
             async with Client(server) as client:
                 yield client
         stop.set()

@@ -21,7 +21,8 @@ from engramq.gateway.identity.metadata import METADATA_PATHS, Resource
 from engramq.gateway.identity.tokens import TokenAuthenticator
 from engramq.gateway.limits import call_limits
 from engramq.gateway.mcp.lines import serve_lines
-from engramq.gateway.mcp.server import McpServer, Profile, build_server
+from engramq.gateway.mcp.listing import Profile, profile_of
+from engramq.gateway.mcp.server import McpServer, build_server
 from engramq.gateway.mcp.tool_calls import ToolCalls
 from engramq.gateway.mcp.tools import choose_tools
 from engramq.gateway.mcp.transport import http_app, http_caller
@@ -72,7 +73,7 @@ class Gateway:
 
     def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
-        profile = Profile(tools=choose_tools(hello.tools), output_schemas=hello.output_schemas)
+        profile = profile_of(hello.tools, output_schemas=hello.output_schemas)
         caller = local_caller(hello.namespace, hello.principal, hello.session or fresh_session())
         service = self.service.for_clients(self._local_limits, self._style_of(hello))
         server = build_server(service, profile, lambda _ctx: caller)
@@ -81,7 +82,7 @@ class Gateway:
     def web(self) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
         settings = self._settings
-        profile = Profile(tools=choose_tools(settings.tools), output_schemas=settings.output_schemas)
+        profile = profile_of(settings.tools, output_schemas=settings.output_schemas)
         authenticator = self._authenticator()
         limits = call_limits(settings, authenticated=authenticator is not None)
         service = self.service.for_clients(limits, ReplyStyle(settings.detail, settings.reply_chars))

@@ -10,9 +10,10 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
 from engramq.gateway.identity.authorization import local_caller
+from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.mcp.schema import output_schema
-from engramq.gateway.mcp.server import Profile, build_server
-from engramq.gateway.mcp.tools import TOOLS, choose_tools
+from engramq.gateway.mcp.server import build_server
+from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Service
 from engramq.schemas.commands import Command, MemoryFound, MemoryList, StoreMemory
 from engramq.schemas.envelope import Answer
@@ -34,7 +35,7 @@ UNUSUAL = "x\u202e\u200b\u2028'\"<script>; drop table memories --"
 @asynccontextmanager
 async def client_of(service: Service, era: str, tools: str = "full", **shown: Any) -> AsyncIterator[Client]:
     caller = local_caller("a namespace", "a principal")
-    server = build_server(service, Profile(tools=choose_tools(tools), **shown), lambda _ctx: caller)
+    server = build_server(service, profile_of(tools, **shown), lambda _ctx: caller)
     async with Client(server, mode=era) as client:
         yield client
 

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engramq.gateway.identity.authorization import local_caller
-from engramq.gateway.mcp.server import WRAPPED, Profile
+from engramq.gateway.mcp.listing import profile_of
+from engramq.gateway.mcp.server import WRAPPED
 from engramq.gateway.mcp.tool_calls import ToolCalls
-from engramq.gateway.mcp.tools import TOOLS, choose_tools
+from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Service
 from engramq.schemas import limits
 from engramq.schemas.commands import GetEdge
@@ -78,7 +79,7 @@ async def both(redis_url: str) -> AsyncIterator[Both]:
 
 @pytest.fixture
 def calls(service: Service) -> ToolCalls:
-    return ToolCalls(service, Profile(tools=choose_tools("full")), {"name": "engramq"})
+    return ToolCalls(service, profile_of("full"), {"name": "engramq"})
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -11,8 +11,8 @@ from mcp.client import Client
 
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.server import Profile, build_server
-from engramq.gateway.mcp.tools import choose_tools
+from engramq.gateway.mcp.listing import profile_of
+from engramq.gateway.mcp.server import build_server
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.rendering.replies import ReplyStyle
 from engramq.gateway.run import open_redis
@@ -107,7 +107,7 @@ async def agent_of(
 ) -> AsyncIterator[Agent]:
     """Connect a client as this principal, whose channel has a session as a stdio front has."""
     caller = Caller(namespace, Principal(name=principal, scopes=scopes, untrusted=untrusted), session)
-    server = build_server(service, Profile(tools=choose_tools("full")), lambda _context: caller)
+    server = build_server(service, profile_of("full"), lambda _context: caller)
     async with Client(server, mode=era) as client:
         yield Agent(client)
 

@@ -4,8 +4,8 @@ import pytest
 from mcp.client import Client
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.server import Profile, build_server
-from engramq.gateway.mcp.tools import choose_tools
+from engramq.gateway.mcp.listing import profile_of
+from engramq.gateway.mcp.server import build_server
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Verification
 from tests.pipeline.stage import Agent, Stage, agent_of
@@ -60,9 +60,7 @@ async def test_vouching_takes_the_scope(stage: Stage, agent: Agent) -> None:
 async def test_an_untrusted_principal_reaches_untrusted_memories_only(stage: Stage, agent: Agent) -> None:
     ours = [await agent.store(f"Our own fact {number}") for number in range(2)]
     principal = Principal(name="crawler", scopes=ALL_SCOPES, untrusted=True)
-    server = build_server(
-        await stage.gateway(), Profile(tools=choose_tools("full")), lambda _: Caller(DEFAULT_NAMESPACE, principal)
-    )
+    server = build_server(await stage.gateway(), profile_of("full"), lambda _: Caller(DEFAULT_NAMESPACE, principal))
     async with Client(server) as client:
         crawler = Agent(client)
         mine = [await crawler.store(f"Crawled {number}") for number in range(2)]
