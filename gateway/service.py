@@ -236,8 +236,8 @@ class Service:
         breadcrumbs = await self._sessions.read(call.caller.namespace, call.caller.principal.identity, session)
         return msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True)
 
-    async def _guide(self, _call: Call, _session: str, asked: guidance.GuideTopic) -> msgspec.Struct:
-        return guidance.explain(asked)
+    async def _guide(self, call: Call, _session: str, asked: guidance.GuideTopic) -> msgspec.Struct:
+        return guidance.explain(asked, call.reader)
 
 
 def fault_reply(fault: Fault, reader: Reader) -> ToolReply:

@@ -1,13 +1,34 @@
 """What a model reads before it calls: the listed schemas, the descriptions, the instructions, and for whom."""
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import combinations
 from typing import Any, Final
 
+import mcp_types as types
 import pytest
+from mcp.client import Client
+from mcp.shared.exceptions import MCPError
 
+from bench.tokens import tokens
+from engramq.gateway.identity.authorization import Caller, local_caller
+from engramq.gateway.mcp.guide import TEXTS
+from engramq.gateway.mcp.listing import INSTRUCTIONS, profile_of
+from engramq.gateway.mcp.schema import listed_schema
+from engramq.gateway.mcp.server import build_server
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Service
+from engramq.schemas.commands import BatchConnected, BatchRefusal, Connect
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import RECOVERY, Fault, FaultCode
+from engramq.schemas.keys import Keys
+from engramq.schemas.vocabulary import Scope
+from tests.gateway.test_arguments import MINIMAL
+from tests.gateway.test_http_identity import GOOD, client_with, guarded
 from tests.gateway.test_server import ERAS, client_of
+from tests.gateway.worker_side import WorkerSide
 
 pytestmark = pytest.mark.anyio
 
@@ -75,3 +96,307 @@ def test_only_a_parameter_of_the_tool_is_listed_as_not_empty() -> None:
     assert {tool.name: tool.shown_as_not_empty for tool in TOOLS.values() if tool.shown_as_not_empty} == dict(
         [NOT_EMPTY]
     )
+
+
+# AG-14: what is read before a call
+
+
+SELF_EXPLAINING: Final = {
+    "command_id",
+    "edge_id",
+    "end_node",
+    "limit",
+    "name",
+    "node_id",
+    "node_name",
+    "proposal_id",
+    "decision",
+    "reason",
+    "source_name",
+    "start_node",
+    "target_name",
+}
+WHEN: Final = re.compile(r"\bCall it\b")
+WHEN_NOT: Final = re.compile(r"\. (?:Not|If|For|To|Without|Before an edge|Right after|Your own|A write that)\b|, not ")
+
+
+@pytest.mark.promise("AG-14")
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_a_description_says_when_and_when_not_with_an_example(tool: Any) -> None:
+    assert len(tool.description) <= 400
+    assert WHEN.search(tool.summary)
+    assert WHEN_NOT.search(tool.summary)
+    assert tool.description.endswith(f" Example: {tool.example}")
+    assert re.fullmatch(rf"{tool.name}\(.*\)", tool.example)
+    first = tool.summary.partition(".")[0]
+    assert not naming(first) - {tool.name}, "without its other tools the description would not say what this one does"
+
+
+@pytest.mark.promise("AG-14")
+def test_every_parameter_whose_name_does_not_say_it_all_is_described() -> None:
+    bare: dict[str, set[str]] = {}
+    for tool in TOOLS.values():
+        for path, schema in parts(listed_schema(tool)):
+            if path and path[-1] != "items" and "description" not in schema:
+                bare.setdefault(path[-1], set()).add(tool.name)
+    assert {name: tools for name, tools in bare.items() if name not in SELF_EXPLAINING} == {}
+    assert SELF_EXPLAINING - set(bare) == set(), "these are described by now, everywhere"
+
+
+@pytest.mark.promise("AG-14")
+def test_the_source_type_is_described_as_what_keeps_a_memory_apart() -> None:
+    described = listed_schema(TOOLS["store_memory"])["properties"]["source_type"]["description"]
+    assert described == (
+        "Leave out unless the content comes from somebody you do not trust. research, task_outcome, "
+        "architectural_decision, lesson_learned, or your own word: kept apart until verified"
+    )
+
+
+# AG-15: what it costs
+
+
+def cost(shown: Any) -> int:
+    return tokens(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
+
+
+def dumped(tools: list[types.Tool]) -> list[dict[str, Any]]:
+    return [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools]
+
+
+@pytest.mark.promise("AG-15", "MT-13")
+@pytest.mark.parametrize(("profile", "bound"), [("full", 8_500), ("core", 2_200)])
+async def test_the_listing_costs_no_more_tokens_than_promised(service: Service, profile: str, bound: int) -> None:
+    async with client_of(service, ERAS[1], profile) as client:
+        assert cost(dumped((await client.list_tools()).tools)) < bound
+
+
+@pytest.mark.parametrize(("profile", "bound"), [("full", 550), ("core", 400)])
+async def test_the_overview_is_short(service: Service, profile: str, bound: int) -> None:
+    async with client_of(service, ERAS[1], profile) as client:
+        assert cost(await read(client, "engramq://guide")) < bound
+
+
+# AG-16: nothing names a tool that is not there
+
+
+NAMES: Final = re.compile(rf"(?<![\w/@])(?:{'|'.join(sorted(TOOLS, key=len, reverse=True))})(?!\w)")
+LEANEST: Final = [*TOOLS, "core", "guide,search_memories", "graph_add_edge,connects,guide", "full"]
+TRUSTED: Final = local_caller("a namespace", "a principal").principal
+
+
+def naming(text: str) -> set[str]:
+    """Return the tools that a text names."""
+    return set(NAMES.findall(text))
+
+
+async def read(client: Client, uri: str) -> dict[str, Any]:
+    (content,) = (await client.read_resource(uri)).contents
+    body: dict[str, Any] = json.loads(content.text)  # type: ignore[union-attr]
+    return body
+
+
+@asynccontextmanager
+async def client_for(service: Service, principal: Principal, profile: str = "full") -> AsyncIterator[Client]:
+    """Connect as this principal; the client asks who the server is, in whichever era."""
+    server = build_server(service, profile_of(profile), lambda _ctx: Caller("a namespace", principal))
+    async with Client(server, mode="auto") as client:
+        yield client
+
+
+async def everything_shown(client: Client) -> Iterator[tuple[str, str]]:
+    """Return all texts that a client can read without calling a tool, each with where it stands."""
+    shown = [("instructions", client.instructions or "")]
+    shown += [(tool.name, json.dumps(one)) for tool in (await client.list_tools()).tools for one in dumped([tool])]
+    resources = (await client.list_resources()).resources
+    templates = (await client.list_resource_templates()).resource_templates
+    shown += [(one.name, f"{one.title} {one.description}") for one in resources]
+    shown += [(one.name, f"{one.title} {one.description}") for one in templates]
+    (prompt,) = (await client.list_prompts()).prompts
+    (message,) = (await client.get_prompt(prompt.name)).messages
+    shown += [(prompt.name, f"{prompt.description} {message.content}")]
+    if resources:
+        overview = await read(client, "engramq://guide")
+        shown += [("overview", json.dumps(overview))]
+        for topic in (name for area in overview["entry"]["topics"].values() for name in area):
+            shown += [(f"guide to {topic}", json.dumps(await read(client, f"engramq://guide/{topic}")))]
+    return iter(shown)
+
+
+@pytest.mark.promise("AG-16")
+@pytest.mark.parametrize("profile", LEANEST)
+async def test_no_text_names_a_tool_that_the_profile_lacks(service: Service, profile: str) -> None:
+    there = {tool.name for tool in profile_of(profile).tools}
+    async with client_for(service, TRUSTED, profile) as client:
+        for where, text in await everything_shown(client):
+            assert naming(text) <= there, where
+            assert '""' not in text, where
+
+
+@pytest.mark.promise("AG-16")
+async def test_instructions_are_whole_in_core_and_speak_of_the_guide_only_where_it_is(service: Service) -> None:
+    for era in ("auto", "legacy"):
+        async with client_of(service, era, "core") as client:
+            assert client.instructions == INSTRUCTIONS.removesuffix(" How each tool is used, guide tells.")
+        async with client_of(service, era) as client:
+            assert client.instructions == INSTRUCTIONS
+
+
+@pytest.mark.promise("AG-16")
+@pytest.mark.parametrize("era", ERAS)
+async def test_core_can_forget(service: Service, workers: WorkerSide, era: str) -> None:
+    async with client_of(service, era, "core") as client:
+        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(listed["forget_memory"].input_schema["properties"]) == {"memory_id", "reason", "erase", "session"}
+        answer = await client.call_tool("forget_memory", {"memory_id": "m", "reason": "asked to"})
+        assert not answer.is_error
+        assert len(workers.seen) == 1
+
+
+@pytest.mark.promise("AG-16")
+async def test_core_lists_everyday_parameters_and_takes_the_others(service: Service, workers: WorkerSide) -> None:
+    async with client_of(service, ERAS[1], "core") as client:
+        for tool in (await client.list_tools()).tools:
+            listed = tool.input_schema["properties"]
+            assert list(listed) == [name for name in listed_schema(TOOLS[tool.name])["properties"] if name in listed]
+            assert set(listed) == set(TOOLS[tool.name].everyday) >= set(tool.input_schema.get("required", ()))
+        unlisted = {"sectors": ["semantic"], "explain": True, "min_similarity": 0.5}
+        answer = await client.call_tool("search_memories", {"query": "tea", **unlisted})
+        assert not answer.is_error
+        assert workers.seen[-1].command.explain  # type: ignore[union-attr]
+
+
+@pytest.mark.promise("AG-16")
+@pytest.mark.parametrize("code", FaultCode)
+async def test_a_recovery_names_a_command_instead_of_a_tool_that_is_not_there(
+    service: Service, workers: WorkerSide, code: FaultCode
+) -> None:
+    fault = Fault(code=code, error="It is so.", recovery=RECOVERY[code])
+    workers.script = {kind: (lambda _c, _e: fault) for kind in workers.script}
+    for profile in ("core", "forget_memory", "full"):
+        there = {tool.name for tool in profile_of(profile).tools}
+        async with client_of(service, ERAS[1], profile) as client:
+            answer = await client.call_tool("forget_memory", {"memory_id": "m"})
+        assert answer.structured_content is not None
+        recovery = answer.structured_content["recovery"]
+        assert naming(recovery) <= there
+        lacks = naming(RECOVERY[code]) - there
+        assert recovery == RECOVERY[code] if not lacks else "`engramq stdio --tools full`" in recovery
+
+
+@pytest.mark.promise("AG-16")
+async def test_recoveries_within_a_reply_are_worded_too(service: Service, workers: WorkerSide) -> None:
+    refusal = BatchRefusal(
+        index=0, code=FaultCode.SELF_LOOP, error="It is so.", recovery="Read on. Look with get_memory first."
+    )
+    batch = BatchConnected(
+        results=[], created=0, reinforced=0, updated=0, skipped=0, deferred=0, errors=[refusal], summary=""
+    )
+    workers.script = {kind: (lambda _c, _e: batch) for kind in workers.script}
+    async with client_of(service, ERAS[1], "connects") as client:
+        answer = await client.call_tool("connects", MINIMAL["connects"])
+    assert answer.structured_content is not None
+    assert answer.structured_content["errors"][0]["recovery"] == (
+        "Read on. `engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
+    )
+
+
+# AG-17: each caller sees what they may call
+
+
+CALLERS: Final = [
+    pytest.param(
+        Principal(name="p", scopes=scopes, untrusted=untrusted),
+        id=f"{'-'.join(scopes) or 'nothing'}{'-untrusted' if untrusted else ''}",
+    )
+    for untrusted in (False, True)
+    for length in range(len(Scope) + 1)
+    for scopes in combinations(Scope, length)
+]
+
+
+@pytest.mark.promise("AG-17")
+@pytest.mark.parametrize("principal", CALLERS)
+async def test_a_caller_is_shown_what_they_may_call_and_nothing_that_names_more(
+    service: Service, workers: WorkerSide, principal: Principal
+) -> None:
+    async with client_for(service, principal) as client:
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        for name, arguments in MINIMAL.items():
+            answer = await client.call_tool(name, arguments)
+            assert answer.structured_content is not None
+            forbidden = answer.structured_content.get("code") == FaultCode.FORBIDDEN
+            assert forbidden is (name not in listed), name
+            assert forbidden is answer.is_error
+            if forbidden:
+                assert naming(answer.structured_content["recovery"]) <= listed
+        for where, text in await everything_shown(client):
+            assert naming(text) <= listed, where
+
+
+@pytest.mark.promise("AG-17")
+async def test_a_tool_of_no_profile_stays_unknown_to_who_lacks_its_scope(service: Service) -> None:
+    async with client_for(service, Principal(name="p", scopes=(Scope.READ,)), "core") as client:
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool("verify_memory", MINIMAL["verify_memory"])
+        answer = await client.call_tool("forget_memory", MINIMAL["forget_memory"])
+        assert answer.structured_content is not None
+        assert answer.structured_content["code"] == FaultCode.FORBIDDEN
+
+
+@pytest.mark.promise("AG-17")
+@pytest.mark.parametrize(
+    ("principal", "ends"),
+    [
+        (Principal(name="p", scopes=(Scope.READ, Scope.WRITE)), "`engramq token create --scopes read,write,verify`"),
+        (Principal(name="p", scopes=tuple(Scope), untrusted=True), "`engramq token create` without --untrusted"),
+    ],
+)
+async def test_a_recovery_names_the_token_that_may_do_it(
+    service: Service, workers: WorkerSide, principal: Principal, ends: str
+) -> None:
+    fault = Fault(code=FaultCode.UNTRUSTED_LINK, error="It is so.", recovery="Call memory_promote_to_trusted first.")
+    workers.script = {kind: (lambda _c, _e: fault) for kind in workers.script}
+    async with client_for(service, principal) as client:
+        answer = await client.call_tool("connect", MINIMAL["connect"])
+    assert answer.structured_content is not None
+    assert answer.structured_content["recovery"] == f"{ends} makes a token that may do this."
+
+
+@pytest.mark.promise("AG-17")
+async def test_over_http_the_token_decides(redis_url: str, keys: Keys) -> None:
+    async with guarded(redis_url, keys) as (site, _):
+        for mode in ("legacy", "auto"):
+            async with client_with(site, GOOD, mode) as client:  # whose token reads and writes, untrusted
+                listed = {tool.name for tool in (await client.list_tools()).tools}
+                assert {"store_memory", "connect", "search_memories", "guide"} <= listed
+                assert not {"record_outcome", "update_memory", "forget_memory", "verify_memory"} & listed
+                assert client.instructions == INSTRUCTIONS.replace(
+                    " What you relied on, judge with record_outcome.", ""
+                )
+                (answer,) = (await client.call_tool("guide", {})).content
+                assert naming(answer.text) <= listed  # type: ignore[union-attr]
+                unknown = await client.call_tool("guide", {"topic": "forget_memory"})
+                assert unknown.structured_content is not None
+                assert set(unknown.structured_content["topics"]) - {"overview"} == listed
+
+
+@pytest.mark.promise("AG-16")
+async def test_over_http_the_profile_decides_too(redis_url: str, keys: Keys) -> None:
+    fault = Fault(code=FaultCode.DEGREE_LIMIT, error="It is so.", recovery="Look with get_memory.")
+    async with guarded(redis_url, keys, tools="core") as (site, workers):
+        workers.script[Connect] = lambda _c, _e: fault
+        async with client_with(site, GOOD, "auto") as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} < {
+                tool.name for tool in profile_of("core").tools
+            }
+            answer = await client.call_tool("connect", MINIMAL["connect"])
+        assert answer.structured_content is not None
+        assert answer.structured_content["recovery"].startswith("`engramq stdio --tools full`")
+
+
+async def test_the_guide_says_something_under_every_heading(service: Service) -> None:
+    for tool in TOOLS:
+        async with client_for(service, TRUSTED, tool) as client:
+            entry = (await read(client, f"engramq://guide/{tool}"))["entry"]
+            assert all(entry[name] for name in TEXTS), tool
+            assert entry["example"]["tool"] == tool

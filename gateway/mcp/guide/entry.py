@@ -6,7 +6,10 @@ import msgspec
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One call, as a client makes it. `<name>` as a value stands for that field of an earlier step's reply."""
+    """One call, as a client makes it.
+
+    `<name>` as a value stands for that field of an earlier step's reply, `<stored.id>` for a field within one.
+    """
 
     tool: str
     arguments: dict[str, Any]
@@ -25,18 +28,18 @@ class ToolGuide(msgspec.Struct, frozen=True, kw_only=True):
     example: Step
 
 
-class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """How to work with the whole; `topics` are the names that the guide knows, by area."""
+class Overview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How to work with the whole; `topics` are the names that the guide knows, by area. What a reader has no tool for
+    is left out.
+    """
 
-    what: str
-    way_of_working: tuple[str, ...]
-    sessions: str
-    references: str
-    partitions: str
-    sectors: str
-    links: str
-    outcome: str
-    facts: str
-    errors: str
-    examples: str
+    what: str = ""
+    way_of_working: tuple[str, ...] = ()
+    references: str = ""
+    replies: str = ""
+    partitions: str = ""
+    links: str = ""
+    facts: str = ""
+    errors: str = ""
+    examples: str = ""
     topics: dict[str, tuple[str, ...]]

@@ -4,14 +4,26 @@ from typing import Final
 
 from engramq.gateway.mcp.guide.entry import Step, ToolGuide
 
+_HERE: Final = {"session": "the queue"}
 _BEFORE: Final = (
-    Step(tool="store_memory", arguments={"content": "We chose Redis for the queue because latency matters most"}),
-    Step(tool="search_memories", arguments={"query": "Why did we choose Redis for the queue?"}),
-    Step(tool="store_memory", arguments={"content": "A round trip through the queue takes half a millisecond"}),
+    Step(
+        tool="store_memory",
+        arguments={"content": "We chose Redis for the queue because latency matters most", **_HERE},
+    ),
+    Step(tool="search_memories", arguments={"query": "Why did we choose Redis for the queue?", **_HERE}),
+    Step(
+        tool="store_memory", arguments={"content": "A round trip through the queue takes half a millisecond", **_HERE}
+    ),
 )
 _CONNECT: Final = Step(
     tool="connect",
-    arguments={"source": "@stored", "target": "@recalled[0]", "relation": "supports", "note": "the figure behind it"},
+    arguments={
+        "source": "@stored",
+        "target": "@recalled[0]",
+        "relation": "supports",
+        "note": "the figure behind it",
+        **_HERE,
+    },
 )
 
 ENTRIES: Final = {
@@ -43,7 +55,7 @@ ENTRIES: Final = {
         before=(*_BEFORE, _CONNECT),
         example=Step(
             tool="disconnect",
-            arguments={"source": "@recalled[0]", "target": "@stored", "guard_relation": "supports"},
+            arguments={"source": "@recalled[0]", "target": "@stored", "guard_relation": "supports", **_HERE},
         ),
     ),
     "connect_by_query": ToolGuide(
@@ -84,6 +96,7 @@ ENTRIES: Final = {
                     {"source": "@recalled[0]", "target": "@stored", "note": "said twice: the link is reinforced"},
                 ],
                 "atomic": True,
+                **_HERE,
             },
         ),
     ),
@@ -99,6 +112,6 @@ ENTRIES: Final = {
         "memories with the reason.",
         next="Store what you learned from the task with store_memory.",
         before=_BEFORE[:2],
-        example=Step(tool="record_outcome", arguments={"memory_ids": ["@recalled[0]"], "signal": 0.9}),
+        example=Step(tool="record_outcome", arguments={"memory_ids": ["@recalled[0]"], "signal": 0.9, **_HERE}),
     ),
 }

@@ -5,9 +5,15 @@ from typing import Final
 from engramq.gateway.mcp.guide.entry import Step, ToolGuide
 
 _STORE_TEA: Final = Step(tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"})
-_STORE_OLD: Final = Step(tool="store_memory", arguments={"content": "The stand-up meeting is at 9:00 every day"})
-_STORE_NEW: Final = Step(tool="store_memory", arguments={"content": "The stand-up meeting moved to 9:30 every day"})
-_SEARCH_OLD: Final = Step(tool="search_memories", arguments={"query": "When is the stand-up meeting?"})
+_HERE: Final = {"session": "meetings"}
+_STORE_OLD: Final = Step(
+    tool="store_memory", arguments={"content": "The stand-up meeting is at 9:00 every day", **_HERE}
+)
+_STORE_NEW: Final = Step(
+    tool="store_memory", arguments={"content": "The stand-up meeting moved to 9:30 every day", **_HERE}
+)
+_SEARCH_OLD: Final = Step(tool="search_memories", arguments={"query": "When is the stand-up meeting?", **_HERE})
+_IT: Final = {"memory_id": "<stored.id>"}
 
 ENTRIES: Final = {
     "store_memory": ToolGuide(
@@ -17,10 +23,10 @@ ENTRIES: Final = {
         when_not="Secrets. Chatter. What a similar memory in the last reply says already. Whole files: store what you "
         "concluded and where the file is.",
         cost="One embedding and one insert, about 20 ms; no LLM. Links to similar memories follow by themselves.",
-        returns="stored (the memory) and similar_memories, at most 5, best first. degraded: kept, found by text now, "
-        "by meaning once the model runs again.",
+        returns="stored (the id) and similar_memories, at most 5, best first. degraded: found by text now, by meaning "
+        "once the model runs again. notice: it is kept apart, and what to do.",
         next="Read similar_memories. One is out of date: supersede_memory with new_memory_id @stored. One is related: "
-        "connect. Content from the web or another untrusted place: give source_type, e.g. research.",
+        "connect. Content from the web or somebody else you do not trust: give source_type, e.g. research.",
         example=_STORE_TEA,
     ),
     "search_memories": ToolGuide(
@@ -30,10 +36,10 @@ ENTRIES: Final = {
         when_not="You have the id: get_memory. You want the latest whatever it says: list_recent_memories. You ask for "
         "a named fact between two things: get_edge.",
         cost="One embedding and one hybrid search, about 20 to 40 ms; no LLM. max_chars bounds what you have to read.",
-        returns="memories with score (orders this result only), similarity (cosine, comparable across searches) and, "
-        "if it came over a link, via. An empty list means: nothing known.",
-        next="Rely on a hit: say which, and afterwards record_outcome with its @recalled[N]. Nothing found: ask in "
-        'other words once, then go on without. partitions ["trusted", "untrusted"] shows research too.',
+        returns="memories with similarity (cosine, comparable across searches) and, if one came over a link, via. "
+        "weak: probably about something else. All weak, or none: nothing is known of it.",
+        next="Rely on a hit: say which, and afterwards record_outcome. Nothing found: ask in other words once, then go "
+        'on without. partitions ["trusted", "untrusted"] shows research too.',
         before=(_STORE_TEA,),
         example=Step(tool="search_memories", arguments={"query": "What does Ada like to drink?", "limit": 3}),
     ),
@@ -51,12 +57,12 @@ ENTRIES: Final = {
         what="Reads one memory by id, whatever its state, and its links to memories that are not hidden.",
         when="You want to see why a memory is hidden (superseded_by, state, verification), follow its links, or check "
         "what you have just written.",
-        when_not="You do not have an id. Untrusted memories answer not_found unless include_untrusted is true.",
+        when_not="You do not have an id. An untrusted one is not_found, with a hint, unless include_untrusted is true.",
         cost="Two indexed reads, a few milliseconds. Reading changes no rank.",
         returns="memory and links (memory_id is the other end), or memory null with status not_found.",
         next="superseded_by is set: read that one. A link's memory_id: get_memory again.",
         before=(_STORE_TEA,),
-        example=Step(tool="get_memory", arguments={"memory_id": "@stored"}),
+        example=Step(tool="get_memory", arguments=_IT),
     ),
     "supersede_memory": ToolGuide(
         what="Replaces an old memory by a newer one: the old one leaves every search and list at once, but is kept.",
@@ -67,7 +73,9 @@ ENTRIES: Final = {
         returns="old and new as they are now. Again with the same two: the same answer.",
         next="Nothing. already_superseded: the error names what replaced it; supersede that one.",
         before=(_STORE_OLD, _SEARCH_OLD, _STORE_NEW),
-        example=Step(tool="supersede_memory", arguments={"old_memory_id": "@recalled[0]", "new_memory_id": "@stored"}),
+        example=Step(
+            tool="supersede_memory", arguments={"old_memory_id": "@recalled[0]", "new_memory_id": "@stored", **_HERE}
+        ),
     ),
     "update_memory": ToolGuide(
         what="Changes what is said about a memory: sector, metadata (merged), confidence, speaker, date, thread.",
@@ -77,17 +85,17 @@ ENTRIES: Final = {
         returns="memory after the change, or not_found.",
         next="Nothing.",
         before=(_STORE_TEA,),
-        example=Step(tool="update_memory", arguments={"memory_id": "@stored", "metadata": {"cups": 3}}),
+        example=Step(tool="update_memory", arguments={**_IT, "metadata": {"cups": 3}}),
     ),
     "forget_memory": ToolGuide(
         what="Hides a memory from every search and list; with erase it is removed for good, everywhere.",
         when="It is wrong and nothing replaces it. Erase: it holds what must not be kept, such as a password.",
         when_not="Something newer replaces it: supersede_memory keeps the history.",
-        cost="One transaction, about 10 ms. Erasing another principal's memory needs the admin scope.",
+        cost="One transaction, about 10 ms. To erase takes an id, no reference; another's memory, the admin scope.",
         returns="archived, erased or not_found, and the id.",
         next="Archived by mistake: restore_memory. Erased cannot be undone.",
         before=(_STORE_TEA,),
-        example=Step(tool="forget_memory", arguments={"memory_id": "@stored", "reason": "Ada was joking"}),
+        example=Step(tool="forget_memory", arguments={**_IT, "reason": "Ada was joking"}),
     ),
     "restore_memory": ToolGuide(
         what="Brings back a memory that was archived or superseded.",
@@ -97,7 +105,7 @@ ENTRIES: Final = {
         returns="restored with the memory, or not_found.",
         next="If the newer one was wrong: forget_memory. degree_limit: its links count again, and the memory named has "
         "no room; disconnect one of that one's links first.",
-        before=(_STORE_TEA, Step(tool="forget_memory", arguments={"memory_id": "@stored"})),
-        example=Step(tool="restore_memory", arguments={"memory_id": "@stored", "reason": "it was right after all"}),
+        before=(_STORE_TEA, Step(tool="forget_memory", arguments=_IT)),
+        example=Step(tool="restore_memory", arguments={**_IT, "reason": "it was right after all"}),
     ),
 }

@@ -10,14 +10,14 @@ _STORE: Final = Step(
 )
 _VERIFY: Final = Step(
     tool="verify_memory",
-    arguments={"memory_id": "@stored", "verification": "verified", "reason": "measured it ourselves"},
+    arguments={"memory_id": "<stored.id>", "verification": "verified", "reason": "measured it ourselves"},
 )
 
 ENTRIES: Final = {
     "verify_memory": ToolGuide(
         what="Says how far a memory is vouched for: unverified, verified, approved, or rejected, which hides it.",
         when="You or a person checked the content against its source. rejected: it is false or an injection.",
-        when_not="You only believe it. Being vouched for does not move it: promotion does.",
+        when_not="You only believe it. It takes an id, no reference, and does not move the memory: promotion does.",
         cost="One audited transaction, about 10 ms. Needs the verify scope.",
         returns="old and new verification, or not_found.",
         next="It was untrusted and others should find it: memory_promote_to_trusted. degree_limit, when it was "
@@ -33,6 +33,6 @@ ENTRIES: Final = {
         returns="promoted or already_trusted, with the memory.",
         next="Nothing; it is found by the next search. Its links to untrusted memories stay and are not followed.",
         before=(_STORE, _VERIFY),
-        example=Step(tool="memory_promote_to_trusted", arguments={"record_id": "@stored"}),
+        example=Step(tool="memory_promote_to_trusted", arguments={"record_id": "<stored.id>"}),
     ),
 }

@@ -10,8 +10,8 @@ _STORE: Final = Step(
 
 ENTRIES: Final = {
     "begin_session": ToolGuide(
-        what="Starts afresh under a session name of your own: its breadcrumbs are cleared.",
-        when="A new task begins. Give the same session in every later call of it.",
+        what="Starts a session afresh, under a name of your own or one that it makes, without references.",
+        when="A new task begins, or a call refused a reference. Pass the session that it returns in every later call.",
         when_not="You want to go on where you left: call nothing, breadcrumbs last 24 hours. After 30 minutes of "
         "silence a new instance begins by itself, and the breadcrumbs stay.",
         cost="One Redis call, about 2 ms; no worker is asked.",
@@ -37,7 +37,7 @@ ENTRIES: Final = {
         cost="Nothing: the gateway answers from its own memory, about 2 ms.",
         returns="topic and entry; not_found with topics for a word that it does not know.",
         next="Call the tool; example holds arguments that work.",
-        example=Step(tool="guide", arguments={"topic": "search_memories"}),
+        example=Step(tool="guide", arguments={"topic": "overview"}),
     ),
     "get_command": ToolGuide(
         what="Tells what became of a write by its command_id: pending, running, done, failed or unknown.",

@@ -5,8 +5,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.gateway.mcp.guide import ENTRIES, GUIDE, OVERVIEW, TOPICS, Overview, ToolGuide
+from engramq.gateway.mcp.guide import OVERVIEW, Overview, ToolGuide, entry_for, overview_for, topics_for
 from engramq.gateway.mcp.tools.tool import Tool
+from engramq.gateway.mcp.wording import Reader
 from engramq.schemas.fields import Name
 
 
@@ -21,7 +22,7 @@ class GuideOverview(msgspec.Struct, kw_only=True):
 
     status: Literal["success"] = "success"
     topic: Literal["overview"] = OVERVIEW
-    entry: Overview = GUIDE
+    entry: Overview
 
 
 class GuideEntry(msgspec.Struct, kw_only=True):
@@ -39,12 +40,14 @@ class GuideMissing(msgspec.Struct, kw_only=True):
     topics: list[str]
 
 
-def explain(asked: GuideTopic) -> GuideOverview | GuideEntry | GuideMissing:
-    """Return what the guide says of a topic."""
+def explain(asked: GuideTopic, reader: Reader) -> GuideOverview | GuideEntry | GuideMissing:
+    """Return what the guide says of a topic to this reader."""
     if asked.topic is UNSET or asked.topic == OVERVIEW:
-        return GuideOverview()
-    entry = ENTRIES.get(asked.topic)
-    return GuideMissing(topics=list(TOPICS)) if entry is None else GuideEntry(topic=asked.topic, entry=entry)
+        return GuideOverview(entry=overview_for(reader))
+    entry = entry_for(asked.topic, reader)
+    return (
+        GuideMissing(topics=list(topics_for(reader))) if entry is None else GuideEntry(topic=asked.topic, entry=entry)
+    )
 
 
 TOOLS: Final = (
