@@ -10,7 +10,7 @@ from typing import Any, Final
 
 # The end of a sentence; "e.g." and "i.e." end none.
 _BETWEEN: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
-_WORDED: Final = frozenset({"recovery", "hint", "notice"})  # what a reply tells its reader to do
+_WORDED: Final = frozenset({"recovery", "hint", "notice", "rest"})  # what a reply tells its reader to do
 _WITHIN: Final = frozenset({"errors", "reply", "connect_result"})  # where replies hold refusals and other replies
 
 
