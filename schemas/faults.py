@@ -34,22 +34,25 @@ class FaultCode(StrEnum):
     INTERNAL = "internal"
 
 
+# A sentence that names a tool stands alone: it is left out where the caller has no such tool.
 RECOVERY: Final[dict[FaultCode, str]] = {
     FaultCode.INVALID_PARAMETER: "Correct the named parameter and call again.",
     FaultCode.SELF_LOOP: "Give two different memories.",
-    FaultCode.MEMORY_NOT_ACTIVE: "Look the memory up with get_memory; restore it or use the one that replaced it.",
+    FaultCode.MEMORY_NOT_ACTIVE: "Use another memory: the refusal says which, or what brings this one back.",
     FaultCode.DEGREE_LIMIT: (
-        "Disconnect one of its links (get_memory with include_untrusted shows all), or raise ENGRAMQ_DEGREE_CAP."
+        "disconnect removes one of its links. get_memory with include_untrusted shows all. Or raise ENGRAMQ_DEGREE_CAP."
     ),
     FaultCode.EDGE_EXISTS: 'Use if_exists="reinforce" or "update" to change the standing link.',
     FaultCode.RELATION_CONFLICT: 'Use if_exists="update" to change the relation of a link that is protected.',
-    FaultCode.UNTRUSTED_LINK: "Link memories of one partition; promote the untrusted one first.",
-    FaultCode.RECORD_NOT_VERIFIED: "Have it verified with verify_memory, then promote it.",
-    FaultCode.UNTRUSTED_SOURCE: 'Leave partition out or give "untrusted"; promotion is the way to trusted.',
-    FaultCode.UNTRUSTED_SUPERSEDES: "Promote the new memory before it replaces a trusted one.",
-    FaultCode.ALREADY_SUPERSEDED: "Supersede the memory that replaced it, or restore the old one first.",
-    FaultCode.SUPERSEDE_CYCLE: "The new memory is already replaced by the old one; restore one of them first.",
-    FaultCode.EXTERNAL_ID_TAKEN: "Use the memory named, supersede it, or give another external_id.",
+    FaultCode.UNTRUSTED_LINK: (
+        "Link memories of one partition. Or memory_promote_to_trusted moves the untrusted one, once it is verified."
+    ),
+    FaultCode.RECORD_NOT_VERIFIED: "Only what is verified or approved is promoted. verify_memory says that it is.",
+    FaultCode.UNTRUSTED_SOURCE: 'Leave partition out, or give "untrusted". Promotion is the way to trusted.',
+    FaultCode.UNTRUSTED_SUPERSEDES: "Have the new memory promoted before it replaces a trusted one.",
+    FaultCode.ALREADY_SUPERSEDED: "Supersede the memory that replaced it. Or restore_memory brings the old one back.",
+    FaultCode.SUPERSEDE_CYCLE: "The old memory replaces the new one: leave it so. Or restore_memory undoes that first.",
+    FaultCode.EXTERNAL_ID_TAKEN: "Use the memory named, replace it by a new one, or give another external_id.",
     FaultCode.IDEMPOTENCY_CONFLICT: "Use a fresh idempotency_key for a different request.",
     FaultCode.FORBIDDEN: "Ask for a token with the scope named, or where you are untrusted, a trusted principal.",
     FaultCode.RATE_LIMITED: "Wait retry_after_s seconds, then call again.",

@@ -60,6 +60,15 @@ class Standing(StrEnum):
     NOT_FOUND = "not_found"
 
 
+class PairSkipped(StrEnum):
+    """Why two memories that helped together are not linked."""
+
+    PENDING = MemoryState.PENDING.value  # one of them, or both
+    PARTITIONS = "different_partitions"
+    DISCONNECTED = "disconnected"  # somebody took their link away: an agent alone may make it again
+    NO_ROOM = "no_room"
+
+
 class MemorySource(StrEnum):
     """Whether an agent inferred a memory or was told to keep it."""
 

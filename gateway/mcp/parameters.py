@@ -73,7 +73,7 @@ class Parameter:
                 return f"one of {len(value)} characters"
             if not value.strip():
                 return "a blank one"
-        if isinstance(value, list):
+        if isinstance(value, list) and self.schema.get("type") == "array":
             wrong = [item for item in value if item not in self.schema.get("items", {}).get("enum", value)]
             return f"one with {shown(wrong[0])}" if wrong else f"one of {len(value)}"
         return shown(value)

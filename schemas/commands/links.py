@@ -43,7 +43,8 @@ class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def refuse_reserved(relation: str | UnsetType) -> None:
     """Raise EngramqError for the relation that only supersede_memory may write."""
     if relation == Relation.SUPERSEDES:
-        raise invalid("relation", "relation 'supersedes' is written by supersede_memory alone.", "Use that tool.")
+        error = "relation 'supersedes' is written by supersede_memory alone."
+        raise invalid("relation", error, "Leave it out, or use another word. supersede_memory writes that one.")
 
 
 class Connect(LinkRequest, Command, frozen=True, kw_only=True, omit_defaults=True, tag="connect", tag_field="type"):
@@ -55,12 +56,13 @@ class Connect(LinkRequest, Command, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a deferred link: made (with its action) or dropped (with the code and the error)."""
+    """What became of a deferred link: made (with its action) or dropped (with the code, the error and the recovery)."""
 
     state: Resolution
     action: LinkAction | None = None
     code: FaultCode | None = None
     error: str | None = None
+    recovery: str | None = None
     at: str
 
 
@@ -240,13 +242,17 @@ class RecordOutcome(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class OutcomeRecorded(WriteReply, kw_only=True, tag="outcome_recorded"):
-    """The new usefulness of each memory, what became of the links between them, and what was left out and why."""
+    """The new usefulness of each memory, what became of the links between them, and what was left out and why.
+
+    `edges_skipped_by` counts the pairs of counted memories that were left out, by reason.
+    """
 
     status: Literal["success"] = "success"
     updated: list[UsefulMemory]
     edges_created: int
     edges_reinforced: int
     edges_skipped: int
+    edges_skipped_by: dict[str, int] = {}
     skipped: list[SkippedMemory]
 
 

@@ -188,6 +188,16 @@ def test_an_unknown_word_is_refused_with_the_allowed_ones_in_their_order() -> No
     )
 
 
+@pytest.mark.promise("AG-9")
+@pytest.mark.parametrize("given", [[], ["x"]])
+def test_a_list_where_a_text_is_wanted_is_called_a_list(given: list[str]) -> None:
+    assert refusal(TOOLS["store_memory"], {"content": given}).fault.error.endswith("that is not blank, not a list.")
+    assert refusal(TOOLS["store_memory"], {"content": "x", "confidence": given}).fault.error.endswith("not a list.")
+    many = refusal(TOOLS["record_outcome"], {"memory_ids": [], "signal": 1}).fault.error
+    assert "a list of 1 to 50" in many
+    assert many.endswith("not one of 0.")
+
+
 def test_an_error_never_repeats_a_long_text() -> None:
     fault = refusal(TOOLS["store_memory"], {"content": "secret " * 5_000}).fault
     assert (

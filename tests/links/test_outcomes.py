@@ -68,7 +68,7 @@ async def test_pairs_are_taken_in_order_and_left_out_where_there_is_no_room(harn
     ids = await harness.memories(6)
     body = await outcome(harness, ids, 1)
     # (0,1) (0,2) (0,3), then 0 is full; (1,2) (1,3), then 1 is full; (2,3), and (4,5) alone has room left.
-    assert edges_of(body) == (7, 0, 8)
+    assert (edges_of(body), body["edges_skipped_by"]) == ((7, 0, 8), {"no_room": 8})
     number = {memory_id: place for place, memory_id in enumerate(ids)}
     pairs = {(number[one], number[other]) for one, other in await harness.pairs()}
     assert pairs == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3), (4, 5)}
@@ -94,17 +94,27 @@ async def test_what_cannot_be_counted_is_skipped_with_the_reason(harness: Harnes
         {"memory_id": rejected, "reason": "rejected"},
     ]
     assert [used["memory_id"] for used in body["updated"]] == [one, pending]
-    assert edges_of(body) == (0, 0, 0)
+    assert (edges_of(body), body["edges_skipped_by"]) == ((0, 0, 1), {"pending": 1})
     audited = [(str(row["target_id"]), row["reason"], row["new"]["signal"]) for row in await harness.audited("outcome")]
     assert audited == [
         (one, "The build passed.", 1.0), (pending, "The build passed.", 1.0)]  # fmt: skip
+
+
+@pytest.mark.promise("CN-31", "CN-34")
+async def test_what_somebody_took_away_is_skipped_with_the_reason(harness: Harness) -> None:
+    one, other = await harness.memories(2)
+    await harness.seed(one, other)
+    await harness.agent.call("disconnect", source=one, target=other)
+    body = await outcome(harness, [one, other], 1)
+    assert (edges_of(body), body["edges_skipped_by"]) == ((0, 0, 1), {"disconnected": 1})
 
 
 @pytest.mark.promise("CN-34", "TP-22")
 async def test_no_outcome_links_the_partitions(harness: Harness) -> None:
     (one,) = await harness.memories(1)
     (doubtful,) = await harness.memories(1, partition="untrusted")
-    assert edges_of(await outcome(harness, [one, doubtful], 1)) == (0, 0, 1)
+    body = await outcome(harness, [one, doubtful], 1)
+    assert (edges_of(body), body["edges_skipped_by"]) == ((0, 0, 1), {"different_partitions": 1})
     await harness.seed(one, doubtful, weight=0.5, origin="agent")  # as a promotion leaves it
     assert edges_of(await outcome(harness, [one, doubtful], 1)) == (0, 0, 1)
     assert [row["weight"] for row in await harness.links()] == [0.5]

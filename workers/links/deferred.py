@@ -98,8 +98,8 @@ def _settle(writer: Asserting, row: Row, envelope: Envelope) -> Resolved | None:
         assert isinstance(request, Connect)
         made = writer.add(request, envelope, action=AuditAction.RESOLVE_DEFERRED)
     except EngramqError as refusal:
-        fault = refusal.fault
-        return Resolved(state=Resolution.DROPPED, code=fault.code, error=fault.error, at=_now())
+        fault, state = refusal.fault, Resolution.DROPPED
+        return Resolved(state=state, code=fault.code, error=fault.error, recovery=fault.recovery, at=_now())
     return Resolved(state=Resolution.MADE, action=made.action, at=_now())
 
 

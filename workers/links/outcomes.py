@@ -1,6 +1,7 @@
 """What came of using memories: it moves their usefulness, and links those that helped together."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -13,7 +14,7 @@ from engramq.schemas.commands import OutcomeRecorded, RecordOutcome
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import SkippedMemory, UsefulMemory
-from engramq.schemas.vocabulary import LINK_WEIGHTS, AuditAction, Origin, Relation, Standing
+from engramq.schemas.vocabulary import LINK_WEIGHTS, AuditAction, Origin, PairSkipped, Relation, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import usefulness
 from engramq.workers.db.queries import sql
@@ -35,7 +36,7 @@ class Linked:
 
     created: set[Pair] = field(default_factory=set)
     reinforced: set[Pair] = field(default_factory=set)
-    skipped: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)  # by PairSkipped
 
 
 async def record_outcome(
@@ -49,14 +50,14 @@ async def record_outcome(
     table = await LinkTable.open(tx, ids, changing=pairs, making=pairs)
     standing = {one: table.standing(one) if isinstance(one, UUID) else Standing.NOT_FOUND for one in given}
     counted = [one for one in ids if standing[one] in {Standing.ACTIVE, Standing.PENDING}]
-    helpful = [one for one in counted if standing[one] is Standing.ACTIVE]
-    linked = _link(table, helpful, command.signal, rules) if linking else Linked()
+    linked = _link(table, counted, command.signal, rules) if linking else Linked()
     await table.save()
     return OutcomeRecorded(
         updated=await _add(tx, command, envelope, counted),
         edges_created=len(linked.created),
         edges_reinforced=len(linked.reinforced),
-        edges_skipped=linked.skipped,
+        edges_skipped=linked.skipped.total(),
+        edges_skipped_by=dict(linked.skipped),
         skipped=[SkippedMemory(memory_id=str(one), reason=standing[one]) for one in given if one not in counted],
     )
 
@@ -67,8 +68,11 @@ def _link(table: LinkTable, helpful: Sequence[UUID], signal: float, rules: LinkR
     for source, target in combinations(helpful, 2):
         pair = pair_of(source, target)
         existing = table.link(pair)
-        if table.partition(source) is not table.partition(target):
-            linked.skipped += 1  # what promotion has left behind: an untrusted memory boosts no trusted one
+        if Standing.PENDING in (table.standing(source), table.standing(target)):
+            linked.skipped[PairSkipped.PENDING.value] += 1
+        elif table.partition(source) is not table.partition(target):
+            # What promotion has left behind: an untrusted memory boosts no trusted one.
+            linked.skipped[PairSkipped.PARTITIONS.value] += 1
         elif existing is not None:
             weight, count = raised(existing.weight, signal * RAISE), existing.reinforcement_count + 1
             table.put(dataclasses.replace(existing, weight=weight, reinforcement_count=count))
@@ -79,7 +83,8 @@ def _link(table: LinkTable, helpful: Sequence[UUID], signal: float, rules: LinkR
             if add_automatic(table, wanted, rules.cap):
                 linked.created.add(pair)
             else:
-                linked.skipped += 1
+                why = PairSkipped.DISCONNECTED if table.is_buried(pair) else PairSkipped.NO_ROOM
+                linked.skipped[why.value] += 1
     # What was reinforced first may have had to make room for what came after.
     linked.reinforced = {pair for pair in linked.reinforced if table.link(pair) is not None}
     return linked

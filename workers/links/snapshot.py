@@ -8,12 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Self
 from uuid import UUID
 
-from engramq.schemas.vocabulary import MemoryState, Origin, Partition, Standing, Verification
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.vocabulary import Origin, Partition, Standing
 from engramq.workers.db.memory_rows import send_lock
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import Link, Pair
+from engramq.workers.links.standing import not_active, replacements, standing_of
 
 LOCK_LINKS: Final = sql("lock_links")
 LINKS_AT: Final = sql("links_at")
@@ -21,19 +23,6 @@ TOMBSTONES: Final = sql("tombstones")
 INSERT: Final = sql("insert_links")
 UPDATE: Final = sql("update_links")
 DELETE: Final = sql("delete_links")
-
-
-def standing_of(row: Row | None) -> Standing:
-    """Return whether a memory with this row (as lock_memories returns it) can be linked."""
-    if row is None:
-        return Standing.NOT_FOUND
-    if row["state"] == MemoryState.ARCHIVED:
-        return Standing.ARCHIVED
-    if row["superseded_by"] is not None:
-        return Standing.SUPERSEDED
-    if row["verification"] == Verification.REJECTED:
-        return Standing.REJECTED
-    return Standing.PENDING if row["state"] == MemoryState.PENDING else Standing.ACTIVE
 
 
 class LinkTable:
@@ -47,6 +36,7 @@ class LinkTable:
         self._counting: dict[UUID, dict[Pair, Link]] = {memory_id: {} for memory_id in memories}
         self._buried: set[Pair] = set()
         self._used: set[Pair] = set()
+        self._replacements: Mapping[UUID, UUID] = {}
 
     @classmethod
     async def open(
@@ -82,10 +72,20 @@ class LinkTable:
         """Say whether any of these memories is untrusted; those that do not exist are not."""
         return any(one in self._memories and self.partition(one) is Partition.UNTRUSTED for one in ends)
 
-    def successor(self, memory_id: UUID) -> UUID | None:
-        """Return what replaced a memory that exists."""
-        successor: UUID | None = self._memories[memory_id]["superseded_by"]
-        return successor
+    async def look_up_replacements(self) -> None:
+        """Find out what replaced those that are superseded, so that a refusal can name it."""
+        superseded = [one for one in self._memories if self.standing(one) is Standing.SUPERSEDED]
+        self._replacements = await replacements(self.tx, superseded)
+
+    def not_active(self, memory_id: UUID) -> EngramqError:
+        """Return the refusal of a memory that cannot be linked."""
+        row = self._memories.get(memory_id)
+        return not_active(
+            str(memory_id),
+            standing_of(row),
+            successor=None if row is None else row["superseded_by"],
+            replacement=self._replacements.get(memory_id),
+        )
 
     def link(self, pair: Pair) -> Link | None:
         """Return the link of a pair of these memories."""

@@ -36,19 +36,13 @@ from engramq.workers.links.rules import (
     pair_of,
 )
 from engramq.workers.links.snapshot import LinkTable, columns_of
+from engramq.workers.links.standing import not_active
 
 REMOVE_TOMBSTONES: Final = sql("remove_tombstones")
 WAITING_AT: Final = sql("waiting_at")
 INSERT_DEFERRED: Final = sql("insert_deferred")
 
-_WHY: Final = {
-    Standing.NOT_FOUND: "is not known",
-    Standing.ARCHIVED: "is archived",
-    Standing.SUPERSEDED: "is superseded",
-    Standing.REJECTED: "is rejected",
-    Standing.PENDING: "is still pending",
-}
-WAITING: Final = "Call again once the memory is active, or disconnect links that wait for it."
+WAITING: Final = "Call again once the memory is active. Or disconnect removes links that wait for it."
 
 
 class Ends(NamedTuple):
@@ -128,6 +122,7 @@ class Asserting:
         pairs = list(dict.fromkeys(ends.pair for ends in several))
         ids = {end for pair in pairs for end in pair}
         table = await LinkTable.open(tx, ids, changing=pairs)
+        await table.look_up_replacements()
         pending = [one for one in ids if table.standing(one) is Standing.PENDING]
         rows = await tx.rows(WAITING_AT, ids=pending) if pending else []
         return cls(table, Counter({row["id"]: row["links"] for row in rows}), rules)
@@ -262,20 +257,14 @@ def make_room(table: LinkTable, pair: Pair, cap: int) -> list[Displaced]:
 def may_link(table: LinkTable, ends: Ends, principal: Principal) -> None:
     """Raise EngramqError when these memories, or these by this principal, cannot be linked, now or once active."""
     for end in ends:
-        standing = table.standing(end)
-        if standing not in {Standing.ACTIVE, Standing.PENDING}:
-            raise not_active(str(end), standing)
+        if table.standing(end) not in {Standing.ACTIVE, Standing.PENDING}:
+            raise table.not_active(end)
     partitions = {table.partition(end) for end in ends}
     if len(partitions) > 1:
         error = f"Memories {ends.source} and {ends.target} are in different partitions."
         raise refuse(FaultCode.UNTRUSTED_LINK, error)
     if principal.untrusted and Partition.TRUSTED in partitions:
         raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may link untrusted memories only.")
-
-
-def not_active(memory_id: str, standing: Standing) -> EngramqError:
-    """Return the refusal of a memory that cannot be linked."""
-    return refuse(FaultCode.MEMORY_NOT_ACTIVE, f"Memory {memory_id} {_WHY[standing]}.", memory_id=memory_id)
 
 
 def over_cap(memory_id: UUID, cap: int) -> EngramqError:

@@ -8,11 +8,11 @@ from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.room import lock_with_linked, make_room_again
 from engramq.workers.links.rules import Displaced, LinkRules
+from engramq.workers.links.standing import refusal_of
 from engramq.workers.memories.routing import VOUCHED_FOR
 
 VERIFY: Final = sql("verify")
@@ -57,7 +57,8 @@ async def promote(tx: Transaction, memory_id: UUID | None, promoted_by: str) -> 
         return None
     if row["verification"] not in VOUCHED_FOR:
         raise not_verified()
-    _require_current(row)
+    if row["state"] == MemoryState.ARCHIVED or row["superseded_by"] is not None:
+        raise await refusal_of(tx, row)
     if await tx.row(PROMOTE, id=memory_id, promoted_by=promoted_by) is None:
         raise Again
     return {"partition": row["partition"], "verification": row["verification"]}
@@ -66,9 +67,3 @@ async def promote(tx: Transaction, memory_id: UUID | None, promoted_by: str) -> 
 def not_verified() -> EngramqError:
     """Return the one refusal for unverified, unknown, malformed and foreign ids: it tells nobody what exists."""
     return refuse(FaultCode.RECORD_NOT_VERIFIED, "There is no verified or approved memory of that id.")
-
-
-def _require_current(row: Row) -> None:
-    if row["state"] == MemoryState.ARCHIVED or row["superseded_by"] is not None:
-        why = "archived" if row["state"] == MemoryState.ARCHIVED else f"superseded by {row['superseded_by']}"
-        raise refuse(FaultCode.MEMORY_NOT_ACTIVE, f"Memory {row['id']} is {why}.", memory_id=str(row["id"]))

@@ -6,12 +6,13 @@ from uuid import UUID
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import parse_uuid, uuid7
-from engramq.schemas.vocabulary import MemoryState, Origin, Partition, Relation, Verification
+from engramq.schemas.vocabulary import MemoryState, Origin, Partition, Relation, Standing, Verification
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.links.standing import not_active, refusal_of, replacements, use_instead
 
 SUPERSEDE: Final = sql("supersede")
 SUCCESSORS: Final = sql("successors")
@@ -49,11 +50,11 @@ async def supersede(tx: Transaction, old_text: str, new_text: str, principal: Pr
     if old_text == new_text or (old_id is not None and old_id == new_id):
         raise refuse(FaultCode.SELF_LOOP, "A memory cannot supersede itself.")
     if old_id is None or new_id is None:
-        raise _not_active(old_text if old_id is None else new_text, "is not known")
+        raise not_active(old_text if old_id is None else new_text, Standing.NOT_FOUND)
     rows = await lock(tx, old_id, new_id)
     for memory_id in (old_id, new_id):
         if memory_id not in rows:
-            raise _not_active(str(memory_id), "is not known")
+            raise not_active(str(memory_id), Standing.NOT_FOUND)
     old, new = rows[old_id], rows[new_id]
     if old["superseded_by"] == new_id:
         return old_id, new_id, False
@@ -90,15 +91,17 @@ async def point_to_previous(tx: Transaction, memory_id: UUID) -> None:
 async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:
     for row in (old, new):
         if row["state"] == MemoryState.ARCHIVED:
-            raise _not_active(str(row["id"]), "is archived")
+            raise not_active(str(row["id"]), Standing.ARCHIVED)
     if old["partition"] == Partition.TRUSTED and new["partition"] == Partition.UNTRUSTED:
         raise refuse(FaultCode.UNTRUSTED_SUPERSEDES, "An untrusted memory cannot supersede a trusted one.")
     if principal.untrusted and Partition.TRUSTED in (old["partition"], new["partition"]):
         raise _forbidden()
     if old["superseded_by"] is not None:
+        found = await replacements(tx, [old["id"]])
         raise refuse(
             FaultCode.ALREADY_SUPERSEDED,
             f"Memory {old['id']} is superseded by {old['superseded_by']} already.",
+            recovery=use_instead(found.get(old["id"])),
             memory_id=str(old["superseded_by"]),
         )
     if new["superseded_by"] is not None:
@@ -106,19 +109,15 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
         chain = [row["id"] for row in await tx.rows(SUCCESSORS, id=new["id"])]
         if old["id"] in chain:
             raise refuse(FaultCode.SUPERSEDE_CYCLE, f"Memory {new['id']} is already replaced by {old['id']}.")
-        raise _not_active(str(new["id"]), f"is superseded by {new['superseded_by']}")
+        raise await refusal_of(tx, new)
     if new["verification"] == Verification.REJECTED:
-        raise _not_active(str(new["id"]), "is rejected")
+        raise not_active(str(new["id"]), Standing.REJECTED)
 
 
 async def _link(tx: Transaction, old_id: UUID, new_id: UUID) -> None:
     await tx.send(
         LINK, id=UUID(uuid7()), old_id=old_id, new_id=new_id, relation=Relation.SUPERSEDES, origin=Origin.AGENT
     )
-
-
-def _not_active(memory_id: str, why: str) -> EngramqError:
-    return refuse(FaultCode.MEMORY_NOT_ACTIVE, f"Memory {memory_id} {why}.", memory_id=memory_id)
 
 
 def _forbidden() -> EngramqError:
