@@ -17,6 +17,7 @@ from engramq.schemas.commands import (
     SupersedeMemory,
     UpdateMemory,
 )
+from engramq.schemas.ids import uuid7
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import UNTRUSTED_WARNING, MemoryState, Partition, Ranking, Sector
 from engramq.workers.search.candidates import CANDIDATES
@@ -121,7 +122,14 @@ async def test_each_partition_is_seen_when_it_is_asked_for(scene: Scene) -> None
     assert all(isinstance(one.score, float) for one in both)
     assert ids((await scene.recent()).memories) == [trusted]
     assert ids((await scene.recent(partitions=BOTH)).memories) == [untrusted, trusted]
-    assert (await scene.world.ask(MemoryFound, GetMemory(memory_id=untrusted))).status == "not_found"
+    hidden = await scene.world.ask(MemoryFound, GetMemory(memory_id=untrusted))
+    assert (hidden.status, hidden.memory, hidden.links) == ("not_found", None, UNSET)
+    assert isinstance(hidden.hint, str)
+    assert "include_untrusted=true" in hidden.hint
+    unknown = MemoryFound(memory=None, status="not_found")
+    for nobodys in (uuid7(), "no id"):
+        assert await scene.world.ask(MemoryFound, GetMemory(memory_id=nobodys, include_untrusted=True)) == unknown
+    assert await scene.world.ask(MemoryFound, GetMemory(memory_id=untrusted), namespace="elsewhere") == unknown
     flagged = await scene.world.ask(MemoryFound, GetMemory(memory_id=untrusted, include_untrusted=True))
     assert flagged.memory is not None
     assert flagged.memory.content == "The pump needs oil every day"
