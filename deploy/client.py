@@ -129,6 +129,7 @@ def take_lease(
         channel = connect(home)
         if channel is None:
             if time.monotonic() - started >= _RESTART_S:
+                settings.require_endpoint(environment)  # of a stack that runs already it is not this client's affair
                 _start_supervisor(home, environment, command)
                 started = time.monotonic()
             time.sleep(_RETRY_S)

@@ -6,6 +6,7 @@ Imported by the stdio relay: standard library only.
 from __future__ import annotations
 
 from engramq.deploy.home import DeployError
+from engramq.schemas.endpoint import endpoint_problem
 
 PREFIX = "ENGRAMQ_"
 HOME = "ENGRAMQ_HOME"
@@ -21,6 +22,8 @@ DETAIL = "ENGRAMQ_DETAIL"
 REPLY_CHARS = "ENGRAMQ_REPLY_CHARS"
 AUTH = "ENGRAMQ_AUTH"
 EMBEDDER = "ENGRAMQ_EMBEDDER"
+EMBEDDER_URL = "ENGRAMQ_EMBEDDER_URL"
+EMBEDDER_KEYS = ("ENGRAMQ_EMBEDDER_KEY", "OPENAI_API_KEY")
 LINGER_S = "ENGRAMQ_LINGER_S"
 
 DEFAULT_AUTH = "none"
@@ -119,6 +122,18 @@ def port(environment: dict[str, str]) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65_535:
         raise DeployError("bad_setting", f"{PORT}={text!r} is not a port (0 to 65535).")
     return int(text)
+
+
+def require_endpoint(environment: dict[str, str]) -> None:
+    """Refuse an embedder that cannot be reached.
+
+    Raises:
+        DeployError: somebody else serves it, and neither its endpoint nor a key is set.
+    """
+    key = next((environment[name] for name in EMBEDDER_KEYS if environment.get(name)), "")
+    problem = endpoint_problem(environment.get(EMBEDDER, ""), environment.get(EMBEDDER_URL, ""), key)
+    if problem is not None:
+        raise DeployError("bad_setting", problem)
 
 
 def output_schemas(environment: dict[str, str]) -> bool:

@@ -19,6 +19,7 @@ from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.factory import create_embedder
+from engramq.workers.embedders.foreign import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.graph import handlers as graph
 from engramq.workers.handling import CommandHandler, CommandRunner, Services
@@ -116,6 +117,7 @@ def build_services(
         sizes,
         Copies(store, sizes),
         Confidence(vectorizer),
+        ForeignVectors(store),
         Classifier(store=store, activity=activity, stopping=stopping),
         BulkLoads(sizes),
         Usage(store, stopping=stopping),

@@ -26,7 +26,12 @@ PROBE_BOUND_S = 2.0
 
 
 def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
-    """The stack that the environment asks for. A server that it gives a URL for is not embedded."""
+    """The stack that the environment asks for. A server that it gives a URL for is not embedded.
+
+    Raises:
+        DeployError: the embedder cannot be reached.
+    """
+    settings.require_endpoint(dict(environment))
     database_url = environment.get(settings.DATABASE_URL, "")
     redis_url = environment.get(settings.REDIS_URL, "")
     services: list[SupervisedService] = []

@@ -8,6 +8,8 @@ import pytest
 from engramq.deploy.client import take_lease
 from engramq.deploy.home import DeployError, Home
 from engramq.deploy.servers_for import servers_for
+from engramq.deploy.supervisor.default import default_stack
+from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import SettingsError
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S
@@ -31,6 +33,27 @@ def test_a_worker_of_another_embedder_is_refused_and_commands_that_embed_nothing
         with servers_for("worker", FAKE_STACK) as settings:
             assert settings.database_url
         assert "ENGRAMQ_REDIS_URL" not in os.environ
+
+
+@pytest.mark.promise("AG-20")
+def test_a_stack_does_not_start_with_a_model_that_it_cannot_reach(home: Home, environment: dict[str, str]) -> None:
+    environment.pop("OPENAI_API_KEY", None)
+    away = environment | {"ENGRAMQ_EMBEDDER": "openai:m"}
+    for kind in ("up", "stdio", "command"):
+        with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER_URL nor ENGRAMQ_EMBEDDER_KEY") as refusal:
+            take_lease(home, kind, away, BOUND_S, FAKE_STACK)
+        assert refusal.value.exit_code is ExitCode.MISUSED
+    assert not home.supervisor_socket.exists()
+    with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER_KEY"):
+        default_stack(home, away)
+
+
+@pytest.mark.promise("AG-20")
+def test_a_client_needs_no_key_of_a_stack_that_runs(home: Home, environment: dict[str, str]) -> None:
+    environment.pop("OPENAI_API_KEY", None)
+    model = environment | {"ENGRAMQ_EMBEDDER": "openai:m"}
+    with contextlib.closing(take_lease(home, "stdio", model | {"OPENAI_API_KEY": "k"}, BOUND_S, FAKE_STACK)):
+        take_lease(home, "stdio", model, BOUND_S, FAKE_STACK).close()
 
 
 def test_what_an_option_stands_for_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

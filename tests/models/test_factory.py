@@ -52,6 +52,17 @@ async def test_embedders_of_extras_say_that_the_extra_is_not_there_yet(name: str
         create_embedder(name)
 
 
+@pytest.mark.promise("AG-20")
+async def test_a_model_of_others_needs_an_endpoint_or_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ENGRAMQ_EMBEDDER_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match=r"'openai:m@3' has neither ENGRAMQ_EMBEDDER_URL nor ENGRAMQ_EMBEDDER_KEY"):
+        create_embedder("openai:m@3")
+    await create_embedder("openai:m", key="k").aclose()
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    await create_embedder("openai:m").aclose()
+
+
 @pytest.mark.parametrize("url", ["localhost:11434", "ftp://host/v1", "http://", "file:///etc/passwd"])
 async def test_a_url_that_cannot_be_asked_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="ENGRAMQ_EMBEDDER_URL"):

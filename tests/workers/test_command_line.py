@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from engramq.deploy.cli import main
+from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.app import run
@@ -41,6 +42,16 @@ def test_migrate_says_what_it_applied_and_then_that_there_is_nothing(
     assert capsys.readouterr().out.splitlines()[0] == "applied 0001_foundation"
     assert main(["migrate", "--wait", "1"]) == 0
     assert capsys.readouterr().out == "nothing to apply: the database is up to date\n"
+
+
+@pytest.mark.promise("AG-20")
+def test_a_worker_does_not_start_with_a_model_that_it_cannot_reach(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say(monkeypatch, DATABASE_URL=NOWHERE, REDIS_URL="redis://127.0.0.1:1/0", EMBEDDER="openai:m")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert main(["worker", "--all"]) == ExitCode.MISUSED
+    assert "neither ENGRAMQ_EMBEDDER_URL nor ENGRAMQ_EMBEDDER_KEY" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Knows: the names that the setting accepts. Refuses to know: what workers do with
 import os
 from urllib.parse import urlsplit
 
+from engramq.schemas.endpoint import endpoint_problem
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Embedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
@@ -45,6 +46,8 @@ def _openai(name: str, model: str, url: str, key: str) -> Embedder:
         raise ValueError(f"ENGRAMQ_EMBEDDER={name!r} is not an embedder; accepted are {_ACCEPTED}")
     # A key for OpenAI is shown to nobody else: another endpoint gets what was set for it, or nothing.
     key = key or os.environ.get("ENGRAMQ_EMBEDDER_KEY") or ("" if url else os.environ.get("OPENAI_API_KEY")) or ""
+    if (problem := endpoint_problem(name, url, key)) is not None:
+        raise ValueError(problem)
     url = url or openai.DEFAULT_URL
     if not (url.startswith(("http://", "https://")) and urlsplit(url).netloc):
         raise ValueError("ENGRAMQ_EMBEDDER_URL must look like http://host:port/v1 or https://host/v1")

@@ -3,6 +3,8 @@
 An untrusted principal may link and disconnect untrusted memories only.
 """
 
+from msgspec import UnsetType
+
 from engramq.schemas.commands import (
     BatchConnected,
     Connect,
@@ -20,9 +22,11 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.confidence import Confidence
+from engramq.workers.embedders.foreign import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.handling import Context, handles, handles_without_transaction
 from engramq.workers.links import disconnect, lookup, outcomes, writer
@@ -60,13 +64,18 @@ async def record_outcome(tx: Transaction, command: RecordOutcome, context: Conte
     return await outcomes.record_outcome(tx, command, envelope=context.envelope, rules=context.services[LinkRules])
 
 
-async def look_up(command: ConnectByQuery, context: Context) -> Guesses:
-    """Find the memories that two queries mean. Raises EngramqError: `forbidden`, `unavailable` without a model."""
+async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, str | UnsetType]:
+    """Find the memories that two queries mean, and what has to be said of the search.
+
+    Raises EngramqError: `forbidden`, `unavailable` without a model.
+    """
     if context.envelope.principal.untrusted:
         raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not look up trusted memories to link them.")
     asked = await lookup.embed(command, context.services[Vectorizer], context.services[Confidence])
-    sizes = context.services[Sizes]
-    return await context.store.read(context.envelope.namespace, lambda tx: lookup.guess(tx, sizes, asked))
+    sizes, namespace, foreign = context.services[Sizes], context.envelope.namespace, context.services[ForeignVectors]
+    guesses = await context.store.read(namespace, lambda tx: lookup.guess(tx, sizes, asked))
+    await foreign.refresh(namespace)
+    return guesses, await foreign.notice(namespace, (Partition.TRUSTED,), asked.embeddings[0].model_id)
 
 
 def leaves_nothing(command: ConnectByQuery, envelope: Envelope) -> bool:
@@ -83,10 +92,14 @@ async def say_queries(reply: Reply, command: ConnectByQuery, context: Context) -
 
 @handles(ConnectByQuery, before=look_up, after=say_queries, unrecorded=leaves_nothing)
 async def connect_by_query(
-    tx: Transaction, command: ConnectByQuery, context: Context, guesses: Guesses
+    tx: Transaction, command: ConnectByQuery, context: Context, found: tuple[Guesses, str | UnsetType]
 ) -> QueryConnected:
     """Link the memories that two queries mean. Breadcrumbs and counters stay as they are."""
-    return await lookup.connect(tx, command, guesses, envelope=context.envelope, rules=context.services[LinkRules])
+    guesses, notice = found
+    rules = context.services[LinkRules]
+    reply = await lookup.connect(tx, command, guesses, envelope=context.envelope, rules=rules)
+    reply.notice = notice
+    return reply
 
 
 @handles_without_transaction(LinkActivated)

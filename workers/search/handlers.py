@@ -11,6 +11,7 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.foreign import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.handling import Context, handles_without_transaction
 from engramq.workers.links.co_retrieval import CoRetrievals
@@ -42,12 +43,15 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         memories = await context.store.read(namespace, find)
     else:
         memories = await find_in_copy(partial(context.store.look_up, namespace), command, embedding, proven)
+    foreign = context.services[ForeignVectors]
+    notice = UNSET if embedding is None else await foreign.notice(namespace, command.partitions, embedding.model_id)
     context.session_state = SessionState(recalled=tuple(one.id for one in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted
     counting = [one for one in memories if not (untrusted and one.partition is Partition.TRUSTED)]
 
     async def follow(use: SessionUse | None) -> None:
+        await foreign.refresh(namespace)
         if proven is None:
             await copies.prepare(namespace, command.partitions)
         if counting:
@@ -56,5 +60,6 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
                 context.services[CoRetrievals].note(counting, use),
             )
 
-    context.after_reply = follow if counting or proven is None else None
-    return MemoryList(memories=memories, count=len(memories), degraded=True if embedding is None else UNSET)
+    context.after_reply = follow if counting or proven is None or foreign.is_due(namespace) else None
+    degraded = True if embedding is None else UNSET
+    return MemoryList(memories=memories, count=len(memories), degraded=degraded, notice=notice)
