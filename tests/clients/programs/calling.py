@@ -3,14 +3,16 @@
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from bench.agents.hosts import Fill
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a tool, with what the model has to say; `fill` tells what it gives for the rest."""
+    """One call of a tool, with what the model has to say."""
 
     tool: str
     arguments: dict[str, Any]
@@ -18,13 +20,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Job:
-    """Which door to knock at (a URL, or a command to start), and what to call there."""
+    """Which door to knock at (a URL, or a command to start), what to call there, what to give for other parameters."""
 
     url: str | None
     command: str
     arguments: list[str]
     environment: dict[str, str]
-    fill: str
+    fill: Fill
     calls: list[Call]
 
 
@@ -53,30 +55,11 @@ class Report:
         self.answers.append({"refused": refused, "body": json.loads(text)})
 
 
-def filled(schema: Mapping[str, Any], given: Mapping[str, Any], how: str) -> dict[str, Any]:
-    """Return the arguments with what a model gives for the parameters that it has no use for.
-
-    `omitted` leaves them out; `defaults` writes down the defaults that the schema tells; `null` gives null for all of
-    them; `blank` gives defaults, empty text, and null where neither can be.
-    """
-    rest = {name: one for name, one in schema.get("properties", {}).items() if name not in given}
-    if how == "null":
-        return {**dict.fromkeys(rest), **given}
-    known = {name: one["default"] for name, one in rest.items() if how != "omitted" and "default" in one}
-    if how == "blank":
-        known |= {name: _blank(one) for name, one in rest.items() if name not in known}
-    return {**known, **given}
-
-
-def _blank(schema: Mapping[str, Any]) -> str | None:
-    return "" if schema.get("type") == "string" and "enum" not in schema else None
-
-
 def run(program: Callable[[Job, Report], Awaitable[None]]) -> None:
     """Do the jobs that stand on stdin, one after the other, and print their reports as the last line."""
     reports = []
     for given in json.load(sys.stdin):
-        job = Job(**{**given, "calls": [Call(**one) for one in given["calls"]]})
+        job = Job(**{**given, "fill": Fill(given["fill"]), "calls": [Call(**one) for one in given["calls"]]})
         reports.append(Report())
         asyncio.run(_done(program(job, reports[-1])))
     sys.stdout.write(json.dumps([asdict(report) for report in reports]) + "\n")

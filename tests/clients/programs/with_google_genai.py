@@ -11,14 +11,15 @@ from google import genai
 from google.genai import types
 from google.genai._mcp_utils import mcp_to_gemini_tools
 
-from tests.clients.programs.calling import Call, Job, Report, filled, run
+from bench.agents.hosts import Fill, filled
+from tests.clients.programs.calling import Call, Job, Report, run
 from tests.clients.programs.sessions import opened, schema_of
 
 
 class Model:
     """Asks for one call after the other, whatever it is told, and keeps what it was sent."""
 
-    def __init__(self, calls: list[Call], schemas: dict[str, Any], how: str) -> None:
+    def __init__(self, calls: list[Call], schemas: dict[str, Any], how: Fill) -> None:
         self._parts = [
             {"functionCall": {"name": call.tool, "args": filled(schemas[call.tool], call.arguments, how)}}
             for call in calls

@@ -4,7 +4,8 @@ from operator import attrgetter
 
 from langchain_mcp_adapters.client import MultiServerMCPClient
 
-from tests.clients.programs.calling import Job, Report, filled, run
+from bench.agents.hosts import filled
+from tests.clients.programs.calling import Job, Report, run
 
 
 async def program(job: Job, report: Report) -> None:

@@ -2,7 +2,8 @@
 
 from llama_index.tools.mcp import BasicMCPClient, McpToolSpec
 
-from tests.clients.programs.calling import Job, Report, filled, run
+from bench.agents.hosts import filled
+from tests.clients.programs.calling import Job, Report, run
 from tests.clients.programs.sessions import is_refusal
 
 

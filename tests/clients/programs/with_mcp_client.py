@@ -2,7 +2,8 @@
 
 from mcp import Client, StdioServerParameters
 
-from tests.clients.programs.calling import Job, Report, filled, run
+from bench.agents.hosts import filled
+from tests.clients.programs.calling import Job, Report, run
 
 
 async def program(job: Job, report: Report) -> None:

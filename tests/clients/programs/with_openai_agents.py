@@ -6,7 +6,8 @@ from agents import Agent, RunContextWrapper
 from agents.mcp import MCPServerStdio, MCPServerStreamableHttp, MCPUtil
 from agents.tool_context import ToolContext
 
-from tests.clients.programs.calling import Job, Report, filled, run
+from bench.agents.hosts import filled
+from tests.clients.programs.calling import Job, Report, run
 
 BOUND_S = 30.0
 
