@@ -11,7 +11,7 @@ export async function run(program) {
   process.stdout.write(`${JSON.stringify(reports)}\n`, () => process.exit(0));
 }
 
-/** Return the arguments with what a model gives for the parameters that it has no use for. */
+/** Return the arguments; if `how` is "null", with null for all the other parameters, as some models give. */
 export function filled(schema, given, how) {
   const rest = Object.keys(schema.properties ?? {}).filter((name) => !(name in given));
   return how === "null" ? { ...Object.fromEntries(rest.map((name) => [name, null])), ...given } : given;

@@ -32,11 +32,19 @@ class Model:
         return httpx.Response(200, json={"candidates": [{"content": {"role": "model", "parts": [part]}}]})
 
 
+def declared(tool: Any) -> Any:
+    """Return the declaration of a tool; raises when the SDK would drop anything that the schema says."""
+    schema = types.JSONSchema(**schema_of(tool))
+    types.Schema.from_json_schema(json_schema=schema, raise_error_on_unsupported_field=True)
+    (converted,) = mcp_to_gemini_tools([tool])
+    return converted.model_dump(mode="json")
+
+
 async def program(job: Job, report: Report) -> None:
     async with opened(job) as session:
         listed = (await session.list_tools()).tools
         for tool in listed:
-            report.convert(tool, lambda one: mcp_to_gemini_tools([one])[0].model_dump(mode="json"))
+            report.convert(tool, declared)
         if report.failed:
             return  # the question would fail with it
         model = Model(job.calls, {tool.name: schema_of(tool) for tool in listed}, job.fill)
@@ -48,8 +56,8 @@ async def program(job: Job, report: Report) -> None:
                 "automatic_function_calling": {"maximum_remote_calls": len(job.calls) + 1},
             }
             await client.aio.models.generate_content(model="gemini-none", contents="Go on.", config=config)
-        declared = [one for tool in model.sent[0]["tools"] for one in tool["functionDeclarations"]]
-        report.tools = {one["name"]: one["parameters"] for one in declared}
+        sent = [one for tool in model.sent[0]["tools"] for one in tool["functionDeclarations"]]
+        report.tools = {one["name"]: one["parameters"] for one in sent}
         for turn in model.sent[-1]["contents"]:
             for part in turn["parts"]:
                 if "functionResponse" in part:
