@@ -80,10 +80,12 @@ class Memory(msgspec.Struct, kw_only=True):
 class Link(msgspec.Struct, frozen=True, kw_only=True):
     """A link as seen from one memory; `memory_id` is the other end, `direction` outgoing if this end declared it.
 
-    `untrusted` and `warning` where the other end is untrusted: its author may have chosen relation and note.
+    `preview` is the beginning of the other end's content. `untrusted` and `warning` where the other end is untrusted:
+    its author may have chosen relation and note.
     """
 
     memory_id: str
+    preview: str | None = None
     relation: str
     weight: float
     note: str | None

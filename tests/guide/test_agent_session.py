@@ -37,6 +37,7 @@ async def test_an_agent_works_with_references_from_search_to_outcome(stage: Stag
         shown = await agent.call("get_memory", memory_id="@recalled[0]", **here)
         (link,) = [link for link in shown["links"] if link["memory_id"] == figure["id"]]
         assert (link["relation"], link["direction"], link["note"]) == ("supports", "incoming", "the figure")
+        assert link["preview"] == FIGURE
         assert (link["origin"], link["weight"]) == ("agent", pytest.approx(SUPPORTS + 0.9 * 0.1))
 
         session_state = await agent.call("get_breadcrumbs", **here)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
+from engramq.schemas import limits
+from engramq.schemas.previews import preview_of
 from engramq.schemas.records import Link
 from engramq.schemas.vocabulary import Direction, Origin, Partition
 from engramq.workers.db.memory_rows import warned
@@ -12,15 +14,24 @@ from engramq.workers.db.transaction import Transaction
 
 LINKS_OF: Final = sql("links_of")
 
+BEGINNING_CHARS: Final = 4 * limits.PREVIEW_CHARS  # of a content, to make its preview of: white space shrinks
 LINKS_MAX: Final = 1_000  # a memory may have replaced any number of others
 
 
 async def links_of(tx: Transaction, memory_id: UUID, partitions: Sequence[Partition]) -> list[Link]:
     """Return the links of a memory to active ones of these partitions, heaviest first."""
-    rows = await tx.rows(LINKS_OF, id=memory_id, partitions=list(partitions), include_superseded=False, limit=LINKS_MAX)
+    rows = await tx.rows(
+        LINKS_OF,
+        id=memory_id,
+        partitions=list(partitions),
+        include_superseded=False,
+        beginning_chars=BEGINNING_CHARS,
+        limit=LINKS_MAX,
+    )
     return [
         Link(
             memory_id=str(row["memory_id"]),
+            preview=preview_of(row["beginning"], limits.PREVIEW_CHARS),
             relation=row["relation"],
             weight=row["weight"],
             note=row["note"],

@@ -1,7 +1,8 @@
 -- name: links_of
 -- The links of a memory whose other ends may be seen, heaviest first.
 select
-    m.node_id as memory_id, m.partition, e.relation, e.weight, e.note, e.origin, e.reinforcement_count,
+    m.node_id as memory_id, m.partition, left(m.content, %(beginning_chars)s) as beginning, e.relation, e.weight,
+    e.note, e.origin, e.reinforcement_count,
     coalesce(e.declared_from = m.node_id, false) as incoming
 from (
     select e.*, e.target_id as other from edges e where e.source_id = %(id)s
