@@ -44,10 +44,11 @@ KEPT = (
     | _numbers("GE", "1-23")
     | _numbers("SE", "1-13")
     | _numbers("SC", "9")
+    | _numbers("AG", "1-18 20-23")
+    | _numbers("OV", "17")
 )
 
 LATER: dict[str, set[str]] = {
-    "issue 12, what an agent pays, sends and reads": _numbers("AG", "1-18 20-23") | _numbers("OV", "17"),
     "issue 13, oversight and time": _numbers("OV", "1-16") | _numbers("TI", "1-4 7"),
     "issue 14, nothing lost around the core": (
         _numbers("QP", "3-5 12-13 17 19")
