@@ -10,7 +10,7 @@ Candidates come as columns, since a few operations on arrays cost a fifth of a l
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -45,6 +45,10 @@ DEFAULT_WEIGHTS: Final = Weights()
 # Without it two memories that hardly differ would be as far apart as the best and the worst.
 LEXICAL_DEVIATION: Final = 0.2
 COSINE_DEVIATION: Final = 0.05
+# What differs by less is equal. A copy and the tables add up a cosine in different orders, which moves it by some 1e-7,
+# and a score by ten times that: without this, chance would put memories that are alike in order.
+ALIKE_COSINES: Final = 1e-6
+ALIKE_SCORES: Final = 1e-5
 PLACES: Final = 2**33  # more than a thread has, so that thread and place make one number
 
 
@@ -118,7 +122,10 @@ class Scale(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """Scores of candidates, each the sum of its parts, and the rows of the candidates in their order, best first."""
+    """Scores of candidates, each the sum of its parts, and the rows of the candidates in their order, best first.
+
+    Scores that are nearly alike are made equal, so that a sum is right to about ALIKE_SCORES.
+    """
 
     candidates: Candidates
     scores: Column
@@ -199,7 +206,7 @@ def by_similarity(candidates: Candidates) -> Ranked:
     """Order by the cosine of the content alone; candidates without one are left out."""
     scores = _column(candidates.similarity)
     rows = np.flatnonzero(~np.isnan(scores)).tolist()
-    return in_order(candidates, scores, {"similarity": scores}, rows)
+    return in_order(candidates, scores, {"similarity": scores}, rows, alike=ALIKE_COSINES)
 
 
 def by_relevance(measure: Measure, candidates: Candidates) -> Ranked:
@@ -219,12 +226,37 @@ def total(parts: Mapping[str, Column]) -> Column:
 
 
 def in_order(
-    candidates: Candidates, scores: Column, parts: Mapping[str, Column], rows: Iterable[int] | None = None
+    candidates: Candidates,
+    scores: Column,
+    parts: Mapping[str, Column],
+    rows: Sequence[int] | None = None,
+    *,
+    alike: float = ALIKE_SCORES,
 ) -> Ranked:
-    """Put candidates (those of `rows`) in order; among equals the newer first, since ids are made in order of time."""
+    """Put candidates (those of `rows`) in order; among equals the newer first, since ids are made in order of time.
+
+    Scores that differ from the next by less than `alike` are equal.
+    """
+    chosen = range(len(scores)) if rows is None else rows
+    trusted = np.array(candidates.trusted, dtype=bool)
+    rows_of = np.array(chosen, dtype=np.intp)
+    for side in (True, False):  # each by itself: what is untrusted moves no trusted one
+        scores = _evened(scores, rows_of[trusted[rows_of] == side], alike)
     keys = list(zip(scores.tolist(), candidates.ids, strict=True))
-    order = sorted(range(len(keys)) if rows is None else rows, key=keys.__getitem__, reverse=True)
+    order = sorted(chosen, key=keys.__getitem__, reverse=True)
     return Ranked(candidates=candidates, scores=scores, parts=parts, order=order)
+
+
+def _evened(scores: Column, rows: NDArray[np.intp], alike: float) -> Column:
+    """Return the scores with those of these rows that are alike made equal: to the least of them."""
+    if len(rows) < 2:
+        return scores
+    ascending = rows[np.argsort(scores[rows])]
+    values = scores[ascending]
+    begins = np.concatenate([[True], np.diff(values) > alike])  # where the next is surely better
+    evened = scores.copy()
+    evened[ascending] = values[begins][np.cumsum(begins) - 1]
+    return evened
 
 
 def _thread_boosts(candidates: Candidates, fused: Column, weights: Weights) -> dict[str, Column]:
