@@ -20,9 +20,9 @@ _NEVER_NULL: Final = frozenset(
 )
 _UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there
 
-_NUMBER: Final = re.compile(r"\s*(-?(?:0|[1-9]\d{0,30})(\.\d{1,30})?([eE][+-]?\d{1,3})?)\s*")
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_NO_ZONE: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?")
+_NUMBER: Final = re.compile(r"\s*(-?(?:0|[1-9]\d{0,30}|(?=\.))(\.\d{1,30})?([eE][+-]?\d{1,3})?)\s*", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_NO_ZONE: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?", re.ASCII)
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 

@@ -19,6 +19,7 @@ NOTICE_UNTRUSTED: Final = (
     f'Pass partitions=["{Partition.UNTRUSTED}"] to find it. verify_memory, then '
     "memory_promote_to_trusted, shows it to everybody."
 )
+_REFERENCES: Final = "resolved_references"
 # The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
 _RECORDED: Final[Mapping[str, type[Reply]]] = {
     "stored": Stored,
@@ -47,11 +48,16 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
         return report
     if isinstance(reply, Stored) and reply.stored.partition is Partition.UNTRUSTED and reply.notice is UNSET:
         reply.notice = NOTICE_UNTRUSTED
-    if detail is Detail.FULL:
-        return reply_body(reply)
-    body: Body = msgspec.to_builtins(brief_of(reply, caller))
+    body: Body = reply_body(reply) if detail is Detail.FULL else msgspec.to_builtins(brief_of(reply, caller))
     body.pop("type", None)
-    return body
+    return _in_order(body)
+
+
+def _in_order(body: Body) -> Body:
+    """Return a reply with what its reader wants first at its head, and what a reference stood for at its end."""
+    about = body.pop(_REFERENCES, None)
+    ordered = {"status": body["status"], **body}
+    return ordered if about is None else {**ordered, _REFERENCES: about}
 
 
 def bounded(body: Body, max_chars: int, worded: Callable[[str], str] = str) -> str:

@@ -104,7 +104,7 @@ def test_whole_numbers_may_come_as_text(text: str, number: int) -> None:
 
 
 @pytest.mark.promise("AG-8")
-@pytest.mark.parametrize(("text", "number"), [("0", 0.0), ("0.25", 0.25), ("1", 1.0), ("5e-1", 0.5)])
+@pytest.mark.parametrize(("text", "number"), [("0", 0.0), ("0.25", 0.25), ("1", 1.0), ("5e-1", 0.5), (".9", 0.9)])
 def test_numbers_may_come_as_text(text: str, number: float) -> None:
     assert checked("store_memory", confidence=text).confidence == number
 
