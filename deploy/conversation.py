@@ -186,8 +186,9 @@ def _messages(line: bytes) -> list[dict[str, object]]:
 
 def _is_id(request_id: object) -> bool:
     """Whether the answer to a request of this id has it too; other ids are refused without one."""
-    is_number = isinstance(request_id, (int, float)) and not isinstance(request_id, bool) and math.isfinite(request_id)
-    return is_number or isinstance(request_id, str)
+    if isinstance(request_id, float):
+        return math.isfinite(request_id)  # of an int that is larger than any float this is an error
+    return isinstance(request_id, (int, str)) and not isinstance(request_id, bool)
 
 
 def _key(request_id: object) -> str:

@@ -22,14 +22,15 @@ from engramq.gateway.mcp.tools.sessions import BreadcrumbTrail, SessionBegun
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.mcp.wording import Reader, worded, worded_body
 from engramq.gateway.rendering.budget import Body, text_of
-from engramq.gateway.rendering.replies import ReplyStyle, body_of, bounded
+from engramq.gateway.rendering.replies import ReplyStyle, body_of, bounded, notice_of, rest_of
 from engramq.gateway.sessions import NothingFound, Resolver, SessionBreadcrumbs, fresh_session, no_session, with_ids
 from engramq.schemas.codec import fault_body, fingerprint
 from engramq.schemas.commands import Command, MemoryList, Reply, StoreMemory
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import list_position
-from engramq.schemas.vocabulary import Partition
+from engramq.schemas.records import ReferencedMemory
+from engramq.schemas.vocabulary import Detail, Partition
 
 log = logging.getLogger(__name__)
 
@@ -180,20 +181,23 @@ class Service:
         asked = command
         if getattr(command, cursors.CURSOR, UNSET) is not UNSET:
             asked = cursors.opened(command, await self._secrets.cursor_secret(), caller.namespace)
-        answer = await self._bus.ask(
-            asked,
-            namespace=caller.namespace,
-            principal=caller.principal,
-            session=session,
-            idempotency_key=arguments.idempotency_key,
-            traceparent=call.traceparent,
-            digest=digest,
-            in_session=tool.takes_session,
-            refusal=refusal,
-            references=references,
-        )
-        if not isinstance(answer, Answer):
-            return _pending(tool, answer.command_id)
+        try:
+            answer = await self._bus.ask(
+                asked,
+                namespace=caller.namespace,
+                principal=caller.principal,
+                session=session,
+                idempotency_key=arguments.idempotency_key,
+                traceparent=call.traceparent,
+                digest=digest,
+                in_session=tool.takes_session,
+                refusal=refusal,
+                references=references,
+            )
+            if not isinstance(answer, Answer):
+                return _pending(tool, answer.command_id, references)
+        except EngramqError as refused:
+            raise EngramqError(_naming(refused.fault, references)) from refused
         if answer.reply is None:
             return fault_reply(_fault_of(answer), call.reader)
         return await self._reply(call, arguments, command, answer.reply)
@@ -201,6 +205,8 @@ class Service:
     async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply) -> ToolReply:
         """Return a worker's reply as the client reads it."""
         body = body_of(reply, arguments.detail or self._style.detail, call.caller.principal.name)
+        if (notice := notice_of(reply, arguments.parameters, call.caller.principal)) is not None:  # type: ignore[arg-type]
+            body["notice"] = notice
         if not isinstance(reply, MemoryList) or not isinstance(reply.next_cursor, str | None):
             return self._rendered(call, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.
@@ -212,7 +218,7 @@ class Service:
         shown = len(body["memories"])
         if shown == len(ends):
             body["next_cursor"] = None if reply.next_cursor is None else seal(reply.next_cursor)
-        elif shown:
+        else:
             body["next_cursor"] = seal(ends[shown - 1])
         return ToolReply(body, text_of(body), is_error=False)
 
@@ -222,8 +228,12 @@ class Service:
         body = worded_body(body, reader)
         if not call.tool.bounded:
             return ToolReply(body, text_of(body), is_error=False)
-        max_chars = arguments.max_chars or self._style.max_chars
-        return ToolReply(body, bounded(body, max_chars, lambda text: worded(text, reader)), is_error=False)
+        is_full = (arguments.detail or self._style.detail) is Detail.FULL
+
+        def rest(needed: int) -> str:
+            return worded(rest_of(call.tool, body, is_full=is_full, needed=needed), reader)
+
+        return ToolReply(body, bounded(body, arguments.max_chars or self._style.max_chars, rest), is_error=False)
 
     async def _begin_session(self, call: Call, session: str, _asked: msgspec.Struct) -> SessionBegun:
         session = session or fresh_session()
@@ -252,10 +262,22 @@ def to_body(shape: msgspec.Struct) -> Body:
     return body
 
 
-def _pending(tool: Tool, command_id: str) -> ToolReply:
+def _naming(fault: Fault, references: Mapping[str, str]) -> Fault:
+    """Return a refusal that no worker has seen with what the call's references stood for."""
+    return msgspec.structs.replace(fault, resolved_references=_stood_for(references)) if references else fault
+
+
+def _stood_for(references: Mapping[str, str]) -> dict[str, ReferencedMemory]:
+    """Return the memories by reference; only workers know what these contain."""
+    return {reference: ReferencedMemory(id=found, preview=None) for reference, found in references.items()}
+
+
+def _pending(tool: Tool, command_id: str, references: Mapping[str, str]) -> ToolReply:
     """A write may still be carried out; a read that was not answered in time never will be."""
     if tool.write:
-        body = to_body(PendingReply(command_id=command_id))
+        body = to_body(
+            PendingReply(command_id=command_id, resolved_references=_stood_for(references) if references else UNSET)
+        )
         return ToolReply(body, text_of(body), is_error=False)
     raise refuse(FaultCode.UNAVAILABLE, "No worker answered in time.")
 

@@ -9,6 +9,7 @@ from engramq.schemas.faults import Fault
 from engramq.schemas.vocabulary import Scope
 
 SCHEMA_VERSION: Final = 1
+UNSAID_SESSION: Final = "default"  # of gateways that left a session out which they called so; one that has none says ""
 
 
 class PrincipalId(NamedTuple):
@@ -47,7 +48,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespace: str
     principal: Principal
     command: AnyCommand
-    session: str = ""
+    session: str = UNSAID_SESSION
     in_session: bool = False
     references: dict[str, str] = {}
     issued_at: float = 0.0

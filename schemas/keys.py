@@ -16,7 +16,7 @@ JOB_KEY: Final = "arq:job:"
 LEASE_KEY: Final = "arq:in-progress:"
 TRIES_KEY: Final = "arq:retry:"
 
-UNTRUSTED: Final = "!"  # before the name of an untrusted principal; a name has it as %21
+UNTRUSTED_MARK: Final = "!"  # before the name of an untrusted principal; a name has it as %21
 
 
 class MailboxKeys(NamedTuple):
@@ -98,7 +98,7 @@ class Keys:
     def session(self, namespace: str, principal: PrincipalId, session: str) -> SessionKeys:
         """Return the keys of a session."""
         tenant = quote(namespace, safe="")
-        whose = (UNTRUSTED if principal.untrusted else "") + quote(principal.name, safe="")
+        whose = (UNTRUSTED_MARK if principal.untrusted else "") + quote(principal.name, safe="")
         name = f"{tenant}:{whose}:{quote(session, safe='')}"
         prefix = self.prefix
         return SessionKeys(

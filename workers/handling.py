@@ -252,7 +252,8 @@ class CommandRunner:
             entry = await ledger.find(tx, envelope)
             if entry is None:
                 return None
-            same = envelope if entry.fingerprint == envelope.fingerprint else None
+            ours = entry.command_id == UUID(envelope.id)  # a refusal has no fingerprint
+            same = envelope if ours or entry.fingerprint == envelope.fingerprint else None
             return entry, await filled(tx, decode_answer(entry.answer), same)
 
         return await self._store.read(envelope.namespace, find)

@@ -78,9 +78,14 @@ def without_absent(tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_own_names(tool: Tool, given: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """Return the arguments with parameters that came by an alias under their own names."""
-    given = {name: value for name, value in given.items() if value is not None or name not in tool.aliases}
+    takes = parameters_of(tool)
+    given = {
+        name: value
+        for name, value in given.items()
+        if name not in tool.aliases or takes[tool.aliases[name]].is_said(value)
+    }
     for alias, name in tool.aliases.items():
-        if alias in given and given.get(name) is not None:
+        if alias in given and takes[name].is_said(given.get(name)):
             raise invalid(name, f"{name} was given twice: {alias} is another word for it.", f"Give {name} alone.")
     named = {name: value for name, value in given.items() if name not in tool.aliases}
     return named | {tool.aliases[name]: value for name, value in given.items() if name in tool.aliases}

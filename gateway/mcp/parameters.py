@@ -36,6 +36,10 @@ class Parameter:
         """Say whether a value means: not given."""
         return meaning(self.name, self.schema, given, required=self.required) is ABSENT
 
+    def is_said(self, given: Any) -> bool:
+        """Say whether a value says anything, if one did not have to be given."""
+        return meaning(self.name, self.schema, given, required=False) is not ABSENT
+
     def check(self, given: Any) -> Any:
         """Return the value as the command holds it, ABSENT when it means: not given.
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from engramq.gateway.mcp.wording import Reader, kept
+from engramq.schemas import limits
 
 MEMORY_PREFIX: Final = "engramq://memory/"
 STATS_URI: Final = "engramq://stats"
@@ -31,7 +32,8 @@ def reading_of(uri: str) -> Reading | None:
     for prefix, tool, parameter in _TEMPLATES:
         named = unquote(uri.removeprefix(prefix))
         if uri.startswith(prefix) and named.strip():
-            return Reading(tool, {parameter: named})
+            budget = {"max_chars": limits.REPLY_CHARS_MAX} if prefix == MEMORY_PREFIX else {}
+            return Reading(tool, {parameter: named, **budget})
     return None
 
 

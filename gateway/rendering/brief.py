@@ -39,13 +39,15 @@ _SECONDS: Final = len("2026-01-31T09:00:00")
 class BriefMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A memory in brief: a field that is not there is null or has the default shown here.
 
-    `created_at` is to the second; `updated_at` is there where it differs, `created_by` where it is not the caller.
+    `created_at` is to the second; `updated_at` is there where it differs, `created_by` where it is not the caller. Only
+    a budget leaves out content, confidence and created_at, and says so in `omitted_fields`; of an update the content is
+    left out too.
     """
 
     id: str
     content: str | UnsetType = UNSET
-    confidence: float
-    created_at: str
+    confidence: float | UnsetType = UNSET
+    created_at: str | UnsetType = UNSET
     similarity: float | UnsetType | None = None
     external_id: str | None = None
     source: MemorySource = MemorySource.EXTRACTED
@@ -162,7 +164,6 @@ BRIEF_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
 }
 
 _SHARED: Final = tuple(name for name in BriefMemory.__struct_fields__ if name in Memory.__struct_fields__)
-_ABOUT_REPLY: Final = ("degraded", "notice", "resolved_references")
 
 
 def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
@@ -198,7 +199,7 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
 
 
 def _about(reply: Reply) -> dict[str, Any]:
-    return {name: value for name in _ABOUT_REPLY if (value := getattr(reply, name, UNSET)) is not UNSET}
+    return {name: value for name in _Brief.__struct_fields__ if (value := getattr(reply, name, UNSET)) is not UNSET}
 
 
 def _similar(memory: Memory) -> SimilarMemory:
@@ -211,9 +212,9 @@ def _similar(memory: Memory) -> SimilarMemory:
 
 def _memory(memory: Memory, caller: str) -> BriefMemory:
     brief = BriefMemory(**{name: getattr(memory, name) for name in _SHARED})
-    if brief.updated_at == brief.created_at:
+    if memory.updated_at == memory.created_at:
         brief.updated_at = UNSET
-    brief.created_at = f"{brief.created_at[:_SECONDS]}Z"
+    brief.created_at = f"{memory.created_at[:_SECONDS]}Z"
     if brief.created_by == caller:
         brief.created_by = UNSET
     if brief.similarity:

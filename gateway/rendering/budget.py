@@ -6,7 +6,7 @@ it.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from engramq.schemas.vocabulary import Partition
 Body = dict[str, Any]
 
 LEAST_CHARS: Final = 240  # of a content: rather than cutting it shorter, the end of its list is left out
-SHORTEST_CHARS: Final = 40  # of any text, when all else is not enough
+SHORTEST_CHARS: Final = 40  # of any text, when that is not enough
 _ROUNDED: Final = 1_000
 _MARGIN: Final = 1.02  # of what the whole takes: the words about cuts are gone then
 _SPACES: Final = " \n\t"
@@ -26,15 +26,19 @@ _TEXTS: Final = frozenset(
     {"content", "preview", "note", "reason", "source_content", "target_content", "source_query", "target_query"}
 )
 _OBJECTS: Final = frozenset({"metadata", "properties", "explain"})
-# A reply has one list that may end early. `session_memory_ids` loses its beginning: the newest ones matter.
-_LISTS: Final = ("memories", "similar_memories", "links", "proposals", "session_memory_ids")
-_NEWEST_LAST: Final = "session_memory_ids"
+_LISTS: Final = ("memories", "similar_memories", "links", "proposals", "session_memory_ids", "last_recalled_ids")
+_NEWEST_LAST: Final = "session_memory_ids"  # loses its beginning: the newest ones matter
+_AT_LEAST_ONE: Final = "memories"  # else a page would have no end from which the next could go on
 _ONE_MEMORY: Final = ("memory", "old", "new", "stored")
 _NEVER_CUT: Final = frozenset(
     {"id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"}
 )
-# Of a memory, when all else is not enough.
-_KEPT: Final = ("id", "content", "confidence", "created_at", "truncated", Partition.UNTRUSTED.value, "warning")
+_REFERENCES: Final = "resolved_references"
+# What of a memory stays when all else is not enough.
+_KEPT: Final = frozenset({"id", "content", "confidence", "created_at", "truncated", Partition.UNTRUSTED.value})
+_KNOWN_BY: Final = frozenset({"id", Partition.UNTRUSTED.value})
+_ALL: Final = "*"
+_WORDS: Final = ("notice", "hint")
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -44,18 +48,18 @@ def text_of(body: Body) -> str:
     return _encode(body).decode()
 
 
-def within(body: Body, budget: int, rest: Callable[[Body, int], str]) -> str:
+def within(body: Body, budget: int, rest: Callable[[int], str]) -> str:
     """Return the JSON text of a reply, at most `budget` characters; what has to go is taken out of the body.
 
-    `rest` gets the reply (of a report the one within) and a budget for all of it; it returns how to get that.
+    `rest` gets a budget for all of it, and returns how to get that.
     """
     text = text_of(body)
     if len(text) <= budget:
         return text
     inner = body["reply"] if isinstance(body.get("reply"), dict) else body
-    needed = math.ceil(len(text) * _MARGIN / _ROUNDED) * _ROUNDED
-    inner["rest"] = rest(inner, min(limits.REPLY_CHARS_MAX, needed))  # counts too
-    _Fitting(body, inner, budget).run()
+    needed = min(limits.REPLY_CHARS_MAX, math.ceil(len(text) * _MARGIN / _ROUNDED) * _ROUNDED)
+    inner["rest"] = rest(needed)  # counts too
+    _Fitting(body, inner, budget, needed).run()
     return text_of(body)
 
 
@@ -69,6 +73,8 @@ class _Text:
 
     def cut(self, length: int) -> None:
         """Leave at most so many characters, up to the end of a word if there is one in the last third."""
+        if self.key not in self.holder:
+            return
         if len(self.whole) <= length:
             self.holder[self.key] = self.whole
             return
@@ -80,29 +86,33 @@ class _Text:
 class _Fitting:
     """Makes one reply fit, by the mildest means that are enough."""
 
-    def __init__(self, body: Body, inner: Body, budget: int) -> None:
+    def __init__(self, body: Body, inner: Body, budget: int, needed: int) -> None:
         self._body = body
         self._inner = inner
         self._budget = budget
-        # No text can be longer than the budget; so each try costs little, however long they are.
-        self._texts = [_Text(*found) for found in _strings(inner) if found[1] in _TEXTS]
+        self._needed = needed
+        self._texts: list[_Text] = []
 
     def run(self) -> None:
         """Cut the contents, then take out what is too much, then give the contents what room is left."""
+        self._leave_out_objects(at_least=self._budget)  # such a one can never stay
+        self._texts = [_Text(*found) for found in _strings(self._inner) if found[1] in _TEXTS]
         least = LEAST_CHARS
         self._cut(least)
-        if not self._fits():
-            self._leave_out_objects()
-        if not self._fits():
-            self._end_early(at_least=1)
+        for harsher in (self._leave_out_objects, self._end_lists):
+            if not self._fits():
+                harsher()
         if not self._fits():
             least = SHORTEST_CHARS
             self._texts += [_Text(*found) for found in _strings(self._inner) if found[1] not in _TEXTS]
             self._cut(least)
         if not self._fits():
-            self._end_early(at_least=0)
-        if not self._fits():
-            self._bare_memories()
+            self._empty_lists()
+        for kept in (_KEPT, _KNOWN_BY):
+            if not self._fits():
+                least = 0
+                self._bare(kept)
+                self._cut(least)
         self._lengthen(least)
 
     def _fits(self) -> bool:
@@ -125,21 +135,33 @@ class _Fitting:
 
         return fits
 
-    def _leave_out_objects(self) -> None:
-        """Leave out metadata and the like, the largest first."""
-        found = sorted(_objects(self._inner), key=lambda one: len(_encode(one[0][one[1]])), reverse=True)
-        for holder, key in found:
+    def _leave_out_objects(self, at_least: int = 0) -> None:
+        """Leave out metadata and the like of at least so many characters, the largest first, until the rest fits.
+
+        Each is measured once: to encode everything anew after each would hold up everybody else.
+        """
+        measured = [(len(_encode(holder[key])), holder, key) for holder, key in _objects(self._inner)]
+        too_much = len(text_of(self._body)) - self._budget
+        for size, holder, key in sorted(measured, key=lambda one: one[0], reverse=True):
+            if too_much <= 0 or size < at_least:
+                return
             holder[key] = {}
             holder.setdefault("omitted_fields", []).append(key)
-            if self._fits():
-                return
+            too_much -= size - len(f'"{key}","omitted_fields":[],')
 
-    def _end_early(self, at_least: int) -> None:
-        """End the list early, and count what is left out."""
+    def _end_lists(self) -> None:
+        """End the lists early, as late as fits, with one item left of each."""
+        for name in _LISTS:
+            if self._inner.get(name) and not self._fits():
+                self._shorten(name, 1)
+
+    def _empty_lists(self) -> None:
+        for name in _LISTS:
+            if self._inner.get(name) and name != _AT_LEAST_ONE and not self._fits():
+                self._shorten(name, 0)
+
+    def _shorten(self, name: str, least: int) -> None:
         inner = self._inner
-        name = next((one for one in _LISTS if inner.get(one)), None)
-        if name is None:
-            return
         whole, omitted = inner[name], inner.get("omitted", 0)
 
         def keep(count: int) -> None:
@@ -148,17 +170,21 @@ class _Fitting:
             if "count" in inner:
                 inner["count"] = count
 
-        least = min(at_least, len(whole))
-        keep(_largest(least, len(whole), self._fits_with(keep)))
+        keep(_largest(min(least, len(whole)), len(whole), self._fits_with(keep)))
 
-    def _bare_memories(self) -> None:
-        """Leave of a memory its id and content only."""
-        for name in _ONE_MEMORY:
-            memory = self._inner.get(name)
+    def _bare(self, kept: frozenset[str]) -> None:
+        """Leave of each memory only so much, of what references stood for their ids, and few words."""
+        inner = self._inner
+        for memory in (*inner.get(_AT_LEAST_ONE, ()), *(inner[name] for name in _ONE_MEMORY if inner.get(name))):
             if isinstance(memory, dict):
-                for key in [key for key in memory if key not in _KEPT]:
+                for key in memory.keys() - kept:
                     del memory[key]
-                memory["omitted_fields"] = ["*"]
+                memory["omitted_fields"] = [_ALL]
+        for stood_for in inner.get(_REFERENCES, {}).values():
+            stood_for["preview"] = None
+        inner["rest"] = f"max_chars={self._needed} shows more."
+        self._texts = [text for text in self._texts if text.holder.get(text.key) is not None]
+        self._texts += [_Text(inner, key, inner[key]) for key in _WORDS if key in inner]
 
 
 def _largest(least: int, most: int, fits: Callable[[int], bool]) -> int:
@@ -180,7 +206,7 @@ def _strings(node: Any) -> Iterator[tuple[Body, str, str]]:
                 yield holder, key, value
 
 
-def _objects(node: Any) -> Iterable[tuple[Body, str]]:
+def _objects(node: Any) -> list[tuple[Body, str]]:
     return [(holder, key) for holder in _holders(node) for key in _OBJECTS if holder.get(key)]
 
 

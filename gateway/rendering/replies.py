@@ -7,19 +7,32 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.rendering.brief import brief_of
 from engramq.gateway.rendering.budget import Body, text_of, within
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
-from engramq.schemas.commands import CommandReport, MemoryChanged, Promoted, Reply, Stored, Superseded
+from engramq.schemas.commands import (
+    Command,
+    CommandReport,
+    ConnectByQuery,
+    MemoryChanged,
+    Promoted,
+    Reply,
+    Stored,
+    Superseded,
+)
+from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import Detail, Partition
 
-NOTICE_UNTRUSTED: Final = (
-    f"Kept apart as {Partition.UNTRUSTED}: searches and lists do not show it. "
-    f'Pass partitions=["{Partition.UNTRUSTED}"] to find it. verify_memory, then '
+_KEPT_APART: Final = f"Kept apart as {Partition.UNTRUSTED}: searches and lists do not show it. "
+NOTICE_ROUTED: Final = (
+    f'{_KEPT_APART}Pass partitions=["{Partition.UNTRUSTED}"] to find it. verify_memory, then '
     "memory_promote_to_trusted, shows it to everybody."
 )
+NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
 _REFERENCES: Final = "resolved_references"
+_NEVER_CUT: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
 # The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
 _RECORDED: Final[Mapping[str, type[Reply]]] = {
     "stored": Stored,
@@ -40,17 +53,24 @@ class ReplyStyle:
 
 
 def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
-    """Return a reply as plain values, in the detail asked for, with the notices that its effect asks for."""
+    """Return a reply as plain values, in the detail asked for."""
     if isinstance(reply, CommandReport):
         report, recorded = reply_body(reply), _recorded(reply.reply)
         if recorded is not None:
             report["reply"] = body_of(recorded, detail, caller)
         return report
-    if isinstance(reply, Stored) and reply.stored.partition is Partition.UNTRUSTED and reply.notice is UNSET:
-        reply.notice = NOTICE_UNTRUSTED
     body: Body = reply_body(reply) if detail is Detail.FULL else msgspec.to_builtins(brief_of(reply, caller))
     body.pop("type", None)
     return _in_order(body)
+
+
+def notice_of(reply: Reply, command: Command, principal: Principal) -> str | None:
+    """Return what a caller may not expect of a store: that it is kept apart, unless that is what was asked for."""
+    if not isinstance(reply, Stored) or reply.stored.partition is not Partition.UNTRUSTED:
+        return None
+    if principal.untrusted:
+        return NOTICE_OF_UNTRUSTED
+    return NOTICE_ROUTED if getattr(command, "partition", UNSET) is UNSET else None
 
 
 def _in_order(body: Body) -> Body:
@@ -60,12 +80,15 @@ def _in_order(body: Body) -> Body:
     return ordered if about is None else {**ordered, _REFERENCES: about}
 
 
-def bounded(body: Body, max_chars: int, worded: Callable[[str], str] = str) -> str:
+def bounded(body: Body, max_chars: int, rest: Callable[[int], str]) -> str:
     """Return the JSON text of a reply within its budget; what has to go is taken out of the body.
 
-    `worded` fits the words that say how to get it to their reader.
+    `rest` gets a budget for all of it, and returns how to get that. Receipts of many items are never cut.
     """
-    return within(body, max_chars, lambda inner, needed: worded(_rest(inner, needed, is_report=inner is not body)))
+    recorded = body.get("reply")
+    if isinstance(recorded, dict) and not recorded.keys().isdisjoint(_NEVER_CUT):
+        return text_of(body)
+    return within(body, max_chars, rest)
 
 
 def _recorded(reply: dict[str, Any] | None) -> Reply | None:
@@ -78,13 +101,16 @@ def _recorded(reply: dict[str, Any] | None) -> Reply | None:
         return None
 
 
-def _rest(inner: Body, needed: int, *, is_report: bool) -> str:
-    if "next_cursor" in inner:
+def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:
+    """Return how to get what a budget of `needed` characters would show of a reply to this tool."""
+    full = f', detail="{Detail.FULL}"' if is_full else ""
+    if "next_cursor" in body:
         return f"max_chars={needed} shows more of each. next_cursor goes on where this page ends."
-    if "command_id" in inner and not is_report:
-        return f'get_command(command_id="{inner["command_id"]}", max_chars={needed}) shows it all.'
-    narrower = " and a smaller limit" if needed == limits.REPLY_CHARS_MAX else ""
-    return f"Repeat the call with max_chars={needed}{narrower}."
-
-
-__all__ = ["ReplyStyle", "body_of", "bounded", "text_of"]
+    if issubclass(tool.parameters, ConnectByQuery):
+        return f"The same call with dry_run=true and max_chars={needed} shows it all."  # what it did is not repeated
+    if tool.write and "command_id" in body:
+        return f'get_command(command_id="{body["command_id"]}"{full}, max_chars={needed}) shows it all.'
+    if needed < limits.REPLY_CHARS_MAX:
+        return f"Repeat the call with max_chars={needed}."
+    narrower = "a smaller limit" if "limit" in tool.parameters.__struct_fields__ else "a narrower filter"
+    return f"Repeat the call with max_chars={needed}, and {narrower} for what that leaves out."

@@ -7,7 +7,6 @@ import pytest
 from msgspec import UNSET
 
 from engramq.gateway.mcp.arguments import AROUND, Arguments, check_arguments, parameters_of
-from engramq.gateway.mcp.lenient import ABSENT
 from engramq.gateway.mcp.parameters import Parameter
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.mcp.tools.tool import Tool
@@ -94,6 +93,8 @@ def test_null_counts_as_left_out_in_the_items_of_a_batch() -> None:
 def test_an_alias_that_is_null_is_left_out() -> None:
     assert checked("memory_promote_to_trusted", recordId=None).record_id == "m"
     tool = TOOLS["memory_promote_to_trusted"]
+    for nothing in ("", "null", None):
+        assert checked("memory_promote_to_trusted", recordId=nothing).record_id == "m"
     assert check_arguments(tool, {"record_id": None, "recordId": "n"}).parameters.record_id == "n"  # type: ignore[attr-defined]
 
 
@@ -175,4 +176,4 @@ def test_what_stands_around_a_command_is_lenient_too() -> None:
     around = {"session": "null", "idempotency_key": "", "detail": None, "max_chars": "900"}
     arguments = check_arguments(TOOLS["store_memory"], {"content": "x", **around})
     assert [getattr(arguments, name) for name in AROUND] == [None, None, None, 900]
-    assert ABSENT not in vars(type(arguments))
+    assert arguments.parameters == StoreMemory(content="x")

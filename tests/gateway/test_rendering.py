@@ -5,25 +5,47 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.tools.sessions import BreadcrumbTrail
+from engramq.gateway.rendering import budget
 from engramq.gateway.rendering.brief import BRIEF_FORMS, BriefMemory
 from engramq.gateway.rendering.budget import LEAST_CHARS, Body, text_of
-from engramq.gateway.rendering.replies import body_of, bounded
+from engramq.gateway.rendering.replies import body_of, bounded, notice_of, rest_of
+from engramq.gateway.service import to_body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
-from engramq.schemas.commands import CommandReport, MemoryChanged, MemoryFound, MemoryList, Reply, Stored, Superseded
+from engramq.schemas.commands import (
+    CommandReport,
+    MemoryChanged,
+    MemoryFound,
+    MemoryList,
+    Promoted,
+    ProposalList,
+    QueryConnected,
+    Reply,
+    Stored,
+    StoreMemory,
+    Superseded,
+)
+from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import uuid7
-from engramq.schemas.records import Link, Memory, Via
+from engramq.schemas.records import Link, Memory, Proposal, ReferencedMemory, Via
 from engramq.schemas.vocabulary import (
+    UNTRUSTED_WARNING,
+    CommandStatus,
     Detail,
     Direction,
     MemorySource,
     MemoryState,
     Origin,
     Partition,
+    ProposalAction,
+    ProposalState,
+    QueryLinkAction,
     Sector,
     SectorSource,
     Verification,
@@ -52,6 +74,10 @@ def a_link(note: str | None = None) -> Link:
         direction=Direction.OUTGOING,
         reinforcement_count=1,
     )
+
+
+def cut(tool: str, body: Body, most: int) -> str:
+    return bounded(body, most, lambda needed: rest_of(TOOLS[tool], body, is_full=False, needed=needed))
 
 
 def brief(reply: Reply, caller: str = ME) -> Body:
@@ -141,15 +167,19 @@ def test_a_store_says_what_the_pipeline_decided_otherwise() -> None:
 
 
 @pytest.mark.promise("AG-18")
-@pytest.mark.parametrize("detail", Detail)
-def test_an_untrusted_store_says_that_searches_do_not_show_it(detail: Detail) -> None:
-    kept_apart = memory(partition=Partition.UNTRUSTED)
-    body = body_of(Stored(stored=kept_apart, command_id="c"), detail, ME)
-    assert body["stored"]["partition"] == "untrusted"
-    assert "searches and lists do not show it" in body["notice"]
-    assert "partitions" in body["notice"]
-    assert "memory_promote_to_trusted" in body["notice"]
-    assert "notice" not in body_of(Stored(stored=memory(), command_id="c"), detail, ME)
+def test_a_store_says_that_searches_do_not_show_it_where_nobody_asked_for_that() -> None:
+    apart = Stored(stored=memory(partition=Partition.UNTRUSTED), command_id="c")
+    trusted, untrusted = Principal(name=ME), Principal(name=ME, untrusted=True)
+    routed = notice_of(apart, StoreMemory(content="x", source_type="web"), trusted)
+    assert routed is not None
+    for said in ("searches and lists do not show it", "partitions", "memory_promote_to_trusted"):
+        assert said in routed
+    asked = StoreMemory(content="x", partition=Partition.UNTRUSTED)
+    assert notice_of(apart, asked, trusted) is None
+    told = notice_of(apart, StoreMemory(content="x"), untrusted)
+    assert told is not None
+    assert "memory_promote_to_trusted" not in told
+    assert notice_of(Stored(stored=memory(), command_id="c"), StoreMemory(content="x"), trusted) is None
 
 
 @pytest.mark.promise("AG-6")
@@ -166,7 +196,7 @@ def test_a_recorded_reply_is_rendered_as_the_first_was() -> None:
         Superseded(old=one, new=memory(), command_id="c"),
         MemoryChanged(status="restored", memory=one, command_id="c"),
     ):
-        report = CommandReport(status="done", reply=reply_body(reply))  # type: ignore[arg-type]
+        report = CommandReport(status=CommandStatus.DONE, reply=reply_body(reply))
         assert brief(report) == {"status": "done", "reply": brief(reply)}
         assert body_of(report, Detail.FULL, ME)["reply"] == reply_body(reply)
     strange = CommandReport(status="done", reply={"status": "stored", "of": "another version"})  # type: ignore[arg-type]
@@ -182,68 +212,135 @@ def test_every_reply_with_memories_has_a_brief_form() -> None:
 
 
 CONTENTS = st.text(st.sampled_from('ab \n"\\\u0001ä🦆'), min_size=1, max_size=4_000)
+NAMES = st.none() | st.text(min_size=1, max_size=255)
+REFERENCES = st.dictionaries(
+    st.sampled_from(["@stored", "@recalled[0]"]),
+    st.builds(ReferencedMemory, id=st.builds(uuid7), preview=st.none() | st.text(max_size=60)),
+)
 MEMORIES = st.builds(
     memory,
     CONTENTS,
     metadata=st.dictionaries(st.text(max_size=3), st.text(max_size=3_000), max_size=2),
-    speaker=st.none() | st.text(min_size=1, max_size=255),
-    thread=st.none() | st.text(min_size=1, max_size=255),
+    external_id=NAMES,
+    speaker=NAMES,
+    thread=NAMES,
+    source_type=NAMES,
     similarity=st.none() | st.floats(0, 1),
+    partition=st.sampled_from(Partition),
+    untrusted=st.just(True) | st.just(UNSET),
+    warning=st.just(UNTRUSTED_WARNING) | st.just(UNSET),
 )
-REPLIES = st.one_of(
-    st.builds(
-        lambda found: ("search_memories", MemoryList(memories=found, count=len(found))), st.lists(MEMORIES, max_size=8)
+SEVERAL = st.lists(MEMORIES, max_size=8)
+LINKS = st.lists(st.builds(a_link, st.none() | st.text(min_size=1, max_size=2_000)), max_size=12)
+IDS = st.lists(st.builds(uuid7), max_size=60)
+WRITTEN: dict[str, Any] = {"command_id": st.builds(uuid7), "resolved_references": REFERENCES | st.just(UNSET)}
+WRITES: dict[str, st.SearchStrategy[Any]] = {
+    "store_memory": st.builds(Stored, stored=MEMORIES, similar_memories=st.lists(MEMORIES, max_size=5), **WRITTEN),
+    "supersede_memory": st.builds(Superseded, old=MEMORIES, new=MEMORIES, **WRITTEN),
+    "update_memory": st.builds(MemoryChanged, status=st.just("updated"), memory=MEMORIES, **WRITTEN),
+    "restore_memory": st.builds(MemoryChanged, status=st.just("restored"), memory=MEMORIES, **WRITTEN),
+    "memory_promote_to_trusted": st.builds(
+        Promoted, status=st.sampled_from(["promoted", "already_trusted"]), memory=MEMORIES, **WRITTEN
     ),
-    st.builds(
-        lambda one, near: ("store_memory", Stored(stored=one, similar_memories=near, command_id=uuid7())),
-        MEMORIES,
-        st.lists(MEMORIES, max_size=5),
+}
+REPLIES: dict[str, st.SearchStrategy[Any]] = {
+    **WRITES,
+    "search_memories": SEVERAL.map(lambda found: MemoryList(memories=found, count=len(found))),
+    "list_recent_memories": SEVERAL.map(
+        lambda found: MemoryList(memories=found, count=len(found), next_cursor="x" * 108)
     ),
-    st.builds(
-        lambda one, notes: (
-            "get_memory",
-            MemoryFound(memory=one, links=[a_link(note) for note in notes], status="success"),
+    "get_memory": st.builds(
+        MemoryFound,
+        memory=MEMORIES,
+        links=LINKS,
+        status=st.just("success"),
+        resolved_references=WRITTEN["resolved_references"],
+    ),
+    "get_command": st.one_of(*WRITES.values()).map(
+        lambda reply: CommandReport(status=CommandStatus.DONE, reply=reply_body(reply))
+    ),
+    "connect_by_query": st.builds(
+        QueryConnected,
+        action=st.just(QueryLinkAction.DRY_RUN_PREVIEW),
+        source_query=CONTENTS,
+        target_query=CONTENTS,
+        source_id=st.builds(uuid7),
+        target_id=st.builds(uuid7),
+        source_content=CONTENTS,
+        target_content=CONTENTS,
+        source_confidence=st.floats(0, 1),
+        target_confidence=st.floats(0, 1),
+        connect_result=st.none(),
+        summary=st.text(max_size=200),
+        command_id=st.builds(uuid7),
+    ),
+    "list_proposals": st.lists(
+        st.builds(
+            Proposal,
+            proposal_id=st.builds(uuid7),
+            action=st.sampled_from(ProposalAction),
+            edge_id=st.builds(uuid7),
+            node_id=st.none(),
+            new_sector=st.sampled_from(Sector),
+            state=st.sampled_from(ProposalState),
+            proposed_by=st.text(min_size=1, max_size=255),
+            reason=st.none() | st.text(max_size=2_000),
+            approvals=st.integers(0, 2),
+            approved_by=st.lists(st.text(min_size=1, max_size=20), max_size=2),
+            created_at=st.just(AT),
+            expires_at=st.just(AT),
         ),
-        MEMORIES,
-        st.lists(st.none() | st.text(min_size=1, max_size=2_000), max_size=12),
+        max_size=6,
+    ).map(lambda found: ProposalList(proposals=found, truncated=False)),
+    "get_breadcrumbs": st.builds(
+        BreadcrumbTrail,
+        last_stored_id=st.none() | st.builds(uuid7),
+        last_recalled_ids=IDS,
+        session_memory_ids=IDS,
+        expires_at=st.just(AT),
     ),
-    st.builds(
-        lambda old, new: ("supersede_memory", Superseded(old=old, new=new, command_id=uuid7())), MEMORIES, MEMORIES
-    ),
-    st.builds(lambda one: ("update_memory", MemoryChanged(status="updated", memory=one, command_id=uuid7())), MEMORIES),
-)
+}
+ASKED = st.sampled_from(sorted(REPLIES)).flatmap(lambda tool: st.tuples(st.just(tool), REPLIES[tool]))
+
+
+def plain(reply: Any, detail: Detail) -> Body:
+    return to_body(reply) if isinstance(reply, BreadcrumbTrail) else body_of(reply, detail, ME)
+
+
+def test_every_tool_with_a_budget_is_tried() -> None:
+    assert set(REPLIES) == {name for name, tool in TOOLS.items() if tool.bounded}
 
 
 @pytest.mark.promise("AG-4", "AG-6")
-@settings(max_examples=150, deadline=None)
-@given(REPLIES, st.sampled_from(Detail), st.integers(limits.REPLY_CHARS_MIN, 20_000))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(ASKED, st.sampled_from(Detail), st.sampled_from([500, 600, 900]) | st.integers(500, 20_000))
 def test_no_reply_is_longer_than_its_budget_and_nothing_goes_in_silence(
-    asked: tuple[str, Any], detail: Detail, budget: int
+    asked: tuple[str, Any], detail: Detail, most: int
 ) -> None:
     tool, reply = asked
-    whole = body_of(reply, detail, ME)
+    whole = plain(reply, detail)
     body = json.loads(text_of(whole))
-    text = bounded(body, budget)
-    assert len(text) <= budget
+    text = cut(tool, body, most)
+    assert len(text) <= most
     assert json.loads(text) == body
     check_reply(tool, body, is_error=False)
-    if len(text_of(whole)) <= budget:
+    if len(text_of(whole)) <= most:
         assert body == whole
         return
-    assert body["rest"]
+    shown, given = body.get("reply") or body, whole.get("reply") or whole
+    assert shown["rest"]
     gone = text_of(body)
     assert '"truncated":true' in gone or '"omitted":' in gone or '"omitted_fields":' in gone
-    for name in ("memories", "similar_memories", "links"):
-        if name in whole:
-            assert len(body[name]) + body.get("omitted", 0) == len(whole[name]) or not whole[name]
-    if "count" in body:
-        assert body["count"] == len(body["memories"])
+    lists = [name for name, value in given.items() if isinstance(value, list)]
+    assert sum(len(shown[name]) for name in lists) + shown.get("omitted", 0) == sum(len(given[name]) for name in lists)
+    if given.get("memories"):
+        assert shown["count"] == len(shown["memories"]) >= 1  # so that there is a place from which to go on
 
 
 @pytest.mark.promise("AG-4")
 def test_contents_are_cut_at_a_word_and_share_what_room_there_is() -> None:
     body = brief(MemoryList(memories=[memory(LONG), memory("short"), memory(LONG)], count=3))
-    text = bounded(body, 8_000)
+    text = cut("search_memories", body, 8_000)
     first, short, last = body["memories"]
     assert (short["content"], "truncated" in short) == ("short", False)
     assert first["truncated"] is last["truncated"] is True
@@ -257,7 +354,7 @@ def test_contents_are_cut_at_a_word_and_share_what_room_there_is() -> None:
 @pytest.mark.promise("AG-4")
 def test_the_end_of_a_list_goes_before_its_contents_say_nothing_any_more() -> None:
     body = brief(MemoryList(memories=[memory(LONG) for _ in range(50)], count=50))
-    bounded(body, 8_000)
+    cut("search_memories", body, 8_000)
     assert body["count"] == len(body["memories"]) == 50 - body["omitted"]
     assert 15 < body["count"] < 25
     assert all(len(one["content"]) >= LEAST_CHARS * 2 // 3 for one in body["memories"])
@@ -267,18 +364,29 @@ def test_the_end_of_a_list_goes_before_its_contents_say_nothing_any_more() -> No
 def test_metadata_goes_before_hits_do() -> None:
     hits = [memory(metadata={"log": "x" * 60_000}), memory(metadata={"a": 1})]
     body = brief(MemoryList(memories=hits, count=2))
-    bounded(body, 8_000)
+    cut("search_memories", body, 8_000)
     assert body["memories"][0]["omitted_fields"] == ["metadata"]
     assert body["memories"][1]["metadata"] == {"a": 1}
     assert body["count"] == 2
 
 
 @pytest.mark.promise("AG-4")
-def test_what_is_left_out_can_be_had() -> None:
-    stored = body_of(Stored(stored=memory(LONG), command_id="c-1"), Detail.FULL, ME)
-    bounded(stored, 8_000)
-    assert stored["rest"] == 'get_command(command_id="c-1", max_chars=34000) shows it all.'
-    report = {"status": "done", "reply": body_of(Stored(stored=memory(LONG), command_id="c-1"), Detail.FULL, ME)}
-    bounded(report, 8_000)
-    assert "Repeat the call with max_chars=34000." in str(report["reply"])
-    assert len(bounded(body_of(Stored(stored=memory(LONG), command_id="c"), Detail.FULL, ME), 34_000)) > len(LONG)
+def test_a_reply_of_many_objects_is_not_encoded_once_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
+
+    def counting(body: Body) -> str:
+        encoded.append(1)
+        return text_of(body)
+
+    hits = [memory(metadata={str(number): "x" * 60 for number in range(30)}) for _ in range(100)]
+    body = body_of(MemoryList(memories=hits, count=100), Detail.FULL, ME)
+    monkeypatch.setattr(budget, "text_of", counting)
+    cut("search_memories", body, 100_000)
+    assert len(encoded) < 40
+
+
+@pytest.mark.promise("AG-4")
+def test_receipts_of_many_are_never_cut() -> None:
+    for name in ("results", "receipts", "updated"):
+        report = {"status": "done", "reply": {"status": "success", name: [{"note": "n" * 2_000}] * 20}}
+        assert json.loads(cut("get_command", dict(report), 8_000)) == report

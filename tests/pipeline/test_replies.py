@@ -1,6 +1,7 @@
 """What replies cost an agent, through the whole pipeline: in tokens, in characters, and in what they repeat."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -133,6 +134,60 @@ async def test_a_page_that_ends_early_goes_on_at_the_next(agent: Agent) -> None:
         assert cursor is None or "omitted" in page
     assert pages > 3
     assert [content.split()[0] for content in seen] == [str(number) for number in reversed(range(30))]
+
+
+@pytest.mark.promise("AG-4")
+@pytest.mark.parametrize(("detail", "most"), [("full", 500), ("brief", 500), ("full", 1_500)])
+async def test_every_page_shows_something_however_small_it_is(agent: Agent, detail: str, most: int) -> None:
+    names = {"speaker": "s" * 255, "thread": "t" * 255}
+    ids = [(await agent.store(KILOBYTES_32, external_id=f"{number}" * 255, **names))["id"] for number in range(5)]
+    seen: list[str] = []
+    more: dict[str, str] = {}
+    while len(seen) < 10:
+        page = await agent.call("list_recent_memories", limit=3, detail=detail, max_chars=most, **more)
+        assert len(json.dumps(page, separators=(",", ":"), ensure_ascii=False)) <= most
+        seen += [one["id"] for one in page["memories"]]
+        if page["next_cursor"] is None:
+            break
+        more = {"cursor": page["next_cursor"]}
+    assert seen == ids[::-1]
+
+
+@pytest.mark.promise("AG-4")
+async def test_what_a_reply_says_of_the_rest_gets_it(agent: Agent) -> None:
+    content = KILOBYTES_32[:20_000]
+    stored = await agent.call("store_memory", content=content, detail="full", max_chars=4_000)
+    assert stored["stored"]["truncated"] is True
+    report = await agent.call("get_command", **said(stored["rest"]))
+    assert report["reply"]["stored"]["content"] == content
+
+    found = await agent.call("get_memory", memory_id=stored["stored"]["id"])
+    whole = await agent.call("get_memory", memory_id=stored["stored"]["id"], **said(found["rest"]))
+    assert whole["memory"]["content"] == content
+
+    asked = {"source_query": content, "target_query": "Who wrote down every ship?", "dry_run": True}
+    tried = await agent.call("connect_by_query", **asked)
+    again = await agent.call("connect_by_query", **{**asked, **said(tried["rest"])})
+    assert (again["source_content"], again["source_query"], "rest" in again) == (content, content, False)
+
+    (resource,) = (await agent.client.read_resource(f"engramq://memory/{stored['stored']['id']}")).contents
+    assert json.loads(resource.text)["memory"]["content"] == content  # type: ignore[union-attr]
+
+
+def said(rest: str) -> dict[str, Any]:
+    """Return the arguments that a reply names."""
+    return {name: json.loads(value) for name, value in re.findall(r'(\w+)=("[^"]*"|\w+)', rest)}
+
+
+@pytest.mark.promise("AG-4")
+async def test_links_that_were_made_together_are_all_told_again(agent: Agent) -> None:
+    ids = [(await agent.store(HIT.format(number)))["id"] for number in range(12)]
+    pairs = [(one, other) for one in ids[:6] for other in ids[6:]]
+    edges = [{"source": one, "target": other, "note": "n" * 300} for one, other in pairs]
+    made = await agent.call("connects", edges=edges)
+    report = await agent.call("get_command", command_id=made["command_id"])
+    assert len(json.dumps(made)) > limits.REPLY_CHARS
+    assert [one["note"] for one in report["reply"]["results"]] == [one["note"] for one in made["results"]]
 
 
 @pytest.mark.promise("AG-1")

@@ -151,3 +151,10 @@ def test_a_fingerprint_tells_commands_and_arguments_apart() -> None:
 
 def test_a_replys_body_has_no_tag() -> None:
     assert reply_body(Pong(payload=b"x")) == {"payload": "eA==", "status": "success"}
+
+
+def test_a_session_that_an_older_gateway_left_out_is_its_own_and_none_is_said() -> None:
+    least = Envelope(id="i", namespace="n", principal=Principal(name="p"), command=Ping(), session="")
+    sent = msgspec.msgpack.decode(encode(least))
+    assert decode_envelope(encode(least)).session == sent.pop("session") == ""
+    assert decode_envelope(msgspec.msgpack.encode(sent)).session == "default"

@@ -4,6 +4,8 @@ It costs nothing where the store has had one model: which ones it has is asked o
 each namespace is counted once a minute, after a reply; only the first search waits for it.
 """
 
+import asyncio
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
@@ -18,6 +21,8 @@ from engramq.workers.db.transaction import Transaction
 
 MODELS: Final = sql("all_models")
 COUNT: Final = sql("count_by_model")
+
+log = logging.getLogger(__name__)
 
 KEPT_S: Final = 60.0
 NAMESPACES_MAX: Final = 10_000  # whose counts are kept
@@ -39,12 +44,20 @@ class ForeignVectors:
         self._models: dict[int, str] = {}
         self._models_until = 0.0
         self._counted: dict[str, _Counted] = {}
+        self._counting = asyncio.Lock()
 
     async def notice(self, namespace: str, partitions: Sequence[Partition], model_id: int) -> str | UnsetType:
         """Return what a search by this model's vectors has to say of others in these partitions, UNSET for nothing.
 
-        Raises EngramqError (`unavailable`).
+        A search that has found what it was asked for does not fail because this cannot be said.
         """
+        try:
+            return await self._notice(namespace, partitions, model_id)
+        except EngramqError as refused:
+            log.warning("Vectors of other models were not counted", extra={"error": refused.fault.error})
+            return UNSET
+
+    async def _notice(self, namespace: str, partitions: Sequence[Partition], model_id: int) -> str | UnsetType:
         if time.monotonic() >= self._models_until:
             await self._read_models()
         if self._models.keys() <= {model_id}:
@@ -76,7 +89,11 @@ class ForeignVectors:
         async def count(tx: Transaction) -> dict[tuple[Partition, int], int]:
             return {(Partition(row["partition"]), row["model_id"]): row["memories"] for row in await tx.rows(COUNT)}
 
-        memories = await self._store.read(namespace, count)
+        async with self._counting:  # whoever comes meanwhile needs no count of its own
+            known = self._counted.get(namespace)
+            if known is not None and time.monotonic() < known.until:
+                return
+            memories = await self._store.read(namespace, count)
         if len(self._counted) >= NAMESPACES_MAX:
             self._counted.clear()
         self._counted[namespace] = _Counted(time.monotonic() + KEPT_S, memories)

@@ -38,8 +38,8 @@ TOOLS: Final = (
         name="search_memories",
         title="Search memories",
         summary="Find memories by meaning and words, best first. Call it before you act, plan or answer: once for the "
-        "task, once for each person, project or tool in it. Hits marked weak may be about something else. For the "
-        "newest call list_recent_memories. Once you know whether hits helped, call record_outcome.",
+        "task, once for each person, project or tool in it. Something always comes back: judge by similarity whether "
+        "it answers. For the newest call list_recent_memories. Once you know whether hits helped, call record_outcome.",
         example='search_memories(query="what does Ada drink?")',
         parameters=SearchMemories,
         replies=(MemoryList,),
