@@ -71,7 +71,7 @@ class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph
         if self.properties is not UNSET and LAST_RECLASSIFICATION in self.properties:
             raise invalid(
                 "properties",
-                f"properties: {LAST_RECLASSIFICATION} is written by reclassify_memory_sector alone.",
+                f"properties: {LAST_RECLASSIFICATION} is not for callers to write.",
                 "Leave that key out.",
             )
 
