@@ -11,8 +11,8 @@ from typing import Any, Final
 # The end of a sentence; "e.g." and "i.e." end none.
 _BETWEEN: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
 _WORDED: Final = frozenset({"recovery", "hint", "notice", "rest"})  # what a reply tells its reader to do
-# What callers wrote, whatever its keys are called.
-_AS_WRITTEN: Final = frozenset({"metadata", "properties", "explain"})
+# Where replies hold refusals and other replies. What callers wrote stays as it is, whatever its keys are called.
+_WITHIN: Final = frozenset({"errors", "reply", "connect_result", "results", "resolved"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +60,9 @@ def worded_body(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
 def _worded_part(name: str, value: Any, reader: Reader) -> Any:
     if isinstance(value, str):
         return worded(value, reader) if name in _WORDED else value
-    if isinstance(value, dict) and name not in _AS_WRITTEN:
+    if name not in _WITHIN:
+        return value
+    if isinstance(value, dict):
         return worded_body(value, reader)
     if isinstance(value, list):
         items = [worded_body(item, reader) if isinstance(item, dict) else item for item in value]

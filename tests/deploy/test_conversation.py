@@ -71,7 +71,7 @@ def test_a_batch_that_is_refused_as_a_whole_leaves_nothing_to_wait_for() -> None
 
     conversation.note_sent(line(id=4, method="d"))
     conversation.note_received(line(id=None, error={"code": -32700, "message": "no JSON"}))
-    assert conversation.open_requests == 4
+    assert conversation.open_requests == 3
     conversation.note_received(refusal)
     conversation.note_received(refusal)
 

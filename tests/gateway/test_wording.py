@@ -45,14 +45,16 @@ def test_a_body_is_worded_where_it_tells_its_reader_what_to_do_and_nowhere_else(
         "summary": said,
         "memory": {"content": said, "hint": said, "errors": [{"recovery": said}]},
         "errors": [{"recovery": said, "error": said}, {"recovery": "Wait."}],
-        "reply": {"recovery": said, "connect_result": {"recovery": said}},
+        "reply": {"recovery": said, "connect_result": {"recovery": said}, "resolved": {"recovery": said}},
+        "results": [{"resolved": {"recovery": said}}],
     }
     assert worded_body(body, CORE) == {
         **body,
         "hint": FULL,
         "notice": FULL,
         "errors": [{"recovery": FULL, "error": said}, {"recovery": "Wait."}],
-        "reply": {"recovery": FULL, "connect_result": {"recovery": FULL}},
+        "reply": {"recovery": FULL, "connect_result": {"recovery": FULL}, "resolved": {"recovery": FULL}},
+        "results": [{"resolved": {"recovery": FULL}}],
     }
     assert body["hint"] == said, "the reply itself, which others may hold, stays as it is"
 

@@ -99,7 +99,8 @@ async def test_a_removed_link_is_gone_from_what_reads_show_at_once(harness: Harn
     one, other = await harness.memories(2)
     await harness.connect(one, other, note="shown")
     shown = (await harness.agent.call("get_memory", memory_id=other))["links"]
-    assert shown == [{"memory_id": one, "relation": "similar", "weight": 0.65, "note": "shown", "origin": "agent",
-                      "direction": "incoming", "reinforcement_count": 0}]  # fmt: skip
+    content = (await harness.agent.call("get_memory", memory_id=one))["memory"]["content"]
+    assert shown == [{"memory_id": one, "preview": content, "relation": "similar", "weight": 0.65, "note": "shown",
+                      "origin": "agent", "direction": "incoming", "reinforcement_count": 0}]  # fmt: skip
     await disconnect(harness, one, other)
     assert (await harness.agent.call("get_memory", memory_id=other))["links"] == []
