@@ -19,7 +19,7 @@ INVALID_REQUEST = -32600
 _UNDER_WAY = {
     "status": "pending",
     "recovery": "A write may have been done: look for its effect, or repeat it with the same idempotency_key, which "
-    "never does it twice (get_command tells of those whose command_id is known). A read can just be repeated.",
+    "never does it twice. A read can just be repeated.",
 }
 _NEVER_SENT = {
     "status": "error",

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.gateway import cursors
-from engramq.gateway.identity.authorization import Caller, authorize, require
+from engramq.gateway.identity.authorization import Caller, admit, authorize
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
 from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
@@ -23,13 +23,21 @@ from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.mcp.wording import Reader, worded, worded_body
 from engramq.gateway.rendering.budget import Body, text_of
 from engramq.gateway.rendering.replies import ReplyStyle, body_of, bounded, notice_of, rest_of
-from engramq.gateway.sessions import NothingFound, Resolver, SessionBreadcrumbs, fresh_session, no_session, with_ids
+from engramq.gateway.sessions import (
+    NothingFound,
+    Resolver,
+    SessionBreadcrumbs,
+    fresh_session,
+    naming,
+    no_session,
+    stood_for,
+    with_ids,
+)
 from engramq.schemas.codec import fault_body, fingerprint
 from engramq.schemas.commands import Command, MemoryList, Reply, StoreMemory
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import list_position
-from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.vocabulary import Detail, Partition
 
 log = logging.getLogger(__name__)
@@ -158,10 +166,10 @@ class Service:
 
     async def _answer(self, call: Call) -> ToolReply:
         tool, caller = call.tool, call.caller
+        admit(tool.parameters, tool.scope, caller.principal)  # first: nobody mends arguments of what they may not call
         arguments = check_arguments(tool, call.arguments)
         command, session = arguments.parameters, arguments.session or caller.session
         if not isinstance(command, Command):
-            require(tool.scope, caller.principal)
             answered = await self._local[tool.name](call, session, command)
             return self._rendered(call, arguments, to_body(answered))
         authorize(command, caller.principal)
@@ -197,7 +205,7 @@ class Service:
             if not isinstance(answer, Answer):
                 return _pending(tool, answer.command_id, references)
         except EngramqError as refused:
-            raise EngramqError(_naming(refused.fault, references)) from refused
+            raise EngramqError(naming(refused.fault, references)) from refused
         if answer.reply is None:
             return fault_reply(_fault_of(answer), call.reader)
         return await self._reply(call, arguments, command, answer.reply)
@@ -262,21 +270,11 @@ def to_body(shape: msgspec.Struct) -> Body:
     return body
 
 
-def _naming(fault: Fault, references: Mapping[str, str]) -> Fault:
-    """Return a refusal that no worker has seen with what the call's references stood for."""
-    return msgspec.structs.replace(fault, resolved_references=_stood_for(references)) if references else fault
-
-
-def _stood_for(references: Mapping[str, str]) -> dict[str, ReferencedMemory]:
-    """Return the memories by reference; only workers know what these contain."""
-    return {reference: ReferencedMemory(id=found, preview=None) for reference, found in references.items()}
-
-
 def _pending(tool: Tool, command_id: str, references: Mapping[str, str]) -> ToolReply:
     """A write may still be carried out; a read that was not answered in time never will be."""
     if tool.write:
         body = to_body(
-            PendingReply(command_id=command_id, resolved_references=_stood_for(references) if references else UNSET)
+            PendingReply(command_id=command_id, resolved_references=stood_for(references) if references else UNSET)
         )
         return ToolReply(body, text_of(body), is_error=False)
     raise refuse(FaultCode.UNAVAILABLE, "No worker answered in time.")

@@ -21,9 +21,10 @@ from engramq.gateway.mcp.tools.tool import Items, Tool
 from engramq.schemas import limits
 from engramq.schemas.commands import Command
 from engramq.schemas.envelope import PrincipalId
-from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
+from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
 from engramq.schemas.keys import Keys, SessionKeys
+from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.scripts import BEGIN_SESSION, READ_SESSION, Script
 from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
 
@@ -117,7 +118,7 @@ def fresh_session() -> str:
 
 def no_session(field: str, error: str) -> EngramqError:
     """Return the refusal of what needs a session, where there is none."""
-    return invalid(field, error, "Call begin_session, then pass its session.")
+    return invalid(field, error, "Call begin_session, then pass its session. Or pass one of your own.")
 
 
 async def with_ids(
@@ -148,11 +149,24 @@ async def with_ids(
         raise no_session(field, f"{field}: a reference stands for a memory of a session, and this call is in none.")
     whose = (caller.namespace, caller.principal.identity, session)
     known = {reference: await sessions.resolve(reference, *whose) for reference in fields}
-    changes = _ids(command, tool.ids, known, session)
+    ids_of = {reference: found for reference, found in known.items() if found is not None}
+    try:
+        changes = _ids(command, tool.ids, known, session)
+    except NothingFound as nothing:
+        raise NothingFound(naming(nothing.fault, ids_of)) from nothing
     for name, items in tool.batches.items():
         changes[name] = tuple(_item(items, item, known, session) for item in getattr(command, name))
-    ids_of = {reference: found for reference, found in known.items() if found is not None}
     return msgspec.structs.replace(command, **changes), ids_of
+
+
+def naming(fault: Fault, references: Mapping[str, str]) -> Fault:
+    """Return a refusal that no worker has seen with what the call's references stood for."""
+    return msgspec.structs.replace(fault, resolved_references=stood_for(references)) if references else fault
+
+
+def stood_for(references: Mapping[str, str]) -> dict[str, ReferencedMemory]:
+    """Return the memories by reference; only workers know what these contain."""
+    return {reference: ReferencedMemory(id=found, preview=None) for reference, found in references.items()}
 
 
 def _item(items: Items, item: Any, known: Mapping[str, str | None], session: str) -> Any:

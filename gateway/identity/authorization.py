@@ -67,6 +67,13 @@ def may_send(kind: type[Struct], scope: Scope, principal: Principal) -> bool:
     return not (principal.untrusted and writes) or issubclass(kind, _OPEN_TO_UNTRUSTED)
 
 
+def admit(kind: type[Struct], scope: Scope, principal: Principal) -> None:
+    """Return if the principal may send some command of this kind; raises EngramqError with `forbidden`, saying why."""
+    if not may_send(kind, scope, principal):
+        require(scope, principal)
+        raise _untrusted()
+
+
 def require(scope: Scope, principal: Principal) -> None:
     """Return if the principal has the scope; raises EngramqError with `forbidden`, naming it."""
     if scope not in principal.scopes:
@@ -84,7 +91,11 @@ def _authorize_untrusted(command: Command) -> None:
         case StoreMemory(partition=Partition.TRUSTED):
             raise refuse(FaultCode.UNTRUSTED_SOURCE, "An untrusted principal cannot store into trusted.")
     if not isinstance(command, _OPEN_TO_UNTRUSTED):
-        raise _forbidden("An untrusted principal may only read, store, link and supersede.")
+        raise _untrusted()
+
+
+def _untrusted() -> EngramqError:
+    return _forbidden("An untrusted principal may only read, store, link and supersede.")
 
 
 def _forbidden(error: str) -> EngramqError:

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.gateway.mcp.lenient import ABSENT
+from engramq.gateway.mcp.lenient import ABSENT, meaning
 from engramq.gateway.mcp.parameters import BatchParameter, Parameter, problem_in, shown
 from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
 from engramq.gateway.mcp.tools.tool import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.vocabulary import Detail
 
+_ANY_OBJECT: Final = {"type": "object"}
 ARGUMENTS: Final = "arguments"
 AROUND: Final = ("session", "idempotency_key", "detail", "max_chars")  # of a call, not of its command
 
@@ -116,6 +117,7 @@ def _unknown(what: str, name: Any, parameters: Mapping[str, Parameter]) -> Engra
 
 def _item(tool: Tool, name: str, items: Items, parameters: Mapping[str, Parameter], given: Any) -> Any:
     """Return an item of a batch as it travels: checked as if it were the arguments of a call, or with its fault."""
+    given = meaning(name, _ANY_OBJECT, given, required=True)
     try:
         if not isinstance(given, Mapping):
             raise invalid(name, f"An item of {name} must be a JSON object, not {shown(given)}.")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 # The end of a sentence; "e.g." and "i.e." end none.
 _BETWEEN: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
+_OR: Final = "Or "  # begins no text: what it was the other way to may be left out
 _WORDED: Final = frozenset({"recovery", "hint", "notice", "rest"})  # what a reply tells its reader to do
 # Where replies hold refusals and other replies. What callers wrote stays as it is, whatever its keys are called.
 _WITHIN: Final = frozenset({"errors", "reply", "connect_result", "results", "resolved"})
@@ -35,7 +36,8 @@ def kept(text: str, reader: Reader) -> str:
     """Return the text without the sentences that name a tool which the reader has not; perhaps nothing."""
     if reader.absent is None or reader.absent.search(text) is None:
         return text
-    return " ".join(sentence for sentence in _BETWEEN.split(text) if reader.absent.search(sentence) is None)
+    left = " ".join(sentence for sentence in _BETWEEN.split(text) if reader.absent.search(sentence) is None)
+    return f"{left[len(_OR)].upper()}{left[len(_OR) + 1 :]}" if left.startswith(_OR) else left
 
 
 def worded(text: str, reader: Reader) -> str:

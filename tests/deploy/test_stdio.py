@@ -43,7 +43,7 @@ def test_after_the_gateway_was_killed_the_client_goes_on_with_its_handshake_repe
     assert lost["id"] == 7
     assert lost["error"]["code"] == -32000
     assert lost["error"]["data"]["status"] == "pending"
-    assert "get_command" in lost["error"]["data"]["recovery"]
+    assert "idempotency_key" in lost["error"]["data"]["recovery"]
     assert after["pid"] != before["pid"]
     assert after["hello"] == before["hello"]
     assert after["seen"] == ["initialize", "notifications/initialized", "tools/list"]

@@ -89,6 +89,13 @@ def test_null_counts_as_left_out_in_the_items_of_a_batch() -> None:
     assert command.edges[1].fault.field == "target"
 
 
+@pytest.mark.promise("AG-8")
+def test_the_items_of_a_batch_may_come_as_json() -> None:
+    command = checked("connects", edges=['{"source": "a", "target": "b", "weight": "0.5"}', '["a"]'])
+    assert (command.edges[0].source, command.edges[0].weight) == ("a", 0.5)
+    assert command.edges[1].fault.field == "edges"
+
+
 @pytest.mark.promise("AG-7")
 def test_an_alias_that_is_null_is_left_out() -> None:
     assert checked("memory_promote_to_trusted", recordId=None).record_id == "m"

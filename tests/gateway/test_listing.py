@@ -19,12 +19,12 @@ from engramq.gateway.mcp.listing import INSTRUCTIONS, profile_of
 from engramq.gateway.mcp.schema import listed_schema
 from engramq.gateway.mcp.server import build_server
 from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.service import Service
+from engramq.gateway.service import Call, Service
 from engramq.schemas.commands import BatchConnected, BatchRefusal, Connect
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import RECOVERY, Fault, FaultCode
 from engramq.schemas.keys import Keys
-from engramq.schemas.vocabulary import Scope
+from engramq.schemas.vocabulary import ALL_SCOPES, Scope
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.test_http_identity import GOOD, client_with, guarded
 from tests.gateway.test_server import ERAS, client_of
@@ -400,3 +400,17 @@ async def test_the_guide_says_something_under_every_heading(service: Service) ->
             entry = (await read(client, f"engramq://guide/{tool}"))["entry"]
             assert all(entry[name] for name in TEXTS), tool
             assert entry["example"]["tool"] == tool
+
+
+@pytest.mark.promise("AG-17")
+@pytest.mark.parametrize("given", [{}, {"content": 5}, {"nothing": 1}])
+async def test_a_hidden_tool_answers_forbidden_whatever_its_arguments(
+    service: Service, workers: WorkerSide, given: dict[str, Any]
+) -> None:
+    reader = Caller("ns", Principal(name="me", scopes=(Scope.READ,)))
+    reply = await service.call(Call(tool=TOOLS["store_memory"], arguments=given, caller=reader))
+    assert reply.body["code"] == "forbidden"
+    untrusted = Caller("ns", Principal(name="me", scopes=ALL_SCOPES, untrusted=True))
+    reply = await service.call(Call(tool=TOOLS["update_memory"], arguments=given, caller=untrusted))
+    assert reply.body["code"] == "forbidden"
+    assert workers.seen == []

@@ -123,7 +123,7 @@ async def test_without_a_session_references_are_refused_and_plain_calls_work(
 ) -> None:
     body = await call(service, tool, **given)
     assert (body["status"], body["field"]) == ("invalid_parameter", field)
-    assert body["recovery"] == "Call begin_session, then pass its session."
+    assert body["recovery"].startswith("Call begin_session, then pass its session.")
     assert workers.seen == []
     await call(service, "store_memory", content="Ada prefers tea")
     assert [(one.session, one.in_session) for one in workers.seen] == [("", True)]
@@ -160,3 +160,12 @@ async def test_what_references_stand_for_travels_with_the_command(
     await call(service, "connect", source="@stored", target="@recalled[1]", session="s")
     await call(service, "connect", source="m-9", target="m-2", session="s")
     assert [one.references for one in workers.seen] == [{"@stored": "m-9", "@recalled[1]": "m-2"}, {}]
+
+
+@pytest.mark.promise("AG-12")
+async def test_a_refusal_tells_what_the_other_references_stood_for(
+    service: Service, workers: WorkerSide, breadcrumbs: None
+) -> None:
+    body = await call(service, "connect", source="@stored", target="@recalled[99]", session="s")
+    assert (body["field"], body["resolved_references"]) == ("target", {"@stored": {"id": "m-9", "preview": None}})
+    assert workers.seen == []

@@ -51,7 +51,7 @@ async def test_a_guard_keeps_a_link_of_another_relation(harness: Harness) -> Non
     assert await disconnect(harness, one, other, guard_relation="supports") == ["removed", "supports", 0.75]
     await harness.agent.call("supersede_memory", old_memory_id=third, new_memory_id=one)
     body = await harness.agent.call("disconnect", source=one, target=third)
-    assert (body["action"], "restore_memory" in body["summary"]) == ("guarded", True)
+    assert (body["action"], "restore the old memory" in body["summary"]) == ("guarded", True)
 
 
 @pytest.mark.promise("CN-30")

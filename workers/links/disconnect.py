@@ -75,7 +75,7 @@ def _require_may(table: LinkTable, pair: Pair, principal: Principal) -> None:
 def _guarded(link: Link, command: Disconnect) -> str | None:
     """Return why a link stays, None when it may go."""
     if link.relation == Relation.SUPERSEDES:
-        return "restore_memory undoes a supersession"
+        return "what undoes it is to restore the old memory"
     if command.guard_relation is not UNSET and command.guard_relation != link.relation:
         return f"guard_relation is {command.guard_relation!r}"
     return None
