@@ -27,6 +27,13 @@ class ReferencedMemory(msgspec.Struct, frozen=True, kw_only=True):
     preview: str | None
 
 
+class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that a reply names: how its content begins; null of what is untrusted, unless that was asked for."""
+
+    id: str
+    preview: str | None
+
+
 class Via(msgspec.Struct, frozen=True, kw_only=True):
     """The link over which a search result came: the memory at its other end."""
 
@@ -38,7 +45,7 @@ class Via(msgspec.Struct, frozen=True, kw_only=True):
 class Memory(msgspec.Struct, kw_only=True):
     """A memory as a client reads it; never the embedding. Times are RFC 3339 UTC text.
 
-    `supersedes` is the memory that it replaced last (all of them are among its links). `score` and `similarity` are on
+    `supersedes` is the memory that it replaced last (get_memory lists all of them). `score` and `similarity` are on
     ranked results only (similarity is null when no vector was compared); `explain` when the search asked for it;
     `truncated` when max_chars cut the content; `untrusted` and `warning` on untrusted memories only.
     """

@@ -21,7 +21,7 @@ from engramq.schemas.commands import (
     Superseded,
 )
 from engramq.schemas.previews import preview_of
-from engramq.schemas.records import Link, Memory, ReferencedMemory, Via
+from engramq.schemas.records import Link, Memory, MemoryPreview, ReferencedMemory, Via
 from engramq.schemas.vocabulary import (
     DEFAULT_SECTOR,
     MemorySource,
@@ -124,6 +124,7 @@ class BriefFound(_Brief, kw_only=True):
 
     memory: BriefMemory | None
     links: list[Link] | UnsetType = UNSET
+    replaces: list[MemoryPreview] | UnsetType = UNSET
     status: Literal["success", "not_found"]
     hint: str | UnsetType = UNSET
 
@@ -181,7 +182,12 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
             return BriefMemories(memories=memories, count=reply.count, next_cursor=reply.next_cursor, **_about(reply))
         case MemoryFound(memory=Memory() as memory):
             return BriefFound(
-                memory=_memory(memory, caller), links=reply.links, status=reply.status, hint=reply.hint, **_about(reply)
+                memory=_memory(memory, caller),
+                links=reply.links,
+                replaces=reply.replaces,
+                status=reply.status,
+                hint=reply.hint,
+                **_about(reply),
             )
         case Superseded():
             old, new = _memory(reply.old, caller), _memory(reply.new, caller)

@@ -26,7 +26,15 @@ _TEXTS: Final = frozenset(
     {"content", "preview", "note", "reason", "source_content", "target_content", "source_query", "target_query"}
 )
 _OBJECTS: Final = frozenset({"metadata", "properties", "explain"})
-_LISTS: Final = ("memories", "similar_memories", "links", "proposals", "session_memory_ids", "last_recalled_ids")
+_LISTS: Final = (
+    "memories",
+    "similar_memories",
+    "links",
+    "replaces",
+    "proposals",
+    "session_memory_ids",
+    "last_recalled_ids",
+)
 _NEWEST_LAST: Final = "session_memory_ids"  # loses its beginning: the newest ones matter
 _AT_LEAST_ONE: Final = "memories"  # else a page would have no end from which the next could go on
 _ONE_MEMORY: Final = ("memory", "old", "new", "stored")

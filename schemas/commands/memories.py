@@ -23,7 +23,7 @@ from engramq.schemas.fields import (
     UnitInterval,
 )
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
-from engramq.schemas.records import Link, Memory
+from engramq.schemas.records import Link, Memory, MemoryPreview
 from engramq.schemas.vocabulary import MemorySource, Partition, Ranking, Scope, Sector, Verification, WorkerKind
 
 Partitions = Annotated[tuple[Partition, ...], Meta(min_length=1, max_length=100)]
@@ -147,10 +147,14 @@ class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get
 
 
 class MemoryFound(Reply, kw_only=True, tag="memory"):
-    """One memory with its links, or null and not_found; `hint` says how to see one that the caller may see."""
+    """One memory with its links, or null and not_found; `hint` says how to see one that the caller may see.
+
+    `replaces` is everything that it replaced, whether hidden or not, the last first.
+    """
 
     memory: Memory | None
     links: list[Link] | UnsetType = UNSET
+    replaces: list[MemoryPreview] | UnsetType = UNSET
     status: Literal["success", "not_found"]
     hint: str | UnsetType = UNSET
 

@@ -47,3 +47,9 @@ where n.tenant = %(tenant)s and n.id = any(%(ids)s)
 select m.node_id as id, m.content
 from memories m
 where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.partition = any(%(partitions)s::text[])
+
+-- name: memory_beginnings
+-- How the contents of memories in these partitions begin.
+select m.node_id as id, left(m.content, %(beginning_chars)s) as beginning
+from memories m
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.partition = any(%(partitions)s::text[])

@@ -8,13 +8,13 @@ from engramq.schemas import limits
 from engramq.schemas.previews import preview_of
 from engramq.schemas.records import Link
 from engramq.schemas.vocabulary import Direction, Origin, Partition
+from engramq.workers.db.memory_previews import BEGINNING_CHARS
 from engramq.workers.db.memory_rows import warned
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 
 LINKS_OF: Final = sql("links_of")
 
-BEGINNING_CHARS: Final = 4 * limits.PREVIEW_CHARS  # of a content, to make its preview of: white space shrinks
 LINKS_MAX: Final = 1_000  # a memory may have replaced any number of others
 
 

@@ -44,6 +44,7 @@ from engramq.schemas.ids import format_time, list_position, parse_uuid
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import AuditAction, MemoryState, OnDuplicate, Partition, Scope
 from engramq.workers.db import audit
+from engramq.workers.db.memory_previews import previews
 from engramq.workers.db.memory_rows import lock, memory_record, read_memories, similarity
 from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Transaction
@@ -62,7 +63,7 @@ from engramq.workers.memories.reading import position_of, recent
 from engramq.workers.memories.routing import route
 from engramq.workers.memories.stats import counts
 from engramq.workers.memories.store import Draft
-from engramq.workers.memories.supersession import lock_with_successor, pointers, supersede
+from engramq.workers.memories.supersession import lock_with_successor, pointers, replaced_by, supersede
 from engramq.workers.queue.contract import FollowUp, SessionState
 from engramq.workers.sectors.classifier import classifying
 
@@ -154,7 +155,7 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, _context: Co
 
 @handles(GetMemory)
 async def get_memory(tx: Transaction, command: GetMemory, _context: Context) -> MemoryFound:
-    """Read one memory and its links; changes nothing."""
+    """Read one memory, its links and what it replaced; changes nothing."""
     memory_id = parse_uuid(command.memory_id)
     partitions = tuple(Partition) if command.include_untrusted else (Partition.TRUSTED,)
     memory = None if memory_id is None else (await read_memories(tx, [memory_id])).get(memory_id)
@@ -162,7 +163,9 @@ async def get_memory(tx: Transaction, command: GetMemory, _context: Context) -> 
         return _NOT_FOUND
     if memory.partition not in partitions:
         return _KEPT_APART
-    return MemoryFound(memory=memory, links=await links_of(tx, memory_id, partitions), status="success")
+    links = await links_of(tx, memory_id, partitions)
+    replaced = await previews(tx, await replaced_by(tx, memory_id), partitions)
+    return MemoryFound(memory=memory, links=links, replaces=replaced, status="success")
 
 
 @handles(SupersedeMemory)

@@ -73,14 +73,19 @@ async def undo(tx: Transaction, old_id: UUID, new_id: UUID) -> None:
     await tx.send(RELINK, **ends)
 
 
+async def replaced_by(tx: Transaction, memory_id: UUID) -> list[UUID]:
+    """Return what a memory replaced, whatever became of it besides, the last first."""
+    return [row["id"] for row in await tx.rows(REPLACED_BY, id=memory_id)]
+
+
 async def close_chain(tx: Transaction, going: UUID, successor: UUID) -> None:
     """Hide what a memory that is to be erased had replaced behind its successor.
 
     Without a successor it stays hidden, by an id that is nobody's: an erasure must not bring a stale memory back.
     """
-    for row in await tx.rows(REPLACED_BY, id=going):
-        await tx.send(REHANG, id=row["id"], new_id=successor)
-        await _link(tx, row["id"], successor)
+    for old_id in await replaced_by(tx, going):
+        await tx.send(REHANG, id=old_id, new_id=successor)
+        await _link(tx, old_id, successor)
 
 
 async def point_to_previous(tx: Transaction, memory_id: UUID) -> None:

@@ -66,24 +66,26 @@ update memories set superseded_by = null, updated_at = now()
 where tenant = %(tenant)s and node_id = %(id)s
 returning node_id
 
+-- fragment: all_replaced_by
+-- The memories that the memory %(id)s replaced, the last first: their link tells when.
+select o.node_id as id
+from memories o
+left join edges e on e.tenant = o.tenant and e.layer = 'association'
+    and e.source_id = least(o.node_id, %(id)s::uuid) and e.target_id = greatest(o.node_id, %(id)s::uuid)
+where o.tenant = %(tenant)s and o.superseded_by = %(id)s
+order by e.updated_at desc nulls last, o.node_id desc
+
 -- name: point_to_previous
 -- Let a memory say that it supersedes the one that it replaced last, of those that it still replaces.
 update memories m set
-    supersedes = (
-        select o.node_id
-        from memories o
-        left join edges e on e.tenant = o.tenant and e.layer = 'association'
-            and e.source_id = least(o.node_id, m.node_id) and e.target_id = greatest(o.node_id, m.node_id)
-        where o.tenant = %(tenant)s and o.superseded_by = m.node_id
-        order by e.updated_at desc nulls last, o.node_id desc
-        limit 1),
+    supersedes = ({all_replaced_by} limit 1),
     updated_at = now()
 where m.tenant = %(tenant)s and m.node_id = %(id)s
 returning m.node_id
 
 -- name: replaced_by
--- The memories that this one replaced and that are still hidden by it.
-select node_id as id from memories where tenant = %(tenant)s and superseded_by = %(id)s order by node_id
+-- The memories that this one replaced, the last first.
+{all_replaced_by}
 
 -- name: rehang
 -- Let a memory be hidden by another one than before.

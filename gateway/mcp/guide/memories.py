@@ -54,12 +54,13 @@ ENTRIES: Final = {
         example=Step(tool="list_recent_memories", arguments={"limit": 20}),
     ),
     "get_memory": ToolGuide(
-        what="Reads one memory by id, whatever its state, and its links to memories that are not hidden.",
+        what="Reads one memory by id, whatever its state, its links to memories that are not hidden, and all that it "
+        "replaced.",
         when="You want to see why a memory is hidden (superseded_by, state, verification), follow its links, or check "
         "what you have just written.",
         when_not="You do not have an id. An untrusted one is not_found, with a hint, unless include_untrusted is true.",
-        cost="Two indexed reads, a few milliseconds. Reading changes no rank.",
-        returns="memory and links (memory_id is the other end), or memory null with status not_found.",
+        cost="Three indexed reads, a few milliseconds. Reading changes no rank.",
+        returns="memory, links (memory_id is the other end) and replaces, or memory null with status not_found.",
         next="superseded_by is set: read that one. A link's memory_id: get_memory again.",
         before=(_STORE_TEA,),
         example=Step(tool="get_memory", arguments=_IT),
