@@ -45,7 +45,8 @@ class Via(msgspec.Struct, frozen=True, kw_only=True):
 class Memory(msgspec.Struct, kw_only=True):
     """A memory as a client reads it; never the embedding. Times are RFC 3339 UTC text.
 
-    `supersedes` is the memory that it replaced last (get_memory lists all of them). `score` and `similarity` are on
+    `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without
+    `superseded_by`: what replaced it was erased. `score` and `similarity` are on
     ranked results only (similarity is null when no vector was compared); `explain` when the search asked for it;
     `truncated` when max_chars cut the content; `untrusted` and `warning` on untrusted memories only.
     """
@@ -68,6 +69,7 @@ class Memory(msgspec.Struct, kw_only=True):
     usefulness: float = 0.5
     supersedes: str | None = None
     superseded_by: str | None = None
+    superseded_at: str | None = None
     promoted_at: str | None = None
     promoted_by: str | None = None
     metadata: dict[str, Any] = {}

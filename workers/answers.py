@@ -12,7 +12,6 @@ import msgspec
 from engramq.schemas.commands import (
     AnyReply,
     BatchConnected,
-    Command,
     Connected,
     Forgotten,
     MemoryChanged,
@@ -30,6 +29,7 @@ from engramq.workers.db import json_values
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.replies import with_notes, without_notes
+from engramq.workers.previews import bare, read_previews
 from engramq.workers.references import previewed, without_previews
 
 CONTENTS: Final = sql("memory_contents")
@@ -73,7 +73,7 @@ def encode_answer(answer: Answer) -> str:
         case None:
             kept = None
         case reply:
-            kept = _with_memories(reply, _bare)
+            kept = _with_memories(bare(reply), _bare)
     reply = None if kept is None else without_previews(kept)
     fault = None if answer.fault is None else without_previews(answer.fault)
     return _encoder.encode(Answer(id=answer.id, reply=reply, fault=fault, replayed=answer.replayed)).decode()
@@ -93,18 +93,19 @@ async def filled(tx: Transaction, answer: Answer, repeated: Envelope | None = No
         return msgspec.structs.replace(answer, fault=await previewed(tx, answer.fault, repeated))
     assert answer.reply is not None
     named = msgspec.structs.replace(answer, reply=await previewed(tx, answer.reply, repeated))
-    return await _complete(tx, named, None if repeated is None else repeated.command)
+    return await _complete(tx, named, repeated)
 
 
-async def _complete(tx: Transaction, answer: Answer, asked: Command | None) -> Answer:
+async def _complete(tx: Transaction, answer: Answer, repeated: Envelope | None) -> Answer:
     assert answer.reply is not None
-    reply = await with_notes(tx, answer.reply, answer.id, asked)
+    reply = await with_notes(tx, answer.reply, answer.id, None if repeated is None else repeated.command)
+    reply = await read_previews(tx, reply, repeated)
     wanted = _ids(reply)
     if not wanted:
         return msgspec.structs.replace(answer, reply=reply)
     rows = {str(row["id"]): row for row in await tx.rows(CONTENTS, ids=[UUID(one) for one in wanted])}
     for memory_id in _ids(reply, about_only=True):
-        if memory_id not in rows and not _says_not_found(reply):
+        if memory_id not in rows and not _says_gone(reply):
             command_id = reply.command_id if isinstance(reply, WriteReply) else answer.id
             erased = Forgotten(
                 status="erased", id=memory_id, command_id=command_id, resolved_references=reply.resolved_references
@@ -128,8 +129,8 @@ def _bare(memory: Memory) -> Memory:
     return msgspec.structs.replace(memory, **_BARE)
 
 
-def _says_not_found(reply: Reply) -> bool:
-    return isinstance(reply, Forgotten | MemoryChanged) and reply.status == "not_found"
+def _says_gone(reply: Reply) -> bool:
+    return isinstance(reply, Forgotten | MemoryChanged) and reply.status in ("not_found", "erased")
 
 
 def _ids(reply: Reply, *, about_only: bool = False) -> list[str]:

@@ -25,6 +25,7 @@ from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.ledger import LedgerEntry
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.previews import read_previews
 from engramq.workers.queue.contract import (
     FollowUp,
     Job,
@@ -318,7 +319,7 @@ async def _recorded(
     if await claim.fetchone() is None:
         raise _Taken
     reply.command_id = envelope.id
-    reply = await previewed(tx, named(reply, envelope), envelope)
+    reply = await read_previews(tx, await previewed(tx, named(reply, envelope), envelope), envelope)
     answer = encode_answer(Answer(id=envelope.id, reply=reply))  # type: ignore[arg-type]  # one of the union
     await ledger.send_end(tx, envelope, answer, subject(reply))
     return reply

@@ -23,6 +23,9 @@ from engramq.schemas.vocabulary import Partition
 @click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
 @click.option("--reason", metavar="TEXT", help="For the audit log.")
 @click.option("--yes", is_flag=True, help="Erase them. Without it they are only listed.")
+@click.option(
+    "--restore-replaced", is_flag=True, help="With --yes: bring back what they had replaced and nothing else replaces."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def command(supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool, as_json: bool, **given: Any) -> None:
@@ -33,7 +36,9 @@ def command(supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool,
     """
     from engramq.gateway.cli.purge_listing import purge_listing  # noqa: PLC0415 - help does without
 
-    listing = purge_listing({field: value for field, value in given.items() if value is not None})
+    listing = purge_listing(
+        {field: value for field, value in given.items() if value is not None and value is not False}
+    )
     with servers_for("purge", supervisor) as settings:
         from engramq.gateway.cli.purge_command import purge_memories  # noqa: PLC0415 - 1 s of imports, see gateway
 

@@ -3,7 +3,7 @@
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -41,6 +41,7 @@ def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str
     elif done is not None:
         print(f"Erased {done.erased} memories of namespace {namespace!r}. What was erased, by ids:")
         print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
+        _tell_hidden(done)
     else:
         _list(found, namespace)
 
@@ -51,6 +52,30 @@ def _list(found: Purged, namespace: str) -> None:
     if found.matched > limits.PURGED_SHOWN:
         print(f"... and {found.matched - limits.PURGED_SHOWN} more")
     print(f"{found.matched} memories of namespace {namespace!r}. Nothing is erased: --yes does it.", file=sys.stderr)
+
+
+def _tell_hidden(done: Purged) -> None:
+    """Name what the erased ones had replaced: what is back, and what still hides though nothing replaces it."""
+    if done.restored_count:
+        print(f"Restored {done.restored_count} memories that they had replaced:")
+        _print_some([str(one) for one in done.restored or ()], done.restored_count)
+    if done.still_hidden_count:
+        print(f"Still hidden, though nothing replaces them any more, are {done.still_hidden_count} memories:")
+        lines = [f"{one.id}  {_line(one.preview)}" for one in done.still_hidden or ()]
+        _print_some(lines, done.still_hidden_count)
+        print("restore_memory brings one back; purge does it with --restore-replaced.")
+
+
+def _print_some(lines: Sequence[str], count: int) -> None:
+    for line in lines:
+        print(line.rstrip())
+    if count > len(lines):
+        print(f"... and {count - len(lines)} more")
+
+
+def _line(preview: str | None) -> str:
+    """Return a preview for a terminal: whoever wrote the memory may have put control characters into it."""
+    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in preview or "")
 
 
 def _teller(as_json: bool) -> Callable[[str], None]:

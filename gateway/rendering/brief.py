@@ -63,6 +63,7 @@ class BriefMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     state: MemoryState = MemoryState.ACTIVE
     supersedes: str | None = None
     superseded_by: str | None = None
+    superseded_at: str | None = None
     promoted_at: str | None = None
     promoted_by: str | None = None
     metadata: dict[str, Any] = {}

@@ -31,6 +31,7 @@ _LISTS: Final = (
     "similar_memories",
     "links",
     "replaces",
+    "still_hidden",
     "proposals",
     "session_memory_ids",
     "last_recalled_ids",

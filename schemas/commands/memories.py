@@ -217,11 +217,14 @@ class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
 class Forgotten(WriteReply, kw_only=True, tag="forgotten"):
     """Whether the memory is archived, erased, or was never there.
 
-    Also what a replay gets whose memory was erased since.
+    Also what a replay gets whose memory was erased since. `still_hidden` is what it had replaced and nothing replaces
+    now; `hint` says what to do about that.
     """
 
     status: Literal["archived", "erased", "not_found"]
     id: str
+    still_hidden: list[MemoryPreview] | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
 
 
 class RestoreMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="restore_memory"):

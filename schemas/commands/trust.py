@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import MemoryId, Moment, Name, Note
-from engramq.schemas.records import Memory
+from engramq.schemas.records import Memory, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Verification, WorkerKind
 
 
@@ -25,11 +25,17 @@ class VerifyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class Verified(WriteReply, kw_only=True, tag="verified"):
-    """The verification before and after; null when there is no such memory."""
+    """The verification before and after; null when there is no such memory.
+
+    Of a rejected one `still_hidden` is what it had replaced and nothing replaces now; `hint` says what to do about
+    that.
+    """
 
     status: Literal["success", "not_found"]
     old: Verification | None = None
     new: Verification | None = None
+    still_hidden: list[MemoryPreview] | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
 
 
 class PromoteMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="memory_promote_to_trusted"):
@@ -72,7 +78,7 @@ class Identity(Reply, kw_only=True, tag="identity"):
 
 class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
     """Find, and with `erase` erase for good, all memories of a principal, a source type, a time span; all that is given
-    has to hold. Times are on created_at, both ends included.
+    has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had replaced.
     """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
@@ -86,6 +92,7 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     since: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
     until: Moment | UnsetType = UNSET
     erase: bool = False
+    restore_replaced: bool = False
     reason: Note | UnsetType = UNSET
 
     def check(self) -> None:
@@ -96,9 +103,18 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class Purged(WriteReply, kw_only=True, tag="purged"):
-    """How many memories matched, how many are erased now, and the first of their ids, oldest first."""
+    """How many memories matched, how many are erased now, and the first of their ids, oldest first.
+
+    `still_hidden` is what they had replaced and nothing replaces now, of many the first; `restored`, what was brought
+    back. Each is counted too.
+    """
 
     status: Literal["success"] = "success"
     matched: int
     erased: int
     memory_ids: list[str]
+    still_hidden: list[MemoryPreview] | UnsetType = UNSET
+    still_hidden_count: int = 0
+    restored: list[str] | UnsetType = UNSET
+    restored_count: int = 0
+    hint: str | UnsetType = UNSET

@@ -20,6 +20,7 @@ from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import (
     CommandReport,
+    Forgotten,
     MemoryChanged,
     MemoryFound,
     MemoryList,
@@ -30,10 +31,11 @@ from engramq.schemas.commands import (
     Stored,
     StoreMemory,
     Superseded,
+    Verified,
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import uuid7
-from engramq.schemas.records import Link, Memory, Proposal, ReferencedMemory, Via
+from engramq.schemas.records import Link, Memory, MemoryPreview, Proposal, ReferencedMemory, Via
 from engramq.schemas.vocabulary import (
     UNTRUSTED_WARNING,
     CommandStatus,
@@ -123,6 +125,7 @@ def test_nothing_is_lost_in_brief_that_the_reader_could_not_put_back() -> None:
         "state": MemoryState.ARCHIVED,
         "supersedes": uuid7(),
         "superseded_by": uuid7(),
+        "superseded_at": AT,
         "promoted_at": AT,
         "promoted_by": "bob",
         "metadata": {"a": None},
@@ -234,6 +237,9 @@ SEVERAL = st.lists(MEMORIES, max_size=8)
 LINKS = st.lists(st.builds(a_link, st.none() | st.text(min_size=1, max_size=2_000)), max_size=12)
 IDS = st.lists(st.builds(uuid7), max_size=60)
 WRITTEN: dict[str, Any] = {"command_id": st.builds(uuid7), "resolved_references": REFERENCES | st.just(UNSET)}
+PREVIEWS = st.none() | st.text(max_size=limits.PREVIEW_CHARS)
+HIDDEN = st.lists(st.builds(MemoryPreview, id=st.builds(uuid7), preview=PREVIEWS), max_size=20)
+HINTS = st.just("What this one had replaced stays hidden.")
 WRITES: dict[str, st.SearchStrategy[Any]] = {
     "store_memory": st.builds(Stored, stored=MEMORIES, similar_memories=st.lists(MEMORIES, max_size=5), **WRITTEN),
     "supersede_memory": st.builds(Superseded, old=MEMORIES, new=MEMORIES, **WRITTEN),
@@ -253,9 +259,14 @@ REPLIES: dict[str, st.SearchStrategy[Any]] = {
         MemoryFound,
         memory=MEMORIES,
         links=LINKS,
+        replaces=HIDDEN,
         status=st.just("success"),
         resolved_references=WRITTEN["resolved_references"],
     ),
+    "forget_memory": st.builds(
+        Forgotten, status=st.just("erased"), id=st.builds(uuid7), still_hidden=HIDDEN, hint=HINTS, **WRITTEN
+    ),
+    "verify_memory": st.builds(Verified, status=st.just("success"), still_hidden=HIDDEN, hint=HINTS, **WRITTEN),
     "get_command": st.one_of(*WRITES.values()).map(
         lambda reply: CommandReport(status=CommandStatus.DONE, reply=reply_body(reply))
     ),

@@ -92,7 +92,8 @@ class Tenant:
         )  # fmt: skip
 
 
-CHANGED = ("tenant", "namespace", "lexemes", "lexeme", "load_id", "principal_untrusted")  # columns, since then
+# Columns, since then.
+CHANGED = ("tenant", "namespace", "lexemes", "lexeme", "load_id", "principal_untrusted", "superseded_at")
 
 
 def fill(connection: Connection) -> list[Tenant]:

@@ -140,8 +140,10 @@ async def test_chains_close_over_what_is_purged(
         await world.ask(Superseded, SupersedeMemory(old_memory_id=ids[old], new_memory_id=ids[new]))
     assert (await purge(world, thread="t", erase=True)).erased == len(gone)
     names = {memory_id: name for name, memory_id in ids.items() if name not in gone}
-    rows = world.rows("select content, superseded_by::text as by, supersedes::text as last from memories")
-    found = {row["content"]: names.get(row["by"], "?") for row in rows if row["by"] is not None}
+    rows = world.rows(
+        "select content, superseded_by::text as by, superseded_at, supersedes::text as last from memories"
+    )
+    found = {row["content"]: names[row["by"]] if row["by"] else "?" for row in rows if row["superseded_at"]}
     assert found == hidden_by
     last = {row["content"]: names[row["last"]] for row in rows if row["last"] is not None}
     assert last == {new: old for old, new in hidden_by.items() if new != "?"}

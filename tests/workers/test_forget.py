@@ -200,7 +200,8 @@ async def test_erasing_the_middle_of_a_chain_closes_it(world: World) -> None:
     assert str(rows[last.stored.id]["supersedes"]) == first.stored.id
     await world.ask(Forgotten, ForgetMemory(memory_id=last.stored.id, erase=True))
     (left,) = world.rows("select * from memories")
-    assert left["superseded_by"] is not None  # an erasure does not bring a stale memory back
+    assert left["superseded_by"] is None
+    assert left["superseded_at"] is not None  # an erasure does not bring a stale memory back
     restored = await world.ask(MemoryChanged, RestoreMemory(memory_id=first.stored.id))
     assert restored.memory is not None
     assert restored.memory.superseded_by is None
@@ -213,7 +214,11 @@ async def test_a_chain_may_be_erased_from_its_newer_end(world: World) -> None:
     for gone in (last, middle):
         await world.ask(Forgotten, ForgetMemory(memory_id=gone.stored.id, erase=True))
     (left,) = world.rows("select * from memories")
-    assert (str(left["node_id"]), left["superseded_by"] is None) == (first.stored.id, False)
+    assert (str(left["node_id"]), left["superseded_by"], left["superseded_at"] is None) == (
+        first.stored.id,
+        None,
+        False,
+    )
 
 
 @pytest.mark.promise("SE-13")

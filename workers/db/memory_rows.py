@@ -77,6 +77,7 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
         supersedes=row["supersedes"] and str(row["supersedes"]),
         superseded_by=row["superseded_by"] and str(row["superseded_by"]),
+        superseded_at=row["superseded_at"] and format_time(row["superseded_at"]),
         promoted_at=row["promoted_at"] and format_time(row["promoted_at"]),
         promoted_by=row["promoted_by"],
         metadata=row["metadata"],
@@ -108,6 +109,7 @@ class JsonRow(msgspec.Struct):
     state: str
     supersedes: str | None
     superseded_by: str | None
+    superseded_at: datetime | None
     promoted_at: datetime | None
     promoted_by: str | None
     metadata: msgspec.Raw

@@ -2,7 +2,7 @@
 -- What a record of a memory is made from; see records.py.
 m.node_id as id, n.external_id, m.content, m.confidence, m.source, m.source_type, m.speaker, m.occurred_at, m.thread,
 m.position, m.sector, m.sector_source, m.partition, m.verification, m.state, m.supersedes, m.superseded_by,
-m.promoted_at, m.promoted_by, m.metadata, m.created_by, m.created_at, m.updated_at, u.accessed_at,
+m.superseded_at, m.promoted_at, m.promoted_by, m.metadata, m.created_by, m.created_at, m.updated_at, u.accessed_at,
 coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 
 -- fragment: memory_tables
@@ -11,10 +11,14 @@ memories m
 join nodes n on n.tenant = m.tenant and n.id = m.node_id and n.partition = m.partition
 left join memory_usage u on u.tenant = m.tenant and u.node_id = m.node_id
 
+-- fragment: superseded
+-- Whether a memory m is superseded; by what is not known any more once that was erased.
+(m.superseded_by is not null or m.superseded_at is not null)
+
 -- fragment: visible
 -- The one visibility rule of memories m: %(partitions)s is a text array, %(include_superseded)s a boolean.
 m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.state <> 'archived'
-and m.verification <> 'rejected' and (m.superseded_by is null or %(include_superseded)s)
+and m.verification <> 'rejected' and (not {superseded} or %(include_superseded)s)
 
 -- fragment: clock
 -- The namespace's clock.
@@ -22,7 +26,9 @@ coalesce((select c.active_hours from namespaces c where c.tenant = %(tenant)s), 
 
 -- name: lock_memories
 -- Lock memories against every other change, in the one order that all writers keep, and read what decides.
-select n.id, m.partition, m.state, m.verification, m.supersedes, m.superseded_by, m.created_by
+select
+    n.id, m.partition, m.state, m.verification, m.supersedes, m.superseded_by, m.superseded_at,
+    {superseded} as is_superseded, m.created_by
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.id = any(%(ids)s)

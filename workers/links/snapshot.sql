@@ -13,14 +13,14 @@ for no key update of e
 -- active? Links of supersessions count nowhere, and are told only when both ends are asked for.
 select
     e.end_id, e.id, e.source_id, e.target_id, e.relation, e.weight, e.origin, e.note, e.reinforcement_count,
-    e.declared_from, o.node_id is not null and e.relation <> 'supersedes' as counts
+    e.declared_from, m.node_id is not null and e.relation <> 'supersedes' as counts
 from (
     select e.*, e.source_id as end_id, e.target_id as other_id from edges e where e.source_id = any(%(ids)s)
     union all
     select e.*, e.target_id as end_id, e.source_id as other_id from edges e where e.target_id = any(%(ids)s)
 ) e
-left join memories o on o.node_id = e.other_id and o.tenant = %(tenant)s and o.state = 'active'
-    and o.superseded_by is null and o.verification <> 'rejected'
+left join memories m on m.node_id = e.other_id and m.tenant = %(tenant)s and m.state = 'active'
+    and not {superseded} and m.verification <> 'rejected'
 where e.tenant = %(tenant)s and e.layer = 'association'
     and (e.relation <> 'supersedes' or e.other_id = any(%(ids)s))
 

@@ -33,7 +33,7 @@ def standing_of(row: Row | None) -> Standing:
         return Standing.NOT_FOUND
     if row["state"] == MemoryState.ARCHIVED:
         return Standing.ARCHIVED
-    if row["superseded_by"] is not None:
+    if row["is_superseded"]:
         return Standing.SUPERSEDED
     if row["verification"] == Verification.REJECTED:
         return Standing.REJECTED

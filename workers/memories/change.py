@@ -66,6 +66,7 @@ async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None
     staying = {gone: successor for gone, successor in successors.items() if successor is not None}
     for gone, successor in staying.items():
         await supersession.close_chain(tx, gone, successor)
+    await supersession.let_go(tx, successors)
     await forget_notes(tx, successors)
     await tx.send(ERASE, ids=list(successors))
     for successor in sorted(set(staying.values())):
@@ -79,9 +80,9 @@ async def restore(tx: Transaction, row: Row) -> dict[str, Any]:
         restored = await tx.row(UNARCHIVE, id=row["id"])
         assert restored is not None
         changed["state"] = restored["state"]
-    if row["superseded_by"] is not None:
+    if row["is_superseded"]:
         await supersession.undo(tx, row["id"], row["superseded_by"])
-        changed["superseded_by"] = None
+        changed["superseded_by" if row["superseded_by"] else "superseded_at"] = None
     return changed
 
 

@@ -38,11 +38,11 @@ from engramq.schemas.commands import (
     Verified,
     VerifyMemory,
 )
-from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import format_time, list_position, parse_uuid
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import AuditAction, MemoryState, OnDuplicate, Partition, Scope
+from engramq.schemas.vocabulary import AuditAction, MemoryState, OnDuplicate, Partition, Scope, Verification
 from engramq.workers.db import audit
 from engramq.workers.db.memory_previews import previews
 from engramq.workers.db.memory_rows import lock, memory_record, read_memories, similarity
@@ -53,10 +53,10 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.handling import Context, handles, handles_without_transaction
 from engramq.workers.links.reading import links_of
 from engramq.workers.links.replies import displaced_records
-from engramq.workers.links.room import lock_with_linked, make_room_again
+from engramq.workers.links.room import lock_with_linked
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import linking
-from engramq.workers.memories import change, importing, pending, purge, review, store
+from engramq.workers.memories import change, importing, pending, purge, restoration, review, still_hidden, store
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.purge import Filters, Purge
 from engramq.workers.memories.reading import position_of, recent
@@ -237,15 +237,16 @@ async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context
     )
     if row is None:
         return Forgotten(status="not_found", id=str(memory_id))
+    replaced = await still_hidden.behind(tx, [memory_id])
     if command.erase:
         _require_eraser(row, context.envelope.principal)
         await change.erase(tx, {memory_id: None if successor is None else successor["id"]})
-        await _audit_state(tx, context.envelope, AuditAction.ERASE, row, {})
-        return Forgotten(status="erased", id=str(memory_id))
-    if row["state"] != MemoryState.ARCHIVED:
+        await restoration.audit_state(tx, context.envelope, AuditAction.ERASE, row, {})
+    elif row["state"] != MemoryState.ARCHIVED:
         await change.archive(tx, memory_id)
-        await _audit_state(tx, context.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
-    return Forgotten(status="archived", id=str(memory_id))
+        await restoration.audit_state(tx, context.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
+    hidden = await still_hidden.named_behind(tx, replaced)
+    return Forgotten(status="erased" if command.erase else "archived", id=str(memory_id), **hidden)
 
 
 @handles(RestoreMemory)
@@ -259,11 +260,7 @@ async def restore_memory(tx: Transaction, command: RestoreMemory, context: Conte
     row = None if memory_id is None else await lock_with_linked(tx, memory_id)
     if row is None or memory_id is None:
         return MemoryChanged(status="not_found")
-    changed = await change.restore(tx, row)
-    if changed:
-        displaced = await make_room_again(tx, memory_id, context.services[LinkRules])
-        changed |= {"displaced": displaced_records(displaced)} if displaced else {}
-        await _audit_state(tx, context.envelope, AuditAction.RESTORE, row, changed)
+    await restoration.restore(tx, context.envelope, row, context.services[LinkRules])
     return MemoryChanged(status="restored", memory=(await read_memories(tx, (memory_id,)))[memory_id])
 
 
@@ -277,12 +274,15 @@ async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context
     verdict = await review.verify(tx, memory_id, command.verification, context.services[LinkRules])
     if verdict is None:
         return Verified(status="not_found")
+    hidden = still_hidden.Named()
+    if command.verification is Verification.REJECTED:
+        hidden = await still_hidden.named_behind(tx, await still_hidden.behind(tx, [memory_id]))
     if verdict.before is not command.verification:
         new: dict[str, Any] = {"verification": command.verification}
         new |= {"displaced": displaced_records(verdict.displaced)} if verdict.displaced else {}
         old, reason = {"verification": verdict.before}, audit.reason_of(command)
         await audit.record(tx, context.envelope, AuditAction.VERIFY, memory_id, old=old, new=new, reason=reason)
-    return Verified(status="success", old=verdict.before, new=command.verification)
+    return Verified(status="success", old=verdict.before, new=command.verification, **hidden)
 
 
 @handles(PromoteMemory)
@@ -311,6 +311,8 @@ async def erase_all(command: PurgeMemories, context: Context) -> Filters:
         steps = Purge(context.store, context.mailboxes, context.envelope, context.lease, filters)
         async for _ in steps.erase_everything():
             context.begun = True
+        if command.restore_replaced:
+            await steps.restore_replaced(context.services[LinkRules])
     return filters
 
 
@@ -383,18 +385,6 @@ def _similar(row: Row, value: float) -> Memory:
     memory = memory_record(row)
     memory.score = memory.similarity = value
     return memory
-
-
-async def _audit_state(
-    tx: Transaction, envelope: Envelope, action: AuditAction, row: Row, changed: dict[str, Any]
-) -> None:
-    """Audit a change of a locked row; `changed` has the new values, none when it was erased."""
-    old = {
-        name: row[name] if name == "state" else row[name] and str(row[name])
-        for name in changed or ("state",)
-        if name in row
-    }
-    await audit.record(tx, envelope, action, row["id"], old=old, new=changed, reason=audit.reason_of(envelope.command))
 
 
 def _require_trusted_principal(principal: Principal) -> None:

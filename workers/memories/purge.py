@@ -11,6 +11,7 @@ from uuid import UUID
 from engramq.schemas import limits
 from engramq.schemas.commands import Purged, PurgeMemories
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, Partition, SourceType
@@ -20,7 +21,8 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.memories import change
+from engramq.workers.links.rules import LinkRules
+from engramq.workers.memories import change, restoration, still_hidden
 from engramq.workers.queue.contract import Lease, MailboxView
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,7 @@ NEXT: Final = sql("purge_next")
 SUCCESSORS: Final = sql("purge_successors")
 STILL: Final = sql("purge_still")
 DONE: Final = sql("purge_done")
+HIDDEN: Final = sql("purge_hidden")
 
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 
@@ -99,18 +102,26 @@ async def erase(tx: Transaction, envelope: Envelope, filters: Filters, ids: Sequ
             memory_id = replaced_by.get(memory_id, memory_id) if memory_id is not None else None
         return memory_id if memory_id in standing.keys() - replaced_by.keys() else None
 
+    replaced = await still_hidden.behind(tx, replaced_by)
     await change.erase(tx, {memory_id: stays(successor) for memory_id, successor in replaced_by.items()})
+    hidden = await still_hidden.hidden_behind(tx, replaced)
     for row in rows:
-        await audit.record(
-            tx, envelope, AuditAction.ERASE, row["id"], old={"state": row["state"]}, new={}, reason=reason
-        )
+        behind = [str(one) for one in hidden.get(row["id"], ())]
+        old, new = {"state": row["state"]}, {"still_hidden": behind} if behind else {}
+        await audit.record(tx, envelope, AuditAction.ERASE, row["id"], old=old, new=new, reason=reason)
 
 
-async def done(tx: Transaction, command_id: str) -> tuple[int, list[str]]:
-    """Return how many memories a command has erased by now, whoever carried it out, and the first of their ids."""
-    row = await tx.row(DONE, command_id=UUID(command_id), action=AuditAction.ERASE, shown=limits.PURGED_SHOWN)
+async def done(tx: Transaction, command_id: str, action: AuditAction) -> tuple[int, list[str]]:
+    """Return with how many memories a command has done this by now, whoever carried it out, and the first ids."""
+    row = await tx.row(DONE, command_id=UUID(command_id), action=action, shown=limits.PURGED_SHOWN)
     assert row is not None
     return row["memories"], [str(one) for one in row["ids"] or ()]
+
+
+async def hidden_by(tx: Transaction, command_id: str) -> list[UUID]:
+    """Return what a command's erasures left hidden and nothing replaces now."""
+    rows = await tx.rows(HIDDEN, command_id=UUID(command_id), action=AuditAction.ERASE)
+    return await still_hidden.still_hidden(tx, [row["id"] for row in rows])
 
 
 def told(filters: Filters) -> dict[str, Any]:
@@ -147,6 +158,25 @@ class Purge:
             yield position
             position = await self._erase_some(filters, position)
 
+    async def restore_replaced(self, rules: LinkRules) -> None:
+        """Bring back what the erased ones had replaced and nothing replaces now, each in a transaction of its own.
+
+        One whose links find no room stays hidden, and the reply names it.
+        """
+        namespace = self.envelope.namespace
+        for memory_id in await self.store.read(namespace, lambda tx: hidden_by(tx, self.envelope.id)):
+
+            async def effect(tx: Transaction, memory_id: UUID = memory_id) -> None:
+                tx.lease = self.lease
+                await restoration.restore_by_id(tx, self.envelope, memory_id, rules)
+
+            try:
+                await self.store.write(namespace, effect)
+            except EngramqError as refusal:
+                if refusal.fault.code is not FaultCode.DEGREE_LIMIT:
+                    raise
+                log.info("A memory was not restored", extra={"command_id": self.envelope.id, "memory_id": memory_id})
+
     async def _erase_some(self, filters: Filters, position: PurgePosition) -> PurgePosition | None:
         """Erase the next few and return where to go on; None when there were none left.
 
@@ -179,8 +209,18 @@ async def listed(tx: Transaction, filters: Filters) -> Purged:
 
 async def recorded(tx: Transaction, envelope: Envelope, filters: Filters) -> Purged:
     """Sum a purge up in one audit row: what all tries at the command have erased."""
-    erased, ids = await done(tx, envelope.id)
+    erased, ids = await done(tx, envelope.id, AuditAction.ERASE)
+    restored, restored_ids = await done(tx, envelope.id, AuditAction.RESTORE)
+    hidden = await hidden_by(tx, envelope.id)
     new = {"erased": erased, "filters": told(filters)}
     reason = audit.reason_of(envelope.command)
     await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=reason)
-    return Purged(matched=erased, erased=erased, memory_ids=ids)
+    return Purged(
+        matched=erased,
+        erased=erased,
+        memory_ids=ids,
+        still_hidden_count=len(hidden),
+        restored=restored_ids,
+        restored_count=restored,
+        **still_hidden.named(hidden, limits.PURGED_SHOWN),
+    )

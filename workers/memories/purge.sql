@@ -37,3 +37,9 @@ order by m.created_at, m.node_id
 select count(*) as memories, (array_agg(target_id order by target_id))[1:%(shown)s] as ids
 from audit_log
 where tenant = %(tenant)s and command_id = %(command_id)s and action = %(action)s
+
+-- name: purge_hidden
+-- What the erasures of a command left hidden, when each of them was done.
+select distinct one::uuid as id
+from audit_log, jsonb_array_elements_text(new -> 'still_hidden') as one
+where tenant = %(tenant)s and command_id = %(command_id)s and action = %(action)s

@@ -57,7 +57,7 @@ async def promote(tx: Transaction, memory_id: UUID | None, promoted_by: str) -> 
         return None
     if row["verification"] not in VOUCHED_FOR:
         raise not_verified()
-    if row["state"] == MemoryState.ARCHIVED or row["superseded_by"] is not None:
+    if row["state"] == MemoryState.ARCHIVED or row["is_superseded"]:
         raise await refusal_of(tx, row)
     if await tx.row(PROMOTE, id=memory_id, promoted_by=promoted_by) is None:
         raise Again

@@ -28,6 +28,7 @@ WITH_EXTERNAL_ID: Final = sql("node_with_external_id")
 _ABSENT: Final[dict[str, Any]] = {
     "supersedes": None,
     "superseded_by": None,
+    "superseded_at": None,
     "promoted_at": None,
     "promoted_by": None,
     "accessed_at": None,

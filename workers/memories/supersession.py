@@ -1,5 +1,6 @@
 """One memory replacing another: both rows and the link between them, in one transaction."""
 
+from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
@@ -23,6 +24,7 @@ REVEAL: Final = sql("reveal")
 POINT_TO_PREVIOUS: Final = sql("point_to_previous")
 REPLACED_BY: Final = sql("replaced_by")
 REHANG: Final = sql("rehang")
+LET_GO: Final = sql("let_go")
 
 
 async def lock_with_successor(tx: Transaction, memory_id: UUID) -> tuple[Row | None, Row | None]:
@@ -64,9 +66,11 @@ async def supersede(tx: Transaction, old_text: str, new_text: str, principal: Pr
     return old_id, new_id, True
 
 
-async def undo(tx: Transaction, old_id: UUID, new_id: UUID) -> None:
-    """Let the old memory be seen again; both are locked already (the new one may have been erased)."""
+async def undo(tx: Transaction, old_id: UUID, new_id: UUID | None) -> None:
+    """Let the old memory be seen again; both are locked already, unless the new one (None) was erased."""
     await tx.send(REVEAL, id=old_id)
+    if new_id is None:
+        return
     await point_to_previous(tx, new_id)
     ends = {"old_id": old_id, "new_id": new_id, "relation": Relation.SUPERSEDES}
     await tx.send(UNLINK, **ends)
@@ -79,13 +83,18 @@ async def replaced_by(tx: Transaction, memory_id: UUID) -> list[UUID]:
 
 
 async def close_chain(tx: Transaction, going: UUID, successor: UUID) -> None:
-    """Hide what a memory that is to be erased had replaced behind its successor.
-
-    Without a successor it stays hidden, by an id that is nobody's: an erasure must not bring a stale memory back.
-    """
+    """Hide what a memory that is to be erased had replaced behind its successor."""
     for old_id in await replaced_by(tx, going):
         await tx.send(REHANG, id=old_id, new_id=successor)
         await _link(tx, old_id, successor)
+
+
+async def let_go(tx: Transaction, going: Collection[UUID]) -> None:
+    """Keep hidden, by no id, what memories that are to be erased had replaced and nothing else replaces.
+
+    An erasure must not bring a stale memory back.
+    """
+    await tx.send(LET_GO, ids=sorted(going))
 
 
 async def point_to_previous(tx: Transaction, memory_id: UUID) -> None:
@@ -109,7 +118,7 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
             recovery=use_instead(found.get(old["id"])),
             memory_id=str(old["superseded_by"]),
         )
-    if new["superseded_by"] is not None:
+    if new["is_superseded"]:
         # Whatever replaces is not replaced itself, so chains have no cycle; this only tells which refusal it is.
         chain = [row["id"] for row in await tx.rows(SUCCESSORS, id=new["id"])]
         if old["id"] in chain:

@@ -2,6 +2,7 @@
 -- Hide an old memory behind a new one: both rows.
 update memories m set
     superseded_by = case when m.node_id = %(old_id)s then %(new_id)s::uuid else m.superseded_by end,
+    superseded_at = case when m.node_id = %(old_id)s then now() else m.superseded_at end,
     supersedes = case when m.node_id = %(new_id)s then %(old_id)s::uuid else m.supersedes end,
     updated_at = now()
 where m.tenant = %(tenant)s and m.node_id = any(array[%(old_id)s, %(new_id)s]::uuid[])
@@ -62,7 +63,7 @@ returning id
 
 -- name: reveal
 -- Undo a supersession: the old memory is hidden no more.
-update memories set superseded_by = null, updated_at = now()
+update memories set superseded_by = null, superseded_at = null, updated_at = now()
 where tenant = %(tenant)s and node_id = %(id)s
 returning node_id
 
@@ -91,4 +92,11 @@ returning m.node_id
 -- Let a memory be hidden by another one than before.
 update memories set superseded_by = %(new_id)s, updated_at = now()
 where tenant = %(tenant)s and node_id = %(id)s
+returning node_id
+
+-- name: let_go
+-- Let what memories that are to be erased had replaced point to them no more; it stays hidden until it is restored.
+update memories set
+    superseded_by = null, superseded_at = coalesce(superseded_at, updated_at), updated_at = now()
+where tenant = %(tenant)s and superseded_by = any(%(ids)s)
 returning node_id

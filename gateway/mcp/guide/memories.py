@@ -93,8 +93,10 @@ ENTRIES: Final = {
         when="It is wrong and nothing replaces it. Erase: it holds what must not be kept, such as a password.",
         when_not="Something newer replaces it: supersede_memory keeps the history.",
         cost="One transaction, about 10 ms. To erase takes an id, no reference; another's memory, the admin scope.",
-        returns="archived, erased or not_found, and the id.",
-        next="Archived by mistake: restore_memory. Erased cannot be undone.",
+        returns="archived, erased or not_found, and the id. still_hidden: what it had replaced, and nothing replaces "
+        "now.",
+        next="Archived by mistake: restore_memory. Erased cannot be undone. One of still_hidden is right after all: "
+        "restore_memory.",
         before=(_STORE_TEA,),
         example=Step(tool="forget_memory", arguments={**_IT, "reason": "Ada was joking"}),
     ),

@@ -113,6 +113,7 @@ TOOLS: Final = (
         example='forget_memory(memory_id="@recalled[0]", reason="wrong person")',
         parameters=ForgetMemory,
         replies=(Forgotten,),
+        bounded=True,
         everyday=("memory_id", "reason", "erase", "session"),
         ids=("memory_id",),
         destructive=True,

@@ -15,6 +15,7 @@ TOOLS: Final = (
         example='verify_memory(memory_id="<id>", verification="verified", reason="checked the source")',
         parameters=VerifyMemory,
         replies=(Verified,),
+        bounded=True,
         ids_only=True,
         ids=("memory_id",),
         destructive=True,

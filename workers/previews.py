@@ -1,0 +1,51 @@
+"""Previews of the memories that replies to writes name beside what they are about.
+
+The ledger keeps the ids alone, as it keeps no contents: see answers.py. They are read whenever an answer is given.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from engramq.schemas.commands import Forgotten, Purged, Reply, Verified
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.records import MemoryPreview
+from engramq.schemas.vocabulary import Partition, Scope
+from engramq.workers.db.memory_previews import previews
+from engramq.workers.db.transaction import Transaction
+
+# By field, the partitions whose contents are shown.
+_SHOWN: Final = {"still_hidden": (Partition.TRUSTED,)}
+
+R = TypeVar("R", bound=Reply)
+
+
+def bare(reply: R) -> R:
+    """Return what the ledger may keep of a reply."""
+    changes = {
+        name: [MemoryPreview(id=one.id, preview=None) for one in named] for name, named in _previews_of(reply).items()
+    }
+    return msgspec.structs.replace(reply, **changes) if changes else reply
+
+
+async def read_previews(tx: Transaction, reply: R, envelope: Envelope | None = None) -> R:
+    """Return a reply with the previews of what it names; nothing is read where it names nothing.
+
+    None of what is gone, of untrusted memories that nobody asked for, nor for who may not read.
+    """
+    if envelope is not None and Scope.READ not in envelope.principal.scopes:
+        return reply
+    changes = {}
+    for name, named in _previews_of(reply).items():
+        ids = [known for one in named if (known := parse_uuid(one.id)) is not None]
+        changes[name] = await previews(tx, ids, _SHOWN[name])
+    return msgspec.structs.replace(reply, **changes) if changes else reply
+
+
+def _previews_of(reply: Reply) -> dict[str, list[MemoryPreview]]:
+    if not isinstance(reply, Forgotten | Verified | Purged):
+        return {}
+    found = {name: getattr(reply, name, UNSET) for name in _SHOWN}
+    return {name: named for name, named in found.items() if named is not UNSET and named}
