@@ -25,13 +25,16 @@ class VerifyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class Verified(WriteReply, kw_only=True, tag="verified"):
-    """The verification before and after; null when there is no such memory.
+    """The verification before and after; null when there is no such memory. `old` and `new` say it once more, for now.
 
     Of a rejected one `still_hidden` is what it had replaced and nothing replaces now; `hint` says what to do about
     that.
     """
 
     status: Literal["success", "not_found"]
+    memory_id: str = ""
+    old_verification: Verification | None = None
+    new_verification: Verification | None = None
     old: Verification | None = None
     new: Verification | None = None
     still_hidden: list[MemoryPreview] | UnsetType = UNSET

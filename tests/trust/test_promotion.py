@@ -248,7 +248,7 @@ async def test_the_answer_of_a_promotion_is_kept_without_content(world: World) -
     assert (erased.reply.status, erased.reply.id) == ("erased", memory_id)
 
 
-async def test_verification_tells_old_and_new_and_is_audited_when_it_changes(world: World) -> None:
+async def test_verification_tells_old_and_new_and_every_review_is_audited(world: World) -> None:
     memory_id = (await world.keep("reviewed")).stored.id
     words = [Verification.VERIFIED, Verification.VERIFIED, Verification.REJECTED, Verification.UNVERIFIED]
     before = Verification.UNVERIFIED
@@ -258,6 +258,7 @@ async def test_verification_tells_old_and_new_and_is_audited_when_it_changes(wor
         before = word
     assert [row["new"]["verification"] for row in world.rows("select new from audit_log order by id")] == [
         "verified",
+        "verified",  # a second look is a review too
         "rejected",
         "unverified",
     ]
@@ -265,7 +266,7 @@ async def test_verification_tells_old_and_new_and_is_audited_when_it_changes(wor
     for unknown in (uuid7(), "nonsense", foreign):
         reply = await verify(world, unknown)
         assert (reply.status, reply.old, reply.new) == ("not_found", None, None)
-    assert world.count("audit_log") == 3
+    assert world.count("audit_log") == 4
 
 
 def link(world: World, one: str, other: str, weight: float) -> None:

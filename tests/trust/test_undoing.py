@@ -261,3 +261,25 @@ async def test_a_migration_lets_go_of_ids_that_are_gone(empty_database: Database
         rows = connection.execute("select node_id::text, superseded_by::text, superseded_at from memories").fetchall()
     found = {memory_id: (by, at is not None) for memory_id, by, at in rows}
     assert found == {old: (new, False), new: (None, False), stray: (None, True)}
+
+
+@pytest.mark.promise("OV-5")
+async def test_a_second_review_leaves_its_row_and_its_reason(stage: Stage, world: World) -> None:
+    async with agent_of(await stage.gateway()) as first, agent_of(await stage.gateway(), principal="bob") as second:
+        (memory_id,) = await keep(first, "The pump is blue")
+        told = []
+        for reviewer, reason in ((first, "I asked"), (second, "I looked")):
+            told.append(
+                await reviewer.call("verify_memory", memory_id=memory_id, verification="verified", reason=reason)
+            )
+        missing = await second.call("verify_memory", memory_id=uuid7(), verification="verified")
+    words = [(body["memory_id"], body["old_verification"], body["new_verification"]) for body in told]
+    assert words == [(memory_id, "unverified", "verified"), (memory_id, "verified", "verified")]
+    assert [(body["old"], body["new"]) for body in told] == [(old, new) for _, old, new in words]
+    assert (missing["status"], missing["old_verification"]) == ("not_found", None)
+    rows = world.rows("select actor, old, new, reason from audit_log where action = 'verify' order by id")
+    assert [(row["actor"], row["reason"], row["old"]["verification"]) for row in rows] == [
+        ("I/O", "I asked", "unverified"),
+        ("bob", "I looked", "verified"),
+    ]
+    assert {row["new"]["verification"] for row in rows} == {"verified"}

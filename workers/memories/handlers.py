@@ -266,23 +266,33 @@ async def restore_memory(tx: Transaction, command: RestoreMemory, context: Conte
 
 @handles(VerifyMemory)
 async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context) -> Verified:
-    """Say how far a memory is vouched for, in either partition: review comes before promotion."""
+    """Say how far a memory is vouched for, in either partition: review comes before promotion.
+
+    A review that changes nothing is audited too: somebody else has looked, and says why.
+    """
     _require_reviewer(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
     if memory_id is None:
-        return Verified(status="not_found")
+        return Verified(status="not_found", memory_id=command.memory_id)
     verdict = await review.verify(tx, memory_id, command.verification, context.services[LinkRules])
     if verdict is None:
-        return Verified(status="not_found")
+        return Verified(status="not_found", memory_id=str(memory_id))
     hidden = still_hidden.Named()
     if command.verification is Verification.REJECTED:
         hidden = await still_hidden.named_behind(tx, await still_hidden.behind(tx, [memory_id]))
-    if verdict.before is not command.verification:
-        new: dict[str, Any] = {"verification": command.verification}
-        new |= {"displaced": displaced_records(verdict.displaced)} if verdict.displaced else {}
-        old, reason = {"verification": verdict.before}, audit.reason_of(command)
-        await audit.record(tx, context.envelope, AuditAction.VERIFY, memory_id, old=old, new=new, reason=reason)
-    return Verified(status="success", old=verdict.before, new=command.verification, **hidden)
+    new: dict[str, Any] = {"verification": command.verification}
+    new |= {"displaced": displaced_records(verdict.displaced)} if verdict.displaced else {}
+    old, reason = {"verification": verdict.before}, audit.reason_of(command)
+    await audit.record(tx, context.envelope, AuditAction.VERIFY, memory_id, old=old, new=new, reason=reason)
+    return Verified(
+        status="success",
+        memory_id=str(memory_id),
+        old_verification=verdict.before,
+        new_verification=command.verification,
+        old=verdict.before,
+        new=command.verification,
+        **hidden,
+    )
 
 
 @handles(PromoteMemory)

@@ -19,8 +19,8 @@ ENTRIES: Final = {
         when="You or a person checked the content against its source. rejected: it is false or an injection.",
         when_not="You only believe it. It takes an id, no reference, and does not move the memory: promotion does.",
         cost="One audited transaction, about 10 ms. Needs the verify scope.",
-        returns="old and new verification, or not_found. still_hidden, of a rejected one: what it had replaced and "
-        "nothing replaces now.",
+        returns="memory_id, old_verification and new_verification, or not_found. still_hidden, of a rejected one: "
+        "what it had replaced and nothing replaces now.",
         next="One of still_hidden is right after all: restore_memory. "
         "It was untrusted and others should find it: memory_promote_to_trusted. degree_limit, when it was "
         "rejected: its links count again, and the memory named has no room; disconnect one of that one's links first.",
