@@ -21,6 +21,7 @@ from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.keys import Keys
 
 CURSOR: Final = "cursor"
+NEXT_CURSOR: Final = "next_cursor"
 SECRET_BYTES: Final = 32
 _TAG_BYTES: Final = 16
 _UNBOUND: Final = frozenset({CURSOR, "limit"})  # pages of one list may differ in length

@@ -34,10 +34,10 @@ from engramq.gateway.sessions import (
     with_ids,
 )
 from engramq.schemas.codec import fault_body, fingerprint
-from engramq.schemas.commands import Command, MemoryList, Reply, StoreMemory
+from engramq.schemas.commands import Command, Reply, StoreMemory
+from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.ids import list_position
 from engramq.schemas.vocabulary import Detail, Partition
 
 log = logging.getLogger(__name__)
@@ -215,19 +215,19 @@ class Service:
         body = body_of(reply, arguments.detail or self._style.detail, call.caller.principal.name)
         if (notice := notice_of(reply, arguments.parameters, call.caller.principal)) is not None:  # type: ignore[arg-type]
             body["notice"] = notice
-        if not isinstance(reply, MemoryList) or not isinstance(reply.next_cursor, str | None):
+        if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):
             return self._rendered(call, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.
         secret = await self._secrets.cursor_secret()
         seal = partial(cursors.seal, secret=secret, namespace=call.caller.namespace, command=command)
-        ends = [list_position(memory.created_at, memory.id) for memory in reply.memories]
-        body["next_cursor"] = seal(ends[-1]) if ends else None
+        ends = reply.positions()
+        body[cursors.NEXT_CURSOR] = seal(ends[-1]) if ends else None
         body = self._rendered(call, arguments, body).body
-        shown = len(body["memories"])
+        shown = len(body[reply.listed])
         if shown == len(ends):
-            body["next_cursor"] = None if reply.next_cursor is None else seal(reply.next_cursor)
+            body[cursors.NEXT_CURSOR] = None if after is None else seal(after)
         else:
-            body["next_cursor"] = seal(ends[shown - 1])
+            body[cursors.NEXT_CURSOR] = seal(ends[shown - 1])
         return ToolReply(body, text_of(body), is_error=False)
 
     def _rendered(self, call: Call, arguments: Arguments, body: Body) -> ToolReply:

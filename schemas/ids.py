@@ -30,9 +30,20 @@ def uuid7() -> str:
     return str(UUID(int=value & (1 << 128) - 1))
 
 
-def list_position(created_at: str, memory_id: str) -> str:
-    """Return the position in a list of the newest just after this memory: what a cursor of such a list stands for."""
-    return f"{created_at}|{memory_id}"
+def list_position(created_at: str, identifier: str) -> str:
+    """Return the position in a list of the newest just after this item: what a cursor of such a list stands for."""
+    return f"{created_at}|{identifier}"
+
+
+def parse_list_position(text: str) -> tuple[datetime, UUID] | None:
+    """Return the time and the id in a position that `list_position` made, None for any other text."""
+    at, _, identifier = text.partition("|")
+    found = parse_uuid(identifier)
+    try:
+        created_at = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return None if found is None or created_at.tzinfo is None else (created_at, found)
 
 
 def parse_uuid(text: str) -> UUID | None:

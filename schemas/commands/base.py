@@ -44,6 +44,19 @@ class Reply(msgspec.Struct, kw_only=True, tag_field="type"):
     resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
 
 
+class Page(Reply, kw_only=True):
+    """A page of a list, with a field `next_cursor`: where the next one goes on, null at the end.
+
+    Workers give a position, which the gateway seals. `listed` names the field with the items.
+    """
+
+    listed: ClassVar[str]
+
+    def positions(self) -> list[str]:
+        """Return the position just after each item: a page may have to end early, and then goes on from there."""
+        raise NotImplementedError
+
+
 class WriteReply(Reply, kw_only=True):
     """The answer to a write: `command_id` is what get_command takes."""
 

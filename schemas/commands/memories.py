@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.base import Command, Page, Reply, WriteReply
 from engramq.schemas.fields import (
     Confidence,
     Content,
@@ -22,6 +22,7 @@ from engramq.schemas.fields import (
     ThreadPosition,
     UnitInterval,
 )
+from engramq.schemas.ids import list_position
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Link, Memory, MemoryPreview
 from engramq.schemas.vocabulary import MemorySource, Partition, Ranking, Scope, Sector, Verification, WorkerKind
@@ -108,7 +109,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     collapse_duplicates: Annotated[bool, Meta(description="Show hits of the same content once")] = False
 
 
-class MemoryList(Reply, kw_only=True, tag="memories"):
+class MemoryList(Page, kw_only=True, tag="memories"):
     """Memories in the order asked for. `degraded`: text only, since the model was not running.
 
     `next_cursor` is on lists only: null at the end. `notice` tells what the caller may not expect, and the next step.
@@ -120,6 +121,12 @@ class MemoryList(Reply, kw_only=True, tag="memories"):
     next_cursor: str | UnsetType | None = UNSET
     degraded: bool | UnsetType = UNSET
     notice: str | UnsetType = UNSET
+
+    listed: ClassVar[str] = "memories"
+
+    def positions(self) -> list[str]:
+        """Return the position after each memory."""
+        return [list_position(memory.created_at, memory.id) for memory in self.memories]
 
 
 class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_recent_memories"):
