@@ -14,6 +14,7 @@ NOT_BLANK = r"\S"
 Content = Annotated[str, Meta(min_length=1, max_length=limits.CONTENT_CHARS, pattern=NOT_BLANK)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
 Note = Annotated[str, Meta(min_length=1, max_length=limits.NOTE_CHARS, pattern=NOT_BLANK)]
+Cursor = Annotated[str, Meta(min_length=1, max_length=limits.CURSOR_CHARS, description="next_cursor of the last page")]
 Identifier = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS, pattern=NOT_BLANK)]
 MemoryReference = Annotated[Identifier, Meta(description="Memory id, @stored or @recalled[N]")]
 MemoryId = Annotated[Identifier, Meta(description="Memory id; no reference")]

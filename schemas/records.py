@@ -137,6 +137,24 @@ class NodeRef(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
+    """An edge of the knowledge graph with its ends by name."""
+
+    edge_id: str
+    source: NodeRef
+    target: NodeRef
+    relation: str
+    weight: float
+    memory_sector: Sector
+    properties: dict[str, Any]
+
+
+class CountedNode(NodeRef, frozen=True, kw_only=True):
+    """A named node, and how many edges it has."""
+
+    edge_count: int
+
+
 class Candidate(NodeRef, frozen=True, kw_only=True):
     """One of several nodes that a name can mean; `field` is the parameter that has the name."""
 
@@ -175,7 +193,8 @@ class PathEdge(msgspec.Struct, frozen=True, kw_only=True):
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A change that waits for consent, was decided, used, or has expired.
 
-    Either an edge (to be reclassified or deleted) or a node (to be deleted with its constitutive edges) is named.
+    Either an edge (to be reclassified or deleted) or a node (to be deleted with its constitutive edges) is named, and
+    shown as it is now, null when it is gone. `effect` says in words what the proposal would do.
     """
 
     proposal_id: str
@@ -190,3 +209,6 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     approved_by: list[str]
     created_at: str
     expires_at: str
+    effect: str = ""
+    edge: GraphEdge | None = None
+    node: CountedNode | None = None

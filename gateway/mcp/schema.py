@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, UnsetType
 
 from engramq.gateway.mcp.tools.tool import Tool
-from engramq.gateway.rendering.brief import BRIEF_FORMS
+from engramq.gateway.rendering.brief import BARE_FORMS, BRIEF_FORMS
 from engramq.schemas import limits, vocabulary
 from engramq.schemas.faults import Fault
 from engramq.schemas.fields import IdempotencyKey, SessionName
@@ -125,7 +125,8 @@ def output_schema(tool: Tool) -> dict[str, Any]:
 
     The TypeScript client checks refusals against an advertised schema too, so they are among the shapes.
     """
-    briefly = [form for reply in tool.replies if (form := BRIEF_FORMS.get(reply)) is not None]
+    shorter = {**BRIEF_FORMS, **BARE_FORMS}
+    briefly = [shorter[reply] for reply in tool.replies if reply in shorter]
     structs = [*tool.replies, *briefly, *((PendingReply, ErasedSince) if tool.write else ()), Fault]
     roots, definitions = msgspec.json.schema_components(structs, ref_template=_REF + "{name}")
     classes = _structs_within(structs)

@@ -16,6 +16,7 @@ from engramq.schemas.commands import (
     MemoryFound,
     MemoryList,
     Promoted,
+    ProposalList,
     Reply,
     Stored,
     Superseded,
@@ -154,6 +155,28 @@ class BriefPromoted(_Brief, kw_only=True):
     memory: BriefMemory
     command_id: str
 
+
+class BareProposal(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A proposal of which a small budget has left no more."""
+
+    proposal_id: str
+    effect: str
+    created_at: str
+    omitted_fields: list[str]
+    truncated: bool | UnsetType = UNSET
+
+
+class BareProposals(_Brief, kw_only=True):
+    """ProposalList within a small budget."""
+
+    status: Literal["success"] = "success"
+    proposals: list[BareProposal]
+    truncated: bool
+    next_cursor: str | UnsetType | None = UNSET
+
+
+# The form of other replies of which a small budget leaves little.
+BARE_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {ProposalList: BareProposals}
 
 # The brief form of each reply that holds memories.
 BRIEF_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {

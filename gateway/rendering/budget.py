@@ -37,15 +37,15 @@ _LISTS: Final = (
     "last_recalled_ids",
 )
 _NEWEST_LAST: Final = "session_memory_ids"  # loses its beginning: the newest ones matter
-_AT_LEAST_ONE: Final = "memories"  # else a page would have no end from which the next could go on
+_AT_LEAST_ONE: Final = ("memories", "proposals")  # else a page would have no end from which the next could go on
 _ONE_MEMORY: Final = ("memory", "old", "new", "stored")
 _NEVER_CUT: Final = frozenset(
     {"id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"}
 )
 _REFERENCES: Final = "resolved_references"
-# What of a memory stays when all else is not enough.
-_KEPT: Final = frozenset({"id", "content", "confidence", "created_at", "truncated", Partition.UNTRUSTED.value})
-_KNOWN_BY: Final = frozenset({"id", Partition.UNTRUSTED.value})
+# What of an item of a page stays when all else is not enough.
+_KNOWN_BY: Final = frozenset({"id", "proposal_id", Partition.UNTRUSTED.value})
+_KEPT: Final = _KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect"}
 _ALL: Final = "*"
 _WORDS: Final = ("notice", "hint")
 
@@ -166,7 +166,7 @@ class _Fitting:
 
     def _empty_lists(self) -> None:
         for name in _LISTS:
-            if self._inner.get(name) and name != _AT_LEAST_ONE and not self._fits():
+            if self._inner.get(name) and name not in _AT_LEAST_ONE and not self._fits():
                 self._shorten(name, 0)
 
     def _shorten(self, name: str, least: int) -> None:
@@ -182,13 +182,14 @@ class _Fitting:
         keep(_largest(min(least, len(whole)), len(whole), self._fits_with(keep)))
 
     def _bare(self, kept: frozenset[str]) -> None:
-        """Leave of each memory only so much, of what references stood for their ids, and few words."""
+        """Leave so much of each item of a page, and memory, of what references stood for their ids, and few words."""
         inner = self._inner
-        for memory in (*inner.get(_AT_LEAST_ONE, ()), *(inner[name] for name in _ONE_MEMORY if inner.get(name))):
-            if isinstance(memory, dict):
-                for key in memory.keys() - kept:
-                    del memory[key]
-                memory["omitted_fields"] = [_ALL]
+        pages = (item for name in _AT_LEAST_ONE for item in inner.get(name, ()))
+        for item in (*pages, *(inner[name] for name in _ONE_MEMORY if inner.get(name))):
+            if isinstance(item, dict):
+                for key in item.keys() - kept:
+                    del item[key]
+                item["omitted_fields"] = [_ALL]
         for stood_for in inner.get(_REFERENCES, {}).values():
             stood_for["preview"] = None
         inner["rest"] = f"max_chars={self._needed} shows more."

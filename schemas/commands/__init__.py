@@ -5,6 +5,7 @@ from typing import Final, get_args
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.commands.bulk import BatchImported, ImportBatch, ImportRecord, Receipt
 from engramq.schemas.commands.consent import (
+    ConsentNotNeeded,
     Decided,
     DecideProposal,
     ListProposals,
@@ -174,6 +175,7 @@ AnyReply = (
     | Reclassified
     | Proposed
     | NotProposed
+    | ConsentNotNeeded
     | Decided
     | ProposalList
     | CommandReport
@@ -203,6 +205,7 @@ __all__ = [
     "ConnectByQuery",
     "Connected",
     "Connects",
+    "ConsentNotNeeded",
     "DecideProposal",
     "Decided",
     "DeleteEdge",

@@ -4,15 +4,16 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.base import Command, Page, WriteReply
 from engramq.schemas.commands.graph import AnySector
-from engramq.schemas.fields import Identifier, Note
+from engramq.schemas.fields import Cursor, Identifier, Note
+from engramq.schemas.ids import list_position
 from engramq.schemas.records import Proposal
 from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, WorkerKind
 
 
 class ProposeReclassification(Command, frozen=True, kw_only=True, omit_defaults=True, tag="propose_reclassification"):
-    """Ask for consent to another sector of an edge; counts as the proposer's approval."""
+    """Ask for consent to another sector of an edge, or join who asked before; counts as the proposer's approval."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
     scope: ClassVar[Scope] = Scope.WRITE
@@ -24,11 +25,14 @@ class ProposeReclassification(Command, frozen=True, kw_only=True, omit_defaults=
 
 
 class Proposed(WriteReply, kw_only=True, tag="proposed"):
-    """The proposal that others may now decide on."""
+    """The proposal that others may now decide on. `approvals_needed`: so many principals are still missing."""
 
     status: Literal["proposed"] = "proposed"
     proposal_id: str
     expires_at: str
+    approved_by: list[str] = []
+    approvals_needed: int = 0
+    hint: str = ""
 
 
 class NotProposed(WriteReply, kw_only=True, tag="not_proposed"):
@@ -36,6 +40,14 @@ class NotProposed(WriteReply, kw_only=True, tag="not_proposed"):
 
     status: ReclassifyStatus
     error: str
+
+
+class ConsentNotNeeded(WriteReply, kw_only=True, tag="consent_not_needed"):
+    """There is no proposal, since the edge takes no consent: `hint` says what to do instead."""
+
+    status: Literal["not_needed"] = "not_needed"
+    error: str
+    hint: str
 
 
 class DecideProposal(Command, frozen=True, kw_only=True, omit_defaults=True, tag="decide_proposal"):
@@ -64,11 +76,19 @@ class ListProposals(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     state: Annotated[ProposalState, Meta(description="Left out: all")] | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
 
 
-class ProposalList(Reply, kw_only=True, tag="proposals"):
-    """The newest proposals; `truncated`: there are more."""
+class ProposalList(Page, kw_only=True, tag="proposals"):
+    """Proposals, newest first; `truncated`: there are more, and `next_cursor` is not null."""
 
     status: Literal["success"] = "success"
     proposals: list[Proposal]
     truncated: bool
+    next_cursor: str | UnsetType | None = UNSET
+
+    listed: ClassVar[str] = "proposals"
+
+    def positions(self) -> list[str]:
+        """Return the position after each proposal."""
+        return [list_position(one.created_at, one.proposal_id) for one in self.proposals]

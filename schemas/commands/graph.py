@@ -138,6 +138,7 @@ class DeletionNeedsConsent(WriteReply, kw_only=True, tag="deletion_needs_consent
     proposal_id: str
     expires_at: str
     edge_ids: list[str]
+    approved_by: list[str] = []
 
 
 class GetNodeByName(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_node_by_name"):
@@ -285,3 +286,5 @@ class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
     error: str | UnsetType = UNSET
     edge_ids: list[str] | UnsetType = UNSET
     hint: str | UnsetType = UNSET
+    proposal_id: str | UnsetType | None = UNSET
+    approved_by: list[str] | UnsetType = UNSET

@@ -36,6 +36,7 @@ from engramq.schemas.commands import (
     UpdateMemory,
     WriteReply,
 )
+from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.keys import JOB_KEY, Keys
@@ -60,6 +61,8 @@ def _sampled(kind: type[Any], _command: Command, envelope: Envelope) -> Reply:
     reply: Reply = sample(kind, full=True)
     if isinstance(reply, WriteReply):
         reply.command_id = envelope.id
+    if isinstance(reply, Page):
+        reply.next_cursor = None  # type: ignore[attr-defined]  # sealed, it would differ between installations
     return reply
 
 

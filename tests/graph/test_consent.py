@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from engramq.schemas.commands import (
     AddNode,
@@ -52,7 +53,8 @@ async def test_without_approval_a_constitutive_edge_stays(harness: Harness, mark
     edge_id = await constitutive(harness, mark)
     before = harness.everything()
     body = await harness.body(reclassified("episodic"))
-    assert set(body) == {"status", "error", "edge_id", "hint"}
+    assert set(body) == {"status", "error", "edge_id", "proposal_id", "approved_by", "hint"}
+    assert (body["proposal_id"], body["approved_by"]) == (None, [])
     assert (body["status"], body["edge_id"]) == ("consent_required", edge_id)
     assert "propose_reclassification" in body["hint"]
     assert harness.everything() == before
@@ -127,8 +129,15 @@ async def test_one_principal_approving_twice_counts_once(harness: Harness) -> No
 @pytest.mark.promise("RS-22")
 async def test_two_proposals_of_one_approval_each_are_no_consent(harness: Harness) -> None:
     edge_id = await constitutive(harness)
-    for principal in (ADA, BOB):
-        await proposed(harness, edge_id, Sector.EPISODIC, by=principal)
+    first = await proposed(harness, edge_id, Sector.EPISODIC)
+    # Now the second principal would join; versions before made a proposal of its own, which may be there still.
+    harness.rows(
+        "insert into proposals select (jsonb_populate_record(p, %s)).* from proposals p", Jsonb({"id": UNKNOWN_ID})
+    )
+    harness.rows(
+        "insert into approvals (tenant, proposal_id, principal) select tenant, id, 'bob' from proposals where id <> %s",
+        first,
+    )
     assert (await harness.body(reclassified("episodic")))["status"] == "consent_required"
 
 
@@ -190,6 +199,7 @@ async def test_a_proposal_lasts_48_hours_and_is_listed_with_who_approves(harness
     await decided(harness, proposal)
     (listed,) = (await harness.body(ListProposals()))["proposals"]
     assert listed.pop("created_at") < listed["expires_at"]
+    edge = listed["edge"]
     assert listed == {
         "proposal_id": proposal,
         "action": "reclassify",
@@ -202,7 +212,18 @@ async def test_a_proposal_lasts_48_hours_and_is_listed_with_who_approves(harness
         "approvals": 2,
         "approved_by": ["ada", "bob"],
         "expires_at": body["expires_at"],
+        "effect": "Give the edge Ada (Entity) --KNOWS--> Bob (Entity) the sector episodic; now it is semantic.",
+        "edge": edge,
+        "node": None,
     }
+    assert [edge[end]["name"] for end in ("source", "target")] == ["Ada", "Bob"]
+    assert [edge[name] for name in ("edge_id", "relation", "weight", "memory_sector", "properties")] == [
+        edge_id,
+        "KNOWS",
+        1.0,
+        "semantic",
+        FLAG,
+    ]
     asked_for, answered = harness.audit(edge_id)
     assert (asked_for["actor"], asked_for["action"], asked_for["reason"]) == ("ada", "propose", "it happened")
     assert (answered["actor"], answered["action"], answered["new"]["state"]) == ("bob", "decide", "approved")
@@ -210,12 +231,13 @@ async def test_a_proposal_lasts_48_hours_and_is_listed_with_who_approves(harness
 
 @pytest.mark.promise("RS-20")
 async def test_proposals_are_listed_by_state(harness: Harness) -> None:
-    edge_id = await constitutive(harness)
-    made = {state: await proposed(harness, edge_id, Sector.EPISODIC) for state in ProposalState}
+    made = {}
+    for state in ProposalState:
+        made[state] = await proposed(harness, await constitutive(harness, FLAG, "Ada", state), Sector.EPISODIC)
     await decided(harness, made[ProposalState.REJECTED], Decision.REJECT)
     harness.rows("update proposals set expires_at = now() where id = %s returning id", made[ProposalState.EXPIRED])
     await decided(harness, made[ProposalState.USED])
-    assert (await harness.body(reclassified("episodic")))["status"] == "success"
+    assert (await harness.body(reclassified("episodic", "Ada", ProposalState.USED)))["status"] == "success"
     await decided(harness, made[ProposalState.APPROVED])
     for state, proposal in made.items():
         listed = (await harness.body(ListProposals(state=state)))["proposals"]
@@ -246,6 +268,7 @@ async def test_deleting_a_constitutive_edge_is_a_proposal_first(harness: Harness
     first = await harness.body(DeleteEdge(edge_id=edge_id, reason="moved on"))
     assert (first["status"], first["edge_ids"]) == ("consent_required", [edge_id])
     assert first["proposal_id"] in first["hint"]
+    assert first["approved_by"] == ["ada"]
     for principal in (ADA, BOB):  # asking again is no approval, whoever asks
         again = await harness.body(DeleteEdge(edge_id=edge_id), by=principal)
         assert (again["status"], again["proposal_id"]) == ("consent_required", first["proposal_id"])
@@ -275,7 +298,7 @@ async def test_consent_to_reclassify_is_none_to_delete_nor_the_other_way(harness
     assert (await harness.body(DeleteEdge(edge_id=edge_id)))["status"] == "deleted"
 
 
-@pytest.mark.promise("GE-23", "GE-12")
+@pytest.mark.promise("GE-23", "GE-12", "OV-1")
 async def test_a_node_takes_a_constitutive_edge_along_only_with_consent(harness: Harness) -> None:
     edge_id = await constitutive(harness)
     await harness.body(fact("Cay", "KNOWS", "Bob"))
@@ -284,6 +307,10 @@ async def test_a_node_takes_a_constitutive_edge_along_only_with_consent(harness:
     assert (first["status"], first["edge_ids"]) == ("consent_required", [edge_id])
     (listed,) = (await harness.body(ListProposals()))["proposals"]
     assert (listed["action"], listed["node_id"], listed["edge_id"]) == ("delete", node_id, None)
+    assert listed["node"] == {"node_id": node_id, "label": "Entity", "name": "Bob", "edge_count": 2}
+    assert listed["effect"] == (
+        "Delete the node Bob (Entity) and its 2 edges, constitutive among them: Ada (Entity) --KNOWS--> Bob (Entity)."
+    )
     await decided(harness, first["proposal_id"])
     later = await constitutive(harness, FLAG, "Bob", "IS", "Dan")  # nobody has consented to losing this one
 
@@ -314,3 +341,58 @@ async def test_an_untrusted_principal_writes_nothing_here(harness: Harness) -> N
         with refused(FaultCode.FORBIDDEN):
             await harness.do(command, by=mallory)
     assert harness.everything() == before
+
+
+@pytest.mark.promise("OV-2")
+async def test_a_repeated_proposal_joins_the_open_one(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    asking = ProposeReclassification(edge_id=edge_id, new_sector="episodic")
+    first = await harness.body(asking)
+    assert (first["approved_by"], first["approvals_needed"]) == (["ada"], 1)
+    assert (await harness.body(asking))["proposal_id"] == first["proposal_id"]
+    assert len(harness.rows("select * from proposals")) == len(harness.audit(edge_id)) == 1
+    waiting = await harness.body(reclassified("episodic"))
+    assert (waiting["proposal_id"], waiting["approved_by"]) == (first["proposal_id"], ["ada"])
+    other = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector="reflective"), by=BOB)
+    assert other["proposal_id"] != first["proposal_id"]
+
+    joined = await harness.body(asking, by=BOB)
+
+    assert joined["proposal_id"] == first["proposal_id"]
+    assert (joined["approved_by"], joined["approvals_needed"]) == (["ada", "bob"], 0)
+    last = harness.audit(edge_id)[-1]
+    assert (last["actor"], last["action"], last["new"]["state"]) == ("bob", "decide", "approved")
+    assert (await harness.body(asking, by=CAY))["approved_by"] == ["ada", "bob"]
+    assert (await harness.body(reclassified("episodic")))["status"] == "success"
+    assert (await harness.body(asking))["proposal_id"] != first["proposal_id"]
+
+
+@pytest.mark.promise("OV-2")
+async def test_eight_who_propose_at_once_make_one_proposal(harness: Harness) -> None:
+    edge_id = await constitutive(harness)
+    asking = ProposeReclassification(edge_id=edge_id, new_sector="episodic")
+    people = [ADA, BOB, CAY, type(ADA)(name="dan", scopes=ADA.scopes)]
+    bodies = await asyncio.gather(*(harness.body(asking, by=principal) for principal in people * 2))
+    assert len({body["proposal_id"] for body in bodies}) == 1
+    assert len(harness.rows("select * from proposals")) == 1
+
+
+@pytest.mark.promise("OV-2")
+async def test_an_ordinary_edge_is_not_proposed(harness: Harness) -> None:
+    edge_id = (await harness.body(fact()))["edge_id"]
+    before = harness.everything()
+    body = await harness.body(ProposeReclassification(edge_id=edge_id, new_sector="episodic"))
+    assert body["status"] == "not_needed"
+    assert "reclassify_memory_sector" in body["hint"]
+    assert harness.everything() == before
+
+
+@pytest.mark.promise("OV-1")
+async def test_a_proposal_about_what_is_gone_says_so(harness: Harness) -> None:
+    deletion = await harness.body(DeleteEdge(edge_id=await constitutive(harness)))
+    await decided(harness, deletion["proposal_id"])
+    (listed,) = (await harness.body(ListProposals()))["proposals"]
+    assert listed["effect"] == "Delete the edge Ada (Entity) --KNOWS--> Bob (Entity)."
+    assert (await harness.body(DeleteEdge(edge_id=listed["edge_id"])))["status"] == "deleted"
+    (listed,) = (await harness.body(ListProposals()))["proposals"]
+    assert (listed["edge"], listed["effect"]) == (None, "Nothing: the edge is gone.")

@@ -77,7 +77,7 @@ PROBES: dict[str, list[dict[str, Any]]] = {
         {"proposal_id": PROPOSAL, "decision": "approve"},
         {"proposal_id": PROPOSAL, "decision": "reject"},
     ],
-    "list_proposals": [{}],
+    "list_proposals": [{"cursor": CURSOR}, {}],
     "begin_session": [{"session": SESSION}],
     "get_breadcrumbs": [{"session": SESSION}],
     "guide": [{"topic": CONTENT}],

@@ -28,7 +28,6 @@ values (
     %(id)s, %(tenant)s, %(action)s, %(target_id)s, %(covers)s, %(new_sector)s, %(proposed_by)s, %(reason)s,
     now() + make_interval(hours => %(hours)s)
 )
-returning expires_at
 
 -- name: approve_proposal
 -- Note an approval; a principal's second one changes nothing.
@@ -74,12 +73,13 @@ where p.tenant = %(tenant)s and p.id = any(%(ids)s)
 order by p.created_at, p.id
 
 -- name: list_proposals
--- The newest proposals, of one state or of all.
+-- The newest proposals, of one state or of all, from below a position on; one more than a page shows tells of another.
 select told.*
 from (
     select {proposal_columns}
     from {proposal_tables}
     where p.tenant = %(tenant)s
+        and (%(before)s::timestamptz is null or (p.created_at, p.id) < (%(before)s::timestamptz, %(before_id)s::uuid))
 ) as told
 where %(state)s::text is null or told.state = %(state)s
 order by told.created_at desc, told.id desc

@@ -2,11 +2,10 @@
 
 import logging
 
-from msgspec import UNSET
-
 from engramq.schemas.commands import (
     AddEdge,
     AddNode,
+    ConsentNotNeeded,
     Decided,
     DecideProposal,
     DeleteEdge,
@@ -37,9 +36,10 @@ from engramq.schemas.commands import (
     WalkStartMissing,
 )
 from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.fields import or_none
 from engramq.schemas.vocabulary import ReclassifyStatus, Scope
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.graph import consent, edges, nodes, reads, walks
+from engramq.workers.graph import consent, edges, nodes, proposals, reads, walks
 from engramq.workers.graph.reclassification import actor_of, reclassify
 from engramq.workers.handling import Context, handles, handles_without_transaction
 
@@ -101,7 +101,9 @@ async def reclassify_sector(tx: Transaction, command: ReclassifySector, context:
 
 
 @handles(ProposeReclassification)
-async def propose(tx: Transaction, command: ProposeReclassification, context: Context) -> Proposed | NotProposed:
+async def propose(
+    tx: Transaction, command: ProposeReclassification, context: Context
+) -> Proposed | NotProposed | ConsentNotNeeded:
     """Propose another sector for an edge."""
     _require_trusted_principal(context)
     return await consent.propose(tx, context.envelope, command)
@@ -116,10 +118,9 @@ async def decide(tx: Transaction, command: DecideProposal, context: Context) -> 
 
 @handles(ListProposals)
 async def list_proposals(tx: Transaction, command: ListProposals, _context: Context) -> ProposalList:
-    """List the newest proposals."""
-    state = None if command.state is UNSET else command.state
-    shown, more = await consent.list_proposals(tx, state)
-    return ProposalList(proposals=shown, truncated=more)
+    """List proposals, newest first; a cursor is the position that the last page's next_cursor was."""
+    shown, after = await proposals.list_proposals(tx, or_none(command.state), or_none(command.cursor))
+    return ProposalList(proposals=shown, truncated=after is not None, next_cursor=after)
 
 
 @handles(GetNodeByName)

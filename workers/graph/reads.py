@@ -7,7 +7,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import EdgeFound, EdgeMissing, GetEdge, GetNodeByName, NodeFound, NodeMissing
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
-from engramq.schemas.records import NodeRef
+from engramq.schemas.records import GraphEdge, NodeRef
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -70,6 +70,19 @@ async def get_edge(tx: Transaction, command: GetEdge) -> EdgeFound | EdgeMissing
 def node_ref(row: Row) -> NodeRef:
     """Return a node as replies name it."""
     return NodeRef(node_id=str(row["id"]), label=row["label"], name=row["name"])
+
+
+def graph_edge(row: Row) -> GraphEdge:
+    """Return an edge with its ends by name."""
+    return GraphEdge(
+        edge_id=str(row["id"]),
+        source=NodeRef(node_id=str(row["source_id"]), label=row["source_label"], name=row["source_name"]),
+        target=NodeRef(node_id=str(row["target_id"]), label=row["target_label"], name=row["target_name"]),
+        relation=row["relation"],
+        weight=row["weight"],
+        memory_sector=sector_of_row(row),
+        properties=row["properties"],
+    )
 
 
 async def _suggestions(tx: Transaction, name: str) -> list[NodeRef]:

@@ -31,6 +31,23 @@ from {edges_between_names}
 order by e.created_at, e.id
 limit 1
 
+-- name: named_edges
+-- Knowledge edges by their ids, with the names of their ends.
+select {edge_columns}, s.label as source_label, s.name as source_name, t.label as target_label, t.name as target_name
+from edges e
+join nodes s on s.id = e.source_id and s.tenant = %(tenant)s and s.partition = 'trusted'
+join nodes t on t.id = e.target_id and t.tenant = %(tenant)s and t.partition = 'trusted'
+where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.id = any(%(ids)s)
+
+-- name: counted_nodes
+-- Named nodes by their ids, and how many edges each has; an edge from a node to itself is one.
+select n.id, n.label, n.name,
+    (select count(*) from edges e where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.source_id = n.id)
+    + (select count(*) from edges e where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.target_id = n.id
+        and e.source_id <> n.id) as edge_count
+from nodes n
+where n.tenant = %(tenant)s and n.partition = 'trusted' and n.id = any(%(ids)s)
+
 -- fragment: step
 -- The edges e that lead on from a frontier f of nodes, at most %(per_node)s of each node and direction, heaviest first,
 -- nodes in the given order. The node n at the other end has to be visible; `limit 1` keeps the planner from beginning

@@ -11,7 +11,7 @@ from engramq.workers.db import audit
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.graph.consent import call_again, use_reclassification_consent
+from engramq.workers.graph.consent import Waiting, reclassification_consent
 from engramq.workers.graph.constitution import is_constitutive
 from engramq.workers.graph.edges import sector_of_row
 from engramq.workers.graph.sector_names import sector_named, wrong_sector
@@ -58,10 +58,10 @@ async def _reclassify_one(tx: Transaction, envelope: Envelope, row: Row, sector:
     edge_id, actor, old = row["id"], actor_of(envelope, command), sector_of_row(row)
     noted: dict[str, str] = {}
     if is_constitutive(row["properties"]):
-        proposal_id = await use_reclassification_consent(tx, edge_id, sector)
-        if proposal_id is None:
-            return _consent_required(envelope, str(edge_id), sector)
-        noted["proposal_id"] = str(proposal_id)
+        consent = await reclassification_consent(tx, envelope, edge_id, sector)
+        if isinstance(consent, Waiting):
+            return _consent_required(str(edge_id), consent)
+        noted["proposal_id"] = str(consent)
     if actor != envelope.principal.name:
         noted["actor"] = actor
     await tx.send(RECLASSIFY, id=edge_id, from_sector=old, to_sector=sector, actor=actor)
@@ -70,11 +70,12 @@ async def _reclassify_one(tx: Transaction, envelope: Envelope, row: Row, sector:
     return Reclassified(status=ReclassifyStatus.SUCCESS, edge_id=str(edge_id), old_sector=old, new_sector=sector)
 
 
-def _consent_required(envelope: Envelope, edge_id: str, sector: Sector) -> Reclassified:
+def _consent_required(edge_id: str, waiting: Waiting) -> Reclassified:
     return Reclassified(
         status=ReclassifyStatus.CONSENT_REQUIRED,
         error=f"Edge {edge_id} is constitutive: two different principals must approve its reclassification.",
         edge_id=edge_id,
-        hint=f'Call propose_reclassification(edge_id="{edge_id}", new_sector="{sector}"), have another principal '
-        f"approve it with decide_proposal, then {call_again(envelope)} within 48 hours.",
+        proposal_id=None if waiting.proposal_id is None else str(waiting.proposal_id),
+        approved_by=list(waiting.approved_by),
+        hint=waiting.hint,
     )

@@ -34,12 +34,14 @@ ENTRIES: Final = {
         example=Step(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": Sector.EPISODIC.value}),
     ),
     "propose_reclassification": ToolGuide(
-        what="Asks for consent to another sector of a constitutive edge; counts as your approval, lasts 48 hours.",
+        what="Asks for consent to another sector of a constitutive edge, or joins the open proposal for that sector; "
+        "counts as your approval, lasts 48 hours.",
         when="reclassify_memory_sector answered consent_required.",
         when_not="The edge is not constitutive: reclassify_memory_sector does it at once. To delete one: "
         "graph_delete_edge proposes by itself.",
         cost="One audited transaction, about 5 ms.",
-        returns="proposed with proposal_id and expires_at.",
+        returns="proposed with proposal_id, expires_at, approved_by and approvals_needed, the number still missing; "
+        "not_needed for an edge that takes no consent.",
         next="Have another principal call decide_proposal; then reclassify_memory_sector again.",
         before=(_VALUE,),
         example=_PROPOSE,
@@ -55,12 +57,12 @@ ENTRIES: Final = {
         example=Step(tool="decide_proposal", arguments={"proposal_id": "<proposal_id>", "decision": "approve"}),
     ),
     "list_proposals": ToolGuide(
-        what="Shows proposals, newest first: who proposed what, who approved, until when.",
+        what="Shows proposals, newest first: what each would do, to which edge or node, who approved, until when.",
         when="You are asked to decide, or wonder why something still needs consent.",
         when_not="You have just proposed: the reply holds the id.",
         cost="One read, a few milliseconds.",
-        returns="proposals; truncated when there are more than 500.",
-        next="decide_proposal with a proposal_id.",
+        returns="proposals, each with effect in words and the edge or node as it is now; next_cursor, null at the end.",
+        next="decide_proposal with a proposal_id. next_cursor as cursor, with the same state, for the next page.",
         example=Step(tool="list_proposals", arguments={"state": "pending"}),
     ),
 }

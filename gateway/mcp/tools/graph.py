@@ -6,6 +6,7 @@ from engramq.gateway.mcp.tools.tool import Tool
 from engramq.schemas.commands import (
     AddEdge,
     AddNode,
+    ConsentNotNeeded,
     Decided,
     DecideProposal,
     DeleteEdge,
@@ -142,12 +143,12 @@ TOOLS: Final = (
     Tool(
         name="propose_reclassification",
         title="Propose a reclassification",
-        summary="Ask for consent to another sector of a constitutive edge; counts as your approval, lasts 48 hours. "
+        summary="Ask for consent to another sector of a constitutive edge, or join who asked: your approval, for 48 h. "
         "Call it after consent_required. For any other edge call reclassify_memory_sector. Next another principal "
         "calls decide_proposal.",
         example='propose_reclassification(edge_id="<id>", new_sector="episodic")',
         parameters=ProposeReclassification,
-        replies=(Proposed, NotProposed),
+        replies=(Proposed, NotProposed, ConsentNotNeeded),
     ),
     Tool(
         name="decide_proposal",
@@ -164,9 +165,9 @@ TOOLS: Final = (
     Tool(
         name="list_proposals",
         title="List proposals",
-        summary="See proposals that wait for consent or had their end, newest first. Call it when you are asked to "
-        "decide, or a change still waits. Right after a proposal it is not needed: the reply had the id. Next call "
-        "decide_proposal.",
+        summary="See proposals that wait for consent or had their end, newest first, with what each would do, and to "
+        "what. Call it when you are asked to decide, or a change still waits. Right after a proposal it is not needed: "
+        "the reply had the id. Next call decide_proposal.",
         example='list_proposals(state="pending")',
         parameters=ListProposals,
         replies=(ProposalList,),

@@ -1,0 +1,104 @@
+"""Proposals as those read them who are to decide: what each would do, in words, and to what."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from uuid import UUID
+
+from engramq.schemas import limits
+from engramq.schemas.faults import invalid
+from engramq.schemas.ids import format_time, list_position, parse_list_position
+from engramq.schemas.records import CountedNode, GraphEdge, Proposal
+from engramq.schemas.vocabulary import ProposalAction, ProposalState, Sector
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.graph.reads import graph_edge
+
+LIST: Final = sql("list_proposals")
+EDGES: Final = sql("named_edges")
+NODES: Final = sql("counted_nodes")
+
+_EDGES_NAMED: Final = 10  # of those that a node would take along
+
+Edges = Mapping[UUID, GraphEdge]
+
+
+async def list_proposals(
+    tx: Transaction, state: ProposalState | None, cursor: str | None
+) -> tuple[list[Proposal], str | None]:
+    """Return the newest proposals of a state, or of all, from a position on, and the position of the next page."""
+    after = None if cursor is None else parse_list_position(cursor)
+    if cursor is not None and after is None:
+        raise invalid("cursor", "cursor is none that this list gave out.")
+    before, before_id = after or (None, None)
+    rows = await tx.rows(
+        LIST,
+        state=state,
+        principals=limits.CONSENT_PRINCIPALS,
+        before=before,
+        before_id=before_id,
+        limit=limits.PROPOSALS_SHOWN + 1,
+    )
+    shown, more = rows[: limits.PROPOSALS_SHOWN], len(rows) > limits.PROPOSALS_SHOWN
+    position = list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if more else None
+    return await _records(tx, shown), position
+
+
+async def _records(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
+    covered = {one for row in rows for one in row["covers"][:_EDGES_NAMED]}
+    whole = {row["target_id"] for row in rows if not _on_edge(row)}
+    edges = {row["id"]: graph_edge(row) for row in await tx.rows(EDGES, ids=list(covered))} if covered else {}
+    nodes = {row["id"]: _node(row) for row in await tx.rows(NODES, ids=list(whole))} if whole else {}
+    return [_record(row, edges, nodes.get(row["target_id"])) for row in rows]
+
+
+def _record(row: Row, edges: Edges, node: CountedNode | None) -> Proposal:
+    on_edge = _on_edge(row)
+    return Proposal(
+        proposal_id=str(row["id"]),
+        action=ProposalAction(row["action"]),
+        edge_id=str(row["target_id"]) if on_edge else None,
+        node_id=None if on_edge else str(row["target_id"]),
+        new_sector=Sector(row["new_sector"]) if row["new_sector"] else None,
+        state=ProposalState(row["state"]),
+        proposed_by=row["proposed_by"],
+        reason=row["reason"],
+        approvals=len(row["approved_by"]),
+        approved_by=list(row["approved_by"]),
+        created_at=format_time(row["created_at"]),
+        expires_at=format_time(row["expires_at"]),
+        effect=_effect_on_edge(row, edges.get(row["target_id"])) if on_edge else _effect_on_node(row, node, edges),
+        edge=edges.get(row["target_id"]) if on_edge else None,
+        node=node,
+    )
+
+
+def _effect_on_edge(row: Row, edge: GraphEdge | None) -> str:
+    if edge is None:
+        return "Nothing: the edge is gone."
+    if row["action"] == ProposalAction.DELETE:
+        return f"Delete the edge {_words(edge)}."
+    return f"Give the edge {_words(edge)} the sector {row['new_sector']}; now it is {edge.memory_sector}."
+
+
+def _effect_on_node(row: Row, node: CountedNode | None, edges: Edges) -> str:
+    if node is None:
+        return "Nothing: the node is gone."
+    named = [_words(edges[one]) for one in row["covers"][:_EDGES_NAMED] if one in edges]
+    others = len(row["covers"]) - _EDGES_NAMED
+    listed = "; ".join(named) + (f"; and {others} more" if others > 0 else "")
+    count = f"{node.edge_count} edge{'' if node.edge_count == 1 else 's'}"
+    return f"Delete the node {node.name} ({node.label}) and its {count}, constitutive among them: {listed}."
+
+
+def _words(edge: GraphEdge) -> str:
+    source, target = edge.source, edge.target
+    return f"{source.name} ({source.label}) --{edge.relation}--> {target.name} ({target.label})"
+
+
+def _on_edge(row: Row) -> bool:
+    return list(row["covers"]) == [row["target_id"]]
+
+
+def _node(row: Row) -> CountedNode:
+    return CountedNode(node_id=str(row["id"]), label=row["label"], name=row["name"], edge_count=row["edge_count"])
