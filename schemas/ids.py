@@ -46,6 +46,22 @@ def parse_list_position(text: str) -> tuple[datetime, UUID] | None:
     return None if found is None or created_at.tzinfo is None else (created_at, found)
 
 
+def weight_position(weight: float, identifier: str) -> str:
+    """Return the position in a list of the heaviest just after this item."""
+    return f"{weight!r}|{identifier}"
+
+
+def parse_weight_position(text: str) -> tuple[float, UUID] | None:
+    """Return the weight and the id in a position that `weight_position` made, None for any other text."""
+    number, _, identifier = text.partition("|")
+    found = parse_uuid(identifier)
+    try:
+        weight = float(number)
+    except ValueError:
+        return None
+    return None if found is None else (weight, found)
+
+
 def parse_uuid(text: str) -> UUID | None:
     """Return the UUID that `text` is in its canonical form, else None: a malformed id is an unknown id."""
     try:

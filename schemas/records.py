@@ -161,11 +161,30 @@ class Candidate(NodeRef, frozen=True, kw_only=True):
     field: str
 
 
-class Neighbor(NodeRef, frozen=True, kw_only=True):
-    """A node and the edge by which a walk reached it, `distance` edges from its start.
+class EdgeCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several edges that a triple of names can mean."""
 
-    `direction` is outgoing when the edge leads away from the start. `relevance`, from 0 to 1, is the product of the
-    weights along the way, each decayed by its sector and age in active hours. `properties` are the node's.
+    edge_id: str
+    source_label: str
+    target_label: str
+    memory_sector: Sector
+
+
+class Crossing(msgspec.Struct, frozen=True, kw_only=True):
+    """An edge by which a walk can come to a node; `direction` is outgoing when it leads away from the start."""
+
+    edge_id: str
+    relation: str
+    weight: float
+    direction: Direction
+
+
+class Neighbor(NodeRef, frozen=True, kw_only=True):
+    """A node that a walk has reached, `distance` edges from its start.
+
+    `edges` are those from the node before it on the walk, heaviest first, `more_edges` the number of those left out.
+    What else is said of an edge is said of the first one. `relevance`, from 0 to 1, is the product of the weights along
+    the way, each decayed by its sector and age in active hours. `properties` are the node's.
     """
 
     distance: int
@@ -176,6 +195,8 @@ class Neighbor(NodeRef, frozen=True, kw_only=True):
     direction: Direction
     relevance: float
     properties: dict[str, Any]
+    edges: list[Crossing] = []
+    more_edges: int | UnsetType = UNSET
 
 
 class PathEdge(msgspec.Struct, frozen=True, kw_only=True):

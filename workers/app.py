@@ -82,6 +82,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         memories.memory_stats,
         graph.get_node,
         graph.get_edge,
+        graph.list_edges,
         graph.query_neighbors,
         graph.find_path,
         graph.list_proposals,

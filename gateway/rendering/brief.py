@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands import (
+    EdgeList,
     MemoryChanged,
     MemoryFound,
     MemoryList,
@@ -22,7 +23,7 @@ from engramq.schemas.commands import (
     Superseded,
 )
 from engramq.schemas.previews import preview_of
-from engramq.schemas.records import Link, Memory, MemoryPreview, ReferencedMemory, Via
+from engramq.schemas.records import Candidate, Link, Memory, MemoryPreview, NodeRef, ReferencedMemory, Via
 from engramq.schemas.vocabulary import (
     DEFAULT_SECTOR,
     MemorySource,
@@ -160,10 +161,33 @@ class BareProposal(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A proposal of which a small budget has left no more."""
 
     proposal_id: str
-    effect: str
-    created_at: str
+    effect: str | UnsetType = UNSET
+    created_at: str | UnsetType = UNSET
     omitted_fields: list[str]
     truncated: bool | UnsetType = UNSET
+
+
+class BareEdge(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An edge of which a small budget has left no more."""
+
+    edge_id: str
+    relation: str | UnsetType = UNSET
+    weight: float | UnsetType = UNSET
+    omitted_fields: list[str]
+    truncated: bool | UnsetType = UNSET
+
+
+class BareEdges(_Brief, kw_only=True):
+    """EdgeList within a small budget."""
+
+    status: Literal["success"] = "success"
+    node: NodeRef | None
+    edges: list[BareEdge]
+    count: int
+    match_count: int
+    candidates: list[Candidate]
+    hint: str | UnsetType = UNSET
+    next_cursor: str | UnsetType | None = UNSET
 
 
 class BareProposals(_Brief, kw_only=True):
@@ -176,7 +200,10 @@ class BareProposals(_Brief, kw_only=True):
 
 
 # The form of other replies of which a small budget leaves little.
-BARE_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {ProposalList: BareProposals}
+BARE_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
+    ProposalList: BareProposals,
+    EdgeList: BareEdges,
+}
 
 # The brief form of each reply that holds memories.
 BRIEF_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {

@@ -32,20 +32,26 @@ _LISTS: Final = (
     "links",
     "replaces",
     "still_hidden",
+    "candidates",
+    "edges",
     "proposals",
     "session_memory_ids",
     "last_recalled_ids",
 )
 _NEWEST_LAST: Final = "session_memory_ids"  # loses its beginning: the newest ones matter
-_AT_LEAST_ONE: Final = ("memories", "proposals")  # else a page would have no end from which the next could go on
+_AT_LEAST_ONE: Final = (
+    "memories",
+    "proposals",
+    "edges",
+)  # else a page would have no end from which the next could go on
 _ONE_MEMORY: Final = ("memory", "old", "new", "stored")
 _NEVER_CUT: Final = frozenset(
     {"id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"}
 )
 _REFERENCES: Final = "resolved_references"
 # What of an item of a page stays when all else is not enough.
-_KNOWN_BY: Final = frozenset({"id", "proposal_id", Partition.UNTRUSTED.value})
-_KEPT: Final = _KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect"}
+_KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", Partition.UNTRUSTED.value})
+_KEPT: Final = _KNOWN_BY | {"content", "confidence", "created_at", "truncated", "effect", "relation", "weight"}
 _ALL: Final = "*"
 _WORDS: Final = ("notice", "hint")
 
@@ -176,7 +182,7 @@ class _Fitting:
         def keep(count: int) -> None:
             inner[name] = (whole[-count:] if count else []) if name == _NEWEST_LAST else whole[:count]
             inner["omitted"] = omitted + len(whole) - count
-            if "count" in inner:
+            if "count" in inner and name in _AT_LEAST_ONE:
                 inner["count"] = count
 
         keep(_largest(min(least, len(whole)), len(whole), self._fits_with(keep)))

@@ -22,11 +22,14 @@ from engramq.schemas.commands.graph import (
     DeletionNeedsConsent,
     EdgeAdded,
     EdgeFound,
+    EdgeList,
     EdgeMissing,
+    EdgesMissing,
     FindPath,
     GetEdge,
     GetNodeByName,
     GraphDeleted,
+    ListEdges,
     NameAmbiguous,
     Neighbors,
     NodeAdded,
@@ -128,6 +131,7 @@ AnyCommand = (
     | DeleteNode
     | GetNodeByName
     | GetEdge
+    | ListEdges
     | QueryNeighbors
     | FindPath
     | ReclassifySector
@@ -169,6 +173,8 @@ AnyReply = (
     | NodeMissing
     | EdgeFound
     | EdgeMissing
+    | EdgeList
+    | EdgesMissing
     | Neighbors
     | WalkStartMissing
     | PathReport
@@ -216,7 +222,9 @@ __all__ = [
     "EdgeAdded",
     "EdgeCount",
     "EdgeFound",
+    "EdgeList",
     "EdgeMissing",
+    "EdgesMissing",
     "EmbedPending",
     "FindPath",
     "ForgetMemory",
@@ -232,6 +240,7 @@ __all__ = [
     "LinkActivated",
     "LinkRequest",
     "LinksScheduled",
+    "ListEdges",
     "ListProposals",
     "ListRecentMemories",
     "MemoryChanged",

@@ -5,11 +5,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.base import Command, Page, Reply, WriteReply
 from engramq.schemas.commands.memories import Sectors
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import Identifier, Name, Note, Properties, UnitInterval
-from engramq.schemas.records import Candidate, Neighbor, NodeRef, PathEdge
+from engramq.schemas.fields import Cursor, Identifier, Name, Note, Properties, UnitInterval
+from engramq.schemas.ids import weight_position
+from engramq.schemas.records import Candidate, EdgeCandidate, GraphEdge, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import (
     ENTITY_LABEL,
     LAST_RECLASSIFICATION,
@@ -205,6 +206,53 @@ class EdgeMissing(Reply, kw_only=True, tag="edge_missing"):
     status: Literal["not_found"] = "not_found"
 
 
+class ListEdges(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_list_edges"):
+    """List the edges of a node, or one edge by its id. The gateway checks a cursor and hands its position on."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    node_name: Name | UnsetType = UNSET
+    edge_id: Annotated[Identifier, Meta(description="Instead: this edge")] | UnsetType = UNSET
+    label: LabelOfHomonym | UnsetType = UNSET
+    direction: Annotated[Following, Meta(description="From the node")] = Following.BOTH
+    relation: Annotated[Name, Meta(description="Only these")] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_LIMIT)] = 50
+    cursor: Cursor | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Ask for a node or an edge, not both."""
+        if (self.node_name is UNSET) == (self.edge_id is UNSET):
+            raise invalid("node_name", "node_name or edge_id is required, one of them.", "Give one of them.")
+
+
+class EdgeList(Page, kw_only=True, tag="edges"):
+    """Edges, heaviest first. `node` is the oldest of `match_count` of that name, null when an edge was asked for."""
+
+    status: Literal["success"] = "success"
+    node: NodeRef | None
+    edges: list[GraphEdge]
+    count: int
+    match_count: int
+    candidates: list[Candidate] = []
+    hint: str | UnsetType = UNSET
+    next_cursor: str | UnsetType | None = UNSET
+
+    listed: ClassVar[str] = "edges"
+
+    def positions(self) -> list[str]:
+        """Return the position after each edge."""
+        return [weight_position(edge.weight, edge.edge_id) for edge in self.edges]
+
+
+class EdgesMissing(Reply, kw_only=True, tag="edges_missing"):
+    """There is no such node, or no such edge."""
+
+    status: Literal["not_found"] = "not_found"
+    what: Literal["node", "edge"]
+    error: str
+    hint: str
+
+
 class QueryNeighbors(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_query_neighbors"):
     """Walk from a node over edges that pass the filters, nearest first."""
 
@@ -220,13 +268,19 @@ class QueryNeighbors(Command, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Neighbors(Reply, kw_only=True, tag="neighbors"):
-    """Each node once, at its shortest distance, by distance and then relevance. `truncated`: there are more."""
+    """Each node once, at its shortest distance, by distance and then relevance. `truncated`: there are more.
+
+    `start_node` is the oldest of `match_count` with that name; with several, `candidates` are they, oldest first.
+    """
 
     status: Literal["success"] = "success"
     start_node: NodeRef
     neighbors: list[Neighbor]
     count: int
     truncated: bool
+    match_count: int = 1
+    candidates: list[Candidate] = []
+    hint: str | UnsetType = UNSET
 
 
 class WalkStartMissing(Reply, kw_only=True, tag="walk_start_missing"):
@@ -250,7 +304,10 @@ class FindPath(Command, frozen=True, kw_only=True, omit_defaults=True, tag="grap
 
 
 class PathReport(Reply, kw_only=True, tag="path"):
-    """A shortest path, its length in edges. Without one: nulls, and `truncated` if the search was cut short."""
+    """A shortest path, its length in edges. Without one: nulls, and `truncated` if the search was cut short.
+
+    It was searched between the oldest nodes of these names, of `match_count` pairs; `candidates` are the homonyms.
+    """
 
     status: Literal["success"] = "success"
     path_found: bool
@@ -259,6 +316,9 @@ class PathReport(Reply, kw_only=True, tag="path"):
     edges: list[PathEdge]
     total_weight: float | None
     truncated: bool
+    match_count: int = 1
+    candidates: list[Candidate] = []
+    hint: str | UnsetType = UNSET
 
 
 class ReclassifySector(Command, frozen=True, kw_only=True, omit_defaults=True, tag="reclassify_memory_sector"):
@@ -288,3 +348,4 @@ class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
     hint: str | UnsetType = UNSET
     proposal_id: str | UnsetType | None = UNSET
     approved_by: list[str] | UnsetType = UNSET
+    candidates: list[EdgeCandidate] | UnsetType = UNSET

@@ -42,6 +42,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "graph_delete_node": {"node_id": "n"},
     "get_node_by_name": {"name": "Ada"},
     "get_edge": {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"},
+    "graph_list_edges": {"node_name": "Ada"},
     "graph_query_neighbors": {"node_name": "Ada"},
     "graph_find_path": {"start_node": "Ada", "end_node": "Bob"},
     "reclassify_memory_sector": {

@@ -42,6 +42,7 @@ READS = {
     "get_memory",
     "get_node_by_name",
     "get_edge",
+    "graph_list_edges",
     "graph_query_neighbors",
     "graph_find_path",
     "list_proposals",

@@ -20,6 +20,7 @@ from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import (
     CommandReport,
+    EdgeList,
     Forgotten,
     MemoryChanged,
     MemoryFound,
@@ -35,7 +36,17 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import uuid7
-from engramq.schemas.records import Link, Memory, MemoryPreview, Proposal, ReferencedMemory, Via
+from engramq.schemas.records import (
+    Candidate,
+    GraphEdge,
+    Link,
+    Memory,
+    MemoryPreview,
+    NodeRef,
+    Proposal,
+    ReferencedMemory,
+    Via,
+)
 from engramq.schemas.vocabulary import (
     UNTRUSTED_WARNING,
     CommandStatus,
@@ -249,8 +260,31 @@ WRITES: dict[str, st.SearchStrategy[Any]] = {
         Promoted, status=st.sampled_from(["promoted", "already_trusted"]), memory=MEMORIES, **WRITTEN
     ),
 }
+NODES: dict[str, st.SearchStrategy[Any]] = {
+    "node_id": st.builds(uuid7),
+    "label": st.text(min_size=1, max_size=255),
+    "name": st.text(min_size=1, max_size=255),
+}
+EDGES = st.builds(
+    GraphEdge,
+    edge_id=st.builds(uuid7),
+    source=st.builds(NodeRef, **NODES),
+    target=st.builds(NodeRef, **NODES),
+    relation=st.text(min_size=1, max_size=255),
+    weight=st.floats(0, 1),
+    memory_sector=st.sampled_from(Sector),
+    properties=st.dictionaries(st.text(max_size=9), st.text(max_size=900), max_size=3),
+)
 REPLIES: dict[str, st.SearchStrategy[Any]] = {
     **WRITES,
+    "graph_list_edges": st.builds(
+        lambda node, edges, alike: EdgeList(
+            node=node, edges=edges, count=len(edges), match_count=9, candidates=alike, next_cursor="x" * 100
+        ),
+        st.none() | st.builds(NodeRef, **NODES),
+        st.lists(EDGES, max_size=6),
+        st.lists(st.builds(Candidate, field=st.just("node_name"), **NODES), max_size=9),
+    ),
     "search_memories": SEVERAL.map(lambda found: MemoryList(memories=found, count=len(found))),
     "list_recent_memories": SEVERAL.map(
         lambda found: MemoryList(memories=found, count=len(found), next_cursor="x" * 108)

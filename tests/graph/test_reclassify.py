@@ -87,6 +87,7 @@ async def test_homonyms_are_ambiguous_and_nothing_changes(harness: Harness) -> N
     ids = await homonyms(harness)
     before = harness.everything()
     body = await harness.body(reclassified("episodic"))
+    assert [one["edge_id"] for one in body.pop("candidates")] == ids
     assert body == {"status": "ambiguous", "error": "Multiple edges found", "edge_ids": ids}
     assert harness.everything() == before
     assert harness.rows("select * from audit_log") == []

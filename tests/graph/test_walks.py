@@ -84,6 +84,7 @@ async def test_a_neighbour_tells_of_its_node_and_of_the_edge_it_was_reached_by(h
         "direction": "incoming",
         "relevance": 0.25,
         "properties": {},
+        "edges": [{"edge_id": edge["edge_id"], "relation": "KNOWS", "weight": 0.5, "direction": "incoming"}],
     }
 
 
@@ -185,6 +186,8 @@ async def test_without_a_path_within_the_depth_there_is_none(harness: Harness) -
         "edges": [],
         "total_weight": None,
         "truncated": False,
+        "match_count": 1,
+        "candidates": [],
     }
     assert await path(harness, "a", "x") == nothing
     assert await path(harness, "a", "d", max_depth=2) == nothing

@@ -22,6 +22,7 @@ SHOWN: dict[str, dict[str, Any]] = {
     "disconnect": {"action": "removed"},
     "connects": {"created": 1, "reinforced": 1, "errors": []},
     "graph_find_path": {"path_found": True, "path_length": 2},
+    "graph_list_edges": {"count": 1},
     "graph_query_neighbors": {"count": 1},
     "decide_proposal": {"status": "recorded", "approvals": 1},
     "get_command": {"status": "done"},

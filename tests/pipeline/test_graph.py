@@ -120,3 +120,25 @@ async def test_two_tenants_do_not_meet(stage: Stage) -> None:
         assert (await two.call("graph_delete_edge", edge_id=edge["edge_id"]))["status"] == "not_found"
         assert (await two.call("get_node_by_name", name="Ada"))["suggestions"] == []
         assert (await two.call("graph_find_path", start_node="Ada", end_node="Bob"))["status"] == "not_found"
+
+
+@pytest.mark.promise("OV-8", "OV-9")
+@pytest.mark.parametrize("max_chars", [500, 200_000])
+async def test_a_cursor_leads_through_all_edges_of_a_node(agent: Agent, max_chars: int) -> None:
+    for number in range(6):
+        await agent.call(
+            "graph_add_edge", **FACT | {"relation": f"R{number}"}, source_label="Person", properties={"x": "y" * 300}
+        )
+    await agent.call("graph_add_node", name="Ada", label="Ship")
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while len(seen) < 6:
+        page = await agent.call("graph_list_edges", node_name="Ada", limit=4, max_chars=max_chars, **cursor)
+        assert page["match_count"] == 2
+        assert 0 < len(page["edges"]) == page["count"]
+        seen += [edge["edge_id"] for edge in page["edges"]]
+        cursor = {"cursor": page["next_cursor"]}
+    assert page["next_cursor"] is None
+    assert len(set(seen)) == 6
+    refused = await agent.call("graph_list_edges")
+    assert (refused["status"], refused["field"]) == ("invalid_parameter", "node_name")

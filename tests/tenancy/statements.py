@@ -54,6 +54,7 @@ BY_NAME: dict[str, Any] = {
     "since": None,
     "until": None,
     "before": None,
+    "after_weight": None,
     "label": None,
     "source_label": None,
     "target_label": None,

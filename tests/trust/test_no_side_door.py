@@ -83,6 +83,7 @@ class Scene:
             "graph_delete_node": [{"node_id": one} for one in some[:2]],
             "get_node_by_name": [{"name": text[:200]} for text in near[:3]],
             "get_edge": names,
+            "graph_list_edges": [{"edge_id": some[0]}, *({"node_name": name} for name in ("Ada", *some))],
             "graph_query_neighbors": [{"node_name": name, "depth": 5} for name in ("Ada", *some)],
             "graph_find_path": [{"start_node": "Ada", "end_node": one} for one in ("Acme", *some)],
             "reclassify_memory_sector": [{**one, "new_sector": "semantic"} for one in names],

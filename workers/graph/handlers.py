@@ -13,11 +13,14 @@ from engramq.schemas.commands import (
     DeletionNeedsConsent,
     EdgeAdded,
     EdgeFound,
+    EdgeList,
     EdgeMissing,
+    EdgesMissing,
     FindPath,
     GetEdge,
     GetNodeByName,
     GraphDeleted,
+    ListEdges,
     ListProposals,
     NameAmbiguous,
     Neighbors,
@@ -133,6 +136,12 @@ async def get_node(tx: Transaction, command: GetNodeByName, _context: Context) -
 async def get_edge(tx: Transaction, command: GetEdge, _context: Context) -> EdgeFound | EdgeMissing:
     """Find an edge by the names of its ends and its relation."""
     return await reads.get_edge(tx, command)
+
+
+@handles(ListEdges)
+async def list_edges(tx: Transaction, command: ListEdges, _context: Context) -> EdgeList | EdgesMissing:
+    """List the edges of a node; a cursor is the position that the last page's next_cursor was."""
+    return await reads.list_edges(tx, command)
 
 
 @handles_without_transaction(QueryNeighbors)

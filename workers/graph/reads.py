@@ -1,13 +1,28 @@
 """Looking things up in the knowledge graph by name. Changes nothing."""
 
 import difflib
+from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec import UNSET, UnsetType
+
 from engramq.schemas import limits
-from engramq.schemas.commands import EdgeFound, EdgeMissing, GetEdge, GetNodeByName, NodeFound, NodeMissing
+from engramq.schemas.commands import (
+    EdgeFound,
+    EdgeList,
+    EdgeMissing,
+    EdgesMissing,
+    GetEdge,
+    GetNodeByName,
+    ListEdges,
+    NodeFound,
+    NodeMissing,
+)
+from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
-from engramq.schemas.ids import format_time
-from engramq.schemas.records import GraphEdge, NodeRef
+from engramq.schemas.ids import format_time, parse_uuid, parse_weight_position, weight_position
+from engramq.schemas.records import Candidate, GraphEdge, NodeRef
+from engramq.schemas.vocabulary import Following
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -16,9 +31,13 @@ from engramq.workers.graph.edges import sector_of_row
 NODE_BY_NAME: Final = sql("node_by_name")
 NAMES_ALIKE: Final = sql("names_alike")
 EDGE: Final = sql("edge_between_names")
+EDGES_OF_NODE: Final = sql("edges_of_node")
+NAMED_EDGES: Final = sql("named_edges")
+HOMONYMS: Final = sql("homonyms")
 
 _BEGINNING_CHARS: Final = 3  # that a name must share to be suggested
 _COMPARED: Final = 200  # names
+_LABEL_OF: Final = {"node_name": "label", "start_node": "start_label", "end_node": "end_label"}
 
 
 async def get_node(tx: Transaction, command: GetNodeByName) -> NodeFound | NodeMissing:
@@ -65,6 +84,70 @@ async def get_edge(tx: Transaction, command: GetEdge) -> EdgeFound | EdgeMissing
         created_at=format_time(row["created_at"]),
         match_count=row["match_count"],
     )
+
+
+async def list_edges(tx: Transaction, command: ListEdges) -> EdgeList | EdgesMissing:
+    """Return the edges of a node, a page of them, or the one edge that was asked for."""
+    if command.edge_id is not UNSET:
+        return await _one_edge(tx, command.edge_id)
+    cursor = or_none(command.cursor)
+    after = None if cursor is None else parse_weight_position(cursor)
+    if cursor is not None and after is None:
+        raise invalid("cursor", "cursor is none that this list gave out.")
+    name = or_none(command.node_name) or ""
+    node = await find_node(tx, name, command.label)
+    if node is None:
+        return EdgesMissing(
+            what="node", error=f"Node not found: {name}", hint="get_node_by_name shows names that resemble it."
+        )
+    after_weight, after_id = after or (None, None)
+    rows = await tx.rows(
+        EDGES_OF_NODE,
+        id=node["id"],
+        outgoing=command.direction is not Following.INCOMING,
+        incoming=command.direction is not Following.OUTGOING,
+        relation=or_none(command.relation),
+        after_weight=after_weight,
+        after_id=after_id,
+        limit=command.limit + 1,
+    )
+    shown = [graph_edge(row) for row in rows[: command.limit]]
+    alike = await homonyms(tx, "node_name", node)
+    return EdgeList(
+        node=node_ref(node),
+        edges=shown,
+        count=len(shown),
+        match_count=node["match_count"],
+        candidates=alike,
+        hint=hint_on(alike),
+        next_cursor=weight_position(shown[-1].weight, shown[-1].edge_id) if len(rows) > len(shown) else None,
+    )
+
+
+async def _one_edge(tx: Transaction, text: str) -> EdgeList | EdgesMissing:
+    edge_id = parse_uuid(text)
+    row = None if edge_id is None else await tx.row(NAMED_EDGES, ids=[edge_id])
+    if row is None:
+        return EdgesMissing(what="edge", error=f"Edge not found: {text}", hint="Give node_name to see a node's edges.")
+    return EdgeList(node=None, edges=[graph_edge(row)], count=1, match_count=1, next_cursor=None)
+
+
+async def homonyms(tx: Transaction, field: str, node: Row) -> list[Candidate]:
+    """Return the nodes that a name without a label can mean as well, oldest first; none when it means one."""
+    if node["match_count"] == 1:
+        return []
+    rows = await tx.rows(HOMONYMS, name=node["name"], limit=limits.HOMONYMS_SHOWN)
+    return [Candidate(field=field, node_id=str(row["id"]), label=row["label"], name=row["name"]) for row in rows]
+
+
+def hint_on(candidates: Sequence[Candidate]) -> str | UnsetType:
+    """Say how another one of several homonyms is chosen, if there are any."""
+    chosen_by = {one.field: one.name for one in candidates}
+    if not chosen_by:
+        return UNSET
+    names = " and ".join(repr(name) for name in dict.fromkeys(chosen_by.values()))
+    labels = " and ".join(_LABEL_OF[field] for field in chosen_by)
+    return f"Several nodes are named {names}; the oldest was taken. To take another one, give {labels}."
 
 
 def node_ref(row: Row) -> NodeRef:

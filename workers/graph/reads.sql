@@ -31,6 +31,49 @@ from {edges_between_names}
 order by e.created_at, e.id
 limit 1
 
+-- name: homonyms
+-- The nodes of a name, oldest first.
+select n.id, n.label, n.name
+from nodes n
+where n.tenant = %(tenant)s and n.partition = 'trusted' and n.name = %(name)s
+order by n.created_at, n.id
+limit %(limit)s
+
+-- name: edges_of_node
+-- The edges of a node, heaviest first, from below a position on; one that leads from the node to itself once. One more
+-- than a page shows whether there is another.
+with page as (
+    (
+        select e.*
+        from edges e
+        where %(outgoing)s::boolean and e.layer = 'knowledge' and e.source_id = %(id)s and e.tenant = %(tenant)s
+            and (%(relation)s::text is null or e.relation = %(relation)s)
+            and (%(after_weight)s::double precision is null or e.weight <= %(after_weight)s::double precision
+                and (e.weight < %(after_weight)s::double precision or e.id > %(after_id)s::uuid))
+        order by e.weight desc, e.id
+        limit %(limit)s
+    )
+    union all
+    (
+        select e.*
+        from edges e
+        where %(incoming)s::boolean and e.layer = 'knowledge' and e.target_id = %(id)s and e.tenant = %(tenant)s
+            and not (%(outgoing)s::boolean and e.source_id = e.target_id)
+            and (%(relation)s::text is null or e.relation = %(relation)s)
+            and (%(after_weight)s::double precision is null or e.weight <= %(after_weight)s::double precision
+                and (e.weight < %(after_weight)s::double precision or e.id > %(after_id)s::uuid))
+        order by e.weight desc, e.id
+        limit %(limit)s
+    )
+    order by weight desc, id
+    limit %(limit)s
+)
+select {edge_columns}, s.label as source_label, s.name as source_name, t.label as target_label, t.name as target_name
+from page e
+join nodes s on s.id = e.source_id and s.tenant = %(tenant)s and s.partition = 'trusted'
+join nodes t on t.id = e.target_id and t.tenant = %(tenant)s and t.partition = 'trusted'
+order by e.weight desc, e.id
+
 -- name: named_edges
 -- Knowledge edges by their ids, with the names of their ends.
 select {edge_columns}, s.label as source_label, s.name as source_name, t.label as target_label, t.name as target_name

@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import Reclassified, ReclassifySector
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.records import EdgeCandidate
 from engramq.schemas.vocabulary import AuditAction, ReclassifyStatus, Sector
 from engramq.workers.db import audit
 from engramq.workers.db.pool import Row
@@ -43,6 +44,7 @@ async def reclassify(tx: Transaction, envelope: Envelope, command: ReclassifySec
             status=ReclassifyStatus.AMBIGUOUS,
             error="Multiple edges found",
             edge_ids=[str(row["id"]) for row in rows],
+            candidates=[_candidate(row) for row in rows],
         )
     return await _reclassify_one(tx, envelope, rows[0], sector)
 
@@ -68,6 +70,15 @@ async def _reclassify_one(tx: Transaction, envelope: Envelope, row: Row, sector:
     new = {"memory_sector": sector, **noted}
     await audit.record(tx, envelope, AuditAction.RECLASSIFY, edge_id, old={"memory_sector": old}, new=new)
     return Reclassified(status=ReclassifyStatus.SUCCESS, edge_id=str(edge_id), old_sector=old, new_sector=sector)
+
+
+def _candidate(row: Row) -> EdgeCandidate:
+    return EdgeCandidate(
+        edge_id=str(row["id"]),
+        source_label=row["source_label"],
+        target_label=row["target_label"],
+        memory_sector=sector_of_row(row),
+    )
 
 
 def _consent_required(edge_id: str, waiting: Waiting) -> Reclassified:

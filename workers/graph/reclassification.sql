@@ -1,6 +1,6 @@
 -- name: lock_edges_between_names
 -- Every edge that a triple of names can mean, oldest first, locked. Rows are as they are once the lock is held.
-select {edge_columns}
+select {edge_columns}, s.label as source_label, t.label as target_label
 from {edges_between_names}
 order by e.created_at, e.id
 for no key update of e

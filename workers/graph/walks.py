@@ -1,15 +1,16 @@
 """Walks over the knowledge graph: neighbours and paths, each step one bounded statement, all within one time."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from msgspec import UNSET
 
+from engramq.schemas import limits
 from engramq.schemas.commands import FindPath, Neighbors, PathReport, QueryNeighbors, WalkStartMissing
-from engramq.schemas.records import Neighbor, NodeRef, PathEdge
+from engramq.schemas.records import Candidate, Crossing, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import Direction, Following, Sector
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import StatementTimeout
@@ -17,7 +18,7 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.edges import sector_of_row
-from engramq.workers.graph.reads import find_node, node_ref
+from engramq.workers.graph.reads import find_node, hint_on, homonyms, node_ref
 from engramq.workers.graph.traversal import OutOfTime, Reached, shortest_path, walk
 from engramq.workers.sectors.decay import decay
 
@@ -26,6 +27,7 @@ PATH_STEP: Final = sql("path_step")
 PATH_EDGES: Final = sql("path_edges")
 WALK_TIME: Final = sql("walk_time")
 ACTIVE_HOURS: Final = sql("active_hours")
+EDGES_BETWEEN: Final = sql("edges_between")
 NODE_NAMES: Final = sql("node_names")
 NODES_BY_ID: Final = sql("nodes_by_id")
 
@@ -81,10 +83,12 @@ class _Steps:
 async def neighbors(store: Store, namespace: str, command: QueryNeighbors) -> Neighbors | WalkStartMissing:
     """Walk from a node; see the command and its reply."""
 
-    async def begin(tx: Transaction) -> tuple[Row | None, Row | None]:
-        return await find_node(tx, command.node_name, command.label), await tx.row(ACTIVE_HOURS)
+    async def begin(tx: Transaction) -> tuple[Row | None, list[Candidate], Row | None]:
+        node = await find_node(tx, command.node_name, command.label)
+        alike = [] if node is None else await homonyms(tx, "node_name", node)
+        return node, alike, await tx.row(ACTIVE_HOURS)
 
-    start, clock = await store.read(namespace, begin)
+    start, alike, clock = await store.read(namespace, begin)
     if start is None:
         return missing(command.node_name)
     hours: float = 0.0 if clock is None else clock["active_hours"]
@@ -94,27 +98,28 @@ async def neighbors(store: Store, namespace: str, command: QueryNeighbors) -> Ne
         return [_hop(row, hours) for row in await steps.rows(frontier, per_node, limit)]
 
     found, cut = await walk(start["id"], command.depth, command.limit, step)
-    ids = [reached.node for reached in found]
-    details = (
-        await store.read(namespace, lambda tx: tx.rows(NODES_BY_ID, ids=ids, bytes=PROPERTIES_BYTES)) if ids else []
-    )
-    by_id = {row["id"]: row for row in details}
-    shown = [_neighbor(reached, by_id[reached.node]) for reached in found if reached.node in by_id]
+    shown = await store.read(namespace, lambda tx: _neighbors(tx, found, steps.values)) if found else []
     return Neighbors(
-        start_node=node_ref(start), neighbors=shown, count=len(shown), truncated=cut or len(shown) < len(found)
+        start_node=node_ref(start),
+        neighbors=shown,
+        count=len(shown),
+        truncated=cut or len(shown) < len(found),
+        match_count=start["match_count"],
+        candidates=alike,
+        hint=hint_on(alike),
     )
 
 
 async def path(store: Store, namespace: str, command: FindPath) -> PathReport | WalkStartMissing:
     """Search a path; see the command and its reply."""
 
-    async def ends(tx: Transaction) -> tuple[Row | None, Row | None]:
-        return (
-            await find_node(tx, command.start_node, command.start_label),
-            await find_node(tx, command.end_node, command.end_label),
-        )
+    async def ends(tx: Transaction) -> tuple[Row | None, Row | None, list[Candidate]]:
+        start = await find_node(tx, command.start_node, command.start_label)
+        end = await find_node(tx, command.end_node, command.end_label)
+        named = (("start_node", start), ("end_node", end))
+        return start, end, [one for field, node in named if node for one in await homonyms(tx, field, node)]
 
-    start, end = await store.read(namespace, ends)
+    start, end, alike = await store.read(namespace, ends)
     if start is None or end is None:
         return missing(command.start_node if start is None else command.end_node)
     steps = _steps(store, namespace, PATH_STEP, None)
@@ -124,9 +129,12 @@ async def path(store: Store, namespace: str, command: FindPath) -> PathReport | 
         return [_PathHop(row["near"], row["far"], row["id"], row["weight"]) for row in rows]
 
     way, cut = await shortest_path(start["id"], end["id"], command.max_depth, step)
-    if way is None:
-        return PathReport(path_found=False, path_length=None, nodes=[], edges=[], total_weight=None, truncated=cut)
-    return await store.read(namespace, lambda tx: _report(tx, start, way, cut))
+    report = _no_path(truncated=cut)
+    if way is not None:
+        report = await store.read(namespace, lambda tx: _report(tx, start, way, cut))
+    report.match_count = start["match_count"] * end["match_count"]
+    report.candidates, report.hint = alike, hint_on(alike)
+    return report
 
 
 def missing(name: str) -> WalkStartMissing:
@@ -153,8 +161,32 @@ def _hop(row: Row, hours: float) -> _NeighborHop:
     return _NeighborHop(row["near"], row["far"], row["id"], weight, row)
 
 
-def _neighbor(reached: Reached[_NeighborHop], node: Row) -> Neighbor:
-    edge = reached.hop.row
+async def _neighbors(
+    tx: Transaction, found: Sequence[Reached[_NeighborHop]], filters: Mapping[str, Any]
+) -> list[Neighbor]:
+    """Return the nodes that a walk has reached, with the edges between each and the node before it."""
+    nodes = await tx.send(NODES_BY_ID, ids=[reached.node for reached in found], bytes=PROPERTIES_BYTES)
+    edges = await tx.send(
+        EDGES_BETWEEN,
+        nears=[reached.hop.near for reached in found],
+        fars=[reached.node for reached in found],
+        limit=limits.NEIGHBOR_EDGES_SHOWN,
+        **filters,
+    )
+    by_id = {row["id"]: row for row in await nodes.fetchall()}
+    crossings: dict[UUID, list[Row]] = {}
+    for row in await edges.fetchall():
+        crossings.setdefault(row["far"], []).append(row)
+    return [
+        _neighbor(reached, by_id[reached.node], crossings.get(reached.node, [{**reached.hop.row, "total": 1}]))
+        for reached in found
+        if reached.node in by_id
+    ]
+
+
+def _neighbor(reached: Reached[_NeighborHop], node: Row, crossings: Sequence[Row]) -> Neighbor:
+    """Return one of them; `crossings` are heaviest first."""
+    edge, more = crossings[0], crossings[0]["total"] - len(crossings)
     return Neighbor(
         node_id=str(node["id"]),
         label=node["label"],
@@ -167,6 +199,17 @@ def _neighbor(reached: Reached[_NeighborHop], node: Row) -> Neighbor:
         direction=_direction(outgoing=edge["outgoing"]),
         relevance=reached.relevance,
         properties=node["properties"],
+        edges=[_crossing(row) for row in crossings],
+        more_edges=more or UNSET,
+    )
+
+
+def _crossing(row: Row) -> Crossing:
+    return Crossing(
+        edge_id=str(row["id"]),
+        relation=row["relation"],
+        weight=row["weight"],
+        direction=_direction(outgoing=row["outgoing"]),
     )
 
 
@@ -176,7 +219,7 @@ async def _report(tx: Transaction, start: Row, way: Sequence[_PathHop], cut: boo
     ids = _nodes_along(start["id"], way)
     names = {row["id"]: row for row in await tx.rows(NODE_NAMES, ids=ids)}
     if len(edges) < len(way) or len(names) < len(ids):
-        return PathReport(path_found=False, path_length=None, nodes=[], edges=[], total_weight=None, truncated=True)
+        return _no_path(truncated=True)
     nodes: list[NodeRef] = [node_ref(names[node]) for node in ids]
     shown = [_path_edge(edges[hop.edge_id], before) for hop, before in zip(way, ids, strict=False)]
     return PathReport(
@@ -187,6 +230,10 @@ async def _report(tx: Transaction, start: Row, way: Sequence[_PathHop], cut: boo
         total_weight=sum(edge.weight for edge in shown),
         truncated=cut,
     )
+
+
+def _no_path(*, truncated: bool) -> PathReport:
+    return PathReport(path_found=False, path_length=None, nodes=[], edges=[], total_weight=None, truncated=truncated)
 
 
 def _nodes_along(start: UUID, way: Sequence[_PathHop]) -> list[UUID]:

@@ -27,7 +27,7 @@ ENTRIES: Final = {
         when="An edge has the wrong sector and so fades or is filtered wrongly.",
         when_not="The sector of a memory: update_memory. The relation is wrong: graph_delete_edge, then the right one.",
         cost="One audited transaction, about 5 ms.",
-        returns="old_sector and new_sector; or invalid_sector, not_found, ambiguous (edge_ids, oldest first), "
+        returns="old_sector and new_sector; or invalid_sector, not_found, ambiguous (candidates, oldest first), "
         "consent_required: each says what to do, and nothing has changed.",
         next="ambiguous: again with edge_id. consent_required: propose_reclassification.",
         before=(Step(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person"}),),

@@ -77,13 +77,24 @@ ENTRIES: Final = {
         before=(_ADD,),
         example=Step(tool="get_edge", arguments=_FACT),
     ),
+    "graph_list_edges": ToolGuide(
+        what="Lists every edge of a node, heaviest first, parallel ones and loops too; or one edge by its id.",
+        when="You want all facts about a thing, or to know what an edge_id stands for.",
+        when_not="You ask for one exact fact: get_edge. What lies further away: graph_query_neighbors.",
+        cost="One indexed read of a page, a few milliseconds.",
+        returns="edges with source, target, relation, weight, sector and properties; next_cursor, null at the end.",
+        next="Give next_cursor as cursor, with the same filters, for the next page. match_count above 1: give label.",
+        before=(_ADD,),
+        example=Step(tool="graph_list_edges", arguments={"node_name": "Ada"}),
+    ),
     "graph_query_neighbors": ToolGuide(
         what="Walks from a node over its edges, nearest and most relevant first.",
         when="You want everything that is known around a person, project or thing.",
         when_not="You ask for one exact fact: get_edge. You look for text: search_memories.",
         cost=_WALK,
-        returns="neighbors with distance, the edge they were reached by, and relevance; count and truncated.",
-        next="Go deeper with depth 2, or narrow with relation and sectors. truncated: raise limit or narrow.",
+        returns="neighbors with distance, relevance and the edges that reach them; count, truncated, match_count.",
+        next="Go deeper with depth 2, or narrow with relation and sectors. truncated: raise limit or narrow. "
+        "match_count above 1: candidates are the other nodes of that name; give label.",
         before=(_ADD,),
         example=Step(tool="graph_query_neighbors", arguments={"node_name": "Ada", "depth": 2}),
     ),
@@ -93,7 +104,8 @@ ENTRIES: Final = {
         when_not="You ask whether one exact fact holds: get_edge.",
         cost=_WALK,
         returns="path_found, nodes and edges along the way (direction incoming: crossed against its arrow).",
-        next="path_found false and truncated false: no path of max_depth edges; raise max_depth.",
+        next="path_found false and truncated false: no path of max_depth edges; raise max_depth, or choose among "
+        "candidates with start_label and end_label.",
         before=(
             _ADD,
             Step(
