@@ -138,7 +138,7 @@ class NodeRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """An edge of the knowledge graph with its ends by name."""
+    """An edge of the knowledge graph with its ends by name, and who wrote it first and changed it last, if known."""
 
     edge_id: str
     source: NodeRef
@@ -147,6 +147,8 @@ class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
     weight: float
     memory_sector: Sector
     properties: dict[str, Any]
+    created_by: str | None = None
+    updated_by: str | None = None
 
 
 class CountedNode(NodeRef, frozen=True, kw_only=True):

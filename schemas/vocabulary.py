@@ -282,6 +282,8 @@ class AuditAction(StrEnum):
     ERASE = "erase"
     RESTORE = "restore"
     RECLASSIFY = "reclassify"
+    UPDATE_EDGE = "update_edge"
+    UPDATE_NODE = "update_node"
     DELETE_EDGE = "delete_edge"
     DELETE_NODE = "delete_node"
     PROPOSE = "propose"

@@ -308,7 +308,7 @@ async def _recorded(
 ) -> WriteReply:
     """Run a handler between the two halves of its ledger row; raises _Taken when that is there already."""
     envelope = context.envelope
-    tx.lease = context.lease
+    tx.lease, tx.writer = context.lease, envelope.principal.name
     claim = await ledger.send_begin(tx, envelope)
     try:
         reply: WriteReply = await handler.run(tx, envelope.command, context, *prepared)

@@ -162,6 +162,8 @@ class NodeFound(Reply, kw_only=True, tag="node_found"):
     created_at: str
     updated_at: str
     match_count: int
+    created_by: str | None = None
+    updated_by: str | None = None
 
 
 class NodeMissing(Reply, kw_only=True, tag="node_missing"):
@@ -197,6 +199,8 @@ class EdgeFound(Reply, kw_only=True, tag="edge_found"):
     created_at: str
     match_count: int
     status: Literal["success"] = "success"
+    created_by: str | None = None
+    updated_by: str | None = None
 
 
 class EdgeMissing(Reply, kw_only=True, tag="edge_missing"):

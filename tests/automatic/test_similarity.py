@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from engramq.schemas import limits
+from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
 from tests.automatic.harness import Harness
 from tests.conftest import Database
 from tests.pipeline.stage import agent_of, stage_settings, staged, until
@@ -19,7 +20,7 @@ def text(*others: str) -> str:
     return " ".join([*WORDS, *others])
 
 
-@pytest.mark.promise("CN-36")
+@pytest.mark.promise("CN-36", "OV-3")
 async def test_a_new_memory_is_linked_to_those_of_its_partition_that_are_near_enough(harness: Harness) -> None:
     agent = harness.agent
     near = await agent.store(text("dawn"))
@@ -32,6 +33,7 @@ async def test_a_new_memory_is_linked_to_those_of_its_partition_that_are_near_en
     assert list(links) == [frozenset((near["id"], body["stored"]["id"]))]
     (link,) = links.values()
     assert (link["relation"], link["origin"], link["reinforcement_count"]) == ("similar", "similarity", 0)
+    assert (link["created_by"], link["updated_by"]) == (SYSTEM_PRINCIPAL, SYSTEM_PRINCIPAL)
     assert link["weight"] == pytest.approx(shown[near["id"]], abs=1e-6)
     assert link["weight"] >= 0.6
     assert str(link["declared_from"]) == body["stored"]["id"]

@@ -51,6 +51,8 @@ async def test_a_fact_can_be_verified_at_once(harness: Harness) -> None:
         "memory_sector": "semantic",
         "match_count": 1,
         "status": "success",
+        "created_by": "ada",
+        "updated_by": "ada",
     }
     assert written.pop("created") is True
     assert written["weight"] == 0.75
@@ -209,6 +211,8 @@ async def test_a_node_is_read_by_name_and_label(harness: Harness) -> None:
         "name": "Ada",
         "properties": {"born": 1815},
         "match_count": 2,
+        "created_by": "ada",
+        "updated_by": "ada",
     }
     read = await harness.body(GetNodeByName(name="Ada", label="Ship"))
     assert (read["node_id"], read["match_count"]) == (ship["node_id"], 1)

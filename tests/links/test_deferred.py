@@ -63,7 +63,7 @@ async def resolved(harness: Harness, command_id: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.promise("CN-17")
+@pytest.mark.promise("CN-17", "OV-3")
 async def test_a_link_to_a_pending_memory_waits_and_is_made_when_it_is_active(harness: Harness, store: Store) -> None:
     one, pending = await harness.memories(2)
     waking = await Waking.of(harness, pending)
@@ -82,6 +82,7 @@ async def test_a_link_to_a_pending_memory_waits_and_is_made_when_it_is_active(ha
     (row,) = await harness.links()
     assert [row[name] for name in ("relation", "weight", "note", "origin", "reinforcement_count")] == [
         "supports", 1.0, "later", "agent", 1]  # fmt: skip
+    assert (row["created_by"], row["updated_by"]) == ("I/O", "I/O")  # who asked for it, not who settled it
     assert str(row["declared_from"]) == one
     first, second = await resolved(harness, body["command_id"]), await resolved(harness, again["command_id"])
     assert [(told["state"], told["action"]) for told in (first, second)] == [

@@ -92,8 +92,10 @@ class Tenant:
         )  # fmt: skip
 
 
-# Columns, since then.
-CHANGED = ("tenant", "namespace", "lexemes", "lexeme", "load_id", "principal_untrusted", "superseded_at")
+# Columns, since then; of nodes and edges also `created_by`, which memories had.
+CHANGED = (
+    *("tenant", "namespace", "lexemes", "lexeme", "load_id", "principal_untrusted", "superseded_at", "updated_by"),
+)
 
 
 def fill(connection: Connection) -> list[Tenant]:
@@ -114,6 +116,8 @@ def told(connection: Connection, namespace: str) -> dict[str, list[str]]:
     prefix = "length(lexeme_prefix(tenant_of(%(namespace)s)))" if found[0] else str(OLD_PREFIX)
     whose = "t.tenant = tenant_of(%(namespace)s)" if found[0] else "t.namespace = %(namespace)s"
     queries = dict.fromkeys(TABLES, f"to_jsonb(t) - '{{{','.join(CHANGED)}}}'::text[]")
+    for table in ("nodes", "edges"):
+        queries[table] += " - 'created_by'"
     word = f"substr(word, 1 + {prefix})"
     queries["memories"] += (
         f" || jsonb_build_object('words', array(select {word} from unnest(tsvector_to_array(t.lexemes)) word "

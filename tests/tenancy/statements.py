@@ -46,6 +46,7 @@ BY_NAME: dict[str, Any] = {
     "source": "extracted",
     "action": "delete",
     "principal": "ada",
+    "writer": "ada",
     "actor": "ada",
     "idempotency_key": "again",
     "keys": ["is_constitutive"],

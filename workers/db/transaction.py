@@ -12,6 +12,7 @@ import psycopg
 from psycopg import generators
 from psycopg.types.numeric import Int4
 
+from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
 from engramq.workers.db import lookups
 from engramq.workers.db.lookups import BEGIN_READ_ONLY, COMMIT, Answer, Lookup
 from engramq.workers.db.pool import Connection, Row, execute
@@ -39,16 +40,20 @@ Sent = psycopg.AsyncCursor[Row]
 
 @dataclass(slots=True)
 class Transaction:
-    """An open transaction; every query gets its tenant as %(tenant)s, and the name of it as %(namespace)s."""
+    """An open transaction; every query gets its tenant as %(tenant)s, the name of it as %(namespace)s, and who writes
+    as %(writer)s: the principal of the command, or engramq itself.
+    """
 
     connection: Connection
     namespace: str
     tenant: Int4
+    writer: str = SYSTEM_PRINCIPAL
     lease: Lease | None = None  # set by whoever must not commit without it
 
     async def send(self, query: bytes, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
-        return await execute(self.connection, query, {"tenant": self.tenant, "namespace": self.namespace, **values})
+        known = {"tenant": self.tenant, "namespace": self.namespace, "writer": self.writer}
+        return await execute(self.connection, query, {**known, **values})
 
     async def rows(self, query: bytes, **values: Any) -> list[Row]:
         """Return all rows of a query."""

@@ -27,7 +27,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.consent import Deletion, deletion_consent
 from engramq.workers.graph.constitution import MARKS, is_constitutive, merged
 from engramq.workers.graph.edge_sectors import edge_sector
-from engramq.workers.graph.nodes import ends_of, find_or_make, refuse_oversize
+from engramq.workers.graph.nodes import changes, ends_of, find_or_make, refuse_oversize
 
 INSERT: Final = sql("insert_edge")
 LOCK_BETWEEN: Final = sql("lock_edge_between")
@@ -42,7 +42,7 @@ DELETE_NODE: Final = sql("delete_node")
 DEFAULT_WEIGHT: Final = 1.0
 
 
-async def add_edge(tx: Transaction, command: AddEdge) -> EdgeAdded | NameAmbiguous:
+async def add_edge(tx: Transaction, envelope: Envelope, command: AddEdge) -> EdgeAdded | NameAmbiguous:
     """Write an edge, or merge into the one that is there, and give it its sector."""
     command.check()
     ends = await find_or_make(tx, ends_of(command))
@@ -64,7 +64,7 @@ async def add_edge(tx: Transaction, command: AddEdge) -> EdgeAdded | NameAmbiguo
     standing = await tx.row(LOCK_BETWEEN, source_id=ends[0], target_id=ends[1], relation=command.relation)
     if standing is None:  # deleted in between
         raise Again
-    return _added(await _merge(tx, standing, command, given), created=False)
+    return _added(await _merge(tx, envelope, standing, given), created=False)
 
 
 async def delete_edge(tx: Transaction, envelope: Envelope, command: DeleteEdge) -> GraphDeleted | DeletionNeedsConsent:
@@ -117,7 +117,9 @@ async def delete_node(tx: Transaction, envelope: Envelope, command: DeleteNode) 
     return GraphDeleted(status="deleted", node_id=str(node_id), edges_deleted=edges_deleted)
 
 
-async def _merge(tx: Transaction, standing: Row, command: AddEdge, given: dict[str, Any]) -> Row:
+async def _merge(tx: Transaction, envelope: Envelope, standing: Row, given: dict[str, Any]) -> Row:
+    command = envelope.command
+    assert isinstance(command, AddEdge)
     properties = merged(standing["properties"], given)
     if properties != standing["properties"]:
         refuse_oversize(properties)
@@ -131,6 +133,9 @@ async def _merge(tx: Transaction, standing: Row, command: AddEdge, given: dict[s
     }
     changed = {name: now[name] for name in ("id", "weight", "memory_sector")}
     await tx.send(MERGE, **changed, properties=Jsonb(properties))
+    old, new = changes(standing, {name: now[name] for name in ("weight", "memory_sector", "properties")})
+    if new:
+        await audit.record(tx, envelope, AuditAction.UPDATE_EDGE, standing["id"], old=old, new=new)
     return now
 
 

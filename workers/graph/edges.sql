@@ -1,6 +1,7 @@
 -- fragment: edge_columns
 -- What a record of an edge e is made from.
-e.id, e.source_id, e.target_id, e.relation, e.weight, e.memory_sector, e.sector_source, e.properties, e.created_at
+e.id, e.source_id, e.target_id, e.relation, e.weight, e.memory_sector, e.sector_source, e.properties, e.created_at,
+e.created_by, e.updated_by
 
 -- fragment: edges_between_names
 -- Knowledge edges e of one relation between nodes s and t of these names, any label unless one is given.
@@ -15,12 +16,12 @@ where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.relation = %(relatio
 -- Make a knowledge edge; no row when it is there already.
 insert into edges (
     id, tenant, layer, source_id, target_id, relation, weight, origin, last_active_hours, memory_sector,
-    sector_source, properties
+    sector_source, properties, created_by, updated_by
 )
 values (
     %(id)s, %(tenant)s, 'knowledge', %(source_id)s, %(target_id)s, %(relation)s, %(weight)s, 'agent',
     coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0), %(memory_sector)s, 'auto',
-    %(properties)s
+    %(properties)s, %(writer)s, %(writer)s
 )
 on conflict (tenant, source_id, target_id, relation) where layer = 'knowledge' do nothing
 returning id
@@ -44,6 +45,7 @@ for no key update
 -- Write what adding a locked edge again has changed, and set its clock.
 update edges set weight = %(weight)s, properties = %(properties)s, memory_sector = %(memory_sector)s,
     updated_at = now(),
+    updated_by = case when weight = %(weight)s and properties = %(properties)s then updated_by else %(writer)s end,
     last_active_hours = coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0)
 where tenant = %(tenant)s and id = %(id)s
 

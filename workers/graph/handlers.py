@@ -53,14 +53,14 @@ log = logging.getLogger(__name__)
 async def add_node(tx: Transaction, command: AddNode, context: Context) -> NodeAdded:
     """Make a named node, or merge properties into the one that is there."""
     _require_trusted_principal(context)
-    return await nodes.add_node(tx, command)
+    return await nodes.add_node(tx, context.envelope, command)
 
 
 @handles(AddEdge)
 async def add_edge(tx: Transaction, command: AddEdge, context: Context) -> EdgeAdded | NameAmbiguous:
     """Write an edge, or merge into the one that is there."""
     _require_trusted_principal(context)
-    return await edges.add_edge(tx, command)
+    return await edges.add_edge(tx, context.envelope, command)
 
 
 @handles(DeleteEdge)

@@ -10,10 +10,12 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import AddEdge, AddNode, NameAmbiguous, NodeAdded
+from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.ids import uuid7
 from engramq.schemas.records import Candidate
-from engramq.schemas.vocabulary import ENTITY_LABEL, LAST_RECLASSIFICATION
+from engramq.schemas.vocabulary import ENTITY_LABEL, LAST_RECLASSIFICATION, AuditAction
+from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.pool import Row
@@ -52,7 +54,7 @@ def ends_of(command: AddEdge) -> tuple[End, End]:
     )
 
 
-async def add_node(tx: Transaction, command: AddNode) -> NodeAdded:
+async def add_node(tx: Transaction, envelope: Envelope, command: AddNode) -> NodeAdded:
     """Make a node or merge properties into it; raises EngramqError naming properties when they would grow too large."""
     given: dict[str, Any] = {} if command.properties is UNSET else command.properties
     label, name = command.label, command.name
@@ -64,6 +66,8 @@ async def add_node(tx: Transaction, command: AddNode) -> NodeAdded:
     if properties != row["properties"]:
         refuse_oversize(properties)
         await tx.send(UPDATE, id=row["id"], properties=Jsonb(properties))
+        old, new = changes({"properties": row["properties"]}, {"properties": properties})
+        await audit.record(tx, envelope, AuditAction.UPDATE_NODE, row["id"], old=old, new=new)
     return NodeAdded(node_id=str(row["id"]), created=False, label=label, name=name, properties=properties)
 
 
@@ -83,6 +87,18 @@ async def find_or_make(tx: Transaction, ends: tuple[End, End]) -> tuple[UUID, UU
         made[label, name] = await _insert(tx, label, name, {})
     source, target = (found[end] if end in found else made[end.identity] for end in ends)
     return source, target
+
+
+def changes(before: Row, after: Row) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what differs between two states of a node or edge, as they were and as they are; of properties by key."""
+    old, new = dict[str, Any](), dict[str, Any]()
+    for name in (name for name in after if before[name] != after[name]):
+        was, now = before[name], after[name]
+        if isinstance(now, Mapping):
+            keys = [key for key in now if key not in was or was[key] != now[key]]
+            was, now = {key: was[key] for key in keys if key in was}, {key: now[key] for key in keys}
+        old[name], new[name] = was, now
+    return old, new
 
 
 def refuse_oversize(properties: Mapping[str, Any]) -> None:

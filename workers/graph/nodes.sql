@@ -8,8 +8,8 @@ for key share
 
 -- name: insert_node
 -- Make a named node; no row when it is there already.
-insert into nodes (id, tenant, label, name, partition, properties)
-values (%(id)s, %(tenant)s, %(label)s, %(name)s, 'trusted', %(properties)s)
+insert into nodes (id, tenant, label, name, partition, properties, created_by, updated_by)
+values (%(id)s, %(tenant)s, %(label)s, %(name)s, 'trusted', %(properties)s, %(writer)s, %(writer)s)
 on conflict (tenant, label, name) where name is not null do nothing
 returning id
 
@@ -22,7 +22,7 @@ for no key update
 
 -- name: update_node
 -- Replace the properties of a locked node.
-update nodes set properties = %(properties)s, updated_at = now()
+update nodes set properties = %(properties)s, updated_at = now(), updated_by = %(writer)s
 where tenant = %(tenant)s and id = %(id)s
 
 -- name: lock_node_for_deletion

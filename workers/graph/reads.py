@@ -53,6 +53,8 @@ async def get_node(tx: Transaction, command: GetNodeByName) -> NodeFound | NodeM
         created_at=format_time(row["created_at"]),
         updated_at=format_time(row["updated_at"]),
         match_count=row["match_count"],
+        created_by=row["created_by"],
+        updated_by=row["updated_by"],
     )
 
 
@@ -83,6 +85,8 @@ async def get_edge(tx: Transaction, command: GetEdge) -> EdgeFound | EdgeMissing
         memory_sector=sector_of_row(row),
         created_at=format_time(row["created_at"]),
         match_count=row["match_count"],
+        created_by=row["created_by"],
+        updated_by=row["updated_by"],
     )
 
 
@@ -165,6 +169,8 @@ def graph_edge(row: Row) -> GraphEdge:
         weight=row["weight"],
         memory_sector=sector_of_row(row),
         properties=row["properties"],
+        created_by=row["created_by"],
+        updated_by=row["updated_by"],
     )
 
 

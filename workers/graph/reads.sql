@@ -1,6 +1,7 @@
 -- name: node_by_name
 -- The oldest node of a name, and how many there are.
-select n.id, n.label, n.name, n.properties, n.created_at, n.updated_at, count(*) over () as match_count
+select n.id, n.label, n.name, n.properties, n.created_at, n.updated_at,
+    n.created_by, n.updated_by, count(*) over () as match_count
 from nodes n
 where n.tenant = %(tenant)s and n.partition = 'trusted' and n.name = %(name)s
     and (%(label)s::text is null or n.label = %(label)s)

@@ -9,6 +9,7 @@ for no key update of e
 -- Give a locked edge its sector for good and note it among its properties. The clock's time, not the transaction's:
 -- whoever waited for the lock comes later.
 update edges set memory_sector = %(to_sector)s, sector_source = 'manual', updated_at = now(),
+    updated_by = %(writer)s,
     properties = properties || jsonb_build_object('last_reclassification', jsonb_build_object(
         'from_sector', %(from_sector)s::text,
         'to_sector', %(to_sector)s::text,

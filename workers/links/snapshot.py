@@ -36,6 +36,7 @@ class LinkTable:
         self._counting: dict[UUID, dict[Pair, Link]] = {memory_id: {} for memory_id in memories}
         self._buried: set[Pair] = set()
         self._used: set[Pair] = set()
+        self._writers: dict[Pair, str] = {}
         self._replacements: Mapping[UUID, UUID] = {}
 
     @classmethod
@@ -103,9 +104,13 @@ class LinkTable:
         """Say whether somebody took the link of a pair away, so that only an agent may make it again."""
         return pair in self._buried
 
-    def put(self, link: Link) -> None:
-        """Make a link between two active ones of these memories, or use the one that is there, changed or not."""
+    def put(self, link: Link, by: str | None = None) -> None:
+        """Make a link between two active ones of these memories, or use the one that is there, changed or not.
+
+        `by` is who wants it, if not who writes in this transaction.
+        """
         self._used.add(link.pair)
+        self._writers[link.pair] = by or self.tx.writer
         self._links[link.pair] = link
         for end in link.pair:
             self._counting[end][link.pair] = link
@@ -134,11 +139,14 @@ class LinkTable:
             await self.tx.send(DELETE, ids=gone)
         if new:
             pairs = columns_of([link.pair for link in new])
-            await self.tx.send(INSERT, **pairs, declared=[link.declared_from for link in new], **_columns(new))
+            await self.tx.send(INSERT, **pairs, declared=[link.declared_from for link in new], **self._columns(new))
         if changed:
-            await self.tx.send(UPDATE, **_columns(changed))
+            await self.tx.send(UPDATE, **self._columns(changed))
         self._stored = dict(self._links)
         self._used.clear()
+
+    def _columns(self, links: list[Link]) -> dict[str, list[Any]]:
+        return {**_columns(links), "writers": [self._writers[link.pair] for link in links]}
 
     def _read(self, row: Row) -> None:
         pair = row["source_id"], row["target_id"]

@@ -28,27 +28,30 @@ where e.tenant = %(tenant)s and e.layer = 'association'
 -- Make links.
 insert into edges (
     id, tenant, layer, source_id, target_id, relation, weight, origin, note, reinforcement_count, declared_from,
-    last_active_hours
+    created_by, updated_by, last_active_hours
 )
 select
     given.id, %(tenant)s, 'association', given.low, given.high, given.relation, given.weight, given.origin,
     given.note, given.reinforcement_count, given.declared_from,
+    given.writer, given.writer,
     coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0)
 from unnest(
     %(ids)s::uuid[], %(lows)s::uuid[], %(highs)s::uuid[], %(relations)s::text[], %(weights)s::double precision[],
-    %(origins)s::text[], %(notes)s::text[], %(counts)s::integer[], %(declared)s::uuid[]
-) as given (id, low, high, relation, weight, origin, note, reinforcement_count, declared_from)
+    %(origins)s::text[], %(notes)s::text[], %(counts)s::integer[], %(declared)s::uuid[],
+    %(writers)s::text[]
+) as given (id, low, high, relation, weight, origin, note, reinforcement_count, declared_from, writer)
 
 -- name: update_links
 -- Change links, which counts as a use of them.
 update edges e set
     relation = given.relation, weight = given.weight, origin = given.origin, note = given.note,
     reinforcement_count = given.reinforcement_count, updated_at = now(),
+    updated_by = given.writer,
     last_active_hours = coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0)
 from unnest(
     %(ids)s::uuid[], %(relations)s::text[], %(weights)s::double precision[], %(origins)s::text[], %(notes)s::text[],
-    %(counts)s::integer[]
-) as given (id, relation, weight, origin, note, reinforcement_count)
+    %(counts)s::integer[], %(writers)s::text[]
+) as given (id, relation, weight, origin, note, reinforcement_count, writer)
 where e.tenant = %(tenant)s and e.id = given.id
 
 -- name: delete_links

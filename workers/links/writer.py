@@ -153,7 +153,7 @@ class Asserting:
             done = asserted_again(existing, request, self._rules.delta, quoted=not untrusted)
             made = Asserted(*ends, *done, existing, untrusted=untrusted)
         if made.action is not LinkAction.SKIPPED:
-            self.table.put(made.link)
+            self.table.put(made.link, by=envelope.principal.name)
         self._asserted.append((made, envelope, action))
         return made
 
