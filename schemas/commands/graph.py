@@ -13,6 +13,7 @@ from engramq.schemas.ids import weight_position
 from engramq.schemas.records import Candidate, EdgeCandidate, GraphEdge, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import (
     ENTITY_LABEL,
+    IS_CONSTITUTIVE,
     LAST_RECLASSIFICATION,
     Following,
     ReclassifyStatus,
@@ -68,8 +69,16 @@ class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph
     ) = UNSET
 
     def check(self) -> None:
-        """Refuse to let anybody write what only a reclassification writes."""
-        if self.properties is not UNSET and LAST_RECLASSIFICATION in self.properties:
+        """Refuse what only a reclassification writes, and a flag that would protect nothing, in silence."""
+        if self.properties is UNSET:
+            return
+        if not isinstance(self.properties.get(IS_CONSTITUTIVE, False), bool):
+            raise invalid(
+                "properties",
+                f"properties: {IS_CONSTITUTIVE} is true or false.",
+                f'Give {{"{IS_CONSTITUTIVE}": true}}, or leave that key out.',
+            )
+        if LAST_RECLASSIFICATION in self.properties:
             raise invalid(
                 "properties",
                 f"properties: {LAST_RECLASSIFICATION} is not for callers to write.",
