@@ -105,6 +105,23 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     warning: str | UnsetType = UNSET
 
 
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody did to a memory, link, edge, node or token (`target_id`): what changed, not what memories contain.
+
+    `at` is RFC 3339; `id` counts up.
+    """
+
+    id: int
+    at: str
+    actor: str
+    action: str
+    target_id: str | None
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+    reason: str | None
+    command_id: str | None
+
+
 class DisplacedLink(msgspec.Struct, frozen=True, kw_only=True):
     """A link that had to make room for another; `memory_id` is the end that was full, `other_id` the end it lost."""
 

@@ -87,6 +87,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         graph.find_path,
         graph.list_proposals,
         commands.get_command,
+        commands.list_audit,
         commands.ping,
         auth.authenticate,
     ),

@@ -1,16 +1,20 @@
-"""Carries out the commands about commands: what became of one, and whether anybody answers."""
+"""Carries out the commands about commands: what became of one, what was done, and whether anybody answers."""
 
 from typing import Final
 
+from msgspec import UNSET
+
 from engramq.schemas.codec import fault_body, reply_body
-from engramq.schemas.commands import CommandReport, GetCommand, Ping, Pong
+from engramq.schemas.commands import AuditList, CommandReport, GetCommand, ListAudit, Ping, Pong
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
+from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import CommandStatus, Scope
+from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope
 from engramq.workers.answers import decode_answer, filled
 from engramq.workers.db import ledger
+from engramq.workers.db.audit import Wanted, entries
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.handling import Context, handles_without_transaction
+from engramq.workers.handling import Context, handles, handles_without_transaction
 
 _UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
 
@@ -35,6 +39,25 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
 async def ping(command: Ping, _context: Context) -> Pong:
     """Answer with what was sent."""
     return Pong(payload=command.payload)
+
+
+@handles(ListAudit)
+async def list_audit(tx: Transaction, command: ListAudit, _context: Context) -> AuditList:
+    """List what was done; a cursor is the id of the entry before which to go on."""
+    target = None if command.target is UNSET else parse_uuid(command.target)
+    if target is None and command.target is not UNSET:
+        return AuditList(entries=[], next_cursor=None)
+    wanted = Wanted(
+        action=None if command.action is UNSET else AuditAction(command.action),
+        actor=or_none(command.actor),
+        target_id=target,
+        since=or_none(command.since),
+        until=or_none(command.until),
+    )
+    before = None if command.cursor is UNSET else int(command.cursor)
+    found = await entries(tx, wanted, command.limit + 1, before)
+    shown = found[: command.limit]
+    return AuditList(entries=shown, next_cursor=str(shown[-1].id) if len(found) > len(shown) else None)
 
 
 async def _ended(command_id: str, context: Context) -> CommandReport | None:

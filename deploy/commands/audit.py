@@ -20,7 +20,13 @@ SHOWN_MAX: Final = 100_000
 @click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
 @click.option("--action", metavar="WORD", type=one_of(AuditAction), help=f"Any of {', '.join(AuditAction)}.")
 @click.option("--actor", metavar="NAME", type=name, help="The principal who did it.")
-@click.option("--target", "target_id", metavar="ID", type=identifier, help="A memory, an edge or a node.")
+@click.option(
+    "--target",
+    "target_id",
+    metavar="ID",
+    type=identifier,
+    help="A memory or a node, with its links or edges; or an edge.",
+)
 @click.option("--command", "command_id", metavar="ID", type=identifier, help="All that one command did.")
 @click.option("--since", metavar="TIME", type=parse_time, help="A date, or a time with a zone.")
 @click.option("--until", metavar="TIME", type=end_time, help="The same; included.")

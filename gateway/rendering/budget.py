@@ -26,6 +26,7 @@ _TEXTS: Final = frozenset(
     {"content", "preview", "note", "reason", "source_content", "target_content", "source_query", "target_query"}
 )
 _OBJECTS: Final = frozenset({"metadata", "properties", "explain"})
+_CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
 _LISTS: Final = (
     "memories",
     "similar_memories",
@@ -35,15 +36,13 @@ _LISTS: Final = (
     "candidates",
     "edges",
     "proposals",
+    "entries",
     "session_memory_ids",
     "last_recalled_ids",
 )
 _NEWEST_LAST: Final = "session_memory_ids"  # loses its beginning: the newest ones matter
-_AT_LEAST_ONE: Final = (
-    "memories",
-    "proposals",
-    "edges",
-)  # else a page would have no end from which the next could go on
+# Else a page would have no end from which the next could go on.
+_AT_LEAST_ONE: Final = ("memories", "proposals", "edges", "entries")
 _ONE_MEMORY: Final = ("memory", "old", "new", "stored")
 _NEVER_CUT: Final = frozenset(
     {"id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"}
@@ -223,7 +222,12 @@ def _strings(node: Any) -> Iterator[tuple[Body, str, str]]:
 
 
 def _objects(node: Any) -> list[tuple[Body, str]]:
-    return [(holder, key) for holder in _holders(node) for key in _OBJECTS if holder.get(key)]
+    return [
+        (holder, key)
+        for holder in _holders(node)
+        for key in (_OBJECTS | _CHANGES if "actor" in holder else _OBJECTS)
+        if holder.get(key)
+    ]
 
 
 def _holders(node: Any) -> Iterator[Body]:

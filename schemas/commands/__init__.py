@@ -84,9 +84,11 @@ from engramq.schemas.commands.memories import (
     UpdateMemory,
 )
 from engramq.schemas.commands.system import (
+    AuditList,
     CommandReport,
     EdgeCount,
     GetCommand,
+    ListAudit,
     MemoryStats,
     Ping,
     Pong,
@@ -139,6 +141,7 @@ AnyCommand = (
     | DecideProposal
     | ListProposals
     | GetCommand
+    | ListAudit
     | Authenticate
     | MemoryStats
     | Ping
@@ -185,6 +188,7 @@ AnyReply = (
     | Decided
     | ProposalList
     | CommandReport
+    | AuditList
     | Stats
     | Pong
 )
@@ -198,6 +202,7 @@ __all__ = [
     "AddNode",
     "AnyCommand",
     "AnyReply",
+    "AuditList",
     "Authenticate",
     "BatchConnected",
     "BatchImported",
@@ -240,6 +245,7 @@ __all__ = [
     "LinkActivated",
     "LinkRequest",
     "LinksScheduled",
+    "ListAudit",
     "ListEdges",
     "ListProposals",
     "ListRecentMemories",

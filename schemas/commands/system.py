@@ -1,12 +1,17 @@
 """Commands about the pipeline itself."""
 
-from typing import Any, ClassVar, Literal
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Reply
-from engramq.schemas.fields import Identifier
-from engramq.schemas.vocabulary import CommandStatus, WorkerKind
+from engramq.schemas import limits
+from engramq.schemas.commands.base import Command, Page, Reply
+from engramq.schemas.faults import invalid
+from engramq.schemas.fields import Identifier, Moment, Name
+from engramq.schemas.records import AuditEntry
+from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, WorkerKind
 
 
 class Ping(Command, frozen=True, kw_only=True, omit_defaults=True, tag="ping"):
@@ -37,6 +42,43 @@ class CommandReport(Reply, kw_only=True, tag="command_report"):
 
     status: CommandStatus
     reply: dict[str, Any] | None = None
+
+
+class ListAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="audit"):
+    """List who did what, newest first. The gateway checks a cursor and hands its inner position on."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+    scope: ClassVar[Scope] = Scope.ADMIN
+
+    target: Annotated[Identifier, Meta(description="Id of a memory, edge or node")] | UnsetType = UNSET
+    actor: Annotated[Name, Meta(description="The principal who did it")] | UnsetType = UNSET
+    action: Annotated[Name, Meta(description="E.g. erase")] | UnsetType = UNSET
+    since: Annotated[datetime, Meta(tz=True, description="A time or date")] | UnsetType = UNSET
+    until: Annotated[Moment, Meta(description="As since, with the whole of a date")] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_LIMIT)] = 20
+    cursor: (
+        Annotated[str, Meta(min_length=1, max_length=limits.CURSOR_CHARS, description="next_cursor of the last page")]
+        | UnsetType
+    ) = UNSET
+
+    def check(self) -> None:
+        """Refuse an action that is never audited. The listing has no room for all of them."""
+        if self.action is not UNSET and self.action not in set(AuditAction):
+            raise invalid("action", "action is none that is audited.", f"Give one of {', '.join(AuditAction)}.")
+
+
+class AuditList(Page, kw_only=True, tag="audit_entries"):
+    """What was done, newest first; `next_cursor` is null at the end."""
+
+    listed: ClassVar[str] = "entries"
+
+    status: Literal["success"] = "success"
+    entries: list[AuditEntry]
+    next_cursor: str | None
+
+    def positions(self) -> list[str]:
+        """Return the position after each entry."""
+        return [str(entry.id) for entry in self.entries]
 
 
 class MemoryStats(Command, frozen=True, kw_only=True, omit_defaults=True, tag="memory_stats"):

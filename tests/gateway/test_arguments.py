@@ -58,6 +58,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "get_breadcrumbs": {"session": "s"},
     "guide": {},
     "get_command": {"command_id": "c"},
+    "audit": {},
     "memory_stats": {},
 }
 

@@ -52,11 +52,14 @@ READS = {
     "get_command",
     "memory_stats",
 }
-UNTRUSTED_MAY = READS | {"store_memory", "supersede_memory", "connect", "connects", "disconnect"}
+ADMINISTERS = {"audit"}
+UNTRUSTED_MAY = READS | ADMINISTERS | {"store_memory", "supersede_memory", "connect", "connects", "disconnect"}
 SCOPE_SETS = tuple(chain.from_iterable(combinations(Scope, size) for size in range(len(Scope) + 1)))
 
 
 def needed_by(tool: str) -> Scope:
+    if tool in ADMINISTERS:
+        return Scope.ADMIN
     return Scope.WRITE if tool in WRITES else Scope.VERIFY if tool in VERIFIES else Scope.READ
 
 
@@ -67,8 +70,8 @@ async def call(service: Service, principal: Principal, tool: str, **arguments: A
 
 @pytest.mark.promise("SE-13")
 def test_every_tool_has_a_row_in_the_scope_table() -> None:
-    assert set(TOOLS) == READS | WRITES | VERIFIES
-    assert len(TOOLS) == len(READS) + len(WRITES) + len(VERIFIES)
+    assert set(TOOLS) == READS | WRITES | VERIFIES | ADMINISTERS
+    assert len(TOOLS) == len(READS) + len(WRITES) + len(VERIFIES) + len(ADMINISTERS)
 
 
 @pytest.mark.promise("SE-12", "SE-13", "TP-24")

@@ -19,6 +19,7 @@ from engramq.gateway.service import to_body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import (
+    AuditList,
     CommandReport,
     EdgeList,
     Forgotten,
@@ -37,6 +38,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import uuid7
 from engramq.schemas.records import (
+    AuditEntry,
     Candidate,
     GraphEdge,
     Link,
@@ -49,6 +51,7 @@ from engramq.schemas.records import (
 )
 from engramq.schemas.vocabulary import (
     UNTRUSTED_WARNING,
+    AuditAction,
     CommandStatus,
     Detail,
     Direction,
@@ -251,6 +254,7 @@ WRITTEN: dict[str, Any] = {"command_id": st.builds(uuid7), "resolved_references"
 PREVIEWS = st.none() | st.text(max_size=limits.PREVIEW_CHARS)
 HIDDEN = st.lists(st.builds(MemoryPreview, id=st.builds(uuid7), preview=PREVIEWS), max_size=20)
 HINTS = st.just("What this one had replaced stays hidden.")
+CHANGES = st.dictionaries(st.sampled_from(["relation", "weight", "still_hidden"]), st.text(max_size=400), max_size=3)
 WRITES: dict[str, st.SearchStrategy[Any]] = {
     "store_memory": st.builds(Stored, stored=MEMORIES, similar_memories=st.lists(MEMORIES, max_size=5), **WRITTEN),
     "supersede_memory": st.builds(Superseded, old=MEMORIES, new=MEMORIES, **WRITTEN),
@@ -337,6 +341,21 @@ REPLIES: dict[str, st.SearchStrategy[Any]] = {
         ),
         max_size=6,
     ).map(lambda found: ProposalList(proposals=found, truncated=False)),
+    "audit": st.lists(
+        st.builds(
+            AuditEntry,
+            id=st.integers(1, 10**12),
+            at=st.just(AT),
+            actor=st.text(min_size=1, max_size=255),
+            action=st.sampled_from(AuditAction),
+            target_id=st.builds(uuid7),
+            old=st.none() | CHANGES,
+            new=st.none() | CHANGES,
+            reason=st.none() | st.text(max_size=2_000),
+            command_id=st.builds(uuid7),
+        ),
+        max_size=20,
+    ).map(lambda found: AuditList(entries=found, next_cursor="x" * 60)),
     "get_breadcrumbs": st.builds(
         BreadcrumbTrail,
         last_stored_id=st.none() | st.builds(uuid7),

@@ -83,6 +83,7 @@ PROBES: dict[str, list[dict[str, Any]]] = {
     "get_breadcrumbs": [{"session": SESSION}],
     "guide": [{"topic": CONTENT}],
     "get_command": [{"command_id": COMMAND}],
+    "audit": [{"target": MEMORY}, {"target": EDGE}, {"target": NODE}, {"cursor": CURSOR}],
     "memory_stats": [{}],
 }
 
@@ -95,6 +96,7 @@ RESOURCES: dict[str, list[str]] = {
 
 # Which parameters of any tool may name somebody's things, and as what; those of `Tool.ids` name memories.
 MAY_NAME: dict[str, tuple[str, ...]] = {
+    "target": (MEMORY,),
     "edge_id": (EDGE,),
     "node_id": (NODE,),
     "proposal_id": (PROPOSAL,),
@@ -121,7 +123,7 @@ NAMES_NOTHING = frozenset((
     "include_superseded", "explain", "max_chars", "collapse_duplicates", "include_untrusted", "reason", "erase",
     "relation", "weight", "note", "if_exists", "guard_relation", "min_confidence", "dry_run", "atomic", "signal",
     "label", "properties", "source_label", "target_label", "target_name", "depth", "direction", "max_depth",
-    "new_sector", "actor", "decision", "state", "topic", "source",
+    "new_sector", "actor", "action", "decision", "state", "topic", "source",
 ))  # fmt: skip
 
 

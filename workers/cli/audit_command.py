@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
+from engramq.schemas.records import AuditEntry
 from engramq.schemas.settings import Settings
 from engramq.workers.cli.running import require_database, run
-from engramq.workers.db.audit import Entry, Wanted, entries
+from engramq.workers.db.audit import Wanted, entries
 from engramq.workers.db.database import Store
 
 _ID_CHARS: Final = 36
@@ -21,17 +22,21 @@ def show_audit(settings: Settings, *, namespace: str, limit: int, as_json: bool,
     require_database(settings)
     found = run(_found(settings, namespace, Wanted(**wanted), limit))
     for entry in found:
-        print(msgspec.json.encode(entry).decode() if as_json else _line(entry))
+        print(_json(entry, namespace) if as_json else _line(entry))
     if not found:
         print(f"engramq audit: nothing of that kind in namespace {namespace!r}", file=sys.stderr)
 
 
-async def _found(settings: Settings, namespace: str, wanted: Wanted, limit: int) -> list[Entry]:
+async def _found(settings: Settings, namespace: str, wanted: Wanted, limit: int) -> list[AuditEntry]:
     async with await Store.open(settings.database_url, pool_size=1) as store:
-        return await store.read(namespace, lambda tx: entries(tx, wanted, limit))
+        return (await store.read(namespace, lambda tx: entries(tx, wanted, limit)))[::-1]
 
 
-def _line(entry: Entry) -> str:
+def _json(entry: AuditEntry, namespace: str) -> str:
+    return msgspec.json.encode({"namespace": namespace, **msgspec.structs.asdict(entry)}).decode()
+
+
+def _line(entry: AuditEntry) -> str:
     """Return an entry on one line. What callers chose is quoted: it may hold line ends and control characters."""
     parts = [
         entry.at,

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET
 from psycopg.types.json import Jsonb
 
@@ -14,6 +13,7 @@ from engramq.schemas.commands import Command
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
+from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -24,7 +24,10 @@ ENTRIES: Final = sql("audit_entries")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which entries are asked for; None: any. Both times included."""
+    """Which entries are asked for; None: any. Both times included.
+
+    Entries about something else that name `target_id` count too: those of a memory's links, of a node's edges.
+    """
 
     action: AuditAction | None = None
     actor: str | None = None
@@ -32,20 +35,6 @@ class Wanted:
     command_id: UUID | None = None
     since: datetime | None = None
     until: datetime | None = None
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody did, as operators read it; `at` is RFC 3339."""
-
-    at: str
-    namespace: str
-    actor: str
-    action: str
-    target_id: str | None
-    old: dict[str, Any] | None
-    new: dict[str, Any] | None
-    reason: str | None
-    command_id: str | None
 
 
 async def record(
@@ -95,13 +84,13 @@ def reason_of(command: Command) -> str | None:
     return or_none(getattr(command, "reason", UNSET))
 
 
-async def entries(tx: Transaction, wanted: Wanted, limit: int) -> list[Entry]:
-    """Return the newest entries of the namespace, oldest of them first."""
-    rows = await tx.rows(ENTRIES, **asdict(wanted), limit=limit)
+async def entries(tx: Transaction, wanted: Wanted, limit: int, before: int | None = None) -> list[AuditEntry]:
+    """Return the newest entries of the namespace, of those before one if that is given, newest first."""
+    rows = await tx.rows(ENTRIES, **asdict(wanted), limit=limit, before=before)
     return [
-        Entry(
+        AuditEntry(
+            id=row["id"],
             at=format_time(row["at"]),
-            namespace=tx.namespace,
             actor=row["actor"],
             action=row["action"],
             target_id=_text(row["target_id"]),
@@ -110,7 +99,7 @@ async def entries(tx: Transaction, wanted: Wanted, limit: int) -> list[Entry]:
             reason=row["reason"],
             command_id=_text(row["command_id"]),
         )
-        for row in reversed(rows)
+        for row in rows
     ]
 
 

@@ -8,6 +8,16 @@ values (
 )
 returning id
 
+-- fragment: names_target
+-- Whether an entry is about something else, but names %(target_id)s: as an end of a link or an edge, as what replaced a
+-- memory, as what lost a link or what stays hidden.
+%(target_id)s::uuid::text in (
+    a.old ->> 'source_id', a.old ->> 'target_id', a.new ->> 'source_id', a.new ->> 'target_id',
+    a.old ->> 'superseded_by', a.new ->> 'superseded_by')
+or a.new -> 'displaced' @> jsonb_build_array(jsonb_build_object('memory_id', %(target_id)s::uuid::text))
+or a.new -> 'displaced' @> jsonb_build_array(jsonb_build_object('other_id', %(target_id)s::uuid::text))
+or a.new -> 'still_hidden' @> to_jsonb(%(target_id)s::uuid::text)
+
 -- name: audit_entries
 -- The newest entries, newest first. Those of a command are kept together by their ids.
 select a.id, a.at, a.actor, a.action, a.target_id, a.old, a.new, a.reason, a.command_id
@@ -15,7 +25,8 @@ from audit_log a
 where a.tenant = %(tenant)s
     and (%(action)s::text is null or a.action = %(action)s)
     and (%(actor)s::text is null or a.actor = %(actor)s)
-    and (%(target_id)s::uuid is null or a.target_id = %(target_id)s)
+    and (%(target_id)s::uuid is null or a.target_id = %(target_id)s or {names_target})
+    and (%(before)s::bigint is null or a.id < %(before)s)
     and (%(command_id)s::uuid is null or a.command_id = %(command_id)s)
     and (%(since)s::timestamptz is null or a.at >= %(since)s)
     and (%(until)s::timestamptz is null or a.at <= %(until)s)

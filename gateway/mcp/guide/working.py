@@ -51,6 +51,17 @@ ENTRIES: Final = {
         before=(_STORE,),
         example=Step(tool="get_command", arguments={"command_id": "<command_id>"}),
     ),
+    "audit": ToolGuide(
+        what="Lists who did what to memories, links, edges, nodes and tokens, with old and new values and reasons, "
+        "newest first. target takes a memory with its links and outcomes, or a node with its edges.",
+        when="A memory is hidden, linked, verified or gone and you have to know who did that, when and why.",
+        when_not="You want to know what a memory says: get_memory. The audit holds ids and changes, never contents.",
+        cost="One read, a few milliseconds; with target, of all entries of the namespace. Needs the admin scope.",
+        returns="entries and next_cursor, null at the end. Unknown ids have none.",
+        next="What was done was wrong: restore_memory, verify_memory or disconnect undo most of it.",
+        before=(_STORE,),
+        example=Step(tool="audit", arguments={"target": "<stored.id>"}),
+    ),
     "memory_stats": ToolGuide(
         what="Counts memories by partition, sector and state, links by origin, and what waits in the queues.",
         when="You judge how much is known at all, or why things are slow (depth) or lost (dead).",

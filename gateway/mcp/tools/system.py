@@ -3,7 +3,7 @@
 from typing import Final
 
 from engramq.gateway.mcp.tools.tool import Tool
-from engramq.schemas.commands import CommandReport, GetCommand, MemoryStats, Stats
+from engramq.schemas.commands import AuditList, CommandReport, GetCommand, ListAudit, MemoryStats, Stats
 
 TOOLS: Final = (
     Tool(
@@ -17,6 +17,17 @@ TOOLS: Final = (
         replies=(CommandReport,),
         detailed=True,
         everyday=("command_id",),
+        read_only=True,
+    ),
+    Tool(
+        name="audit",
+        title="Audit",
+        summary="See who changed what, newest first; of a memory its links and outcomes too. Call it when something "
+        "is hidden or gone and you must know why. For its content call get_memory.",
+        example='audit(target="<id>")',
+        parameters=ListAudit,
+        replies=(AuditList,),
+        bounded=True,
         read_only=True,
     ),
     Tool(
