@@ -67,7 +67,7 @@ def reads(corpus: Corpus, model_id: int, calls: int) -> dict[str, Read]:
         await (await send_nearest(tx, sizes, embeddings[number], TRUSTED, k=SHOWN)).fetchall()
 
     async def recent(tx: Transaction, _number: int) -> None:
-        await recall.recent(tx, partitions=TRUSTED, sectors=None, include_superseded=False, after=None, limit=10)
+        await recall.recent(tx, recall.Listed(partitions=list(TRUSTED)), after=None, limit=10)
 
     return {"search": hybrid, "search_by_words": by_words, "nearest": nearest, "recent": recent}
 

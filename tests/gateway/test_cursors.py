@@ -1,5 +1,6 @@
 """Cursors cannot be forged, changed or used for another list."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,11 +8,19 @@ from hypothesis import strategies as st
 from engramq.gateway.cursors import seal, unseal
 from engramq.schemas.commands import ListRecentMemories, SearchMemories
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.vocabulary import Partition, Sector
+from engramq.schemas.vocabulary import MemoryState, Partition, Sector, Verification
 
 SECRET = b"s" * 32
 LIST = ListRecentMemories(partitions=(Partition.TRUSTED, Partition.UNTRUSTED), sectors=(Sector.SEMANTIC,))
 POSITION = "2026-01-31T09:00:00.000000Z 0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42"
+NARROWER = {
+    "states": (MemoryState.ARCHIVED,),
+    "verifications": (Verification.REJECTED,),
+    "thread": "t",
+    "source_type": "research",
+    "created_by": "bob",
+    "external_id": "x",
+}
 CURSOR = seal(POSITION, SECRET, "ns", LIST)
 
 
@@ -30,6 +39,7 @@ def test_what_is_not_said_is_the_same_as_its_default() -> None:
     assert unseal(cursor, SECRET, "ns", said) == "p"
 
 
+@pytest.mark.promise("OV-13")
 @pytest.mark.parametrize(
     ("secret", "namespace", "command"),
     [
@@ -39,6 +49,7 @@ def test_what_is_not_said_is_the_same_as_its_default() -> None:
         (SECRET, "ns", ListRecentMemories(partitions=LIST.partitions)),
         (SECRET, "ns", ListRecentMemories(partitions=LIST.partitions, sectors=())),
         (SECRET, "ns", ListRecentMemories(partitions=LIST.partitions, sectors=LIST.sectors, include_superseded=True)),
+        *((SECRET, "ns", msgspec.structs.replace(LIST, **{name: value})) for name, value in NARROWER.items()),
         (SECRET, "ns", SearchMemories(query="x", partitions=LIST.partitions, sectors=(Sector.SEMANTIC,))),
     ],
 )

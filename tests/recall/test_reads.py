@@ -28,7 +28,7 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, MemoryState, Partition, Scope, Sector
 from engramq.workers.db.database import Store
-from engramq.workers.memories.reading import ListPosition, recent
+from engramq.workers.memories.reading import Listed, ListPosition, recent
 from tests.conftest import Database
 from tests.jobs import job
 from tests.recall.conftest import Scene, ids
@@ -66,16 +66,14 @@ def test_pages_show_every_memory_once_newest_first_even_when_made_at_the_same_mo
 
     async def walk() -> list[str]:
         seen: list[str] = []
+        everything = Listed(partitions=list(Partition))
         after: ListPosition | None = None
         async with await Store.open(database.url, pool_size=1) as store:
             while True:
                 memories, after = await store.read(
                     "n",
-                    lambda tx, after=after: recent(  # type: ignore[misc]
-                        tx, partitions=tuple(Partition), sectors=None, include_superseded=False, after=after,
-                        limit=limit,
-                    ),
-                )  # fmt: skip
+                    lambda tx, after=after: recent(tx, everything, after=after, limit=limit),  # type: ignore[misc]
+                )
                 assert len(memories) <= limit
                 seen += ids(memories)
                 if after is None:

@@ -29,7 +29,14 @@ PROBES: dict[str, list[dict[str, Any]]] = {
         {"content": "mine", "idempotency_key": KEY},
     ],
     "search_memories": [{"query": CONTENT}, {"query": CONTENT, "thread": THREAD, "explain": True, **BOTH}],
-    "list_recent_memories": [{"cursor": CURSOR}, {"cursor": CURSOR, "limit": 1, **BOTH}],
+    "list_recent_memories": [
+        {"cursor": CURSOR},
+        {"cursor": CURSOR, "limit": 1, **BOTH},
+        {"thread": THREAD, **BOTH},
+        {"external_id": EXTERNAL_ID, **BOTH},
+        {"states": ["archived"], **BOTH},
+        {"verifications": ["rejected", "verified"], **BOTH},
+    ],
     "get_memory": [{"memory_id": MEMORY}, {"memory_id": MEMORY, "include_untrusted": True}],
     "supersede_memory": [
         {"old_memory_id": MEMORY, "new_memory_id": MINE},
@@ -124,6 +131,7 @@ NAMES_NOTHING = frozenset((
     "relation", "weight", "note", "if_exists", "guard_relation", "min_confidence", "dry_run", "atomic", "signal",
     "label", "properties", "source_label", "target_label", "target_name", "depth", "direction", "max_depth",
     "new_sector", "actor", "action", "decision", "state", "topic", "source",
+    "states", "verifications", "created_by",
 ))  # fmt: skip
 
 

@@ -59,7 +59,7 @@ from engramq.workers.links.similarity import linking
 from engramq.workers.memories import change, importing, pending, purge, restoration, review, still_hidden, store
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.purge import Filters, Purge
-from engramq.workers.memories.reading import position_of, recent
+from engramq.workers.memories.reading import Listed, position_of, recent
 from engramq.workers.memories.routing import route
 from engramq.workers.memories.stats import counts
 from engramq.workers.memories.store import Draft
@@ -141,14 +141,7 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, _context: Co
     after = None if command.cursor is UNSET else position_of(command.cursor)
     if command.sectors == ():
         return MemoryList(memories=[], count=0, next_cursor=None)
-    memories, last = await recent(
-        tx,
-        partitions=tuple(dict.fromkeys(command.partitions)),
-        sectors=None if command.sectors is UNSET else command.sectors,
-        include_superseded=command.include_superseded,
-        after=after,
-        limit=command.limit,
-    )
+    memories, last = await recent(tx, Listed.by(command), after=after, limit=command.limit)
     cursor = None if last is None else list_position(format_time(last.created_at), str(last.id))
     return MemoryList(memories=memories, count=len(memories), next_cursor=cursor)
 

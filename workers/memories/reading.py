@@ -1,15 +1,18 @@
 """Lists of memories."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Final
+from typing import Final, Self
 from uuid import UUID
 
+from msgspec import UNSET
+
+from engramq.schemas.commands import ListRecentMemories
 from engramq.schemas.faults import invalid
+from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import Partition, Sector
+from engramq.schemas.vocabulary import MemoryState, Partition, Sector, Verification
 from engramq.workers.db.memory_rows import memory_record
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -25,21 +28,43 @@ class ListPosition:
     id: UUID
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Which memories a list is of: the parameters of the fragment `listed`; None: whichever."""
+
+    partitions: list[Partition]
+    sectors: list[Sector] | None = None
+    states: list[MemoryState] | None = None
+    verifications: list[Verification] | None = None
+    thread: str | None = None
+    source_type: str | None = None
+    created_by: str | None = None
+    external_id: str | None = None
+    include_superseded: bool = False
+
+    @classmethod
+    def by(cls, command: ListRecentMemories) -> Self:
+        """Return which memories a command asks for."""
+        return cls(
+            partitions=list(dict.fromkeys(command.partitions)),
+            sectors=None if command.sectors is UNSET else list(command.sectors),
+            states=list(command.states or ()) or None,
+            verifications=list(command.verifications or ()) or None,
+            thread=or_none(command.thread),
+            source_type=or_none(command.source_type),
+            created_by=or_none(command.created_by),
+            external_id=or_none(command.external_id),
+            include_superseded=command.include_superseded,
+        )
+
+
 async def recent(
-    tx: Transaction,
-    *,
-    partitions: Sequence[Partition],
-    sectors: Sequence[Sector] | None,
-    include_superseded: bool,
-    after: ListPosition | None,
-    limit: int,
+    tx: Transaction, wanted: Listed, *, after: ListPosition | None, limit: int
 ) -> tuple[list[Memory], ListPosition | None]:
     """Return the newest memories after a position, newest first, and the position of the last when there are more."""
     rows = await tx.rows(
         RECENT,
-        partitions=list(partitions),
-        sectors=None if sectors is None else list(sectors),
-        include_superseded=include_superseded,
+        **{field.name: getattr(wanted, field.name) for field in fields(wanted)},
         before=after and after.created_at,
         before_id=after and after.id,
         limit=limit + 1,

@@ -45,7 +45,8 @@ ENTRIES: Final = {
     ),
     "list_recent_memories": ToolGuide(
         what="Lists memories by when they were stored, newest first.",
-        when="You come back after a break, check what was just written, or walk through everything with the cursor.",
+        when="You come back after a break, check what was just written, or walk through everything with the cursor. "
+        'You review what is hidden: states ["archived"], verifications ["rejected"]. You know an external_id.',
         when_not="You look for something: search_memories ranks, this does not.",
         cost="One indexed read, a few milliseconds; no embedding.",
         returns="memories, count and next_cursor, null at the end.",

@@ -51,9 +51,8 @@ TOOLS: Final = (
     Tool(
         name="list_recent_memories",
         title="List recent memories",
-        summary="List memories by when they were stored, newest first. Call it after a break, or to see what was just "
-        "written. To look for something call search_memories. Give next_cursor as cursor, with the same filters, for "
-        "more.",
+        summary="List memories by when they were stored, newest first. Call it after a break, to see what was just "
+        "written, or to review what is archived or rejected. To look for something call search_memories.",
         example="list_recent_memories(limit=20)",
         parameters=ListRecentMemories,
         replies=(MemoryList,),
