@@ -19,7 +19,12 @@ OPEN_BOUND_S = 25.0
 ANSWER_BOUND_S = 10.0
 _CHUNK = 65_536
 # What the hello says where the client has such a setting; the gateway has its own else, and checks it.
-_WISHES = {"tools": settings.TOOLS, "detail": settings.DETAIL, "reply_chars": settings.REPLY_CHARS}
+_WISHES = {
+    "tools": settings.TOOLS,
+    "project": settings.PROJECT,
+    "detail": settings.DETAIL,
+    "reply_chars": settings.REPLY_CHARS,
+}
 
 
 class GatewayConnection:

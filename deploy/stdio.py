@@ -25,6 +25,7 @@ _OPTIONS = {
     "--namespace": settings.NAMESPACE,
     "--principal": settings.PRINCIPAL,
     "--tools": settings.TOOLS,
+    "--project": settings.PROJECT,
 }
 # Any such text is a name that a setting may have.
 _PLAIN_CHARS = 200

@@ -74,7 +74,7 @@ class Gateway:
     def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
         profile = profile_of(hello.tools, output_schemas=hello.output_schemas)
-        caller = local_caller(hello.namespace, hello.principal, hello.session or fresh_session())
+        caller = local_caller(hello.namespace, hello.principal, hello.session or fresh_session(), hello.project)
         service = self.service.for_clients(self._local_limits, self._style_of(hello))
         server = build_server(service, profile, lambda _ctx: caller)
         return partial(serve_lines, server, self._calls(server, service, profile), caller)

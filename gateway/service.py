@@ -68,6 +68,7 @@ class Asker(Protocol):
         in_session: bool = ...,
         refusal: Fault | None = ...,
         references: Mapping[str, str] | None = ...,
+        project: str = ...,
     ) -> Answer | PendingAnswer:
         """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
 
@@ -188,7 +189,8 @@ class Service:
                 refusal = nothing.fault  # unless the request is a repeated one, which only the ledger knows
         asked = command
         if getattr(command, cursors.CURSOR, UNSET) is not UNSET:
-            asked = cursors.opened(command, await self._secrets.cursor_secret(), caller.namespace)
+            secret = await self._secrets.cursor_secret()
+            asked = cursors.opened(_as_listed(command, caller), secret, caller.namespace)
         try:
             answer = await self._bus.ask(
                 asked,
@@ -201,6 +203,7 @@ class Service:
                 in_session=tool.takes_session,
                 refusal=refusal,
                 references=references,
+                project=caller.project,
             )
             if not isinstance(answer, Answer):
                 return _pending(tool, answer.command_id, references)
@@ -219,7 +222,9 @@ class Service:
             return self._rendered(call, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.
         secret = await self._secrets.cursor_secret()
-        seal = partial(cursors.seal, secret=secret, namespace=call.caller.namespace, command=command)
+        seal = partial(
+            cursors.seal, secret=secret, namespace=call.caller.namespace, command=_as_listed(command, call.caller)
+        )
         ends = reply.positions()
         body[cursors.NEXT_CURSOR] = seal(ends[-1]) if ends else None
         body = self._rendered(call, arguments, body).body
@@ -256,6 +261,13 @@ class Service:
 
     async def _guide(self, call: Call, _session: str, asked: guidance.GuideTopic) -> msgspec.Struct:
         return guidance.explain(asked, call.reader)
+
+
+def _as_listed(command: Command, caller: Caller) -> Command:
+    """Return the command of a list with the project that it is of, since a cursor is good for no other."""
+    if caller.project and getattr(command, "project", None) is UNSET:
+        return msgspec.structs.replace(command, project=caller.project)
+    return command
 
 
 def fault_reply(fault: Fault, reader: Reader) -> ToolReply:

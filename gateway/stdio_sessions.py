@@ -33,8 +33,8 @@ HUNG_UP: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, Connecti
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """Whom a stdio session serves, which tools it shows, and how it is answered.
 
-    `session` is the front's own, which its calls are in unless they name another. `detail` and `reply_chars` are as in
-    the settings; empty: the gateway's.
+    `session` and `project` are the front's own, which its calls are in unless they name another. `detail` and
+    `reply_chars` are as in the settings; empty: the gateway's.
     """
 
     engramq: Literal[1]
@@ -43,6 +43,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     tools: Name = "full"
     output_schemas: bool = False
     session: SessionName | Literal[""] = ""
+    project: str = ""
     detail: str = ""
     reply_chars: str = ""
 
@@ -156,6 +157,7 @@ def _hello(line: Line) -> Hello:
         raise SettingsError(f"This gateway does not understand the hello: {problem}.") from None
     parse_setting("namespace", hello.namespace)
     parse_setting("principal", hello.principal)
+    parse_setting("project", hello.project)
     return hello
 
 

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import AnyCommand, AnyReply
 from engramq.schemas.faults import Fault
@@ -41,7 +42,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `references`: what the caller wrote in place of ids, such as `@stored`, and the id that each stood for. `reply_to`
     is the key of the asker's reply list, empty when nobody waits. `fingerprint` is a digest of command and arguments,
     to tell a repeated idempotency key from a reused one. `refusal`: what the command is refused with, unless its key
-    is a repeated one.
+    is a repeated one. `project`: the caller's own, which commands are in that name none; "": none.
     """
 
     id: str
@@ -59,7 +60,12 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fingerprint: str = ""
     refusal: Fault | None = None
     traceparent: str | None = None
+    project: str = ""
     version: int = SCHEMA_VERSION
+
+    def project_named(self, project: str | UnsetType = UNSET) -> str | None:
+        """Return the project that a command which names this one is about: EVERY_PROJECT all of them, None none."""
+        return (self.project if project is UNSET else project) or None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,6 +16,7 @@ CURSOR_CHARS: Final = 512
 SEARCH_LIMIT: Final = 50
 LIST_LIMIT: Final = 100
 SIMILAR_SHOWN: Final = 5
+TAGS: Final = 50  # of a memory
 REFERENCE_CHARS: Final = 60  # of what a reference stands for, in a reply
 IMPORT_ROWS: Final = 1_000
 

@@ -72,6 +72,8 @@ class Memory(msgspec.Struct, kw_only=True):
     superseded_at: str | None = None
     promoted_at: str | None = None
     promoted_by: str | None = None
+    tags: list[str] = []
+    project: str | None = None
     metadata: dict[str, Any] = {}
     created_by: str
     created_at: str

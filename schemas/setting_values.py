@@ -82,6 +82,10 @@ def principal(text: str) -> str:
     return text
 
 
+def project(text: str) -> str:
+    return name(text) if text else text
+
+
 def key_prefix(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
         raise ValueError("must be 1 to 64 letters, digits, '.', '_' or '-'")

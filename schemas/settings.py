@@ -32,6 +32,7 @@ from engramq.schemas.setting_values import (
     optional_origin,
     origins,
     principal,
+    project,
     url,
     words,
 )
@@ -61,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     key_prefix: str
     namespace: str
     principal: str
+    project: str
     auth: Auth
     host: str
     port: int
@@ -133,6 +135,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting("namespace", DEFAULT_NAMESPACE, "Tenant of stdio clients and of the command line", namespace),
     Setting("principal", DEFAULT_PRINCIPAL, "Who stdio clients and the command line are", principal),
+    Setting(
+        "project",
+        "",
+        "Project of stdio clients, of HTTP without tokens and of imports, for calls that name none: what they "
+        "store is in it, and they see it and what is in none. `*` sees all and stores into none; empty: none",
+        project,
+    ),
     Setting("auth", Auth.NONE, "How HTTP callers prove who they are: none (loopback only), token or jwt", one_of(Auth)),
     Setting("host", "127.0.0.1", "Address that HTTP is served on", name),
     Setting("port", "8765", "Port that HTTP is served on; 0 takes a free one", integer(0, 65_535)),

@@ -29,7 +29,7 @@ LOAD_MEMORIES: Final = _QUERIES["load_memories"]
 ROOMY: Final = _QUERIES["roomy_session"]
 ANALYZE: Final = _QUERIES["analyze_memories"]
 
-_TYPES: Final = ("uuid", *["text"] * 6, "timestamptz", "text", "int4", "halfvec")
+_TYPES: Final = ("uuid", *["text"] * 6, "timestamptz", "text", "int4", "text[]", "text", "halfvec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ class Loaded:
     occurred_at: datetime | None = None
     thread: str | None = None
     position: int | None = None
+    tags: tuple[str, ...] = ()
+    project: str | None = None
 
 
 async def load(
@@ -86,6 +88,7 @@ async def _copy(connection: psycopg.AsyncConnection[dict[str, object]], memories
                 (
                     one.id, one.namespace, one.partition.value, one.external_id, one.content,
                     one.sector and one.sector.value, one.speaker, one.occurred_at, one.thread, one.position,
+                    list(one.tags) or None, one.project,
                     HalfVector.from_binary(one.embedding),
                 )
             )  # fmt: skip

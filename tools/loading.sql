@@ -3,18 +3,20 @@
 select indexname as name, replace(indexdef, ' ON ONLY ', ' ON ') as definition
 from pg_indexes
 where schemaname = current_schema() and tablename = 'memories'
-    and (indexname = 'memories_lexemes' or indexname like 'memories\_embedding\_%%')
+    and (indexname in ('memories_lexemes', 'memories_tags') or indexname like 'memories\_embedding\_%%')
 
 -- name: make_loaded
 -- Where rows wait to be loaded.
 create temporary table loaded (
     id uuid, namespace text, partition text, external_id text, content text, sector text, speaker text,
-    occurred_at timestamptz, thread text, position integer, embedding halfvec
+    occurred_at timestamptz, thread text, position integer, tags text[], project text,
+    embedding halfvec
 ) on commit drop
 
 -- name: copy_loaded
 -- Take the rows in.
-copy loaded (id, namespace, partition, external_id, content, sector, speaker, occurred_at, thread, position, embedding)
+copy loaded (id, namespace, partition, external_id, content, sector, speaker, occurred_at, thread, position, tags,
+    project, embedding)
 from stdin (format binary)
 
 -- name: load_namespaces
@@ -30,11 +32,11 @@ select id, tenant, 'Memory', partition, external_id from loaded join namespaces 
 -- Make the memories of what was taken in.
 insert into memories (
     node_id, partition, tenant, content, confidence, source, speaker, occurred_at, thread, position, sector,
-    sector_source, verification, state, lexemes, embedding, model_id, links_made_at, created_by
+    sector_source, verification, state, tags, project, lexemes, embedding, model_id, links_made_at, created_by
 )
 select
     id, partition, tenant, content, 1.0, 'extracted', speaker, occurred_at, thread, position, sector,
-    case when sector is not null then 'auto' end, 'unverified', 'active',
+    case when sector is not null then 'auto' end, 'unverified', 'active', tags, project,
     memory_lexemes(tenant, content, speaker, occurred_at), embedding, %(model_id)s,
     case when %(linked)s then now() end, %(created_by)s
 from loaded join namespaces using (namespace)

@@ -40,6 +40,8 @@ _encoder: Final = msgspec.json.Encoder()
 _BARE: Final[dict[str, Any]] = {
     "content": "",
     "metadata": {},
+    "tags": [],
+    "project": None,
     "external_id": None,
     "speaker": None,
     "thread": None,

@@ -17,11 +17,24 @@ from engramq.schemas.setting_values import name, namespace, principal
 @click.option(
     "--tools", metavar="full|core|NAME,...", type=name, help="Instead of ENGRAMQ_TOOLS: which tools there are."
 )
+@click.option("--project", metavar="NAME", type=name, help="Instead of ENGRAMQ_PROJECT; * sees all projects.")
 @click.pass_obj
-def command(supervisor: tuple[str, ...], namespace: str | None, principal: str | None, tools: str | None) -> int:
+def command(
+    supervisor: tuple[str, ...],
+    /,
+    namespace: str | None,
+    principal: str | None,
+    tools: str | None,
+    project: str | None,
+) -> int:
     """Serve MCP on standard input and output, sharing the home's stack.
 
     The stack of ENGRAMQ_HOME is started when it is not running, and shared with every other client.
     """
-    given = {settings.NAMESPACE: namespace, settings.PRINCIPAL: principal, settings.TOOLS: tools}
+    given = {
+        settings.NAMESPACE: namespace,
+        settings.PRINCIPAL: principal,
+        settings.TOOLS: tools,
+        settings.PROJECT: project,
+    }
     return serve({**os.environ, **{variable: value for variable, value in given.items() if value}}, supervisor)

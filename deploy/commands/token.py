@@ -44,6 +44,7 @@ def command() -> None:
     type=expiry,
     help="90d, 12h, 4w, a date (its end, UTC) or a time with a zone. Default: never.",
 )
+@click.option("--project", metavar="NAME", type=name, help="Its project, for calls that name none; * sees all.")
 @click.option("--label", metavar="TEXT", type=name, help="What it is for, shown in the list.")
 @json_option
 @click.pass_obj
@@ -56,6 +57,7 @@ def create(
     expires_at: datetime | None,
     label: str | None,
     *,
+    project: str | None,
     untrusted: bool,
     as_json: bool,
 ) -> None:
@@ -69,6 +71,7 @@ def create(
             principal=principal,
             scopes=granted,
             untrusted=untrusted,
+            project=project,
             label=label,
             expires_at=expires_at,
             as_json=as_json,

@@ -41,6 +41,7 @@ class Importer:
     progress: Progress
     counts: Counter[ReceiptStatus] = field(default_factory=Counter)
     degraded: bool = False
+    project: str = ""  # of the rows that name none
 
     async def run(self, items: Iterator[Batch | Rejection]) -> None:
         """Send everything; raises EngramqError when a batch cannot be brought in."""
@@ -87,6 +88,7 @@ class Importer:
                     namespace=batch.namespace,
                     principal=self.principal,
                     idempotency_key=batch.key,
+                    project=self.project,
                     timeout_s=ANSWER_TIMEOUT_S,
                 )
                 if isinstance(answer, Pending):
@@ -177,6 +179,7 @@ async def import_file(
             on_duplicate,
             RejectFile(rejects, files),
             progress,
+            project=settings.project,
         )
         await importer.run(make_batches(rows, batch_size, BATCH_CHARS))
         return importer.counts, importer.degraded

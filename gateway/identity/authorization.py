@@ -26,21 +26,22 @@ CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under whi
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal in its namespace. `session` is its channel's own, which calls are in that name none; "": none."""
+    """A principal in its namespace. `session` and `project` are its channel's, for calls that name none; "": none."""
 
     namespace: str
     principal: Principal
     session: str = ""
+    project: str = ""
 
 
-def local_caller(namespace: str, principal: str, session: str = "") -> Caller:
+def local_caller(namespace: str, principal: str, session: str = "", project: str = "") -> Caller:
     """Return the caller at the other end of a channel that only this user can open: every scope."""
-    return Caller(namespace, Principal(name=principal, scopes=ALL_SCOPES), session)
+    return Caller(namespace, Principal(name=principal, scopes=ALL_SCOPES), session, project)
 
 
 def settings_caller(settings: Settings) -> Caller:
     """Return the one caller of unauthenticated HTTP, which is served on loopback only."""
-    return local_caller(settings.namespace, settings.principal)
+    return local_caller(settings.namespace, settings.principal, project=settings.project)
 
 
 def authorize(command: Command, principal: Principal) -> None:

@@ -80,7 +80,8 @@ class TokenAuthenticator:
             _remember(self._unknown, digest, asked + UNKNOWN_S)
             return None
         principal = Principal(name=identity.principal, scopes=identity.scopes, untrusted=identity.untrusted)
-        known = _KnownToken(Caller(identity.namespace, principal), asked + FRESH_S, identity.expires_at)
+        caller = Caller(identity.namespace, principal, project=identity.project)
+        known = _KnownToken(caller, asked + FRESH_S, identity.expires_at)
         _remember(self._known, digest, known)
         return known
 

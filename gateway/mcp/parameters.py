@@ -52,6 +52,8 @@ class Parameter:
             value = int(value)  # JSON knows one kind of number: 5.0 is an integer there
         if isinstance(value, str | list | dict) and (problem := problem_in(value)) is not None:
             raise self._refusal(problem)
+        if isinstance(value, list) and self.schema.get("uniqueItems") and all(isinstance(item, str) for item in value):
+            value = list(dict.fromkeys(value))  # before they are counted
         try:
             checked = msgspec.convert(value, self.type)
         except msgspec.ValidationError:

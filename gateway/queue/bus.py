@@ -127,13 +127,14 @@ class Bus:
         in_session: bool = False,
         refusal: Fault | None = None,
         references: Mapping[str, str] | None = None,
+        project: str = "",
     ) -> Answer | Pending:
         """Send a command and wait for its answer; a refusal by the worker is the answer's fault.
 
         `digest` tells a repeated request from another one with the same idempotency key; by default the command's own.
         `in_session`: the call is a use of its session. `refusal`: the command's answer, unless its key is a repeated
-        one. `references`: which ids stand in the command for references. A write that is not answered in time is
-        Pending. Raises EngramqError `overloaded` or `unavailable`.
+        one. `references`: which ids stand in the command for references. `project`: the caller's own. A write that is
+        not answered in time is Pending. Raises EngramqError `overloaded` or `unavailable`.
         """
         timeout_s = self._reply_timeout_s if timeout_s is None else timeout_s
         if digest is None:
@@ -154,6 +155,7 @@ class Bus:
             refusal=refusal,
             references=dict(references or {}),
             traceparent=traceparent,
+            project=project,
         )
         return await self._deliver(envelope, timeout_s) or Pending(envelope.id)
 

@@ -68,6 +68,8 @@ class BriefMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     superseded_at: str | None = None
     promoted_at: str | None = None
     promoted_by: str | None = None
+    tags: list[str] = []
+    project: str | None = None
     metadata: dict[str, Any] = {}
     created_by: str | UnsetType = UNSET
     updated_at: str | UnsetType = UNSET

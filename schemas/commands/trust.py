@@ -77,6 +77,7 @@ class Identity(Reply, kw_only=True, tag="identity"):
     scopes: tuple[Scope, ...] = ()
     untrusted: bool = False
     expires_at: float | None = None
+    project: str = ""
 
 
 class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):

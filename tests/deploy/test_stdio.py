@@ -28,6 +28,14 @@ def test_several_clients_share_one_gateway_each_with_its_own_identity(home: Home
     assert other["hello"]["tools"] == "core"
 
 
+@pytest.mark.promise("OV-15")
+def test_the_project_of_a_client_is_its_option_or_its_variable(home: Home, environment: dict[str, str]) -> None:
+    mars = {**environment, "ENGRAMQ_PROJECT": "mars"}
+    with Client(environment) as none, Client(mars) as one, Client(mars, "--project", "*") as other:
+        hellos = [client.ask("initialize")["result"]["hello"] for client in (none, one, other)]
+    assert [hello.get("project") for hello in hellos] == [None, "mars", "*"]
+
+
 def test_after_the_gateway_was_killed_the_client_goes_on_with_its_handshake_repeated(
     home: Home, environment: dict[str, str]
 ) -> None:

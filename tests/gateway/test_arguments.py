@@ -112,6 +112,7 @@ WRONG: dict[str, list[Any]] = {
     "boolean": [None, 0, 1, "yes", "1", [], {}],
     "array": [None, True, "trusted", {}, [None], ["no"], ["Semantic"], [["trusted"]], ["\ud800"], ["trusted"] * 101],
     "texts": [None, True, "m", {}, [], [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], ["m"] * 51],
+    "tags": [True, "m", {}, [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], [f"m{n}" for n in range(51)]],
     "items": [None, True, "a", {}, {"source": "a"}, [{}] * 201],
     "object": [None, True, 5, "[]", "{", '{"a": "\\ud800"}', [], [1], *NOT_KEEPABLE, *TOO_LARGE],
 }
@@ -126,6 +127,8 @@ def kind_of(schema: dict[str, Any]) -> str:
         return "text" if "maxLength" in schema else "any text"  # a wrong one of those has an answer of its own
     if schema["type"] == "number":
         return "number" if "maximum" in schema else "any number"
+    if schema.get("uniqueItems"):
+        return "tags"  # none are no filter, and repeated ones count once
     if schema["type"] == "array" and "enum" not in schema["items"]:
         return "texts" if schema["items"]["type"] == "string" else "items"  # a wrong item is an error of its index
     return str(schema["type"])

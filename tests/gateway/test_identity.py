@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from engramq.gateway.identity import tokens
-from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.identity.authorization import Caller, settings_caller
 from engramq.gateway.identity.shared import Shared
 from engramq.gateway.identity.tokens import FRESH_S, UNKNOWN_S, TokenAuthenticator
 from engramq.schemas.commands import Authenticate, Identity, Pong
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.tokens import new_token, token_digest
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, Scope
 
@@ -74,6 +75,18 @@ async def test_a_token_says_who_calls_and_nothing_else_does(registry: Registry) 
     assert await registry.whose(token) == Caller("n2", principal)
     assert registry.asked == [token_digest(token)]
     assert token not in repr(registry.asked)
+
+
+@pytest.mark.promise("OV-15")
+async def test_a_token_has_a_project_of_its_own_and_whoever_needs_none_that_of_the_settings(registry: Registry) -> None:
+    ours, none = await registry.whose(registry.issue(project="mars")), await registry.whose(registry.issue())
+    assert ours is not None
+    assert none is not None
+    assert (ours.project, none.project) == ("mars", "")
+    assert settings_caller(read_settings({"ENGRAMQ_PROJECT": "venus"})).project == "venus"
+    assert settings_caller(read_settings({})).project == ""
+    with pytest.raises(SettingsError, match="ENGRAMQ_PROJECT"):
+        read_settings({"ENGRAMQ_PROJECT": "x" * 256})
 
 
 @pytest.mark.promise("SE-1")

@@ -102,6 +102,8 @@ def test_only_a_parameter_of_the_tool_is_listed_as_not_empty() -> None:
 
 
 SELF_EXPLAINING: Final = {
+    "add_tags",
+    "remove_tags",
     "command_id",
     "edge_id",
     "end_node",

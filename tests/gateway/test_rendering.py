@@ -142,6 +142,8 @@ def test_nothing_is_lost_in_brief_that_the_reader_could_not_put_back() -> None:
         "superseded_at": AT,
         "promoted_at": AT,
         "promoted_by": "bob",
+        "tags": ["a", "b"],
+        "project": "p",
         "metadata": {"a": None},
         "created_by": "bob",
         "updated_at": "2026-02-01T09:00:00.000000Z",

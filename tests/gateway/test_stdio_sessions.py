@@ -159,6 +159,7 @@ async def test_each_front_is_who_its_hello_says_with_the_tools_it_asks_for(serve
         ({**HELLO, "namespace": SYSTEM_NAMESPACE}, "ENGRAMQ_NAMESPACE: "),
         ({**HELLO, "principal": SYSTEM_PRINCIPAL}, "ENGRAMQ_PRINCIPAL: 'engramq' cannot be used: must be another one"),
         ({**HELLO, "principal": None}, "does not understand"),
+        ({**HELLO, "project": " "}, "ENGRAMQ_PROJECT: ' ' cannot be used: must be a text of 1 to 255 characters"),
         ({**HELLO, "tools": "store_memory,nonsense"}, "there is no tool 'nonsense'"),
         ({}, "does not understand"),
         ([], "does not understand"),
@@ -268,6 +269,15 @@ async def test_a_cancelled_request_is_not_answered_and_holds_nothing_up(served: 
         assert (await session.ask("ping", request_id=6))["id"] == 6
         await session.stream.send_eof()
         assert await session.hear() is None
+
+
+@pytest.mark.promise("OV-15")
+async def test_calls_of_a_front_are_in_the_project_of_its_hello(served: Served, workers: WorkerSide) -> None:
+    async with greeted(served.path, project="mars") as one, greeted(served.path) as two:
+        for session in (one, two):
+            await session.initialize()
+            await session.call("store_memory", content="x")
+    assert [seen.project for seen in workers.seen] == ["mars", ""]
 
 
 async def test_fifty_fronts_share_one_gateway(served: Served, workers: WorkerSide) -> None:

@@ -104,9 +104,10 @@ async def agent_of(
     *,
     untrusted: bool = False,
     session: str = OWN_SESSION,
+    project: str = "",
 ) -> AsyncIterator[Agent]:
-    """Connect a client as this principal, whose channel has a session as a stdio front has."""
-    caller = Caller(namespace, Principal(name=principal, scopes=scopes, untrusted=untrusted), session)
+    """Connect a client as this principal, whose channel has a session, and maybe a project, as a stdio front has."""
+    caller = Caller(namespace, Principal(name=principal, scopes=scopes, untrusted=untrusted), session, project)
     server = build_server(service, profile_of("full"), lambda _context: caller)
     async with Client(server, mode=era) as client:
         yield Agent(client)

@@ -3,6 +3,8 @@
 import asyncio
 import random
 from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -10,10 +12,11 @@ import pytest
 
 from engramq.schemas.commands import SearchMemories
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import Partition, Ranking
+from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
+from engramq.workers.memories.reading import RECENT, Listed
 from engramq.workers.search.candidates import CANDIDATES, Filters, choose_query, find_candidates
 from engramq.workers.search.question import Question
 from engramq.workers.search.search import find_memories
@@ -38,6 +41,7 @@ def made(namespace: str, number: int, partition: Partition) -> Loaded:
     return Loaded(
         id=UUID(uuid7()), namespace=namespace, partition=partition, embedding=vector().half, thread=f"t{number % 100}",
         content=f"fact {number} about {random.choice(['pumps', 'valves', 'pipes'])}",
+        tags=("all", f"tag{number % 100}"), project=f"project {number % 100}",
     )  # fmt: skip
 
 
@@ -71,6 +75,8 @@ def filled(store: Store) -> Store:
 
 
 async def plan(store: Store, namespace: str, filters: Filters, *, degraded: bool = False) -> str:
+    filters = replace(filters, project=filters.project or EVERY_PROJECT)
+
     async def explain(tx: Transaction) -> str:
         embedding = None if degraded else vector()
         query, values = await choose_query(tx, Sizes(), Question("fact 7 about pumps"), embedding, filters)
@@ -124,7 +130,7 @@ async def test_all_that_a_search_reads_is_in_the_partition_that_was_asked_for(
     command = SearchMemories(query="fact 7 about pumps", partitions=(partition,), ranking=ranking)
 
     async def scans(tx: Transaction) -> int:
-        assert await find_memories(tx, Sizes(), command, vector())
+        assert await find_memories(tx, Sizes(), command, vector(), EVERY_PROJECT)
         (row,) = await tx.rows(SCANS_OF_UNTRUSTED)
         return int(row["scans"])
 
@@ -143,10 +149,49 @@ async def test_a_large_namespace_is_searched_by_both_indexes_and_a_small_one_row
     assert "memories_trusted_tenant_thread_position_idx" in one_thread
 
 
+@pytest.mark.promise("OV-15")
+async def test_memories_with_a_tag_are_looked_up_by_their_index(filled: Store) -> None:
+    trusted = Filters(partitions=(Partition.TRUSTED,))
+    rare = await plan(filled, "large", replace(trusted, tags=("tag7", "all")))
+    assert "memories_trusted_tag_keys_idx" in rare
+    assert "embedding_idx" not in rare
+    assert "Seq Scan on memories" not in rare
+    assert "memories_trusted_tag_keys_idx" not in await plan(filled, "large", trusted)
+
+
+@pytest.mark.promise("OV-15")
+async def test_memories_of_a_project_are_looked_up_by_their_index(filled: Store) -> None:
+    trusted = Filters(partitions=(Partition.TRUSTED,))
+    mine = await plan(filled, "large", replace(trusted, project="project 7"))
+    assert "memories_trusted_project_tenant_idx" in mine
+    assert "embedding_idx" not in mine
+    assert "Seq Scan on memories" not in mine
+    assert "memories_trusted_project_tenant_idx" not in await plan(filled, "large", trusted)
+
+
+@pytest.mark.promise("OV-15")
+async def test_a_list_of_a_tag_reads_no_more_than_the_rows_that_have_it(filled: Store) -> None:
+    async def explain(tx: Transaction) -> str:
+        wanted = Listed(partitions=[Partition.TRUSTED], tags=["tag7"], project=EVERY_PROJECT)
+        values = {field.name: getattr(wanted, field.name) for field in fields(wanted)}
+        page: dict[str, Any] = {"before": None, "before_id": None, "limit": 50}
+        rows = await tx.rows(b"explain (analyze) " + RECENT, **values, **page)
+        return "\n".join(row["QUERY PLAN"] for row in rows)
+
+    told = await filled.read("large", explain)
+    assert "memories_trusted_tag_keys_idx" in told
+    assert "Seq Scan on memories" not in told
+
+
 async def test_both_ways_find_the_same_memories(filled: Store) -> None:
     """The index against an exact scan, on one thread and on everything."""
     question = Question("which fact is about pumps")
-    for filters in (Filters(partitions=(Partition.TRUSTED,), thread="t7"), Filters(partitions=tuple(Partition))):
+    every = Filters(partitions=tuple(Partition), project=EVERY_PROJECT)
+    for filters in (
+        replace(every, partitions=(Partition.TRUSTED,), thread="t7"),
+        replace(every, tags=("tag7",)),
+        every,
+    ):
         embedding = vector()
         found = await filled.read(
             "large", lambda tx, e=embedding, f=filters: find_candidates(tx, Sizes(), question, e, f)  # type: ignore[misc]
@@ -157,8 +202,10 @@ async def test_both_ways_find_the_same_memories(filled: Store) -> None:
             lambda tx, e=embedding, f=filters: tx.rows(  # type: ignore[misc]
                 b"select node_id, 1 - (embedding <=> %(e)s::halfvec) as cosine from memories where "
                 b"tenant = %(tenant)s and partition = any(%(p)s) and (%(t)s::text is null or thread = %(t)s) "
+                b"and (%(g)s::text[] is null or tags @> %(g)s::text[]) "
                 b"order by 2 desc limit 10",
                 e=e.half, p=list(f.partitions), t=f.thread,
+                g=None if f.tags is None else list(f.tags),
             ),
         )  # fmt: skip
         cosines = dict(zip(found.ids, found.similarity, strict=True))
@@ -169,7 +216,7 @@ async def test_both_ways_find_the_same_memories(filled: Store) -> None:
 
 
 async def test_common_words_are_not_looked_up_but_still_count(filled: Store) -> None:
-    trusted = Filters(partitions=(Partition.TRUSTED,))
+    trusted = Filters(partitions=(Partition.TRUSTED,), project=EVERY_PROJECT)
     await filled.write("large", lambda tx: count_lexemes(tx, Partition.TRUSTED))
 
     async def lexical(text: str, embedding: Embedding | None = None) -> dict[str, float]:

@@ -12,6 +12,8 @@ CURSOR = "<cursor>"
 EXTERNAL_ID = "<external id>"
 CONTENT = "<content>"
 THREAD = "<thread>"
+TAG = "<tag>"
+PROJECT = "<project>"
 NAME = "<name of a node>"
 ALIKE = "<name in another case>"
 SESSION = "<session>"
@@ -25,14 +27,22 @@ PROBES: dict[str, list[dict[str, Any]]] = {
     "store_memory": [
         {"content": "mine", "external_id": EXTERNAL_ID},
         {"content": "mine", "thread": THREAD, "position": 1},
+        {"content": "mine", "tags": [TAG], "project": PROJECT},
         {"content": CONTENT},
         {"content": "mine", "idempotency_key": KEY},
     ],
-    "search_memories": [{"query": CONTENT}, {"query": CONTENT, "thread": THREAD, "explain": True, **BOTH}],
+    "search_memories": [
+        {"query": CONTENT},
+        {"query": CONTENT, "thread": THREAD, "explain": True, **BOTH},
+        {"query": CONTENT, "tags": [TAG], "project": PROJECT, **BOTH},
+        {"query": CONTENT, "project": "*"},
+    ],
     "list_recent_memories": [
         {"cursor": CURSOR},
         {"cursor": CURSOR, "limit": 1, **BOTH},
         {"thread": THREAD, **BOTH},
+        {"tags": [TAG], "project": PROJECT, **BOTH},
+        {"project": "*", **BOTH},
         {"external_id": EXTERNAL_ID, **BOTH},
         {"states": ["archived"], **BOTH},
         {"verifications": ["rejected", "verified"], **BOTH},
@@ -43,7 +53,11 @@ PROBES: dict[str, list[dict[str, Any]]] = {
         {"old_memory_id": MINE, "new_memory_id": MEMORY},
         {"old_memory_id": MEMORY, "new_memory_id": MEMORY},
     ],
-    "update_memory": [{"memory_id": MEMORY, "confidence": 0.1, "thread": THREAD}],
+    "update_memory": [
+        {"memory_id": MEMORY, "confidence": 0.1, "thread": THREAD},
+        {"memory_id": MEMORY, "add_tags": [TAG], "project": PROJECT},
+        {"memory_id": MEMORY, "remove_tags": [TAG]},
+    ],
     "forget_memory": [{"memory_id": MEMORY}, {"memory_id": MEMORY, "erase": True, "reason": "spite"}],
     "restore_memory": [{"memory_id": MEMORY}],
     "verify_memory": [{"memory_id": MEMORY, "verification": "rejected"}],
@@ -111,6 +125,10 @@ MAY_NAME: dict[str, tuple[str, ...]] = {
     "cursor": (CURSOR,),
     "external_id": (EXTERNAL_ID,),
     "thread": (THREAD,),
+    "tags": (TAG,),
+    "add_tags": (TAG,),
+    "remove_tags": (TAG,),
+    "project": (PROJECT,),
     "name": (NAME,),
     "node_name": (NAME,),
     "start_node": (NAME,),
@@ -155,5 +173,6 @@ def kinds_in(value: Any) -> set[str]:
 
 
 ALL_KINDS = (
-    MEMORY, EDGE, NODE, PROPOSAL, COMMAND, CURSOR, EXTERNAL_ID, CONTENT, THREAD, NAME, ALIKE, SESSION, KEY,
+    MEMORY, EDGE, NODE, PROPOSAL, COMMAND, CURSOR, EXTERNAL_ID, CONTENT, THREAD, TAG, PROJECT, NAME, ALIKE, SESSION,
+    KEY,
 )  # fmt: skip

@@ -51,6 +51,8 @@ BY_NAME: dict[str, Any] = {
     "idempotency_key": "again",
     "keys": ["is_constitutive"],
     "thread": None,
+    "tags": None,
+    "project": "*",
     "sectors": None,
     "states": None,
     "verifications": None,

@@ -31,7 +31,7 @@ _INSTANCE = re.compile(r"\b1\d{12}\b")  # a session's, in milliseconds
 _QUEUE = re.compile(r'\{"dead": \d+, "depth": \d+\}')  # everybody's
 
 STATE = {
-    "memories": "node_id, partition, content, state, verification, superseded_by, confidence, thread",
+    "memories": "node_id, partition, content, state, verification, superseded_by, confidence, thread, tags, project",
     "nodes": "id, label, name, partition, external_id, properties",
     "edges": "id, relation, memory_sector, properties->'last_reclassification'",
     "memory_usage": "coalesce(sum(helped + hindered), 0), count(*) filter (where helped + hindered > 0)",
@@ -61,7 +61,7 @@ def nobodys() -> dict[str, str]:
     """Return things of each kind that nobody has."""
     ids = dict.fromkeys((doors.MEMORY, doors.EDGE, doors.NODE, doors.PROPOSAL, doors.COMMAND))
     named = {kind: uuid7() for kind in ids}
-    others = (doors.EXTERNAL_ID, doors.THREAD, doors.NAME, doors.SESSION, doors.KEY)
+    others = (doors.EXTERNAL_ID, doors.THREAD, doors.TAG, doors.PROJECT, doors.NAME, doors.SESSION, doors.KEY)
     return named | {kind: f"Nobody-{uuid7()}" for kind in others} | {
         doors.CONTENT: f"Nobody wrote this, {uuid7()}",
         doors.ALIKE: f"nobody-{uuid7()}",
@@ -74,6 +74,7 @@ async def belongings_of(them: Agent) -> Belongings:
     first = await them.call(
         "store_memory", content=SECRET, external_id="pond-1", thread=f"{WORD} talks", idempotency_key="pond-key",
         session="pond-session",
+        tags=[f"{WORD} tag"],
     )  # fmt: skip
     active = first["stored"]["id"]
     old = (await them.store(f"The {WORD} was dry", session="pond-session"))["id"]
@@ -81,6 +82,7 @@ async def belongings_of(them: Agent) -> Belongings:
     rejected = (await them.store(f"Gold lies in the {WORD}"))["id"]
     untrusted = (await them.store(f"Rumours about the {WORD}", partition="untrusted"))["id"]
     await them.store(f"A heron fishes in the {WORD}")  # a second page
+    await them.store(f"A causeway leads through the {WORD}", tags=[f"{WORD} tag"], project=f"{WORD} works")
     await them.call("supersede_memory", old_memory_id=old, new_memory_id=active)
     await them.call("forget_memory", memory_id=archived)
     await them.call("verify_memory", memory_id=rejected, verification="rejected")
@@ -101,6 +103,8 @@ async def belongings_of(them: Agent) -> Belongings:
         doors.EXTERNAL_ID: "pond-1",
         doors.CONTENT: SECRET,
         doors.THREAD: f"{WORD} talks",
+        doors.TAG: f"{WORD} tag",
+        doors.PROJECT: f"{WORD} works",
         doors.NAME: f"{WORD} spirit",
         doors.ALIKE: f"{WORD} spirit".upper(),
         doors.SESSION: "pond-session",

@@ -42,10 +42,10 @@ async def created(store: Store, namespace: str = "acme", **wanted: Any) -> tuple
     return await tokens.create(store, namespace, new, "operator")
 
 
-@pytest.mark.promise("SE-8")
+@pytest.mark.promise("SE-8", "OV-15")
 async def test_a_token_says_whose_it_is_and_is_kept_as_a_digest_alone(store: Store, database: Database) -> None:
     in_an_hour = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
-    secret, kept = await created(store, untrusted=True, expires_at=in_an_hour, label="research")
+    secret, kept = await created(store, untrusted=True, expires_at=in_an_hour, label="research", project="mars")
     assert await identity(store, secret) == Identity(
         status="success",
         token_id=str(kept.id),
@@ -54,9 +54,11 @@ async def test_a_token_says_whose_it_is_and_is_kept_as_a_digest_alone(store: Sto
         scopes=(Scope.READ, Scope.WRITE),
         untrusted=True,
         expires_at=in_an_hour.timestamp(),
+        project="mars",
     )
     other, _ = await created(store, "globex", principal="bob", scopes=tuple(Scope))
     assert (await identity(store, other)).namespace == "globex"
+    assert (await identity(store, other)).project == ""
     with psycopg.connect(database.owner_url) as connection:
         everything = repr(connection.execute("select t::text from tokens t").fetchall())
         everything += repr(connection.execute("select a::text from audit_log a").fetchall())
@@ -155,12 +157,17 @@ def test_the_command_line_shows_a_token_once(
     assert "'ada\\nlovelace' in acme  read,write  expires " in shown.err
 
     arguments = ["--namespace", "globex", "--principal", "bob", "--scopes", "verify,read", "--untrusted", "--json"]
+    arguments += ["--project", "mars"]
     assert main(["token", "create", *arguments]) == 0
     made = json.loads(capsys.readouterr().out)
     assert made["token"].startswith(TOKEN_PREFIX)
-    told = {name: made[name] for name in ("namespace", "principal", "scopes", "untrusted", "expires_at", "revoked_at")}
+    told = {
+        name: made[name]
+        for name in ("namespace", "principal", "scopes", "untrusted", "project", "expires_at", "revoked_at")
+    }
     assert told == {
         "namespace": "globex", "principal": "bob", "scopes": ["read", "verify"], "untrusted": True,
+        "project": "mars",
         "expires_at": None, "revoked_at": None,
     }  # fmt: skip
 
@@ -172,6 +179,7 @@ def test_the_command_line_shows_a_token_once(
     assert main(["token", "list"]) == 0
     listed = capsys.readouterr().out
     assert len(listed.splitlines()) == 2
+    assert "bob in globex  read,verify untrusted  project mars  never expires" in listed
     assert main(["token", "list", "--namespace", "globex", "--json"]) == 0
     (row,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert row == {name: value for name, value in made.items() if name != "token"}

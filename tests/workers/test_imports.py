@@ -312,3 +312,34 @@ async def test_an_update_that_says_nothing_new_changes_and_reports_nothing(world
     assert (statuses(reply), reply.updated, reply.skipped) == ([SKIPPED], 0, 1)
     assert world.rows("select * from memories") == before
     assert world.count("audit_log") == 0
+
+
+@pytest.mark.promise("OV-15")
+async def test_rows_bring_tags_and_a_project_or_go_into_that_of_their_importer(world: World) -> None:
+    reply = await bring_in(
+        world,
+        row("tagged", tags=("a", "b"), external_id="e1"),
+        row("elsewhere", project="venus", tags=("a",)),
+        row("plain", external_id="e2"),
+        project="mars",
+    )
+    assert statuses(reply) == [STORED, STORED, STORED]
+    kept = {one["content"]: (one["tags"], one["project"]) for one in world.rows("select * from memories")}
+    assert kept == {"tagged": (["a", "b"], "mars"), "elsewhere": (["a"], "venus"), "plain": (None, "mars")}
+
+    again = await bring_in(
+        world,
+        row("tagged", tags=("a", "b"), external_id="e1"),
+        row("plain", external_id="e2", tags=("c",)),
+        project="venus",
+        on_duplicate=OnDuplicate.UPDATE,
+    )
+    assert statuses(again) == [SKIPPED, UPDATED]
+    moved = await bring_in(
+        world, row("tagged", tags=(), project="venus", external_id="e1"), on_duplicate=OnDuplicate.UPDATE
+    )
+    assert statuses(moved) == [UPDATED]
+    kept = {one["content"]: (one["tags"], one["project"]) for one in world.rows("select * from memories")}
+    assert kept == {"tagged": (None, "venus"), "elsewhere": (["a"], "venus"), "plain": (["c"], "mars")}
+    changed = [one["new"]["changed"] for one in world.rows("select new from audit_log order by id")]
+    assert changed == [["tags"], ["project", "tags"]]

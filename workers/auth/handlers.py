@@ -19,4 +19,5 @@ async def authenticate(command: Authenticate, context: Context) -> Identity:
         scopes=owner.scopes,
         untrusted=owner.untrusted,
         expires_at=None if owner.expires_at is None else owner.expires_at.timestamp(),
+        project=owner.project or "",
     )

@@ -34,6 +34,7 @@ class Token:
     principal: str
     scopes: tuple[Scope, ...]
     untrusted: bool
+    project: str | None
     label: str | None
     created_by: str
     created_at: datetime
@@ -48,6 +49,7 @@ class NewToken:
     principal: str
     scopes: Sequence[Scope]
     untrusted: bool = False
+    project: str | None = None
     label: str | None = None
     expires_at: datetime | None = None
 
@@ -65,6 +67,7 @@ class Owner:
     scopes: tuple[Scope, ...]
     untrusted: bool
     expires_at: datetime | None
+    project: str | None
 
 
 async def create(store: Store, namespace: str, wanted: NewToken, actor: str) -> tuple[str, Token]:
@@ -83,6 +86,7 @@ async def create(store: Store, namespace: str, wanted: NewToken, actor: str) -> 
             scopes=[scope.value for scope in wanted.scopes],
             untrusted=wanted.untrusted,
             sha256=token_digest(secret),
+            project=wanted.project,
             label=wanted.label,
             created_by=actor,
             expires_at=wanted.expires_at,

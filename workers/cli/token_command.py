@@ -81,6 +81,7 @@ def _line(token: Token) -> str:
         str(token.id),
         f"{_quoted(token.principal)} in {_quoted(token.namespace)}",
         ",".join(token.scopes) + (" untrusted" if token.untrusted else ""),
+        "" if token.project is None else f"project {_quoted(token.project)}",
         _validity(token),
         "" if token.label is None else f"label {_quoted(token.label)}",
     ]

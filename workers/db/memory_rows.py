@@ -80,6 +80,8 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         superseded_at=row["superseded_at"] and format_time(row["superseded_at"]),
         promoted_at=row["promoted_at"] and format_time(row["promoted_at"]),
         promoted_by=row["promoted_by"],
+        tags=row["tags"] or [],
+        project=row["project"],
         metadata=row["metadata"],
         created_by=row["created_by"],
         created_at=format_time(row["created_at"]),
@@ -112,6 +114,8 @@ class JsonRow(msgspec.Struct):
     superseded_at: datetime | None
     promoted_at: datetime | None
     promoted_by: str | None
+    tags: list[str] | None
+    project: str | None
     metadata: msgspec.Raw
     created_by: str
     created_at: datetime

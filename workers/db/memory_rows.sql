@@ -2,7 +2,8 @@
 -- What a record of a memory is made from; see records.py.
 m.node_id as id, n.external_id, m.content, m.confidence, m.source, m.source_type, m.speaker, m.occurred_at, m.thread,
 m.position, m.sector, m.sector_source, m.partition, m.verification, m.state, m.supersedes, m.superseded_by,
-m.superseded_at, m.promoted_at, m.promoted_by, m.metadata, m.created_by, m.created_at, m.updated_at, u.accessed_at,
+m.superseded_at, m.promoted_at, m.promoted_by, m.tags, m.project, m.metadata, m.created_by, m.created_at, m.updated_at,
+u.accessed_at,
 coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 
 -- fragment: memory_tables
@@ -19,6 +20,14 @@ left join memory_usage u on u.tenant = m.tenant and u.node_id = m.node_id
 -- The one visibility rule of memories m: %(partitions)s is a text array, %(include_superseded)s a boolean.
 m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.state <> 'archived'
 and m.verification <> 'rejected' and (not {superseded} or %(include_superseded)s)
+
+-- fragment: in_project
+-- Whether a memory m is of the project %(project)s or of none; '*' for all projects, null for none.
+(%(project)s::text = '*' or m.project is null or m.project = %(project)s)
+
+-- fragment: tagged
+-- Whether a memory m has all of these tags, in the words of their index, which serves memories_in_namespace alone.
+tag_keys(m.tenant, m.tags) @> tag_keys(%(tenant)s, %(tags)s::text[])
 
 -- fragment: clock
 -- The namespace's clock.
@@ -43,7 +52,7 @@ where m.tenant = %(tenant)s and n.id = any(%(ids)s)
 
 -- name: memory_contents
 -- What the ledger does not keep of memories: their contents and names, to make an answer complete again.
-select n.id, n.external_id, m.content, m.metadata, m.speaker, m.thread, m.source_type
+select n.id, n.external_id, m.content, coalesce(m.tags, '{}') as tags, m.project, m.metadata, m.speaker, m.thread, m.source_type
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.id = any(%(ids)s)

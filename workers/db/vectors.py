@@ -12,7 +12,7 @@ from pgvector import HalfVector
 from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 
-from engramq.schemas.vocabulary import Partition
+from engramq.schemas.vocabulary import EVERY_PROJECT, Partition
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Sent, Transaction
 
@@ -129,11 +129,13 @@ async def send_nearest(
     k: int,
     farthest: float = ANYTHING,
     ef_search: int | None = None,
+    project: str | None = EVERY_PROJECT,
 ) -> Sent:
     """Ask for the at most `k` visible active memories within that cosine distance, nearest first.
 
     Rows have the columns of the fragment `memory_columns` and `distance`. Vectors of other models are not compared.
-    `ef_search` is what the index looks at before it is content (hnsw.ef_search; the session's when None).
+    `project`: those of this one and of none; None: of none alone. `ef_search` is what the index looks at before
+    it is content (hnsw.ef_search; the session's when None).
     """
     name = await cheaper(tx, sizes, partitions, exact="nearest_exact", by_index="nearest_by_index", ef_search=ef_search)
     values: dict[str, Any] = {
@@ -141,6 +143,7 @@ async def send_nearest(
         "model_id": embedding.model_id,
         "partitions": list(partitions),
         "include_superseded": False,
+        "project": project,
         "k": k,
         "farthest": farthest,
     }

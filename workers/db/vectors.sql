@@ -25,7 +25,7 @@ order by hit.distance, m.node_id
 with hit as materialized (
     select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
     from memories m
-    where {visible} and m.state = 'active' and m.model_id = %(model_id)s
+    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s
     order by 2
     limit %(k)s
 )
@@ -37,13 +37,13 @@ with hit as materialized (
 with indexed as materialized (
     select m.node_id, m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions}) as distance
     from memories m
-    where {visible} and m.state = 'active' and m.model_id = %(model_id)s and {in_index}
+    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {in_index}
     order by m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
     limit %(k)s
 ), loaded as materialized (
     select m.node_id, (m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0 as distance
     from memories m
-    where {visible} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index}
+    where {visible} and {in_project} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index}
     order by 2
     limit %(k)s
 ), hit as materialized (

@@ -73,7 +73,8 @@ async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, s
         raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not look up trusted memories to link them.")
     asked = await lookup.embed(command, context.services[Vectorizer], context.services[Confidence])
     sizes, namespace, foreign = context.services[Sizes], context.envelope.namespace, context.services[ForeignVectors]
-    guesses = await context.store.read(namespace, lambda tx: lookup.guess(tx, sizes, asked))
+    project = context.envelope.project_named()
+    guesses = await context.store.read(namespace, lambda tx: lookup.guess(tx, sizes, asked, project))
     await foreign.refresh(namespace)
     return guesses, await foreign.notice(namespace, (Partition.TRUSTED,), asked.embeddings[0].model_id)
 

@@ -65,18 +65,20 @@ async def embed(command: ConnectByQuery, vectorizer: Vectorizer, confidence: Con
         raise _unavailable(problem) from problem
 
 
-async def guess(tx: Transaction, sizes: Sizes, asked: Asked) -> Guesses:
-    """Return the best match of each query, and how sure it is."""
+async def guess(tx: Transaction, sizes: Sizes, asked: Asked, project: str | None) -> Guesses:
+    """Return the best match of each query in this project and in none, and how sure it is."""
     source, target = (
         Guess(one, None if one is None else round(asked.curve.confidence(one.cosine), DIGITS))
-        for one in await best_matches(tx, sizes, asked.embeddings)
+        for one in await best_matches(tx, sizes, asked.embeddings, project)
     )
     return source, target
 
 
-async def best_matches(tx: Transaction, sizes: Sizes, embeddings: Sequence[Embedding]) -> list[Found | None]:
-    """Return the nearest active trusted memory to each embedding, None where there is none."""
-    sent = [await send_nearest(tx, sizes, one, (Partition.TRUSTED,), k=NEAR) for one in embeddings]
+async def best_matches(
+    tx: Transaction, sizes: Sizes, embeddings: Sequence[Embedding], project: str | None
+) -> list[Found | None]:
+    """Return the nearest active trusted memory to each embedding, None where there is none; see `send_nearest`."""
+    sent = [await send_nearest(tx, sizes, one, (Partition.TRUSTED,), k=NEAR, project=project) for one in embeddings]
     rows = [await one.fetchone() for one in sent]
     return [None if row is None else Found(str(row["id"]), row["content"], similarity(row["distance"])) for row in rows]
 

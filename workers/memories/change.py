@@ -27,7 +27,10 @@ CONTENT_OF: Final = sql("content_of")
 
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
 TELLABLE: Final = ("sector", "sector_source", "confidence", "position")
-CHANGEABLE: Final = ("sector", "metadata", "confidence", "speaker", "occurred_at", "thread", "position")
+CHANGEABLE: Final = (
+    "sector", "metadata", "confidence", "speaker", "occurred_at", "thread", "position", "add_tags", "remove_tags",
+    "project",
+)  # fmt: skip
 
 
 async def update(tx: Transaction, memory: Memory, change: UpdateMemory) -> None:
@@ -38,9 +41,20 @@ async def update(tx: Transaction, memory: Memory, change: UpdateMemory) -> None:
         if not fits(memory.metadata, given["metadata"]):
             raise invalid("metadata", f"metadata: merged it would be more than {limits.METADATA_BYTES} bytes of JSON.")
         values["metadata"] = Jsonb(given["metadata"])
+    values["tags"] = _tags(memory, change)
+    values["retagged"] = bool({"add_tags", "remove_tags"} & given.keys())
     values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
     values["renamed"] = bool({"speaker", "occurred_at"} & given.keys())
     await tx.send(UPDATE, id=UUID(memory.id), **values)
+
+
+def _tags(memory: Memory, change: UpdateMemory) -> list[str] | None:
+    """Return the tags after an update, None for none; raises EngramqError naming add_tags when they are too many."""
+    gone = set(change.remove_tags or ())
+    tags = list(dict.fromkeys((*(tag for tag in memory.tags if tag not in gone), *(change.add_tags or ()))))
+    if len(tags) > limits.TAGS:
+        raise invalid("add_tags", f"add_tags: with those that are there it would be more than {limits.TAGS} tags.")
+    return tags or None
 
 
 def fits(metadata: dict[str, Any], more: dict[str, Any]) -> bool:

@@ -18,6 +18,8 @@ update memories m set
     sector_source = coalesce(%(sector_source)s, m.sector_source),
     sector_confidence = case when %(sector)s::text is null then m.sector_confidence end,
     metadata = m.metadata || coalesce(%(metadata)s::jsonb, '{}'),
+    tags = case when %(retagged)s then %(tags)s::text[] else m.tags end,
+    project = coalesce(%(project)s, m.project),
     confidence = coalesce(%(confidence)s, m.confidence),
     speaker = coalesce(%(speaker)s, m.speaker),
     occurred_at = coalesce(%(occurred_at)s, m.occurred_at),

@@ -1,6 +1,7 @@
 """Carries out the commands on memories. Each change of one that is there is audited."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -84,7 +85,7 @@ async def draft_memory(command: StoreMemory, context: Context) -> Draft:
     embedding = await context.services[Vectorizer].try_embed(command.content)
     if embedding is None:
         log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
-    return Draft(command, partition, principal.name, embedding)
+    return Draft(command, partition, principal.name, embedding, context.envelope.project_named(command.project))
 
 
 async def remember_stored(reply: Reply, _command: StoreMemory, context: Context) -> None:
@@ -103,13 +104,13 @@ async def store_memory(tx: Transaction, _command: StoreMemory, context: Context,
     """Write a memory, and show what is similar."""
     shown_from, linked_from = context.settings.similar_threshold, context.settings.link_threshold
     least = min(shown_from, linked_from)
-    stored, rows = await store.write(tx, draft, context.services[Sizes], least=least)
-    scored = [(row, similarity(row["distance"])) for row in rows]
+    written = await store.write(tx, draft, context.services[Sizes], least=least)
+    stored = written.memory
     near = None
     if stored.partition is Partition.TRUSTED:  # of others the neighbours were not looked for
-        near = tuple(Near(str(row["id"]), value) for row, value in scored if value >= linked_from)
+        near = tuple(Near(str(row["id"]), value) for row, value in _scored(written.nearest, linked_from))
     context.follow_ups = _follow_ups(context.envelope.namespace, stored, near)
-    similar = [_similar(*one) for one in scored if one[1] >= shown_from][: limits.SIMILAR_SHOWN]
+    similar = [_similar(*one) for one in _scored(written.similar, shown_from)][: limits.SIMILAR_SHOWN]
     degraded = True if draft.embedding is None else UNSET
     return Stored(stored=stored, similar_memories=similar, degraded=degraded)
 
@@ -136,12 +137,13 @@ async def embed_pending(command: EmbedPending, context: Context) -> PendingEmbed
 
 
 @handles(ListRecentMemories)
-async def list_recent(tx: Transaction, command: ListRecentMemories, _context: Context) -> MemoryList:
+async def list_recent(tx: Transaction, command: ListRecentMemories, context: Context) -> MemoryList:
     """List the newest memories; a cursor is the position that the last page's next_cursor was."""
     after = None if command.cursor is UNSET else position_of(command.cursor)
+    project = context.envelope.project_named(command.project)
     if command.sectors == ():
         return MemoryList(memories=[], count=0, next_cursor=None)
-    memories, last = await recent(tx, Listed.by(command), after=after, limit=command.limit)
+    memories, last = await recent(tx, Listed.by(command, project), after=after, limit=command.limit)
     cursor = None if last is None else list_position(format_time(last.created_at), str(last.id))
     return MemoryList(memories=memories, count=len(memories), next_cursor=cursor)
 
@@ -382,6 +384,11 @@ def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = 
     lacking = [stored.id] if stored.sector_source is None else []
     activated = Activated(memory_id=stored.id, near=UNSET if near is None else near)
     return classifying(namespace, lacking) + linking(namespace, [activated])
+
+
+def _scored(rows: Sequence[Row], least: float) -> list[tuple[Row, float]]:
+    """Return rows with their similarity, as far as it is at least that."""
+    return [(row, value) for row in rows if (value := similarity(row["distance"])) >= least]
 
 
 def _similar(row: Row, value: float) -> Memory:

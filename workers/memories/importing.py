@@ -45,7 +45,17 @@ REPLACE: Final = sql("replace_memory")
 FORGET_SIMILARITY_LINKS: Final = sql("forget_similarity_links")
 
 # What an update may change by a column of its own; content, metadata and sector have rules beside.
-_UPDATED: Final = ("confidence", "source", "source_type", "speaker", "occurred_at", "thread", "position")
+_UPDATED: Final = (
+    "confidence",
+    "source",
+    "source_type",
+    "speaker",
+    "occurred_at",
+    "thread",
+    "position",
+    "tags",
+    "project",
+)
 
 # Rows of one statement: what the event loop needs to write them down is then about 10 ms.
 ROWS_AT_ONCE: Final = 100
@@ -109,7 +119,8 @@ def routed(envelope: Envelope, command: ImportBatch) -> Batch:
             name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"
             refused.append(_rejected(index, name, refusal.fault.error))
         else:
-            rows[index] = Row(record, Draft(memory, partition, envelope.principal.name, None))
+            project = envelope.project_named(record.project)
+            rows[index] = Row(record, Draft(memory, partition, envelope.principal.name, None, project))
     return Batch(command.on_duplicate, rows, refused)
 
 
@@ -212,7 +223,7 @@ async def insert_all(tx: Transaction, drafts: Sequence[Draft], loads: Mapping[Ta
 
     Raises Again when somebody took one of the external ids in between.
     """
-    rows = [{**columns_of(draft), **_vector(draft), "load_id": _load(draft, loads or {})} for draft in drafts]
+    rows = [{**_listed(columns_of(draft)), **_vector(draft), "load_id": _load(draft, loads or {})} for draft in drafts]
     # All importers take external ids in one order, so that two of them cannot wait for each other.
     ordered = sorted(rows, key=lambda row: row["external_id"] or "")
     for start in range(0, len(ordered), ROWS_AT_ONCE):
@@ -238,7 +249,7 @@ async def _replace(tx: Transaction, envelope: Envelope, found: Known, row: Row) 
     columns = columns_of(draft)
     await tx.send(
         REPLACE,
-        **{name: given.get(name) for name in _UPDATED},
+        **{name: _column(given.get(name)) for name in _UPDATED},
         **{name: columns[name] for name in ("sector", "sector_source", "state")},
         id=found.id,
         content=row.record.content,
@@ -258,7 +269,7 @@ async def _replace(tx: Transaction, envelope: Envelope, found: Known, row: Row) 
 
 def _says_anew(before: Memory, given: dict[str, Any], draft: Draft) -> bool:
     """Say whether a row says anything of a memory that is not so already, or brings the vector that it waits for."""
-    said = {name: given[name] for name in ("content", *_UPDATED) if name in given}
+    said = {name: _column(given[name]) for name in ("content", *_UPDATED) if name in given}
     if "occurred_at" in said:
         said["occurred_at"] = format_time(said["occurred_at"])
     if any(getattr(before, name) != value for name, value in said.items()):
@@ -269,6 +280,11 @@ def _says_anew(before: Memory, given: dict[str, Any], draft: Draft) -> bool:
     if "sector" in given and not manual:
         return True
     return before.state is MemoryState.PENDING and draft.embedding is not None
+
+
+def _column(value: Any) -> Any:
+    """Return a value of a row as a memory has it, and a statement takes it."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _sorted(batch: Batch, known_ones: dict[str, Known]) -> Sorted:
@@ -318,6 +334,11 @@ def _slips_in(found: Known, draft: Draft) -> bool:
 
 def _rejected(index: int, name: str, error: str) -> Receipt:
     return Receipt(index=index, status=ReceiptStatus.REJECTED, field=name, error=error)
+
+
+def _listed(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return columns of which arrays are made: one of arrays would want them all to be of one length."""
+    return {**columns, "tags": None if columns["tags"] is None else Jsonb(columns["tags"])}
 
 
 def _load(draft: Draft, loads: Mapping[Target, int]) -> int | None:

@@ -21,11 +21,12 @@ with given as (
         %(id)s::uuid[], %(partition)s::text[], %(external_id)s::text[], %(content)s::text[],
         %(confidence)s::double precision[], %(source)s::text[], %(source_type)s::text[], %(speaker)s::text[],
         %(occurred_at)s::timestamptz[], %(thread)s::text[], %(position)s::integer[], %(sector)s::text[],
-        %(sector_source)s::text[], %(verification)s::text[], %(state)s::text[], %(metadata)s::jsonb[],
+        %(sector_source)s::text[], %(verification)s::text[], %(state)s::text[], %(tags)s::jsonb[],
+        %(project)s::text[], %(metadata)s::jsonb[],
         %(embedding)s::text[], %(model_id)s::smallint[], %(load_id)s::integer[]
     ) as given (
         id, partition, external_id, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-        sector, sector_source, verification, state, metadata, embedding, model_id, load_id
+        sector, sector_source, verification, state, tags, project, metadata, embedding, model_id, load_id
     )
 ), node as (
     insert into nodes (id, tenant, label, partition, external_id)
@@ -35,11 +36,13 @@ with given as (
 )
 insert into memories (
     node_id, partition, tenant, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-    sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, load_id, created_by, active_hours
+    sector, sector_source, verification, state, tags, project, metadata, lexemes, embedding, model_id, load_id,
+    created_by, active_hours
 )
 select
     node.id, node.partition, %(tenant)s, content, confidence, source, source_type, speaker, occurred_at, thread,
-    position, sector, sector_source, verification, state, metadata,
+    position, sector, sector_source, verification, state,
+    case when tags is not null then array(select jsonb_array_elements_text(tags)) end, project, metadata,
     memory_lexemes(%(tenant)s, content, speaker, occurred_at), embedding::halfvec, model_id, load_id, %(created_by)s,
     {clock}
 from node
@@ -59,6 +62,8 @@ update memories m set
     occurred_at = coalesce(%(occurred_at)s, m.occurred_at),
     thread = coalesce(%(thread)s, m.thread),
     position = coalesce(%(position)s, m.position),
+    tags = nullif(coalesce(%(tags)s, m.tags), '{}'),
+    project = coalesce(%(project)s, m.project),
     metadata = m.metadata || %(metadata)s,
     sector = case when m.sector_source = 'manual' then m.sector
         when m.content = %(content)s then coalesce(%(sector)s, m.sector) else %(sector)s end,

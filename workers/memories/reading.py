@@ -36,6 +36,8 @@ class Listed:
     sectors: list[Sector] | None = None
     states: list[MemoryState] | None = None
     verifications: list[Verification] | None = None
+    tags: list[str] | None = None
+    project: str | None = None
     thread: str | None = None
     source_type: str | None = None
     created_by: str | None = None
@@ -43,13 +45,15 @@ class Listed:
     include_superseded: bool = False
 
     @classmethod
-    def by(cls, command: ListRecentMemories) -> Self:
-        """Return which memories a command asks for."""
+    def by(cls, command: ListRecentMemories, project: str | None) -> Self:
+        """Return which memories a command asks for, of this project and of none."""
         return cls(
             partitions=list(dict.fromkeys(command.partitions)),
             sectors=None if command.sectors is UNSET else list(command.sectors),
             states=list(command.states or ()) or None,
             verifications=list(command.verifications or ()) or None,
+            tags=list(command.tags or ()) or None,
+            project=project,
             thread=or_none(command.thread),
             source_type=or_none(command.source_type),
             created_by=or_none(command.created_by),

@@ -1,5 +1,5 @@
 -- fragment: listed
--- What a list shows of memories m: as the visibility rule has it, but that a state or a verification which is asked for
+-- What a list shows of memories_in_namespace m: as the visibility rule has it, but that a state or a verification which is asked for
 -- is shown, whatever it hides elsewhere.
 m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
 and (m.superseded_by is null or %(include_superseded)s)
@@ -7,6 +7,8 @@ and case when %(states)s::text[] is null then m.state <> 'archived' else m.state
 and case when %(verifications)s::text[] is null then m.verification <> 'rejected'
     else m.verification = any(%(verifications)s::text[]) end
 and (%(sectors)s::text[] is null or coalesce(m.sector, 'semantic') = any(%(sectors)s::text[]))
+and {in_project}
+and (%(tags)s::text[] is null or {tagged})
 and (%(thread)s::text is null or m.thread = %(thread)s)
 and (%(source_type)s::text is null or m.source_type = %(source_type)s)
 and (%(created_by)s::text is null or m.created_by = %(created_by)s)
@@ -16,9 +18,23 @@ and (%(external_id)s::text is null or m.node_id = (
 
 -- name: recent_memories
 -- The newest memories, from below a position on; one more than a page shows whether there is another.
+with listed as materialized (
+    select m.node_id, m.partition, m.created_at
+    from memories_in_namespace m
+    where {listed}
+        and (%(before)s::timestamptz is null
+            or (m.created_at, m.node_id) < (%(before)s::timestamptz, %(before_id)s::uuid))
+    order by m.created_at desc, m.node_id desc
+    limit %(limit)s
+)
 select {memory_columns}
-from {memory_tables}
-where {listed}
-    and (%(before)s::timestamptz is null or (m.created_at, m.node_id) < (%(before)s::timestamptz, %(before_id)s::uuid))
-order by m.created_at desc, m.node_id desc
-limit %(limit)s
+from listed l
+cross join lateral (
+    select m.* from memories m
+    where m.tenant = %(tenant)s and m.node_id = l.node_id and m.partition = l.partition offset 0
+) m
+cross join lateral (select n.external_id from nodes n where n.tenant = %(tenant)s and n.id = l.node_id offset 0) n
+left join lateral (
+    select u.* from memory_usage u where u.tenant = %(tenant)s and u.node_id = l.node_id offset 0
+) u on true
+order by l.created_at desc, l.node_id desc

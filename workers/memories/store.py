@@ -13,17 +13,19 @@ from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import uuid7
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import MemoryState, Partition, SectorSource
+from engramq.schemas.vocabulary import EVERY_PROJECT, MemoryState, Partition, SectorSource
 from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.memory_rows import memory_record
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 
 INSERT: Final = sql("insert_memory")
 WITH_EXTERNAL_ID: Final = sql("node_with_external_id")
+
+NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
 
 _ABSENT: Final[dict[str, Any]] = {
     "supersedes": None,
@@ -39,27 +41,37 @@ _ABSENT: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A memory that is about to be written. Without an embedding it will be pending."""
+    """A memory that is about to be written. Without an embedding it will be pending.
+
+    `project`: what its caller sees, and where it goes: EVERY_PROJECT goes into none.
+    """
 
     memory: NewMemory
     partition: Partition
     created_by: str
     embedding: Embedding | None
+    project: str | None = None
 
 
-async def write(tx: Transaction, draft: Draft, sizes: Sizes, *, least: float) -> tuple[Memory, Sequence[Row]]:
-    """Write a memory; return it, and the rows of trusted ones that are at least that similar, nearest first.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A memory as kept, and rows of trusted ones, nearest first: of all, and of those that its caller sees."""
+
+    memory: Memory
+    nearest: Sequence[Row]
+    similar: Sequence[Row]
+
+
+async def write(tx: Transaction, draft: Draft, sizes: Sizes, *, least: float) -> Written:
+    """Write a memory; return it with what is at least that similar.
 
     Raises EngramqError with `external_id_taken`.
     """
     columns, embedding = columns_of(draft), draft.embedding
     nearest = None
     if embedding is not None:
-        # Before the insert, which the search would find. Trusted memories only: nobody has asked for others.
-        k = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
-        nearest = await send_nearest(
-            tx, sizes, embedding, (Partition.TRUSTED,), k=k, farthest=1.0 - least, ef_search=TEN_EF_SEARCH
-        )
+        # Before the insert, which the search would find.
+        nearest = await _send_nearest(tx, sizes, embedding, k=NEAREST, farthest=1.0 - least)
     vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
     inserted = await tx.send(INSERT, **columns, **vector)
     rows = [] if nearest is None else await nearest.fetchall()
@@ -67,7 +79,23 @@ async def write(tx: Transaction, draft: Draft, sizes: Sizes, *, least: float) ->
     if made is None:
         assert draft.memory.external_id is not UNSET
         raise await external_id_taken(tx, draft.memory.external_id)
-    return memory_record({**_ABSENT, **columns, "metadata": columns["metadata"].obj, **made}), rows
+    memory = memory_record({**_ABSENT, **columns, "metadata": columns["metadata"].obj, **made})
+    similar = [row for row in rows if _sees(draft.project, row)]
+    if embedding is not None and len(similar) < min(limits.SIMILAR_SHOWN, len(rows)) and len(rows) == NEAREST:
+        # Other projects, which links do not mind, are nearer than what is to be shown. It finds the new one too.
+        k = limits.SIMILAR_SHOWN + 1
+        found = await _send_nearest(tx, sizes, embedding, k=k, farthest=1.0 - least, project=draft.project)
+        similar = [row for row in await found.fetchall() if row["id"] != columns["id"]]
+    return Written(memory, rows, similar)
+
+
+async def _send_nearest(tx: Transaction, sizes: Sizes, embedding: Embedding, **wanted: Any) -> Sent:
+    """Ask for the nearest trusted memories: nobody has asked for others."""
+    return await send_nearest(tx, sizes, embedding, (Partition.TRUSTED,), ef_search=TEN_EF_SEARCH, **wanted)
+
+
+def _sees(project: str | None, row: Row) -> bool:
+    return project == EVERY_PROJECT or row["project"] in (None, project)
 
 
 def columns_of(draft: Draft) -> dict[str, Any]:
@@ -89,6 +117,8 @@ def columns_of(draft: Draft) -> dict[str, Any]:
         "sector_source": None if new.sector is UNSET else SectorSource.MANUAL,
         "verification": new.verification,
         "state": MemoryState.PENDING if draft.embedding is None else MemoryState.ACTIVE,
+        "tags": list(new.tags or ()) or None,
+        "project": None if draft.project == EVERY_PROJECT else draft.project,
         "metadata": Jsonb({} if new.metadata is UNSET else new.metadata),
         "created_by": draft.created_by,
     }

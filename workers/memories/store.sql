@@ -8,12 +8,12 @@ with node as (
 )
 insert into memories (
     node_id, partition, tenant, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-    sector, sector_source, verification, state, metadata, lexemes, embedding, model_id, created_by, active_hours
+    sector, sector_source, verification, state, tags, project, metadata, lexemes, embedding, model_id, created_by, active_hours
 )
 select
     node.id, node.partition, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s, %(speaker)s,
     %(occurred_at)s, %(thread)s, %(position)s, %(sector)s, %(sector_source)s, %(verification)s, %(state)s,
-    %(metadata)s, memory_lexemes(%(tenant)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
+    %(tags)s, %(project)s, %(metadata)s, memory_lexemes(%(tenant)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
     %(model_id)s, %(created_by)s, {clock}
 from node
 returning created_at, updated_at

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.schemas.vocabulary import Partition, Sector
+from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import EXACT_ROWS, SET_EF_SEARCH, Embedding, Sizes
@@ -35,10 +35,13 @@ def one_by_one(partitions: Sequence[Partition]) -> dict[str, Partition]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What may be found. `sectors` None: all; times are on occurred_at, else created_at, both ends included."""
+    """What may be found. `sectors` None: all; `tags`: all of them; `project`: of this one and of none (None: of none
+    alone, EVERY_PROJECT: of all). Times are on occurred_at, else created_at, both ends included."""
 
     partitions: Sequence[Partition]
     sectors: Sequence[Sector] | None = None
+    tags: Sequence[str] | None = None
+    project: str | None = None
     thread: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -47,7 +50,8 @@ class Filters:
     @property
     def are_selective(self) -> bool:
         """Whether an index other than that of the vectors may find what they leave."""
-        return self.thread is not None or self.since is not None or self.until is not None
+        given = any(one is not None for one in (self.thread, self.since, self.until, self.tags))
+        return given or self.project not in {None, EVERY_PROJECT}
 
     @property
     def values(self) -> dict[str, Any]:
@@ -55,6 +59,8 @@ class Filters:
         return {
             "partitions": list(self.partitions),
             "sectors": None if self.sectors is None else list(self.sectors),
+            "tags": None if self.tags is None else list(self.tags),
+            "project": self.project,
             "thread": self.thread,
             "since": self.since,
             "until": self.until,

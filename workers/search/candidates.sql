@@ -2,6 +2,8 @@
 -- What a search may find: the visibility rule and the caller's filters. Unclassified memories read as semantic.
 {visible}
 and (%(sectors)s::text[] is null or coalesce(m.sector, 'semantic') = any(%(sectors)s::text[]))
+and {in_project}
+and (%(tags)s::text[] is null or m.tags @> %(tags)s::text[])
 and (%(thread)s::text is null or m.thread = %(thread)s)
 and (%(since)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) >= %(since)s)
 and (%(until)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) <= %(until)s)
@@ -78,9 +80,20 @@ case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
 -- What the common words of the question, which nothing was looked up for, count for a memory.
 (select sum(c.weight) from common c where m.lexemes @@ c.query) / (1 + length(m.lexemes) / %(half_length)s::float8)
 
+-- fragment: with_tags
+-- Whether a memory m has the tags that are asked for, if any are: those that have are looked up in the index of tags.
+(%(tags)s::text[] is null or m.node_id = any(array(
+    select m.node_id from memories_in_namespace m where {chosen} and {tagged}
+)))
+
 -- name: chosen_size
 -- How many memories a search may find, counted up to a limit.
-select count(*) as memories from (select from memories m where {chosen} limit %(limit)s) counted
+select count(*) as memories
+from (
+    select from memories_in_namespace m
+    where {chosen} and (%(tags)s::text[] is null or {tagged})
+    limit %(limit)s
+) counted
 
 -- fragment: distance
 -- Cosine distance, exact for any memory whose vector the same model made.
@@ -113,7 +126,7 @@ from (
 with {full_text}, near as materialized (
     select m.node_id, m.partition, ({distance}) + 0 as distance
     from memories m
-    where {chosen} and m.state = 'active' and m.model_id = %(model_id)s
+    where {chosen} and {with_tags} and m.state = 'active' and m.model_id = %(model_id)s
     order by distance
     limit %(candidates)s
 ), by_vector as materialized (

@@ -51,7 +51,7 @@ select
         select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
         from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
     ), false) as tells_time,
-    coalesce(m.sector, 'semantic') as sector, m.confidence, m.active_hours,
+    coalesce(m.sector, 'semantic') as sector, m.tags, m.project, m.confidence, m.active_hours,
     m.state = 'archived' or m.verification = 'rejected' as hidden, {superseded} as superseded,
     case when m.state = 'active' then m.model_id end as model_id, halfvec_send(m.embedding) as embedding,
     tsvector_to_array(m.lexemes) as lexemes

@@ -31,18 +31,19 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         context.session_state = SessionState(recalled=())
         return MemoryList(memories=[], count=0)
     namespace, copies = context.envelope.namespace, context.services[Copies]
+    project = context.envelope.project_named(command.project)
     embedding, proven = await asyncio.gather(
         context.services[Vectorizer].try_embed(command.query, question=True),
         copies.current(namespace, command.partitions, command.query),
     )
 
     async def find(tx: Transaction) -> list[Memory]:
-        return await find_memories(tx, context.services[Sizes], command, embedding)
+        return await find_memories(tx, context.services[Sizes], command, embedding, project)
 
     if proven is None:
         memories = await context.store.read(namespace, find)
     else:
-        memories = await find_in_copy(partial(context.store.look_up, namespace), command, embedding, proven)
+        memories = await find_in_copy(partial(context.store.look_up, namespace), command, embedding, proven, project)
     foreign = context.services[ForeignVectors]
     notice = UNSET if embedding is None else await foreign.notice(namespace, command.partitions, embedding.model_id)
     context.session_state = SessionState(recalled=tuple(one.id for one in memories))

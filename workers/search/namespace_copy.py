@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from engramq.schemas.vocabulary import Sector
+from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
 from engramq.workers.db.vectors import Embedding, unpacked
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import HALF_LENGTH, WORDS, Filters
@@ -33,10 +33,11 @@ GONE_SHARE: Final = 0.25  # of rows that were replaced, above which a copy is ma
 ROW_BYTES: Final = 900
 COPY_BYTES: Final = 40_000  # of a copy that is empty, arrays and all
 WORD_BYTES: Final = 24
+TAG_BYTES: Final = 100
 # What is kept of a memory as the query `copy_rows` has it, a list for each.
 _COLUMNS: Final = (
     "is_trusted", "thread", "position", "speaker", "occurred_at", "moment", "asks", "tells_time", "sector",
-    "confidence", "active_hours",
+    "confidence", "active_hours", "tags", "project",
 )  # fmt: skip
 
 
@@ -49,7 +50,8 @@ class NamespaceCopy:
         self._ids: list[str] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         self._postings: dict[str, array[int]] = {}
-        self._words = 0
+        self._words = self._tags = 0
+        self._has_projects = False
         self._live = np.zeros(ROOM, dtype=np.bool_)  # neither replaced nor hidden by its state
         self._superseded = np.zeros(ROOM, dtype=np.bool_)
         self._lengths = np.ones(ROOM, dtype=np.float64)  # 1 + different words / HALF_LENGTH
@@ -62,7 +64,13 @@ class NamespaceCopy:
     @property
     def size_bytes(self) -> int:
         """About what the copy takes in memory."""
-        return COPY_BYTES + self._vectors.nbytes + ROW_BYTES * len(self._ids) + WORD_BYTES * self._words
+        return (
+            COPY_BYTES
+            + self._vectors.nbytes
+            + ROW_BYTES * len(self._ids)
+            + WORD_BYTES * self._words
+            + TAG_BYTES * self._tags
+        )
 
     @property
     def is_worn(self) -> bool:
@@ -85,6 +93,8 @@ class NamespaceCopy:
             self._lengths[place] = 1 + len(row["lexemes"]) / HALF_LENGTH
             self._put_vector(place, row["model_id"], row["embedding"])
             self._words += len(row["lexemes"])
+            self._tags += len(row["tags"] or ())
+            self._has_projects |= row["project"] is not None
             for lexeme in row["lexemes"]:
                 postings = self._postings.get(lexeme)
                 if postings is None:
@@ -143,6 +153,12 @@ class NamespaceCopy:
         for name, wanted in (("sector", filters.sectors), ("thread", filters.thread and (filters.thread,))):
             if wanted is not None:
                 chosen &= np.array([one in wanted for one in self._columns[name]], dtype=np.bool_)
+        if filters.tags is not None:
+            tags = frozenset(filters.tags)
+            chosen &= np.array([tags.issubset(one or ()) for one in self._columns["tags"]], dtype=np.bool_)
+        if self._has_projects and filters.project != EVERY_PROJECT:
+            seen = (None, filters.project)
+            chosen &= np.array([one in seen for one in self._columns["project"]], dtype=np.bool_)
         if filters.since is not None or filters.until is not None:
             chosen &= np.array([_between(one, filters) for one in self._columns["moment"]], dtype=np.bool_)
         return chosen

@@ -47,22 +47,28 @@ class _Search:
 
 
 async def find_memories(
-    tx: Transaction, sizes: Sizes, command: SearchMemories, embedding: Embedding | None
+    tx: Transaction,
+    sizes: Sizes,
+    command: SearchMemories,
+    embedding: Embedding | None,
+    project: str | None = None,
 ) -> list[Memory]:
-    """Return what a search finds in the tables, best first.
+    """Return what a search in a project finds in the tables, best first.
 
     Without an embedding words alone decide, whatever ranking is wanted.
     """
-    question, filters = Question(command.query), _filters(command)
+    question, filters = Question(command.query), _filters(command, project)
     candidates = await find_candidates(tx, sizes, question, embedding, filters)
     await tx.send(LOOK_UP)
     measuring = measuring_by_key(tx, question, embedding, filters)
     return await _found(_Search(command, filters, question, candidates, measuring, tx.look_up), embedding)
 
 
-async def find_in_copy(ask: Ask, command: SearchMemories, embedding: Embedding | None, proven: Proven) -> list[Memory]:
+async def find_in_copy(
+    ask: Ask, command: SearchMemories, embedding: Embedding | None, proven: Proven, project: str | None = None
+) -> list[Memory]:
     """Return the same from a proven copy; what is shown of it, and what lies around it, is asked for."""
-    question, filters = Question(command.query), _filters(command)
+    question, filters = Question(command.query), _filters(command, project)
     candidates = proven.candidates(question, embedding, filters)
     measuring = proven.measuring(question, embedding, filters)
     return await _found(_Search(command, filters, question, candidates, measuring, ask), embedding)
@@ -140,10 +146,12 @@ def _via(link: Reached) -> Via:
     return Via(memory_id=link.seed, relation=link.relation, weight=link.weight)
 
 
-def _filters(command: SearchMemories) -> Filters:
+def _filters(command: SearchMemories, project: str | None) -> Filters:
     return Filters(
         partitions=_each_once(command.partitions),
         sectors=or_none(command.sectors),
+        tags=command.tags or None,
+        project=project,
         thread=or_none(command.thread),
         since=or_none(command.since),
         until=or_none(command.until),

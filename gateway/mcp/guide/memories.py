@@ -25,7 +25,8 @@ ENTRIES: Final = {
         cost="One embedding and one insert, about 20 ms; no LLM. Links to similar memories follow by themselves.",
         returns="stored (the id) and similar_memories, at most 5, best first. degraded: found by text now, by meaning "
         "once the model runs again. notice: it is kept apart, and what to do.",
-        next="Read similar_memories. One is out of date: supersede_memory with new_memory_id @stored. One is related: "
+        next="Others in this project or its kind need it: give tags and, to keep it to a project, project. "
+        "Read similar_memories. One is out of date: supersede_memory with new_memory_id @stored. One is related: "
         "connect. Content from the web or somebody else you do not trust: give source_type, e.g. research.",
         example=_STORE_TEA,
     ),
