@@ -155,7 +155,13 @@ async def test_other_tenants_keep_the_index(loading: World) -> None:
     await load(loading, "others", namespace=OTHERS)
     await loaded(loading)
     assert await indexed(loading) == 2 * BATCH
-    values: dict[str, Any] = {"model_id": 1, "partitions": ["trusted"], "include_superseded": False, "k": 5}
+    values: dict[str, Any] = {
+        "model_id": 1,
+        "partitions": ["trusted"],
+        "include_superseded": False,
+        "project": None,
+        "k": 5,
+    }
     values |= {"embedding": (await embedding(loading, "others number 7")).half, "farthest": 2.0}
     query = b"explain (analyze) " + sized_sql("nearest_by_index", DIMENSIONS)
     for namespace, scanned in ((OTHERS, 0), (US, BATCH)):

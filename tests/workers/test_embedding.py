@@ -144,7 +144,13 @@ async def test_the_vector_index_shows_the_same_similar_memories_as_an_exact_scan
         (one.id, one.similarity) for one in exact.similar_memories
     ]
     embedding = vectors.Embedding.of(1, (await world.model.embed(["x"]))[0])
-    values: dict[str, Any] = {"model_id": 1, "partitions": ["trusted"], "include_superseded": False, "k": 5}
+    values: dict[str, Any] = {
+        "model_id": 1,
+        "partitions": ["trusted"],
+        "include_superseded": False,
+        "project": None,
+        "k": 5,
+    }
     values |= {"embedding": embedding.half, "farthest": 0.5}
     query = b"explain " + sized_sql("nearest_by_index", 384)
     plan = await world.store.read("plant 1", lambda tx: tx.rows(query, **values))
