@@ -11,12 +11,14 @@ from redis.asyncio import Redis
 from engramq.gateway.mcp.tools import graph, links, trust
 from engramq.schemas.codec import decode_envelope, decode_job, encode
 from engramq.schemas.commands import (
+    AuditList,
     Command,
     CommandReport,
     ForgetMemory,
     Forgotten,
     GetCommand,
     GetMemory,
+    ListAudit,
     ListRecentMemories,
     MemoryChanged,
     MemoryFound,
@@ -91,6 +93,7 @@ SCRIPT: dict[type[Command], Script] = {
         embedder={"name": "hash"},
     ),
     Ping: lambda command, _envelope: Pong(payload=command.payload),
+    ListAudit: lambda _command, _envelope: AuditList(entries=[], next_cursor=None),
     # Of these tools: the first of each one's replies, with every field.
     **{
         tool.parameters: partial(_sampled, tool.replies[0])
