@@ -27,6 +27,7 @@ CO_RETRIEVED: Final = 5  # of a search, whose pairs are noted
 CO_RETRIEVALS: Final = 3  # session instances after which a pair is linked
 DEFERRED_LINKS: Final = 100  # that may wait for one memory
 PURGED_SHOWN: Final = 100
+CLEARED: Final = 50  # names of one update
 
 NEIGHBOR_DEPTH: Final = 5
 NEIGHBOR_LIMIT: Final = 500

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply, WriteReply
+from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
     Confidence,
     Content,
@@ -222,6 +223,9 @@ class Superseded(WriteReply, kw_only=True, tag="superseded"):
     new: Memory
 
 
+CLEARABLE = ("metadata", "speaker", "occurred_at", "thread", "position", "tags", "project")
+
+
 class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
     """Change what is said about a memory; its content is never edited."""
 
@@ -240,10 +244,38 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     add_tags: Tags | UnsetType = UNSET
     remove_tags: Tags | UnsetType = UNSET
     project: Annotated[Name, Meta(description="Moves it there")] | UnsetType = UNSET
+    clear: (
+        Annotated[
+            tuple[Name, ...],
+            Meta(
+                min_length=1,
+                max_length=limits.CLEARED,
+                description="Empty these: names of fields above, or keys of metadata",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
     def check(self) -> None:
-        """Raise EngramqError for a project that is none."""
+        """Refuse to set and to clear the same field, and a project that is none."""
         refuse_every_project(self.project)
+        set_by = {"tags": "add_tags"}
+        both = [name for name in self.cleared_fields() if getattr(self, set_by.get(name, name)) is not UNSET]
+        if both:
+            raise invalid("clear", f"{both[0]} is given and to be cleared.", "Leave one of them out.")
+
+    def cleared_fields(self) -> tuple[str, ...]:
+        """Return the fields that are to be emptied."""
+        return tuple(name for name in CLEARABLE if name in _names(self.clear))
+
+    def cleared_keys(self) -> tuple[str, ...]:
+        """Return the keys of metadata that are to be left out: every other name."""
+        return tuple(dict.fromkeys(name for name in _names(self.clear) if name not in CLEARABLE))
+
+
+def _names(names: tuple[str, ...] | UnsetType) -> tuple[str, ...]:
+    """Return names, none where there are none given."""
+    return () if names is UNSET else names
 
 
 class MemoryChanged(WriteReply, kw_only=True, tag="memory_changed"):

@@ -37,6 +37,7 @@ BY_NAME: dict[str, Any] = {
     "target_name": f"{NAME}'s sister",
     "relation": "KNOWS",
     "layer": "knowledge",
+    "cleared": ["thread"],
     "origin": "agent",
     "sector": "semantic",
     "memory_sector": "semantic",

@@ -38,14 +38,16 @@ async def update(tx: Transaction, memory: Memory, change: UpdateMemory) -> None:
     given = {name: getattr(change, name) for name in CHANGEABLE if getattr(change, name) is not UNSET}
     values: dict[str, Any] = dict.fromkeys(CHANGEABLE) | given
     if "metadata" in given:
-        if not fits(memory.metadata, given["metadata"]):
+        kept = {name: value for name, value in memory.metadata.items() if name not in change.cleared_keys()}
+        if not fits(kept, given["metadata"]):
             raise invalid("metadata", f"metadata: merged it would be more than {limits.METADATA_BYTES} bytes of JSON.")
         values["metadata"] = Jsonb(given["metadata"])
     values["tags"] = _tags(memory, change)
     values["retagged"] = bool({"add_tags", "remove_tags"} & given.keys())
     values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
-    values["renamed"] = bool({"speaker", "occurred_at"} & given.keys())
-    await tx.send(UPDATE, id=UUID(memory.id), **values)
+    cleared = change.cleared_fields()
+    values["renamed"] = bool({"speaker", "occurred_at"} & {*given, *cleared})
+    await tx.send(UPDATE, id=UUID(memory.id), cleared=list(cleared), keys=list(change.cleared_keys()), **values)
 
 
 def _tags(memory: Memory, change: UpdateMemory) -> list[str] | None:
@@ -64,7 +66,7 @@ def fits(metadata: dict[str, Any], more: dict[str, Any]) -> bool:
 
 def is_change(change: UpdateMemory) -> bool:
     """Say whether an update has anything to change."""
-    return any(getattr(change, name) is not UNSET for name in CHANGEABLE)
+    return bool(change.clear) or any(getattr(change, name) is not UNSET for name in CHANGEABLE)
 
 
 async def archive(tx: Transaction, memory_id: UUID) -> None:

@@ -12,22 +12,28 @@ where tenant = %(tenant)s and node_id = %(id)s
 returning state
 
 -- name: update_memory
--- Change what is said about a memory: null leaves a column as it is.
+-- Change what is said about a memory: null leaves a column as it is, unless it is named to be cleared.
 update memories m set
     sector = coalesce(%(sector)s, m.sector),
     sector_source = coalesce(%(sector_source)s, m.sector_source),
     sector_confidence = case when %(sector)s::text is null then m.sector_confidence end,
-    metadata = m.metadata || coalesce(%(metadata)s::jsonb, '{}'),
-    tags = case when %(retagged)s then %(tags)s::text[] else m.tags end,
-    project = coalesce(%(project)s, m.project),
+    metadata = (case when 'metadata' = any(%(cleared)s::text[]) then '{}' else m.metadata - %(keys)s::text[] end)
+        || coalesce(%(metadata)s::jsonb, '{}'),
+    tags = case
+        when 'tags' = any(%(cleared)s::text[]) then '{}'
+        when %(retagged)s then %(tags)s::text[]
+        else m.tags end,
+    project = case when 'project' <> all(%(cleared)s::text[]) then coalesce(%(project)s, m.project) end,
     confidence = coalesce(%(confidence)s, m.confidence),
-    speaker = coalesce(%(speaker)s, m.speaker),
-    occurred_at = coalesce(%(occurred_at)s, m.occurred_at),
-    thread = coalesce(%(thread)s, m.thread),
-    position = coalesce(%(position)s, m.position),
+    speaker = case when 'speaker' <> all(%(cleared)s::text[]) then coalesce(%(speaker)s, m.speaker) end,
+    occurred_at = case when 'occurred_at' <> all(%(cleared)s::text[]) then coalesce(%(occurred_at)s, m.occurred_at) end,
+    thread = case when 'thread' <> all(%(cleared)s::text[]) then coalesce(%(thread)s, m.thread) end,
+    position = case when 'position' <> all(%(cleared)s::text[]) then coalesce(%(position)s, m.position) end,
     lexemes = case when %(renamed)s then
         memory_lexemes(
-            m.tenant, m.content, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at))
+            m.tenant, m.content,
+            case when 'speaker' <> all(%(cleared)s::text[]) then coalesce(%(speaker)s, m.speaker) end,
+            case when 'occurred_at' <> all(%(cleared)s::text[]) then coalesce(%(occurred_at)s, m.occurred_at) end)
         else m.lexemes end,
     updated_at = now()
 where m.tenant = %(tenant)s and m.node_id = %(id)s

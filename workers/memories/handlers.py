@@ -189,7 +189,10 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     after = (await read_memories(tx, (memory_id,)))[memory_id]
     given = {name for name in change.CHANGEABLE if getattr(command, name) is not UNSET}
     old = {name: getattr(before, name) for name in change.TELLABLE if getattr(before, name) != getattr(after, name)}
-    new = {name: getattr(after, name) for name in old} | {"changed": sorted(given)}
+    new: dict[str, Any] = {name: getattr(after, name) for name in old} | {"changed": sorted(given)}
+    if command.clear:
+        keys = {"metadata_keys": len(command.cleared_keys())} if command.cleared_keys() else {}
+        new |= {"cleared": sorted(command.cleared_fields())} | keys  # the keys may say what metadata say
     await audit.record(tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new)
     return MemoryChanged(status="updated", memory=after)
 

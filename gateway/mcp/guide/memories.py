@@ -81,7 +81,8 @@ ENTRIES: Final = {
         ),
     ),
     "update_memory": ToolGuide(
-        what="Changes what is said about a memory: sector, metadata (merged), confidence, speaker, date, thread.",
+        what="Changes what is said about a memory: sector, metadata (merged), confidence, speaker, date, thread. "
+        "clear empties fields and leaves out keys of metadata.",
         when="The content is right and its description is not. A sector given here is final.",
         when_not="The content is wrong or has changed: store_memory, then supersede_memory. Content is never edited.",
         cost="One audited transaction, about 10 ms; no embedding.",

@@ -9,6 +9,6 @@ where m.superseded_by is not null
 create or replace view memories_in_namespace as
 select
     node_id, partition, tenant, thread, position, speaker, occurred_at, sector, verification, state, superseded_by,
-    lexemes, created_at, superseded_at
+    lexemes, created_at, source_type, created_by, tags, project, superseded_at
 from memories
 where tenant = nullif(current_setting('app.tenant', true), '')::integer;
