@@ -27,10 +27,10 @@ UnitInterval = Annotated[float, Meta(ge=0, le=1)]
 Position = Annotated[int, Meta(ge=0, le=limits.POSITION_MAX)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Properties = dict[str, Any]
-Occurrence = Annotated[Moment, Meta(description="When it happened: RFC 3339 time or date")]
+Occurrence = Annotated[Moment, Meta(description="When it happened: time or date")]
 Confidence = Annotated[UnitInterval, Meta(description="How sure you are")]
 Speaker = Annotated[Name, Meta(description="Who said it")]
-Thread = Annotated[Name, Meta(description="Conversation or document it belongs to")]
+Thread = Annotated[Name, Meta(description="Conversation or document")]
 ThreadPosition = Annotated[Position, Meta(description="Order within the thread")]
 
 

@@ -17,17 +17,8 @@ _NOTHING: Final = frozenset({"", "null"})
 # Texts of any word, but nobody means this one: each names something, and all who send "null" would share it.
 _NEVER_NULL: Final = frozenset(
     {
-        "session",
-        "idempotency_key",
-        "cursor",
-        "edge_id",
-        "record_id",
-        "external_id",
-        "thread",
-        "source_type",
-        "actor",
-        "project",
-        "created_by",
+        *("session", "idempotency_key", "cursor", "external_id", "thread", "source_type", "project"),
+        *("edge_id", "record_id", "target", "actor", "action", "created_by"),
     }
 )
 _UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there

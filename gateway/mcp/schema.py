@@ -32,7 +32,7 @@ class Session(msgspec.Struct, kw_only=True):
 class Idempotency(msgspec.Struct, kw_only=True):
     """The parameter of every tool that writes."""
 
-    idempotency_key: Annotated[IdempotencyKey, Meta(description="Repeat it to repeat the call safely")] | UnsetType = (
+    idempotency_key: Annotated[IdempotencyKey, Meta(description="To repeat the call safely")] | UnsetType = (
         msgspec.UNSET
     )
 
@@ -46,7 +46,7 @@ class Bounded(msgspec.Struct, kw_only=True):
             Meta(
                 ge=limits.REPLY_CHARS_MIN,
                 le=limits.REPLY_CHARS_MAX,
-                description="Budget of the reply's text; cuts are said",
+                description="Budget of the reply",
             ),
         ]
         | UnsetType

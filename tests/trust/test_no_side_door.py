@@ -94,6 +94,7 @@ class Scene:
             "get_breadcrumbs": [{}],
             "get_command": [{"command_id": one} for one in self.commands[:8]],
             "memory_stats": [{}],
+            "audit": [{}, *({"target": one} for one in some)],
             "guide": [{}, *({"topic": text[:100]} for text in near[:3])],
         }
 
