@@ -24,14 +24,14 @@ select id from chain where id is not null order by steps
 -- The link between a memory and the one that replaced it. A link that stands between them becomes it, and is kept in
 -- the properties so that a restoration can bring it back.
 insert into edges (
-    id, tenant, layer, source_id, target_id, relation, weight, origin, declared_from
+    id, tenant, layer, source_id, target_id, relation, weight, origin, declared_from, created_by, updated_by
 ) values (
     %(id)s, %(tenant)s, 'association', least(%(old_id)s::uuid, %(new_id)s::uuid),
-    greatest(%(old_id)s::uuid, %(new_id)s::uuid), %(relation)s, 1.0, %(origin)s, %(new_id)s
+    greatest(%(old_id)s::uuid, %(new_id)s::uuid), %(relation)s, 1.0, %(origin)s, %(new_id)s, %(writer)s, %(writer)s
 )
 on conflict (tenant, source_id, target_id) where layer = 'association' do update set
     relation = excluded.relation, weight = excluded.weight, origin = excluded.origin,
-    declared_from = excluded.declared_from, updated_at = now(),
+    declared_from = excluded.declared_from, updated_at = now(), updated_by = excluded.updated_by,
     properties = edges.properties || jsonb_build_object('replaced_link', jsonb_build_object(
         'relation', edges.relation, 'weight', edges.weight, 'origin', edges.origin,
         'declared_from', edges.declared_from))
@@ -54,7 +54,7 @@ update edges set
     origin = properties #>> '{replaced_link,origin}',
     declared_from = (properties #>> '{replaced_link,declared_from}')::uuid,
     properties = properties - 'replaced_link',
-    updated_at = now()
+    updated_at = now(), updated_by = %(writer)s
 where tenant = %(tenant)s and layer = 'association' and relation = %(relation)s
     and source_id = least(%(old_id)s::uuid, %(new_id)s::uuid)
     and target_id = greatest(%(old_id)s::uuid, %(new_id)s::uuid)
