@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands import (
+    AuditList,
     EdgeList,
     MemoryChanged,
     MemoryFound,
@@ -201,10 +202,27 @@ class BareProposals(_Brief, kw_only=True):
     next_cursor: str | UnsetType | None = UNSET
 
 
+class BareEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An entry of the audit log of which a small budget has left no more."""
+
+    id: int
+    omitted_fields: list[str]
+    truncated: bool | UnsetType = UNSET
+
+
+class BareEntries(_Brief, kw_only=True):
+    """AuditList within a small budget."""
+
+    status: Literal["success"] = "success"
+    entries: list[BareEntry]
+    next_cursor: str | UnsetType | None = UNSET
+
+
 # The form of other replies of which a small budget leaves little.
 BARE_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
     ProposalList: BareProposals,
     EdgeList: BareEdges,
+    AuditList: BareEntries,
 }
 
 # The brief form of each reply that holds memories.

@@ -1,7 +1,7 @@
 """Commands on memories, each with its reply beside it."""
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -223,7 +223,11 @@ class Superseded(WriteReply, kw_only=True, tag="superseded"):
     new: Memory
 
 
-CLEARABLE = ("metadata", "speaker", "occurred_at", "thread", "position", "tags", "project")
+# Fields of a memory that are never empty, or not the caller's to empty.
+UNCLEARABLE: Final = frozenset(
+    {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition"}
+)
+CLEARABLE: Final = ("metadata", "speaker", "occurred_at", "thread", "position", "tags", "project")
 
 
 class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
@@ -259,6 +263,9 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     def check(self) -> None:
         """Refuse to set and to clear the same field, and a project that is none."""
         refuse_every_project(self.project)
+        kept = next((name for name in _names(self.clear) if name in UNCLEARABLE), None)
+        if kept is not None:
+            raise invalid("clear", f"{kept} cannot be empty.", f"Clear {', '.join(CLEARABLE)}, or keys of metadata.")
         set_by = {"tags": "add_tags"}
         both = [name for name in self.cleared_fields() if getattr(self, set_by.get(name, name)) is not UNSET]
         if both:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from engramq.schemas.commands import UpdateMemory
+from engramq.schemas.faults import EngramqError
 from tests.pipeline.conftest import agent, settings, stage
 from tests.pipeline.stage import Agent
 from tests.workers.conftest import World
@@ -39,3 +41,11 @@ async def test_what_is_given_cannot_be_cleared_too(agent: Agent) -> None:
     refused = await agent.call("update_memory", memory_id=stored["id"], speaker="Bob", clear=["speaker"])
     assert (refused["status"], refused["field"]) == ("invalid_parameter", "clear")
     assert (await agent.call("get_memory", memory_id=stored["id"]))["memory"]["speaker"] == "Ada"
+
+
+@pytest.mark.promise("OV-16")
+@pytest.mark.parametrize("name", ["content", "sector", "confidence", "external_id"])
+async def test_what_is_never_empty_is_refused_by_name(name: str) -> None:
+    with pytest.raises(EngramqError) as refused:
+        UpdateMemory(memory_id="m", clear=(name,)).check()
+    assert (refused.value.fault.field, name in refused.value.fault.error) == ("clear", True)

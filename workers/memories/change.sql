@@ -20,7 +20,7 @@ update memories m set
     metadata = (case when 'metadata' = any(%(cleared)s::text[]) then '{}' else m.metadata - %(keys)s::text[] end)
         || coalesce(%(metadata)s::jsonb, '{}'),
     tags = case
-        when 'tags' = any(%(cleared)s::text[]) then '{}'
+        when 'tags' = any(%(cleared)s::text[]) then null
         when %(retagged)s then %(tags)s::text[]
         else m.tags end,
     project = case when 'project' <> all(%(cleared)s::text[]) then coalesce(%(project)s, m.project) end,
