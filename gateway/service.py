@@ -215,7 +215,7 @@ class Service:
 
     async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply) -> ToolReply:
         """Return a worker's reply as the client reads it."""
-        body = body_of(reply, arguments.detail or self._style.detail, call.caller.principal.name)
+        body = body_of(reply, self._detail(arguments), call.caller.principal.name)
         if (notice := notice_of(reply, arguments.parameters, call.caller.principal)) is not None:  # type: ignore[arg-type]
             body["notice"] = notice
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):
@@ -235,13 +235,16 @@ class Service:
             body[cursors.NEXT_CURSOR] = seal(ends[shown - 1])
         return ToolReply(body, text_of(body), is_error=False)
 
+    def _detail(self, arguments: Arguments) -> Detail:
+        return arguments.detail or self._style.detail
+
     def _rendered(self, call: Call, arguments: Arguments, body: Body) -> ToolReply:
         """Return a reply for its reader: in words that fit their tools, and within its budget."""
         reader = call.reader
         body = worded_body(body, reader)
         if not call.tool.bounded:
             return ToolReply(body, text_of(body), is_error=False)
-        is_full = (arguments.detail or self._style.detail) is Detail.FULL
+        is_full = self._detail(arguments) is Detail.FULL
 
         def rest(needed: int) -> str:
             return worded(rest_of(call.tool, body, is_full=is_full, needed=needed), reader)

@@ -4,7 +4,7 @@ The ledger keeps the ids alone, as it keeps no contents: see answers.py. The beg
 given, so that nothing of an erased memory is left in one.
 """
 
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -14,13 +14,10 @@ from engramq.schemas.commands import Command, GetMemory, Reply
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.previews import preview_of
 from engramq.schemas.records import ReferencedMemory
 from engramq.schemas.vocabulary import Partition, Scope
-from engramq.workers.db.queries import sql
+from engramq.workers.db.memory_previews import previews
 from engramq.workers.db.transaction import Transaction
-
-BY_IDS: Final = sql("referenced_memories")
 
 Told = TypeVar("Told", bound=Reply | Fault)
 
@@ -51,14 +48,11 @@ async def previewed(tx: Transaction, told: Told, envelope: Envelope | None = Non
     if known is UNSET or (envelope is not None and Scope.READ not in envelope.principal.scopes):
         return told
     ids = {one.id: parse_uuid(one.id) for one in known.values()}
-    rows = await tx.rows(
-        BY_IDS,
-        ids=[one for one in ids.values() if one is not None],
-        partitions=_partitions(None if envelope is None else envelope.command),
-    )
-    contents = {row["id"]: row["content"] for row in rows}
+    partitions = _partitions(None if envelope is None else envelope.command)
+    read = await previews(tx, [one for one in ids.values() if one is not None], partitions, limits.REFERENCE_CHARS)
+    by_id = {one.id: one.preview for one in read}
     with_previews = {
-        name: ReferencedMemory(id=one.id, preview=_preview(contents.get(ids[one.id]))) for name, one in known.items()
+        name: ReferencedMemory(id=one.id, preview=by_id.get(str(ids[one.id]))) for name, one in known.items()
     }
     return msgspec.structs.replace(told, resolved_references=with_previews)
 
@@ -67,7 +61,3 @@ def _partitions(command: Command | None) -> list[Partition]:
     """Return the partitions whose contents the caller wants to see."""
     wants_untrusted = isinstance(command, GetMemory) and command.include_untrusted
     return list(Partition) if wants_untrusted else [Partition.TRUSTED]
-
-
-def _preview(content: str | None) -> str | None:
-    return None if content is None else preview_of(content, limits.REFERENCE_CHARS)

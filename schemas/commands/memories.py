@@ -12,6 +12,7 @@ from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
     Confidence,
     Content,
+    Cursor,
     MemoryReference,
     Moment,
     Name,
@@ -176,10 +177,7 @@ class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True,
     created_by: Annotated[Name, Meta(description="Only this principal's")] | UnsetType = UNSET
     external_id: _OnlyThis | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
-    cursor: (
-        Annotated[str, Meta(min_length=1, max_length=limits.CURSOR_CHARS, description="next_cursor of the last page")]
-        | UnsetType
-    ) = UNSET
+    cursor: Cursor | UnsetType = UNSET
 
 
 class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import Identifier, Moment, Name
+from engramq.schemas.fields import Cursor, Identifier, Moment, Name
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, WorkerKind
 
@@ -56,10 +56,7 @@ class ListAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="aud
     since: Annotated[datetime, Meta(tz=True, description="A time or date")] | UnsetType = UNSET
     until: Annotated[Moment, Meta(description="As since, with the whole of a date")] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_LIMIT)] = 20
-    cursor: (
-        Annotated[str, Meta(min_length=1, max_length=limits.CURSOR_CHARS, description="next_cursor of the last page")]
-        | UnsetType
-    ) = UNSET
+    cursor: Cursor | UnsetType = UNSET
 
     def check(self) -> None:
         """Refuse an action that is never audited. The listing has no room for all of them."""

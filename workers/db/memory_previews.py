@@ -16,7 +16,9 @@ BEGINNINGS: Final = sql("memory_beginnings")
 BEGINNING_CHARS: Final = 4 * limits.PREVIEW_CHARS  # of a content, to make its preview of: white space shrinks
 
 
-async def previews(tx: Transaction, ids: Sequence[UUID], partitions: Collection[Partition]) -> list[MemoryPreview]:
+async def previews(
+    tx: Transaction, ids: Sequence[UUID], partitions: Collection[Partition], characters: int = limits.PREVIEW_CHARS
+) -> list[MemoryPreview]:
     """Return previews of these memories, in this order; null of what is gone or in none of these partitions."""
     if not ids:
         return []
@@ -25,7 +27,7 @@ async def previews(tx: Transaction, ids: Sequence[UUID], partitions: Collection[
     return [
         MemoryPreview(
             id=str(one),
-            preview=preview_of(beginnings[one], limits.PREVIEW_CHARS) if one in beginnings else None,
+            preview=preview_of(beginnings[one], characters) if one in beginnings else None,
         )
         for one in ids
     ]

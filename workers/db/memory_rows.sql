@@ -57,12 +57,6 @@ from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.id = any(%(ids)s)
 
--- name: referenced_memories
--- The contents of memories in these partitions, by which their reader knows them.
-select m.node_id as id, m.content
-from memories m
-where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.partition = any(%(partitions)s::text[])
-
 -- name: memory_beginnings
 -- How the contents of memories in these partitions begin.
 select m.node_id as id, left(m.content, %(beginning_chars)s) as beginning

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from engramq.schemas.commands import ListRecentMemories
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
-from engramq.schemas.ids import parse_uuid
+from engramq.schemas.ids import parse_list_position
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import MemoryState, Partition, Sector, Verification
 from engramq.workers.db.memory_rows import memory_record
@@ -80,12 +80,7 @@ async def recent(
 
 def position_of(cursor: str) -> ListPosition:
     """Return the position that a cursor stands for; the gateway has checked that we gave it out."""
-    at, _, text = cursor.partition("|")
-    memory_id = parse_uuid(text)
-    try:
-        created_at = datetime.fromisoformat(at)
-    except ValueError:
-        created_at = None
-    if memory_id is None or created_at is None or created_at.tzinfo is None:
+    found = parse_list_position(cursor)
+    if found is None:
         raise invalid("cursor", "cursor is none that this list gave out.")
-    return ListPosition(created_at, memory_id)
+    return ListPosition(*found)
