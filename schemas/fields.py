@@ -1,12 +1,13 @@
 """Field types that commands share: what a text, an id, a score may be. The bounds appear in the tools' JSON Schemas."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.faults import invalid
+from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import EVERY_PROJECT
 
 T = TypeVar("T")
@@ -28,6 +29,9 @@ Position = Annotated[int, Meta(ge=0, le=limits.POSITION_MAX)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Properties = dict[str, Any]
 Occurrence = Annotated[Moment, Meta(description="When it happened: time or date")]
+ValidFrom = Annotated[Moment, Meta(description="Holds from then on")]
+ValidUntil = Annotated[Moment, Meta(description="Holds until then")]
+AsOf = Annotated[Moment, Meta(description="What held then")]
 Confidence = Annotated[UnitInterval, Meta(description="How sure you are")]
 Speaker = Annotated[Name, Meta(description="Who said it")]
 Thread = Annotated[Name, Meta(description="Conversation or document")]
@@ -43,3 +47,19 @@ def refuse_every_project(project: str | UnsetType) -> None:
     """Raise EngramqError for what stands for all projects, where one is wanted."""
     if project == EVERY_PROJECT:
         raise invalid("project", f"project {EVERY_PROJECT!r} stands for all of them: a memory is in one, or in none.")
+
+
+def refuse_backwards(valid_from: datetime | UnsetType | None, valid_until: datetime | UnsetType | None) -> None:
+    """Raise EngramqError for an interval that ends before it begins, or as it does: its end is excluded."""
+    if isinstance(valid_from, datetime) and isinstance(valid_until, datetime) and valid_until <= valid_from:
+        raise invalid(
+            "valid_until",
+            f"valid_until, {format_time(valid_until)}, is not later than valid_from, {format_time(valid_from)}.",
+            "Give a later valid_until, an earlier valid_from, or leave one of them out.",
+        )
+
+
+def refuse_future(as_of: datetime | UnsetType) -> None:
+    """Raise EngramqError for a time that is still to come, of which nobody knows what will hold."""
+    if as_of is not UNSET and as_of > datetime.now(UTC):
+        raise invalid("as_of", "as_of is later than now.", "Leave it out for what holds now and what is planned.")

@@ -7,9 +7,12 @@ Nothing inside an object is touched.
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
+
+from engramq.schemas.ids import format_time
 
 ABSENT: Final = object()  # what stands for a parameter that was given and means nothing
 
@@ -22,6 +25,7 @@ _NEVER_NULL: Final = frozenset(
     }
 )
 _UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there
+_AS_OF: Final = "as_of"  # a day stands for its beginning there, but today for now
 
 _NUMBER: Final = re.compile(r"\s*(-?(?:0|[1-9]\d{0,30}|(?=\.))(\.\d{1,30})?([eE][+-]?\d{1,3})?)\s*", re.ASCII)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -72,6 +76,9 @@ def _object(_name: str, text: str) -> Any:
 
 def _moment(name: str, text: str) -> Any:
     if _DATE.fullmatch(text):
+        now = datetime.now(UTC)
+        if name == _AS_OF and text == now.date().isoformat():
+            return format_time(now)
         return f"{text}T23:59:59.999999Z" if name in _UNTIL else f"{text}T00:00:00Z"
     found = _NO_ZONE.fullmatch(text)
     return text if found is None else f"{found[1]}T{found[2]}{found[3] or ':00'}Z"
