@@ -45,6 +45,9 @@ class Via(msgspec.Struct, frozen=True, kw_only=True):
 class Memory(msgspec.Struct, kw_only=True):
     """A memory as a client reads it; never the embedding. Times are RFC 3339 UTC text.
 
+    It holds from `valid_from` until `valid_until`, which is excluded; null is open. From `expires_at` on it reads as
+    archived.
+
     `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without
     `superseded_by`: what replaced it was erased. `score` and `similarity` are on
     ranked results only (similarity is null when no vector was compared); `explain` when the search asked for it;
@@ -67,6 +70,9 @@ class Memory(msgspec.Struct, kw_only=True):
     verification: Verification = Verification.UNVERIFIED
     state: MemoryState = MemoryState.PENDING
     usefulness: float = 0.5
+    valid_from: str | None = None
+    valid_until: str | None = None
+    expires_at: str | None = None
     supersedes: str | None = None
     superseded_by: str | None = None
     superseded_at: str | None = None

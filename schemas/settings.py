@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from engramq.schemas import limits
+from engramq.schemas.retention import Retention, parse_retention
 from engramq.schemas.setting_values import (
     file,
     flag,
@@ -94,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reinforce_delta: float
     link_threshold: float
     similar_threshold: float
+    retention: tuple[Retention, ...]
     linger_s: float
     sweep_interval_s: float
     log_level: str
@@ -211,6 +213,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("reinforce_delta", "0.10", "Weight that a link gains when it is reinforced", number(0, 1)),
     Setting("link_threshold", "0.60", "Cosine from which a new memory is linked to others", number(0, 1)),
     Setting("similar_threshold", "0.50", "Cosine from which a store shows a similar memory", number(0, 1)),
+    Setting(
+        "retention",
+        "",
+        "How long memories are kept that name no expires_at, by source type or tag, with commas: "
+        "`source_type:research=30d, tag:scratch=12h`. They are archived then; restore_memory brings them back",
+        parse_retention,
+    ),
     Setting("linger_s", "5", "Seconds that the embedded stack outlives its last client", number(0, 86_400)),
     Setting("sweep_interval_s", "5", "Seconds between two looks for unfinished work", number(0.05, 3_600)),
     Setting("log_level", "INFO", "DEBUG, INFO, WARNING or ERROR", log_level),

@@ -152,7 +152,10 @@ def build_actors(
     activity = activity or Activity()
     clock = SessionClock(store, stopping=stopping)
     upkeep = Upkeep(
-        store=store, unfinished=Unfinished(store=store, activity=activity), interval_s=settings.sweep_interval_s
+        store=store,
+        unfinished=Unfinished(store=store, activity=activity),
+        interval_s=settings.sweep_interval_s,
+        retention=settings.retention,
     )
     actors = []
     for kind in dict.fromkeys(kinds):

@@ -64,6 +64,9 @@ class BriefMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     partition: Partition = Partition.TRUSTED
     verification: Verification = Verification.UNVERIFIED
     state: MemoryState = MemoryState.ACTIVE
+    valid_from: str | None = None
+    valid_until: str | None = None
+    expires_at: str | None = None
     supersedes: str | None = None
     superseded_by: str | None = None
     superseded_at: str | None = None

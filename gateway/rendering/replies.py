@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -23,13 +24,16 @@ from engramq.schemas.commands import (
     Superseded,
 )
 from engramq.schemas.envelope import Principal
-from engramq.schemas.vocabulary import Detail, Partition
+from engramq.schemas.ids import format_time
+from engramq.schemas.vocabulary import Detail, MemoryState, Partition
 
 _KEPT_APART: Final = f"Kept apart as {Partition.UNTRUSTED}: searches and lists do not show it. "
 NOTICE_ROUTED: Final = (
     f'{_KEPT_APART}Pass partitions=["{Partition.UNTRUSTED}"] to find it. verify_memory, then '
     "memory_promote_to_trusted, shows it to everybody."
 )
+NOTICE_EXPIRED: Final = "Kept as archived: expires_at has passed. restore_memory brings it back and clears that."
+NOTICE_ENDED: Final = "It holds no longer: valid_until has passed. Searches with as_of show it from its valid_from on."
 NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
 _REFERENCES: Final = "resolved_references"
 _NEVER_CUT: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
@@ -65,12 +69,18 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
 
 
 def notice_of(reply: Reply, command: Command, principal: Principal) -> str | None:
-    """Return what a caller may not expect of a store: that it is kept apart, unless that is what was asked for."""
-    if not isinstance(reply, Stored) or reply.stored.partition is not Partition.UNTRUSTED:
+    """Return what a caller may not expect of a store: that searches do not show it, and why."""
+    if not isinstance(reply, Stored):
         return None
-    if principal.untrusted:
-        return NOTICE_OF_UNTRUSTED
-    return NOTICE_ROUTED if getattr(command, "partition", UNSET) is UNSET else None
+    stored = reply.stored
+    if stored.state is MemoryState.ARCHIVED:
+        return NOTICE_EXPIRED
+    if stored.partition is Partition.UNTRUSTED:
+        if principal.untrusted:
+            return NOTICE_OF_UNTRUSTED
+        return NOTICE_ROUTED if getattr(command, "partition", UNSET) is UNSET else None
+    ended = stored.valid_until is not None and stored.valid_until <= format_time(datetime.now(UTC))
+    return NOTICE_ENDED if ended else None
 
 
 def _in_order(body: Body) -> Body:

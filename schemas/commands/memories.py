@@ -10,9 +10,11 @@ from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply, WriteReply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
+    AsOf,
     Confidence,
     Content,
     Cursor,
+    ExpiresAt,
     MemoryReference,
     Moment,
     Name,
@@ -24,7 +26,11 @@ from engramq.schemas.fields import (
     Thread,
     ThreadPosition,
     UnitInterval,
+    ValidFrom,
+    ValidUntil,
+    refuse_backwards,
     refuse_every_project,
+    refuse_future,
 )
 from engramq.schemas.ids import list_position
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
@@ -48,7 +54,7 @@ _Only = Annotated[Sectors, Meta(description="Only these")]
 _OnlyThis = Annotated[Name, Meta(description="Only this")]
 _AllTags = Annotated[Tags, Meta(description="All of these")]
 _Project = Annotated[Name, Meta(description="* is all; default: yours")]
-_IncludeSuperseded = Annotated[bool, Meta(description="Show replaced ones too")]
+_IncludeSuperseded = Annotated[bool, Meta(description="Show what holds no longer too")]
 _SOURCE_TYPE = (
     "Leave out unless the content comes from somebody you do not trust. research, task_outcome, "
     "architectural_decision, lesson_learned, or your own word: kept apart until verified"
@@ -78,7 +84,15 @@ class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     external_id: Annotated[Name, Meta(description="Your own id for it, used once")] | UnsetType = UNSET
     tags: Annotated[Tags, Meta(description="Words to filter by")] | UnsetType = UNSET
     project: Annotated[Name, Meta(description="Others do not see it; default: yours")] | UnsetType = UNSET
+    valid_from: ValidFrom | UnsetType = UNSET
+    valid_until: ValidUntil | UnsetType = UNSET
+    expires_at: ExpiresAt | UnsetType = UNSET
     metadata: Annotated[Properties, Meta(description="Kept with it, never searched")] | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Raise EngramqError for a project that is none, and an interval that is none."""
+        refuse_every_project(self.project)
+        refuse_backwards(self.valid_from, self.valid_until)
 
 
 class StoreMemory(
@@ -89,10 +103,6 @@ class StoreMemory(
     mailbox: ClassVar[WorkerKind] = WorkerKind.EMBEDDING
     scope: ClassVar[Scope] = Scope.WRITE
     write: ClassVar[bool] = True
-
-    def check(self) -> None:
-        """Raise EngramqError for a project that is none."""
-        refuse_every_project(self.project)
 
 
 class Stored(WriteReply, kw_only=True, tag="stored", omit_defaults=False):
@@ -126,11 +136,16 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
         Annotated[datetime, Meta(tz=True, description="Time or date; on occurred_at, else created_at")] | UnsetType
     ) = UNSET
     until: Annotated[Moment, Meta(description="As since, with the whole of a date")] | UnsetType = UNSET
+    as_of: AsOf | UnsetType = UNSET
     ranking: Annotated[Ranking, Meta(description="similarity: by the cosine of contents alone")] = Ranking.RELEVANCE
     min_similarity: Annotated[UnitInterval, Meta(description="Least cosine of a hit")] | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
     explain: Annotated[bool, Meta(description="Show what each score is made of")] = False
     collapse_duplicates: Annotated[bool, Meta(description="Show hits of the same content once")] = False
+
+    def check(self) -> None:
+        """Raise EngramqError for a look into the future."""
+        refuse_future(self.as_of)
 
 
 class MemoryList(Page, kw_only=True, tag="memories"):
@@ -177,7 +192,12 @@ class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True,
     created_by: Annotated[Name, Meta(description="Only this principal's")] | UnsetType = UNSET
     external_id: _OnlyThis | UnsetType = UNSET
     include_superseded: _IncludeSuperseded = False
+    as_of: AsOf | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Raise EngramqError for a look into the future."""
+        refuse_future(self.as_of)
 
 
 class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):
@@ -187,6 +207,11 @@ class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get
 
     memory_id: MemoryReference
     include_untrusted: Annotated[bool, Meta(description="Else an untrusted one is not found")] = False
+    as_of: Annotated[Moment, Meta(description="Links to what held then")] | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Raise EngramqError for a look into the future."""
+        refuse_future(self.as_of)
 
 
 class MemoryFound(Reply, kw_only=True, tag="memory"):
@@ -225,7 +250,10 @@ class Superseded(WriteReply, kw_only=True, tag="superseded"):
 UNCLEARABLE: Final = frozenset(
     {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition"}
 )
-CLEARABLE: Final = ("metadata", "speaker", "occurred_at", "thread", "position", "tags", "project")
+CLEARABLE: Final = (
+    "metadata", "speaker", "occurred_at", "thread", "position", "tags", "project",
+    "valid_from", "valid_until", "expires_at",
+)  # fmt: skip
 
 
 class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
@@ -246,6 +274,9 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     add_tags: Tags | UnsetType = UNSET
     remove_tags: Tags | UnsetType = UNSET
     project: Annotated[Name, Meta(description="Moves it there")] | UnsetType = UNSET
+    valid_from: ValidFrom | UnsetType = UNSET
+    valid_until: ValidUntil | UnsetType = UNSET
+    expires_at: ExpiresAt | UnsetType = UNSET
     clear: (
         Annotated[
             tuple[Name, ...],
@@ -259,8 +290,9 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     ) = UNSET
 
     def check(self) -> None:
-        """Refuse to set and to clear the same field, and a project that is none."""
+        """Refuse to set and to clear the same field, and a project or an interval that is none."""
         refuse_every_project(self.project)
+        refuse_backwards(self.valid_from, self.valid_until)
         kept = next((name for name in _names(self.clear) if name in UNCLEARABLE), None)
         if kept is not None:
             raise invalid("clear", f"{kept} cannot be empty.", f"Clear {', '.join(CLEARABLE)}, or keys of metadata.")

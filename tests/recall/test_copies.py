@@ -53,6 +53,7 @@ THINGS = [
 ]
 DOINGS = ["leaks", "whistles", "sings", "opened", "closed", "moved", "burned", "froze", "arrived"]
 PLACES = ["in Graz", "in Linz", "at the station", "near the lake", "last week", "yesterday", "in March"]
+PAST, NEXT_DAY = datetime(2024, 3, 9, tzinfo=UTC), datetime(2024, 3, 11, tzinfo=UTC)
 SPEAKERS = [None, "Ada", "Bob", "Chloe"]
 
 
@@ -67,7 +68,9 @@ def question(rng: random.Random) -> SearchMemories:
     if rng.random() < 0.3:
         extra["project"] = rng.choice(["mars", "*"])
     if rng.random() < 0.5:
-        kind = rng.choice(["tags", "sectors", "thread", "since", "until", "include_superseded", "min_similarity"])
+        kind = rng.choice(
+            ["tags", "sectors", "thread", "since", "until", "include_superseded", "min_similarity", "as_of"]
+        )
         extra[kind] = {
             "tags": rng.choice([("red",), ("red", "tall")]),
             "sectors": (Sector.SEMANTIC,),
@@ -76,6 +79,7 @@ def question(rng: random.Random) -> SearchMemories:
             "until": datetime(2024, 3, 20, tzinfo=UTC),
             "include_superseded": True,
             "min_similarity": 0.3,
+            "as_of": rng.choice([datetime(2024, 3, 10, tzinfo=UTC), datetime.now(UTC)]),
         }[kind]
     return SearchMemories(
         query=asked.format(rng.choice(THINGS), rng.choice(DOINGS)),
@@ -138,6 +142,10 @@ async def fill(scene: Scene, rng: random.Random, count: int) -> list[str]:
         fields: dict[str, Any] = {"thread": thread, "position": number} if thread else {}
         fields |= rng.choice([{}, {"tags": ("red",)}, {"tags": ("tall", "red")}])
         fields |= rng.choice([{}, {}, {"project": "mars"}, {"project": "venus"}])
+        fields |= rng.choice([{}, {}, {"valid_from": PAST}, {"valid_from": PAST, "valid_until": NEXT_DAY}])
+        fields |= rng.choice(
+            [{}, {}, {}, {"expires_at": PAST}, {"expires_at": datetime.now(UTC) + timedelta(seconds=1)}]
+        )
         stored.append(
             await scene.keep(
                 sentence(rng),
@@ -158,6 +166,9 @@ def change(rng: random.Random, stored: list[str]) -> Command:
             UpdateMemory(memory_id=one, sector=Sector.EPISODIC),
             UpdateMemory(memory_id=one, add_tags=("tall",), remove_tags=("red",)),
             UpdateMemory(memory_id=one, project="mars"),
+            UpdateMemory(memory_id=one, valid_until=datetime.now(UTC)),
+            UpdateMemory(memory_id=one, expires_at=datetime.now(UTC) + timedelta(seconds=0.5)),
+            UpdateMemory(memory_id=one, clear=("valid_until", "expires_at")),
             ForgetMemory(memory_id=one),
             ForgetMemory(memory_id=one, erase=True),
             RestoreMemory(memory_id=one),
@@ -170,7 +181,7 @@ def change(rng: random.Random, stored: list[str]) -> Command:
     )
 
 
-@pytest.mark.promise("OV-15")
+@pytest.mark.promise("OV-15", "TI-2", "TI-3")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, seed: int) -> None:
     rng = random.Random(seed)

@@ -75,7 +75,14 @@ async def found(world: World, content: str, namespace: str = US) -> bool:
         candidates = await find_candidates(tx, sizes, Question("?"), given, Filters(partitions=TRUSTED))
         memory = Unlinked(wanted, Partition.TRUSTED, 1, DIMENSIONS, 1)
         near = await neighbors(tx, sizes, memory, least=-1.0)
-        values = {"model_id": 1, "partitions": ["trusted"], "include_superseded": False, "k": 1, "farthest": 2.0}
+        values = {
+            "model_id": 1,
+            "partitions": ["trusted"],
+            "include_superseded": False,
+            "as_of": None,
+            "k": 1,
+            "farthest": 2.0,
+        }
         nearest = await tx.row(sized_sql("neighbors_exact", DIMENSIONS), id=wanted, **values)
         assert nearest is not None
         best = max(one.similarity for one in near)
@@ -159,6 +166,7 @@ async def test_other_tenants_keep_the_index(loading: World) -> None:
         "model_id": 1,
         "partitions": ["trusted"],
         "include_superseded": False,
+        "as_of": None,
         "project": None,
         "k": 5,
     }

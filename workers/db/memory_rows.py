@@ -1,7 +1,7 @@
 """Rows of memories, as every feature meets them: locked, read, and made records of."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID
@@ -74,6 +74,9 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         partition=Partition(row["partition"]),
         verification=Verification(row["verification"]),
         state=MemoryState(row["state"]),
+        valid_from=row["valid_from"] and format_time(row["valid_from"]),
+        valid_until=row["valid_until"] and format_time(row["valid_until"]),
+        expires_at=row["expires_at"] and format_time(row["expires_at"]),
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
         supersedes=row["supersedes"] and str(row["supersedes"]),
         superseded_by=row["superseded_by"] and str(row["superseded_by"]),
@@ -89,6 +92,11 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         accessed_at=row["accessed_at"] and format_time(row["accessed_at"]),
         **warned(row["partition"] == Partition.UNTRUSTED),
     )
+
+
+def visible_now(partitions: Iterable[Partition]) -> dict[str, Any]:
+    """Return the parameters of the fragment `visible` for what these partitions show unless asked otherwise."""
+    return {"partitions": list(partitions), "include_superseded": False, "as_of": None}
 
 
 class JsonRow(msgspec.Struct):
@@ -109,6 +117,9 @@ class JsonRow(msgspec.Struct):
     partition: str
     verification: str
     state: str
+    valid_from: datetime | None
+    valid_until: datetime | None
+    expires_at: datetime | None
     supersedes: str | None
     superseded_by: str | None
     superseded_at: datetime | None

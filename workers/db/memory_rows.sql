@@ -1,9 +1,9 @@
 -- fragment: memory_columns
 -- What a record of a memory is made from; see records.py.
 m.node_id as id, n.external_id, m.content, m.confidence, m.source, m.source_type, m.speaker, m.occurred_at, m.thread,
-m.position, m.sector, m.sector_source, m.partition, m.verification, m.state, m.supersedes, m.superseded_by,
-m.superseded_at, m.promoted_at, m.promoted_by, m.tags, m.project, m.metadata, m.created_by, m.created_at, m.updated_at,
-u.accessed_at,
+m.position, m.sector, m.sector_source, m.partition, m.verification, {state} as state, m.valid_from, m.valid_until,
+m.expires_at, m.supersedes, m.superseded_by, m.superseded_at, m.promoted_at, m.promoted_by, m.tags, m.project, m.metadata,
+m.created_by, m.created_at, m.updated_at, u.accessed_at,
 coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 
 -- fragment: memory_tables
@@ -16,10 +16,35 @@ left join memory_usage u on u.tenant = m.tenant and u.node_id = m.node_id
 -- Whether a memory m is superseded; by what is not known any more once that was erased.
 (m.superseded_by is not null or m.superseded_at is not null)
 
+-- fragment: state
+-- The state that a memory m reads as: archived once it has expired, whether upkeep has been there or not.
+case when m.expires_at <= now() then 'archived' else m.state end
+
+-- fragment: archived
+-- Whether a memory m reads as archived.
+(m.state = 'archived' or coalesce(m.expires_at <= now(), false))
+
+-- fragment: withdrawn
+-- Whether a memory m is nobody's truth, at whatever time: archived, expired or rejected.
+({archived} or m.verification = 'rejected')
+
+-- fragment: current
+-- Whether a memory m is neither withdrawn nor superseded: such a one can be linked, and replace another.
+(not {withdrawn} and not {superseded})
+
+-- fragment: held
+-- Whether a memory m holds: now, with what begins later, or at %(as_of)s, when superseded ones may have held too.
+-- %(include_superseded)s shows what holds no longer besides.
+case when %(as_of)s::timestamptz is null
+    then %(include_superseded)s or (not {superseded} and coalesce(m.valid_until > now(), true))
+    else coalesce(m.valid_from, m.created_at) <= %(as_of)s and coalesce(m.valid_until > %(as_of)s, true)
+        and coalesce(m.superseded_from > %(as_of)s, true)
+end
+
 -- fragment: visible
--- The one visibility rule of memories m: %(partitions)s is a text array, %(include_superseded)s a boolean.
-m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.state <> 'archived'
-and m.verification <> 'rejected' and (not {superseded} or %(include_superseded)s)
+-- The one visibility rule of memories m: %(partitions)s is a text array, %(include_superseded)s a boolean, %(as_of)s a
+-- time or null; see `visible_now` in memory_rows.py.
+m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and not {withdrawn} and {held}
 
 -- fragment: in_project
 -- Whether a memory m is of the project %(project)s or of none; '*' for all projects, null for none.
@@ -36,8 +61,8 @@ coalesce((select c.active_hours from namespaces c where c.tenant = %(tenant)s), 
 -- name: lock_memories
 -- Lock memories against every other change, in the one order that all writers keep, and read what decides.
 select
-    n.id, m.partition, m.state, m.verification, m.supersedes, m.superseded_by, m.superseded_at,
-    {superseded} as is_superseded, m.created_by
+    n.id, m.partition, {state} as state, m.verification, m.supersedes, m.superseded_by, m.superseded_at,
+    {superseded} as is_superseded, m.expires_at, m.created_by
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.id = any(%(ids)s)

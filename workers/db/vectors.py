@@ -13,6 +13,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition
+from engramq.workers.db.memory_rows import visible_now
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Sent, Transaction
 
@@ -141,8 +142,7 @@ async def send_nearest(
     values: dict[str, Any] = {
         "embedding": embedding.half,
         "model_id": embedding.model_id,
-        "partitions": list(partitions),
-        "include_superseded": False,
+        **visible_now(partitions),
         "project": project,
         "k": k,
         "farthest": farthest,

@@ -6,6 +6,6 @@ select id, name from embedding_models
 -- How many memories of a namespace, those that a search could show, have a vector of which model.
 select m.partition, m.model_id, count(*) as memories
 from memories m
-where m.tenant = %(tenant)s and m.state = 'active' and not {superseded} and m.verification <> 'rejected'
+where m.tenant = %(tenant)s and m.state = 'active' and {current}
     and m.model_id is not null
 group by m.partition, m.model_id

@@ -40,7 +40,7 @@ where l.tenant = %(tenant)s and l.command_id = %(command_id)s and (
 
 -- fragment: standing
 -- Whether a memory m can be linked, now or once it has its vector.
-m.tenant = %(tenant)s and m.state <> 'archived' and not {superseded} and m.verification <> 'rejected'
+m.tenant = %(tenant)s and {current}
 
 -- name: deferred_due
 -- An end of each link that waits for nothing any more: both ends are active, or one is gone.

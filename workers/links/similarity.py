@@ -21,7 +21,7 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.vocabulary import Origin, Partition, Relation
 from engramq.workers.db.database import Store
-from engramq.workers.db.memory_rows import BETWEEN_TURNS_S, similarity
+from engramq.workers.db.memory_rows import BETWEEN_TURNS_S, similarity, visible_now
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper
@@ -123,8 +123,7 @@ async def note_made(tx: Transaction, ids: Sequence[UUID]) -> None:
 def _visible(model_id: int, partitions: Sequence[Partition], least: float) -> dict[str, Any]:
     return {
         "model_id": model_id,
-        "partitions": list(partitions),
-        "include_superseded": False,
+        **visible_now(partitions),
         "k": limits.SIMILARITY_LINKS,
         "farthest": 1.0 - least,
     }

@@ -1,6 +1,6 @@
 -- fragment: unlinked
 -- Whether a memory m may have similarity links and they are still to be made.
-m.links_made_at is null and m.state = 'active' and not {superseded} and m.verification <> 'rejected'
+m.links_made_at is null and m.state = 'active' and {current}
 
 -- name: unlinked_memories
 -- Those of the given memories whose similarity links are still to be made. Rows of one page have different turns: see

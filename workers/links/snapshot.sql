@@ -20,7 +20,7 @@ from (
     select e.*, e.target_id as end_id, e.source_id as other_id from edges e where e.target_id = any(%(ids)s)
 ) e
 left join memories m on m.node_id = e.other_id and m.tenant = %(tenant)s and m.state = 'active'
-    and not {superseded} and m.verification <> 'rejected'
+    and {current}
 where e.tenant = %(tenant)s and e.layer = 'association'
     and (e.relation <> 'supersedes' or e.other_id = any(%(ids)s))
 

@@ -13,4 +13,4 @@ with recursive chain as (
 select chain.id, m.node_id as replacement
 from chain
 join memories m on m.tenant = %(tenant)s and m.node_id = chain.next
-where not {superseded} and m.state <> 'archived' and m.verification <> 'rejected'
+where {current}

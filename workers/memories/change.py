@@ -1,6 +1,7 @@
 """Changes of one memory: update, archive, erase, restore."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from msgspec import UNSET
 from engramq.schemas import limits
 from engramq.schemas.commands import UpdateMemory
 from engramq.schemas.faults import invalid
+from engramq.schemas.fields import refuse_backwards
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import MemoryState, SectorSource
 from engramq.workers.db.json_values import Jsonb
@@ -26,10 +28,12 @@ ERASE: Final = sql("erase_nodes")
 CONTENT_OF: Final = sql("content_of")
 
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
-TELLABLE: Final = ("sector", "sector_source", "confidence", "position")
+TELLABLE: Final = (
+    "sector", "sector_source", "confidence", "position", "valid_from", "valid_until", "expires_at"
+)  # fmt: skip
 CHANGEABLE: Final = (
     "sector", "metadata", "confidence", "speaker", "occurred_at", "thread", "position", "add_tags", "remove_tags",
-    "project",
+    "project", "valid_from", "valid_until", "expires_at",
 )  # fmt: skip
 
 
@@ -46,6 +50,7 @@ async def update(tx: Transaction, memory: Memory, change: UpdateMemory) -> None:
     values["retagged"] = bool({"add_tags", "remove_tags"} & given.keys())
     values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
     cleared = change.cleared_fields()
+    refuse_backwards_with(memory, given, cleared)
     values["renamed"] = bool({"speaker", "occurred_at"} & {*given, *cleared})
     await tx.send(UPDATE, id=UUID(memory.id), cleared=list(cleared), keys=list(change.cleared_keys()), **values)
 
@@ -57,6 +62,16 @@ def _tags(memory: Memory, change: UpdateMemory) -> list[str] | None:
     if len(tags) > limits.TAGS:
         raise invalid("add_tags", f"add_tags: with those that are there it would be more than {limits.TAGS} tags.")
     return tags or None
+
+
+def refuse_backwards_with(memory: Memory, given: Mapping[str, Any], cleared: Collection[str] = ()) -> None:
+    """Raise EngramqError when a memory would end before it begins once what is given is written."""
+    names = ("valid_from", "valid_until")
+    if not {*names} & given.keys():
+        return
+    standing = {name: datetime.fromisoformat(at) for name in names if (at := getattr(memory, name)) is not None}
+    ends = standing | {name: given[name] for name in names if name in given} | dict.fromkeys(cleared)
+    refuse_backwards(ends.get("valid_from"), ends.get("valid_until"))
 
 
 def fits(metadata: dict[str, Any], more: dict[str, Any]) -> bool:
@@ -96,6 +111,8 @@ async def restore(tx: Transaction, row: Row) -> dict[str, Any]:
         restored = await tx.row(UNARCHIVE, id=row["id"])
         assert restored is not None
         changed["state"] = restored["state"]
+        if restored["expires_at"] != row["expires_at"]:
+            changed["expires_at"] = None
     if row["is_superseded"]:
         await supersession.undo(tx, row["id"], row["superseded_by"])
         changed["superseded_by" if row["superseded_by"] else "superseded_at"] = None

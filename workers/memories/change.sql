@@ -5,11 +5,12 @@ where tenant = %(tenant)s and node_id = %(id)s
 returning node_id
 
 -- name: unarchive
--- Bring a memory back to the state that its vector allows.
+-- Bring a memory back to the state that its vector allows; a time of expiry that has passed goes.
 update memories set
-    state = case when embedding is null then 'pending' else 'active' end, updated_at = now()
+    state = case when embedding is null then 'pending' else 'active' end,
+    expires_at = case when expires_at > now() then expires_at end, updated_at = now()
 where tenant = %(tenant)s and node_id = %(id)s
-returning state
+returning state, expires_at
 
 -- name: update_memory
 -- Change what is said about a memory: null leaves a column as it is, unless it is named to be cleared.
@@ -27,6 +28,11 @@ update memories m set
     confidence = coalesce(%(confidence)s, m.confidence),
     speaker = case when 'speaker' <> all(%(cleared)s::text[]) then coalesce(%(speaker)s, m.speaker) end,
     occurred_at = case when 'occurred_at' <> all(%(cleared)s::text[]) then coalesce(%(occurred_at)s, m.occurred_at) end,
+    valid_from = case when 'valid_from' <> all(%(cleared)s::text[]) then coalesce(%(valid_from)s, m.valid_from) end,
+    valid_until = case when 'valid_until' <> all(%(cleared)s::text[]) then coalesce(%(valid_until)s, m.valid_until) end,
+    -- What has expired stays archived until it is restored, with its links.
+    state = {state},
+    expires_at = case when 'expires_at' <> all(%(cleared)s::text[]) then coalesce(%(expires_at)s, m.expires_at) end,
     thread = case when 'thread' <> all(%(cleared)s::text[]) then coalesce(%(thread)s, m.thread) end,
     position = case when 'position' <> all(%(cleared)s::text[]) then coalesce(%(position)s, m.position) end,
     lexemes = case when %(renamed)s then

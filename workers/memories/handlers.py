@@ -41,6 +41,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_uuid
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import AuditAction, MemoryState, OnDuplicate, Partition, Scope, Verification
@@ -59,6 +60,7 @@ from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import linking
 from engramq.workers.memories import change, importing, pending, purge, restoration, review, still_hidden, store
 from engramq.workers.memories.bulk_loads import BulkLoads
+from engramq.workers.memories.expiry import expiry_of
 from engramq.workers.memories.purge import Filters, Purge
 from engramq.workers.memories.reading import Listed, position_of, recent
 from engramq.workers.memories.routing import route
@@ -85,7 +87,9 @@ async def draft_memory(command: StoreMemory, context: Context) -> Draft:
     embedding = await context.services[Vectorizer].try_embed(command.content)
     if embedding is None:
         log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
-    return Draft(command, partition, principal.name, embedding, context.envelope.project_named(command.project))
+    project = context.envelope.project_named(command.project)
+    expires_at = expiry_of(context.settings.retention, command)
+    return Draft(command, partition, principal.name, embedding, project, expires_at)
 
 
 async def remember_stored(reply: Reply, _command: StoreMemory, context: Context) -> None:
@@ -158,7 +162,7 @@ async def get_memory(tx: Transaction, command: GetMemory, _context: Context) -> 
         return _NOT_FOUND
     if memory.partition not in partitions:
         return _KEPT_APART
-    links = await links_of(tx, memory_id, partitions)
+    links = await links_of(tx, memory_id, partitions, or_none(command.as_of))
     replaced = await previews(tx, await replaced_by(tx, memory_id), partitions)
     return MemoryFound(memory=memory, links=links, replaces=replaced, status="success")
 
@@ -337,7 +341,7 @@ async def purge_memories(tx: Transaction, command: PurgeMemories, context: Conte
 
 async def embed_batch(command: ImportBatch, context: Context) -> importing.Batch:
     """Route and embed the records of an import; what is known by its external id and skipped needs no vector."""
-    batch, skipped = importing.routed(context.envelope, command), set[str]()
+    batch, skipped = importing.routed(context.envelope, command, context.settings.retention), set[str]()
     if batch.on_duplicate is OnDuplicate.SKIP:
         names = batch.external_ids
         skipped = await context.store.read(context.envelope.namespace, lambda tx: importing.taken(tx, names))

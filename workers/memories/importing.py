@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
+from engramq.schemas.retention import Retention
 from engramq.schemas.vocabulary import (
     AuditAction,
     MemoryState,
@@ -32,7 +34,8 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.bulk_loads import BulkLoads, Target
-from engramq.workers.memories.change import fits
+from engramq.workers.memories.change import fits, refuse_backwards_with
+from engramq.workers.memories.expiry import expiry_of
 from engramq.workers.memories.routing import VOUCHED_FOR, route
 from engramq.workers.memories.store import Draft, columns_of
 
@@ -55,6 +58,9 @@ _UPDATED: Final = (
     "position",
     "tags",
     "project",
+    "valid_from",
+    "valid_until",
+    "expires_at",
 )
 
 # Rows of one statement: what the event loop needs to write them down is then about 10 ms.
@@ -107,7 +113,7 @@ class Sorted:
     known: dict[int, Known] = field(default_factory=dict)
 
 
-def routed(envelope: Envelope, command: ImportBatch) -> Batch:
+def routed(envelope: Envelope, command: ImportBatch, retention: Sequence[Retention]) -> Batch:
     """Put each record on its side of the trust boundary; what may not go there gets its receipt."""
     rows: dict[int, Row] = {}
     refused: list[Receipt] = []
@@ -120,7 +126,8 @@ def routed(envelope: Envelope, command: ImportBatch) -> Batch:
             refused.append(_rejected(index, name, refusal.fault.error))
         else:
             project = envelope.project_named(record.project)
-            rows[index] = Row(record, Draft(memory, partition, envelope.principal.name, None, project))
+            expires_at = expiry_of(retention, memory)
+            rows[index] = Row(record, Draft(memory, partition, envelope.principal.name, None, project, expires_at))
     return Batch(command.on_duplicate, rows, refused)
 
 
@@ -235,13 +242,12 @@ async def insert_all(tx: Transaction, drafts: Sequence[Draft], loads: Mapping[Ta
     return [row["id"] for row in rows]
 
 
-async def _replace(tx: Transaction, envelope: Envelope, found: Known, row: Row) -> bool:
-    """Let a known memory be what the row says of it, no more; return whether that changed anything.
+async def _replace(tx: Transaction, envelope: Envelope, found: Known, row: Row, before: Memory) -> bool:
+    """Let a known memory (`before`) be what the row says of it, no more; return whether that changed anything.
 
     The audit row names what changed, never values that say what a memory contains.
     """
     given, draft = row.record.given, row.draft
-    before = (await read_memories(tx, (found.id,)))[found.id]
     if not _says_anew(before, given, draft):
         return False
     # Without a vector for now the one that it has goes on, if it is of the same content.
@@ -269,9 +275,7 @@ async def _replace(tx: Transaction, envelope: Envelope, found: Known, row: Row) 
 
 def _says_anew(before: Memory, given: dict[str, Any], draft: Draft) -> bool:
     """Say whether a row says anything of a memory that is not so already, or brings the vector that it waits for."""
-    said = {name: _column(given[name]) for name in ("content", *_UPDATED) if name in given}
-    if "occurred_at" in said:
-        said["occurred_at"] = format_time(said["occurred_at"])
+    said = {name: _as_told(given[name]) for name in ("content", *_UPDATED) if name in given}
     if any(getattr(before, name) != value for name, value in said.items()):
         return True
     if {**before.metadata, **given.get("metadata", {})} != before.metadata:
@@ -280,6 +284,11 @@ def _says_anew(before: Memory, given: dict[str, Any], draft: Draft) -> bool:
     if "sector" in given and not manual:
         return True
     return before.state is MemoryState.PENDING and draft.embedding is not None
+
+
+def _as_told(value: Any) -> Any:
+    """Return a value of a row as a memory tells it."""
+    return format_time(value) if isinstance(value, datetime) else _column(value)
 
 
 def _column(value: Any) -> Any:
@@ -322,7 +331,12 @@ async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: in
         return _rejected(index, "content", error)
     if not fits(found.metadata, row.record.given.get("metadata", {})):
         return _rejected(index, "metadata", "Merged with what is there it would be too large.")
-    changed = await _replace(tx, envelope, found, row)
+    before = (await read_memories(tx, (found.id,)))[found.id]
+    try:
+        refuse_backwards_with(before, row.record.given)
+    except EngramqError as refusal:
+        return _rejected(index, str(refusal.fault.field), refusal.fault.error)
+    changed = await _replace(tx, envelope, found, row, before)
     return Receipt(index=index, status=ReceiptStatus.UPDATED if changed else ReceiptStatus.SKIPPED, memory_id=memory_id)
 
 

@@ -22,11 +22,13 @@ with given as (
         %(confidence)s::double precision[], %(source)s::text[], %(source_type)s::text[], %(speaker)s::text[],
         %(occurred_at)s::timestamptz[], %(thread)s::text[], %(position)s::integer[], %(sector)s::text[],
         %(sector_source)s::text[], %(verification)s::text[], %(state)s::text[], %(tags)s::jsonb[],
-        %(project)s::text[], %(metadata)s::jsonb[],
+        %(project)s::text[], %(valid_from)s::timestamptz[], %(valid_until)s::timestamptz[], %(expires_at)s::timestamptz[],
+        %(metadata)s::jsonb[],
         %(embedding)s::text[], %(model_id)s::smallint[], %(load_id)s::integer[]
     ) as given (
         id, partition, external_id, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-        sector, sector_source, verification, state, tags, project, metadata, embedding, model_id, load_id
+        sector, sector_source, verification, state, tags, project, valid_from, valid_until, expires_at, metadata, embedding,
+        model_id, load_id
     )
 ), node as (
     insert into nodes (id, tenant, label, partition, external_id)
@@ -36,14 +38,14 @@ with given as (
 )
 insert into memories (
     node_id, partition, tenant, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-    sector, sector_source, verification, state, tags, project, metadata, lexemes, embedding, model_id, load_id,
-    created_by, active_hours
+    sector, sector_source, verification, state, tags, project, valid_from, valid_until, expires_at, metadata, lexemes,
+    embedding, model_id, load_id, created_by, active_hours
 )
 select
     node.id, node.partition, %(tenant)s, content, confidence, source, source_type, speaker, occurred_at, thread,
     position, sector, sector_source, verification, state,
-    case when tags is not null then array(select jsonb_array_elements_text(tags)) end, project, metadata,
-    memory_lexemes(%(tenant)s, content, speaker, occurred_at), embedding::halfvec, model_id, load_id, %(created_by)s,
+    case when tags is not null then array(select jsonb_array_elements_text(tags)) end, project,
+    valid_from, valid_until, expires_at, metadata, memory_lexemes(%(tenant)s, content, speaker, occurred_at), embedding::halfvec, model_id, load_id, %(created_by)s,
     {clock}
 from node
 join given on given.id = node.id
@@ -64,13 +66,16 @@ update memories m set
     position = coalesce(%(position)s, m.position),
     tags = nullif(coalesce(%(tags)s, m.tags), '{}'),
     project = coalesce(%(project)s, m.project),
+    valid_from = coalesce(%(valid_from)s, m.valid_from),
+    valid_until = coalesce(%(valid_until)s, m.valid_until),
+    expires_at = coalesce(%(expires_at)s, m.expires_at),
     metadata = m.metadata || %(metadata)s,
     sector = case when m.sector_source = 'manual' then m.sector
         when m.content = %(content)s then coalesce(%(sector)s, m.sector) else %(sector)s end,
     sector_source = case when m.sector_source = 'manual' then m.sector_source
         when m.content = %(content)s then coalesce(%(sector_source)s, m.sector_source) else %(sector_source)s end,
     sector_confidence = case when m.content = %(content)s and %(sector)s::text is null then m.sector_confidence end,
-    state = case when m.state = 'archived' or %(keep_vector)s then m.state else %(state)s end,
+    state = case when {archived} or %(keep_vector)s then {state} else %(state)s end,
     embedding = case when %(keep_vector)s then m.embedding else %(embedding)s::halfvec end,
     model_id = case when %(keep_vector)s then m.model_id else %(model_id)s end,
     lexemes = memory_lexemes(

@@ -43,6 +43,7 @@ class Listed:
     created_by: str | None = None
     external_id: str | None = None
     include_superseded: bool = False
+    as_of: datetime | None = None
 
     @classmethod
     def by(cls, command: ListRecentMemories, project: str | None) -> Self:
@@ -59,6 +60,7 @@ class Listed:
             created_by=or_none(command.created_by),
             external_id=or_none(command.external_id),
             include_superseded=command.include_superseded,
+            as_of=or_none(command.as_of),
         )
 
 

@@ -2,8 +2,8 @@
 -- What a list shows of memories_in_namespace m: as the visibility rule has it, but that a state or a verification which is asked for
 -- is shown, whatever it hides elsewhere.
 m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
-and (not {superseded} or %(include_superseded)s)
-and case when %(states)s::text[] is null then m.state <> 'archived' else m.state = any(%(states)s::text[]) end
+and {held}
+and case when %(states)s::text[] is null then not {archived} else {state} = any(%(states)s::text[]) end
 and case when %(verifications)s::text[] is null then m.verification <> 'rejected'
     else m.verification = any(%(verifications)s::text[]) end
 and (%(sectors)s::text[] is null or coalesce(m.sector, 'semantic') = any(%(sectors)s::text[]))

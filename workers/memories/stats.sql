@@ -1,6 +1,6 @@
 -- name: memory_counts
 -- How many memories a namespace holds, by everything that stats tell apart.
-select m.partition, coalesce(m.sector, 'semantic') as sector, m.state, {superseded} as superseded,
+select m.partition, coalesce(m.sector, 'semantic') as sector, {state} as state, {superseded} as superseded,
     count(*) as memories
 from memories m
 where m.tenant = %(tenant)s

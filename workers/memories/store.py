@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -43,7 +44,7 @@ _ABSENT: Final[dict[str, Any]] = {
 class Draft:
     """A memory that is about to be written. Without an embedding it will be pending.
 
-    `project`: what its caller sees, and where it goes: EVERY_PROJECT goes into none.
+    `project`: what its caller sees, and where it goes: EVERY_PROJECT goes into none. `expires_at`: None, never.
     """
 
     memory: NewMemory
@@ -51,6 +52,7 @@ class Draft:
     created_by: str
     embedding: Embedding | None
     project: str | None = None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,9 @@ def columns_of(draft: Draft) -> dict[str, Any]:
         "verification": new.verification,
         "state": MemoryState.PENDING if draft.embedding is None else MemoryState.ACTIVE,
         "tags": list(new.tags or ()) or None,
+        "valid_from": or_none(new.valid_from),
+        "valid_until": or_none(new.valid_until),
+        "expires_at": draft.expires_at,
         "project": None if draft.project == EVERY_PROJECT else draft.project,
         "metadata": Jsonb({} if new.metadata is UNSET else new.metadata),
         "created_by": draft.created_by,

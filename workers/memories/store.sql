@@ -6,17 +6,19 @@ with node as (
     on conflict (tenant, external_id) where external_id is not null do nothing
     returning id, partition
 )
-insert into memories (
+insert into memories as m (
     node_id, partition, tenant, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-    sector, sector_source, verification, state, tags, project, metadata, lexemes, embedding, model_id, created_by, active_hours
+    sector, sector_source, verification, state, tags, project, valid_from, valid_until, expires_at,
+    metadata, lexemes, embedding, model_id, created_by, active_hours
 )
 select
     node.id, node.partition, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s, %(speaker)s,
     %(occurred_at)s, %(thread)s, %(position)s, %(sector)s, %(sector_source)s, %(verification)s, %(state)s,
-    %(tags)s, %(project)s, %(metadata)s, memory_lexemes(%(tenant)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
+    %(tags)s, %(project)s, %(valid_from)s, %(valid_until)s, %(expires_at)s, %(metadata)s,
+    memory_lexemes(%(tenant)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
     %(model_id)s, %(created_by)s, {clock}
 from node
-returning created_at, updated_at
+returning m.created_at, m.updated_at, {state} as state
 
 -- name: node_with_external_id
 -- Whose an external id is.

@@ -1,10 +1,19 @@
 -- name: supersede
--- Hide an old memory behind a new one: both rows.
+-- Hide an old memory behind a new one: both rows. The old one holds until the new one begins, unless it ended before; one
+-- that was to begin later never holds.
 update memories m set
+    superseded_from = case when m.node_id = %(old_id)s then began.at else m.superseded_from end,
+    valid_until = case
+        when m.node_id = %(old_id)s then coalesce(m.valid_until, greatest(began.at, m.valid_from))
+        else m.valid_until end,
     superseded_by = case when m.node_id = %(old_id)s then %(new_id)s::uuid else m.superseded_by end,
     superseded_at = case when m.node_id = %(old_id)s then now() else m.superseded_at end,
     supersedes = case when m.node_id = %(new_id)s then %(old_id)s::uuid else m.supersedes end,
     updated_at = now()
+from (
+    select coalesce(n.valid_from, n.created_at) as at from memories n
+    where n.tenant = %(tenant)s and n.node_id = %(new_id)s
+) began
 where m.tenant = %(tenant)s and m.node_id = any(array[%(old_id)s, %(new_id)s]::uuid[])
 returning m.node_id
 
@@ -62,8 +71,11 @@ where tenant = %(tenant)s and layer = 'association' and relation = %(relation)s
 returning id
 
 -- name: reveal
--- Undo a supersession: the old memory is hidden no more.
-update memories set superseded_by = null, superseded_at = null, updated_at = now()
+-- Undo a supersession: the old memory is hidden no more, and open again if the supersession ended it.
+update memories set
+    superseded_by = null, superseded_at = null, superseded_from = null,
+    valid_until = case when valid_until is distinct from greatest(superseded_from, valid_from) then valid_until end,
+    updated_at = now()
 where tenant = %(tenant)s and node_id = %(id)s
 returning node_id
 

@@ -36,7 +36,8 @@ def one_by_one(partitions: Sequence[Partition]) -> dict[str, Partition]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
     """What may be found. `sectors` None: all; `tags`: all of them; `project`: of this one and of none (None: of none
-    alone, EVERY_PROJECT: of all). Times are on occurred_at, else created_at, both ends included."""
+    alone, EVERY_PROJECT: of all). Times are on occurred_at, else created_at, both ends included.
+    `as_of`: what held then; None: what holds."""
 
     partitions: Sequence[Partition]
     sectors: Sequence[Sector] | None = None
@@ -46,6 +47,7 @@ class Filters:
     since: datetime | None = None
     until: datetime | None = None
     include_superseded: bool = False
+    as_of: datetime | None = None
 
     @property
     def are_selective(self) -> bool:
@@ -65,6 +67,7 @@ class Filters:
             "since": self.since,
             "until": self.until,
             "include_superseded": self.include_superseded,
+            "as_of": self.as_of,
         }
 
 

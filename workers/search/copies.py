@@ -92,6 +92,7 @@ class _State(msgspec.Struct):
     changed: list[str]
     since: str
     server: str
+    now: float
 
 
 _state: Final = msgspec.json.Decoder(_State)
@@ -195,7 +196,7 @@ class Copies:
             if len(rows) < len(state.changed):
                 return None
             copy.put(rows)
-        copy.since = state.since
+        copy.since, copy.now = state.since, state.now
         return [Proven(copy, lexemes) for lexemes in _lexemes.decode(asked)]
 
     async def _load(self, place: Place) -> None:
@@ -217,7 +218,7 @@ class Copies:
         chosen = one_by_one(partitions)
         state = await tx.row(COPY_IDS, **chosen)
         assert state is not None
-        copy, ids = NamespaceCopy(state["since"], state["server"]), state["ids"]
+        copy, ids = NamespaceCopy(state["since"], state["server"], state["now"]), state["ids"]
         if len(ids) > ROWS_MAX:
             return None
         for start in range(0, len(ids), LOADED_AT_A_TIME):

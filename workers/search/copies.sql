@@ -28,7 +28,8 @@ select json_build_object(
     -- Ages far below zero are those of rows that are older than ages can tell.
     'changed', coalesce(json_agg(m.node_id) filter (where age(m.xmin) between -100000 and since.age), '[]'),
     'since', {oldest},
-    'server', {server}
+    'server', {server},
+    'now', extract(epoch from now())
 )::text
 from memories m, since
 where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
@@ -38,7 +39,8 @@ where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 select
     coalesce(array_agg(m.node_id order by m.node_id), '{}') as ids,
     {oldest} as since,
-    {server} as server
+    {server} as server,
+    extract(epoch from now())::float8 as now
 from memories m
 where m.tenant = %(tenant)s and m.partition in (%(first)s, %(last)s)
 
@@ -53,6 +55,7 @@ select
     ), false) as tells_time,
     coalesce(m.sector, 'semantic') as sector, m.tags, m.project, m.confidence, m.active_hours,
     m.state = 'archived' or m.verification = 'rejected' as hidden, {superseded} as superseded,
+    coalesce(m.valid_from, m.created_at) as begins, least(m.valid_until, m.superseded_from) as ends, m.expires_at as expires,
     case when m.state = 'active' then m.model_id end as model_id, halfvec_send(m.embedding) as embedding,
     tsvector_to_array(m.lexemes) as lexemes
 from unnest(%(ids)s::uuid[]) as wanted (id)

@@ -42,10 +42,14 @@ _COLUMNS: Final = (
 
 
 class NamespaceCopy:
-    """Memories of one namespace in some partitions. `since` and `server` say how current it is: see `copies.sql`."""
+    """Memories of one namespace in some partitions.
 
-    def __init__(self, since: str, server: str) -> None:
-        self.since, self.server = since, server
+    `since` and `server` say how current it is: see `copies.sql`. `now` is the server's time then, in seconds: what has
+    ended or expired by it is hidden.
+    """
+
+    def __init__(self, since: str, server: str, now: float) -> None:
+        self.since, self.server, self.now = since, server, now
         self.row_of: dict[str, int] = {}
         self._ids: list[str] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
@@ -54,6 +58,8 @@ class NamespaceCopy:
         self._has_projects = False
         self._live = np.zeros(ROOM, dtype=np.bool_)  # neither replaced nor hidden by its state
         self._superseded = np.zeros(ROOM, dtype=np.bool_)
+        # Seconds, see the fragments `held` and `archived`; an end that is open is inf.
+        self._begins, self._ends, self._expires = (np.full(ROOM, np.inf) for _ in range(3))
         self._lengths = np.ones(ROOM, dtype=np.float64)  # 1 + different words / HALF_LENGTH
         self._models = np.zeros(ROOM, dtype=np.int32)  # that made the vector; 0: none to compare
         self._vectors = np.zeros((ROOM, 0), dtype=np.float32)  # of length 1, or zeros
@@ -90,6 +96,8 @@ class NamespaceCopy:
             if place == len(self._live):
                 self._grow()
             self._live[place], self._superseded[place] = not row["hidden"], row["superseded"]
+            self._begins[place] = row["begins"].timestamp()
+            self._ends[place], self._expires[place] = _seconds(row["ends"]), _seconds(row["expires"])
             self._lengths[place] = 1 + len(row["lexemes"]) / HALF_LENGTH
             self._put_vector(place, row["model_id"], row["embedding"])
             self._words += len(row["lexemes"])
@@ -130,7 +138,7 @@ class NamespaceCopy:
         return self._measured(rows, question, None, self._similarity(embedding, comparable))
 
     def _grow(self) -> None:
-        for name in ("_live", "_superseded", "_lengths", "_models", "_vectors"):
+        for name in ("_live", "_superseded", "_begins", "_ends", "_expires", "_lengths", "_models", "_vectors"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
 
@@ -147,9 +155,12 @@ class NamespaceCopy:
     def _chosen(self, filters: Filters) -> Mask:
         """Return which rows the fragment `chosen` lets through."""
         count = len(self._ids)
-        chosen = self._live[:count].copy()
-        if not filters.include_superseded:
-            chosen &= ~self._superseded[:count]
+        chosen = self._live[:count] & (self._expires[:count] > self.now)
+        if filters.as_of is not None:
+            moment = filters.as_of.timestamp()
+            chosen &= (self._begins[:count] <= moment) & (self._ends[:count] > moment)
+        elif not filters.include_superseded:
+            chosen &= ~self._superseded[:count] & (self._ends[:count] > self.now)
         for name, wanted in (("sector", filters.sectors), ("thread", filters.thread and (filters.thread,))):
             if wanted is not None:
                 chosen &= np.array([one in wanted for one in self._columns[name]], dtype=np.bool_)
@@ -243,6 +254,10 @@ def _or_none(column: Column | None, rows: Rows) -> list[float | None]:
 
 def _between(moment: datetime, filters: Filters) -> bool:
     return (filters.since is None or moment >= filters.since) and (filters.until is None or moment <= filters.until)
+
+
+def _seconds(moment: datetime | None) -> float:
+    return math.inf if moment is None else moment.timestamp()
 
 
 def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:

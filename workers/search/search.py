@@ -156,6 +156,7 @@ def _filters(command: SearchMemories, project: str | None) -> Filters:
         since=or_none(command.since),
         until=or_none(command.until),
         include_superseded=command.include_superseded,
+        as_of=or_none(command.as_of),
     )
 
 

@@ -66,6 +66,7 @@ def visible_lookup(ids: Sequence[str], filters: Filters) -> Lookup:
             "partitions": array(filters.partitions),
             **one_by_one(filters.partitions),
             "include_superseded": filters.include_superseded,
+            "as_of": filters.as_of,
         },
     )
 

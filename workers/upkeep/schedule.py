@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -9,11 +10,13 @@ from uuid import UUID
 
 from engramq.schemas.commands import EmbedPending
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.retention import Retention
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
 from engramq.workers.links import co_retrieval, decay
+from engramq.workers.memories import expiry
 from engramq.workers.memories.pending import pending_after, pending_contents
 from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
 from engramq.workers.upkeep import lexemes
@@ -27,6 +30,7 @@ BATCH: Final = 100  # memories of one follow-up
 BATCHES: Final = 10  # follow-ups of one namespace in a sweep that finds the embedder working
 TRIM_EVERY_S: Final = 600.0
 COUNT_EVERY_S: Final = 300.0
+EXPIRE_EVERY_S: Final = 60.0
 DECAY_EVERY_S: Final = 900.0
 DECAYED_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
 FIRST: Final = UUID(int=0)
@@ -48,6 +52,7 @@ class Upkeep:
     store: Store
     unfinished: Unfinished
     interval_s: float
+    retention: Sequence[Retention] = ()
     pending_s: float = PENDING_S
     _progress: dict[str, Progress] = field(default_factory=dict)
     _decayed: dict[str, float] = field(default_factory=dict)  # what the clock showed when links last decayed
@@ -111,6 +116,15 @@ class Upkeep:
             while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
                 pass
 
+    async def archive_expired(self) -> None:
+        """Archive memories that have expired, and give those a time that a rule of retention is about."""
+        for namespace in await self.store.namespaces():
+            while await self.store.write(namespace, expiry.archive_expired) == expiry.AT_ONCE:
+                pass
+            for rule in self.retention:
+                while await self.store.write(namespace, partial(expiry.give_expiry, rule=rule)) == expiry.AT_ONCE:
+                    pass
+
     async def index_loads(self) -> None:
         """Build vector indexes anew for bulk loads that are over."""
         try:
@@ -154,6 +168,7 @@ class Upkeep:
             Periodic("sweep", self.interval_s, self.look_in_time),
             Periodic("index_loads", self.interval_s, self.index_loads),
             Periodic("trim", TRIM_EVERY_S, self.trim),
+            Periodic("archive_expired", EXPIRE_EVERY_S, self.archive_expired),
             Periodic("decay_links", DECAY_EVERY_S, self.decay_links),
             Periodic("count_lexemes", COUNT_EVERY_S, self.count_lexemes),
         )
