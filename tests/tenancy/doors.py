@@ -149,7 +149,7 @@ NAMES_NOTHING = frozenset((
     "relation", "weight", "note", "if_exists", "guard_relation", "min_confidence", "dry_run", "atomic", "signal",
     "label", "properties", "source_label", "target_label", "target_name", "depth", "direction", "max_depth",
     "new_sector", "actor", "action", "clear", "decision", "state", "topic", "source",
-    "states", "verifications", "created_by",
+    "states", "verifications", "created_by", "valid_from", "valid_until", "expires_at", "as_of",
 ))  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -103,6 +103,7 @@ BY_TYPE: dict[str, Any] = {
     "jsonb[]": [Jsonb({})],
     "halfvec": HALF,
     "pg_snapshot": "1:1:",  # before anything was written
+    "interval": timedelta(hours=1),
     "tstzrange": "[2026-01-01, 2026-01-02)",
     "tstzmultirange": "{[2026-01-01, 2026-01-02)}",
 }
