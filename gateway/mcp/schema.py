@@ -21,12 +21,15 @@ _REF: Final = "#/$defs/"
 LISTED_KEYS: Final = frozenset(
     {"type", "properties", "required", "enum", "items", "minimum", "maximum", "default", "description"}
 )
+# In nearly every tool, with a name that says it all: only the docs describe them.
+SAID_BY_NAME: Final = frozenset({"detail", "idempotency_key"})
+LISTED_MAXIMUM: Final = 1_000  # what is larger (a budget, a position) no model comes near
 
 
 class Session(msgspec.Struct, kw_only=True):
     """The parameter of every tool that leaves or reads breadcrumbs."""
 
-    session: Annotated[SessionName, Meta(description="As begin_session returned it")] | UnsetType = msgspec.UNSET
+    session: Annotated[SessionName, Meta(description="From begin_session")] | UnsetType = msgspec.UNSET
 
 
 class Idempotency(msgspec.Struct, kw_only=True):
@@ -142,10 +145,20 @@ def output_schema(tool: Tool) -> dict[str, Any]:
 
 def _shown(schema: Mapping[str, Any]) -> dict[str, Any]:
     shown = {key: value for key, value in schema.items() if key in LISTED_KEYS}
+    if shown.get("maximum", 0) > LISTED_MAXIMUM:
+        del shown["maximum"]
     if "properties" in shown:
-        shown["properties"] = {name: _shown(value) for name, value in shown["properties"].items()}
+        shown["properties"] = {name: _shown_as(name, value) for name, value in shown["properties"].items()}
     if "items" in shown:
         shown["items"] = _shown(shown["items"])
+    return shown
+
+
+def _shown_as(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of the parameter of this name as clients see it."""
+    shown = _shown(schema)
+    if name in SAID_BY_NAME:
+        del shown["description"]
     return shown
 
 

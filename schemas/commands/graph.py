@@ -25,7 +25,7 @@ from engramq.schemas.vocabulary import (
 AsWritten = Annotated[Name, Meta(description="Exactly as written, e.g. DESIGNED")]
 # Any text: a wrong one has an answer of its own.
 AnySector = Annotated[str, Meta(description=", ".join(Sector))]
-LabelOfHomonym = Annotated[Name, Meta(description="If several nodes have the name")]
+LabelOfHomonym = Annotated[Name, Meta(description="If ambiguous")]
 
 
 class AddNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_node"):

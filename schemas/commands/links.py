@@ -15,7 +15,7 @@ from engramq.schemas.records import DisplacedLink, SkippedMemory, UsefulMemory
 from engramq.schemas.vocabulary import IfExists, LinkAction, QueryLinkAction, Relation, Resolution, Scope, WorkerKind
 
 Query = Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S")]
-IfLinked = Annotated[IfExists, Meta(description="What to do with a link that is there")]
+IfLinked = Annotated[IfExists, Meta(description="If they are linked already")]
 
 
 class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -126,9 +126,7 @@ class ConnectByQuery(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     target_query: Annotated[Query, Meta(description="What the other says")]
     relation: Annotated[Name, Meta(description="Left out: similar")] | UnsetType = UNSET
     note: Annotated[Note, Meta(description="Why they belong together")] | UnsetType = UNSET
-    min_confidence: Annotated[UnitInterval, Meta(description="Least chance that a found memory is the one meant")] = (
-        0.70
-    )
+    min_confidence: Annotated[UnitInterval, Meta(description="Least chance of a right match")] = 0.70
     if_exists: IfLinked = IfExists.REINFORCE
     dry_run: Annotated[bool, Meta(description="Only show what would be linked")] = False
 

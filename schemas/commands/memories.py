@@ -129,7 +129,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     limit: Annotated[int, Meta(ge=1, le=limits.SEARCH_LIMIT)] = 5
     partitions: _PARTITIONS = DEFAULT_PARTITIONS
     sectors: _Only | UnsetType = UNSET
-    thread: Annotated[Name, Meta(description="Only of this conversation or document")] | UnsetType = UNSET
+    thread: _OnlyThis | UnsetType = UNSET
     tags: _AllTags | UnsetType = UNSET
     project: _Project | UnsetType = UNSET
     since: (

@@ -255,6 +255,7 @@ async def test_the_listing_shows_types_bounds_defaults_and_an_example(client: Cl
         assert hints.open_world_hint is False
         assert hints.destructive_hint is not None
         assert hints.read_only_hint is not None
+        assert (hints.idempotent_hint is True) is (TOOLS[tool.name].idempotent and not hints.read_only_hint)
         for name, schema in tool.input_schema["properties"].items():
             assert "type" in schema, name
             if name == "new_sector":

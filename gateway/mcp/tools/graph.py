@@ -177,9 +177,8 @@ TOOLS: Final = (
     Tool(
         name="list_proposals",
         title="List proposals",
-        summary="See proposals that wait for consent or had their end, newest first, and what each would do. Call it "
-        "when you are asked to decide, or a change still waits. Not right after a proposal: the reply had the id. "
-        "Next call decide_proposal.",
+        summary="See proposals, newest first, and what each would do. Call it when you are asked to decide, or a "
+        "change still waits. Not right after a proposal: the reply had the id. Next call decide_proposal.",
         example='list_proposals(state="pending")',
         parameters=ListProposals,
         replies=(ProposalList,),

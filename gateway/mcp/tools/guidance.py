@@ -55,7 +55,7 @@ TOOLS: Final = (
         name="guide",
         title="Guide",
         summary="Read how to work with this memory, or what one tool costs and returns, with an example that works. "
-        "Call it on first use, or when a refusal surprises you. Not before every call: the list of tools is enough.",
+        "Call it on first use, or when a refusal surprises you. Not before every call.",
         example='guide(topic="search_memories")',
         parameters=GuideTopic,
         replies=(GuideOverview, GuideEntry, GuideMissing),

@@ -36,9 +36,9 @@ TOOLS: Final = (
     Tool(
         name="disconnect",
         title="Disconnect two memories",
-        summary="Remove the link between two memories; automatic writers do not make it again. Call it when a link "
-        "misleads: searches come over it to what does not belong. If only its relation is wrong, call connect with "
-        "if_exists update. If a memory is wrong, call supersede_memory.",
+        summary="Remove the link between two memories; it does not come back by itself. Call it when it leads searches "
+        "to what does not belong. If only its relation is wrong, call connect with if_exists update. If a memory is "
+        "wrong, call supersede_memory.",
         example='disconnect(source="@recalled[0]", target="@recalled[1]", guard_relation="similar")',
         parameters=Disconnect,
         replies=(Disconnected,),
@@ -49,9 +49,8 @@ TOOLS: Final = (
     Tool(
         name="connect_by_query",
         title="Connect memories by query",
-        summary="Link the memories that best match two queries, if both matches are sure enough. Call it when you "
-        "know both by what they say and have no ids; first with dry_run. If you have just stored or recalled them, "
-        "call connect, which is exact.",
+        summary="Link the memories that best match two queries, if both are sure enough. Call it when you know both by "
+        "what they say, not by id; first with dry_run. If you have just stored or recalled them, call connect.",
         example='connect_by_query(source_query="why we chose Redis", target_query="queue latency", dry_run=true)',
         parameters=ConnectByQuery,
         replies=(QueryConnected,),
@@ -62,8 +61,7 @@ TOOLS: Final = (
         name="connects",
         title="Connect in a batch",
         summary="Make many links at once; bad ones are reported by index. Call it to link a whole set: the steps of a "
-        "plan, what a report rests on. For one link call connect. Then correct the items in errors and send those "
-        "again.",
+        "plan, what a report rests on. For one link call connect. Then correct and resend the items in errors.",
         example='connects(edges=[{"source": "@recalled[0]", "target": "@recalled[1]"}], atomic=true)',
         parameters=Connects,
         replies=(BatchConnected,),

@@ -38,8 +38,8 @@ TOOLS: Final = (
         name="search_memories",
         title="Search memories",
         summary="Find memories by meaning and words, best first. Call it before you act, plan or answer: once for the "
-        "task, once for each person, project or tool in it. Something always comes back: judge by similarity whether "
-        "it answers. For the newest call list_recent_memories. Once you know whether hits helped, call record_outcome.",
+        "task, once for each person, project or tool in it. Something always comes back: judge it by similarity. For "
+        "the newest call list_recent_memories. Once hits have helped or misled, call record_outcome.",
         example='search_memories(query="what does Ada drink?")',
         parameters=SearchMemories,
         replies=(MemoryList,),
@@ -51,8 +51,8 @@ TOOLS: Final = (
     Tool(
         name="list_recent_memories",
         title="List recent memories",
-        summary="List memories by when they were stored, newest first. Call it after a break, to see what was just "
-        "written, or to review what is archived or rejected. To look for something call search_memories.",
+        summary="List memories, newest first. Call it after a break, to see what was just written, or to review what "
+        "is archived or rejected. To look for something call search_memories.",
         example="list_recent_memories(limit=20)",
         parameters=ListRecentMemories,
         replies=(MemoryList,),
@@ -76,9 +76,9 @@ TOOLS: Final = (
     Tool(
         name="supersede_memory",
         title="Supersede a memory",
-        summary="Replace an old memory by a newer one: the old one leaves every search and list, but is kept. Call it "
-        "when a fact has changed, or was wrong and you have stored the right one. If both are true, call connect. If "
-        "nothing replaces it, call forget_memory. restore_memory undoes it.",
+        summary="Replace an old memory by a newer one: searches and lists hide the old one. Call it when a fact has "
+        "changed, or was wrong and you have stored the right one. If both are true, call connect. If nothing replaces "
+        "it, call forget_memory. restore_memory undoes it.",
         example='supersede_memory(old_memory_id="@recalled[0]", new_memory_id="@stored")',
         parameters=SupersedeMemory,
         replies=(Superseded,),
@@ -92,8 +92,7 @@ TOOLS: Final = (
         name="update_memory",
         title="Update a memory",
         summary="Correct what is said about a memory: date, speaker, sector, metadata. Call it when the content is "
-        "right and its description is not. Not for content: if that has changed, call store_memory, then "
-        "supersede_memory.",
+        "right and that is not. For changed content call store_memory, then supersede_memory.",
         example='update_memory(memory_id="@stored", sector="episodic")',
         parameters=UpdateMemory,
         replies=(MemoryChanged,),
@@ -105,10 +104,9 @@ TOOLS: Final = (
     Tool(
         name="forget_memory",
         title="Forget a memory",
-        summary="Hide a memory from every search and list, or with erase remove it for good. Call it when you are "
-        "asked to forget, or a memory is wrong and nothing replaces it; erase what must not be kept, such as a "
-        "password. If something newer replaces it, call supersede_memory. restore_memory brings back what was only "
-        "hidden.",
+        summary="Hide a memory from searches and lists, or with erase remove it for good. Call it when you are asked "
+        "to forget, or a memory is wrong and nothing replaces it; erase what must not be kept, such as a password. If "
+        "something newer replaces it, call supersede_memory. restore_memory undoes hiding.",
         example='forget_memory(memory_id="@recalled[0]", reason="wrong person")',
         parameters=ForgetMemory,
         replies=(Forgotten,),

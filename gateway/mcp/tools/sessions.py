@@ -36,9 +36,9 @@ TOOLS: Final = (
     Tool(
         name="begin_session",
         title="Begin a session",
-        summary="Begin a task afresh: what @stored and @recalled[N] stand for is cleared. Call it when a new task "
-        "begins; without a name you get one. Not to go on where you left: references last 24 hours. Pass the session "
-        "that it returns in later calls.",
+        summary="Begin afresh: @stored and @recalled[N] are cleared. Call it when a new task begins; without a name "
+        "you get one. Not to go on where you left: references last 24 hours. Pass the session that it returns in later "
+        "calls.",
         example='begin_session(session="planning")',
         parameters=SessionOnly,
         replies=(SessionBegun,),

@@ -10,7 +10,7 @@ TOOLS: Final = (
         name="get_command",
         title="Get a command's outcome",
         summary="Learn what became of a write; reply holds its answer once it is done or failed. Call it when a write "
-        "answered pending, or your connection broke in the middle of one. A write that answered is final. While it is "
+        "answered pending, or the connection broke in the middle. A write that answered is final. While it is "
         "pending or running, ask again in a second; do not write again.",
         example='get_command(command_id="<id>")',
         parameters=GetCommand,
@@ -34,7 +34,7 @@ TOOLS: Final = (
         name="memory_stats",
         title="Memory statistics",
         summary="Count memories by partition, sector and state, links, and what waits in the queues. Call it to judge "
-        "how much is known, or why things are slow. Not for contents: it shows none.",
+        "how much is known, or why things are slow. Not for contents.",
         example="memory_stats()",
         parameters=MemoryStats,
         replies=(Stats,),

@@ -39,8 +39,9 @@ class Tool:
     The last fields follow from the others: `core`; `takes_session`; `checks` (its command has a check of what the
     schema cannot say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller
     must be allowed to do); `description` (what a client's model reads: at most 400 characters that say what it does,
-    when to call it and when not, with an example call); `annotations` (the hints of the protocol, each one explicit,
-    since clients assume the worst of a hint that is missing).
+    when to call it and when not, with an example call); `annotations` (the hints of the protocol: `idempotentHint` only
+    where it is true of a write, since its default is false and reads have no use for it; the others always, since
+    clients assume the worst of one that is missing).
     """
 
     name: str
@@ -84,7 +85,7 @@ class Tool:
             "annotations": {
                 "readOnlyHint": self.read_only,
                 "destructiveHint": self.destructive,
-                "idempotentHint": self.idempotent or self.read_only,
+                **({"idempotentHint": True} if self.idempotent and not self.read_only else {}),
                 "openWorldHint": False,
             },
         }

@@ -9,9 +9,9 @@ TOOLS: Final = (
     Tool(
         name="verify_memory",
         title="Verify a memory",
-        summary="Say how far a memory is vouched for; a rejected one is hidden everywhere. Call it when you or a "
-        "person have checked the content against its source, not when you merely believe it. To make an untrusted one "
-        "trusted, call memory_promote_to_trusted next.",
+        summary="Say how far a memory is vouched for; a rejected one is hidden. Call it when you or a person have "
+        "checked the content against its source, not when you merely believe it. To make an untrusted one trusted, "
+        "call memory_promote_to_trusted next.",
         example='verify_memory(memory_id="<id>", verification="verified", reason="checked the source")',
         parameters=VerifyMemory,
         replies=(Verified,),
