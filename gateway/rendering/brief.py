@@ -91,6 +91,7 @@ class StoredMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     id: str
     partition: Partition = Partition.TRUSTED
     state: MemoryState = MemoryState.ACTIVE
+    expires_at: str | None = None
 
 
 class SimilarMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -246,7 +247,9 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
     match reply:
         case Stored(stored=memory):
             return BriefStored(
-                stored=StoredMemory(id=memory.id, partition=memory.partition, state=memory.state),
+                stored=StoredMemory(
+                    id=memory.id, partition=memory.partition, state=memory.state, expires_at=memory.expires_at
+                ),
                 similar_memories=[_similar(one) for one in reply.similar_memories],
                 command_id=reply.command_id,
                 **_about(reply),

@@ -25,7 +25,8 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import format_time
-from engramq.schemas.vocabulary import Detail, MemoryState, Partition
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import Detail, MemoryState, Partition, Verification
 
 _KEPT_APART: Final = f"Kept apart as {Partition.UNTRUSTED}: searches and lists do not show it. "
 NOTICE_ROUTED: Final = (
@@ -33,7 +34,10 @@ NOTICE_ROUTED: Final = (
     "memory_promote_to_trusted, shows it to everybody."
 )
 NOTICE_EXPIRED: Final = "Kept as archived: expires_at has passed. restore_memory brings it back and clears that."
-NOTICE_ENDED: Final = "It holds no longer: valid_until has passed. Searches with as_of show it from its valid_from on."
+_ENDED: Final = "It holds no longer: valid_until has passed. "
+NOTICE_ENDED: Final = f"{_ENDED}Searches with as_of show it from its valid_from on."
+NOTICE_STILL_ENDED: Final = f'{_ENDED}update_memory with clear=["valid_until"] opens it again.'
+NOTICE_STILL_REJECTED: Final = "It stays hidden: it is rejected. verify_memory decides that anew."
 NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
 _REFERENCES: Final = "resolved_references"
 _NEVER_CUT: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
@@ -69,18 +73,28 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
 
 
 def notice_of(reply: Reply, command: Command, principal: Principal) -> str | None:
-    """Return what a caller may not expect of a store: that searches do not show it, and why."""
-    if not isinstance(reply, Stored):
-        return None
-    stored = reply.stored
+    """Return what a caller may not expect of a store or a restoration: that searches do not show it, and why."""
+    if isinstance(reply, Stored):
+        return _notice_of_store(reply.stored, command, principal)
+    if isinstance(reply, MemoryChanged) and reply.status == "restored" and reply.memory is not None:
+        if reply.memory.verification is Verification.REJECTED:
+            return NOTICE_STILL_REJECTED
+        return NOTICE_STILL_ENDED if _has_ended(reply.memory) else None
+    return None
+
+
+def _notice_of_store(stored: Memory, command: Command, principal: Principal) -> str | None:
     if stored.state is MemoryState.ARCHIVED:
         return NOTICE_EXPIRED
     if stored.partition is Partition.UNTRUSTED:
         if principal.untrusted:
             return NOTICE_OF_UNTRUSTED
         return NOTICE_ROUTED if getattr(command, "partition", UNSET) is UNSET else None
-    ended = stored.valid_until is not None and stored.valid_until <= format_time(datetime.now(UTC))
-    return NOTICE_ENDED if ended else None
+    return NOTICE_ENDED if _has_ended(stored) else None
+
+
+def _has_ended(memory: Memory) -> bool:
+    return memory.valid_until is not None and memory.valid_until <= format_time(datetime.now(UTC))
 
 
 def _in_order(body: Body) -> Body:

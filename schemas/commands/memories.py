@@ -316,10 +316,14 @@ def _names(names: tuple[str, ...] | UnsetType) -> tuple[str, ...]:
 
 
 class MemoryChanged(WriteReply, kw_only=True, tag="memory_changed"):
-    """The memory after an update or a restoration; memory is null when it was not found."""
+    """The memory after an update or a restoration; memory is null when it was not found.
+
+    `notice` tells what keeps it hidden all the same, and the next step.
+    """
 
     status: Literal["updated", "restored", "not_found"]
     memory: Memory | None = None
+    notice: str | UnsetType = UNSET
 
 
 class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="forget_memory"):

@@ -219,3 +219,16 @@ async def test_a_store_of_what_has_passed_says_so(agent: Agent) -> None:
     assert "as_of" in ended["notice"]
     assert await agent.recent() == []
     assert await agent.recent(as_of="2023-05-20") == ["Was so"]
+
+
+@pytest.mark.promise("TI-1")
+async def test_a_restoration_says_what_keeps_a_memory_hidden(agent: Agent) -> None:
+    memory = await agent.store("The fair is on", valid_from=MAY, valid_until=JUNE)
+    await agent.call("forget_memory", memory_id=memory["id"])
+    restored = await agent.call("restore_memory", memory_id=memory["id"])
+    assert "valid_until" in restored["notice"]
+    cleared = await agent.call("update_memory", memory_id=memory["id"], clear=["valid_until"])
+    assert cleared["memory"]["valid_until"] is None
+    assert await agent.recent() == [memory["content"]]
+    await agent.call("verify_memory", memory_id=memory["id"], verification="rejected")
+    assert "verify_memory" in (await agent.call("restore_memory", memory_id=memory["id"]))["notice"]

@@ -238,7 +238,7 @@ async def test_what_finds_no_room_stays_hidden_and_is_named(world: World) -> Non
     assert (done.restored_count, done.still_hidden_count) == (0, 1)
 
 
-@pytest.mark.promise("OV-6")
+@pytest.mark.promise("OV-6", "TI-1")
 async def test_a_migration_lets_go_of_ids_that_are_gone(empty_database: Database) -> None:
     migrations = packaged()
     (ours,) = [one for one in migrations if one.name == "superseded_at"]
@@ -250,7 +250,7 @@ async def test_a_migration_lets_go_of_ids_that_are_gone(empty_database: Database
         "'pending', '', 'me', %s)"
     )
     with psycopg.connect(empty_database.owner_url) as connection:
-        for one, by in ((old, new), (new, None), (stray, gone)):
+        for one, by in ((new, None), (old, new), (stray, gone)):
             connection.execute(
                 "insert into nodes (id, tenant, label, partition) values (%s, make_tenant('n'), 'Memory', 'trusted')",
                 [one],
@@ -258,9 +258,16 @@ async def test_a_migration_lets_go_of_ids_that_are_gone(empty_database: Database
             connection.execute(insert.encode(), [one, by])
     await migrate(empty_database.owner_url)
     with psycopg.connect(empty_database.owner_url) as connection:
-        rows = connection.execute("select node_id::text, superseded_by::text, superseded_at from memories").fetchall()
-    found = {memory_id: (by, at is not None) for memory_id, by, at in rows}
+        rows = connection.execute(
+            "select node_id::text, superseded_by::text, superseded_at, created_at, valid_until, superseded_from "
+            "from memories"
+        ).fetchall()
+    found = {memory_id: (by, at is not None) for memory_id, by, at, *_ in rows}
     assert found == {old: (new, False), new: (None, False), stray: (None, True)}
+    ends = {memory_id: (created_at, until, since) for memory_id, _, _, created_at, until, since in rows}
+    assert ends[new][1:] == (None, None)
+    assert ends[old][1:] == (ends[new][0], ends[new][0]), "it held until the new one was stored"
+    assert ends[stray][1] == ends[stray][2] is not None
 
 
 @pytest.mark.promise("OV-5")

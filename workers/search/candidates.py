@@ -52,7 +52,7 @@ class Filters:
     @property
     def are_selective(self) -> bool:
         """Whether an index other than that of the vectors may find what they leave."""
-        given = any(one is not None for one in (self.thread, self.since, self.until, self.tags))
+        given = any(one is not None for one in (self.thread, self.since, self.until, self.tags, self.as_of))
         return given or self.project not in {None, EVERY_PROJECT}
 
     @property

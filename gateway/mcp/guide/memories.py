@@ -25,9 +25,10 @@ ENTRIES: Final = {
         cost="One embedding and one insert, about 20 ms; no LLM. Links to similar memories follow by themselves.",
         returns="stored (the id) and similar_memories, at most 5, best first. degraded: found by text now, by meaning "
         "once the model runs again. notice: it is kept apart, and what to do.",
-        next="Others in this project or its kind need it: give tags and, to keep it to a project, project. "
-        "Read similar_memories. One is out of date: supersede_memory with new_memory_id @stored. One is related: "
-        "connect. Content from the web or somebody else you do not trust: give source_type, e.g. research.",
+        next="Give tags and, to keep it to a project, project. It holds for a time: valid_from, valid_until; is of "
+        "use for a time: expires_at. Read similar_memories. One is out of date: supersede_memory with new_memory_id "
+        "@stored. One is related: connect. Content from the web or somebody else you do not trust: give source_type, "
+        "e.g. research.",
         example=_STORE_TEA,
     ),
     "search_memories": ToolGuide(
@@ -40,7 +41,7 @@ ENTRIES: Final = {
         returns="memories with similarity (cosine, comparable across searches) and, if one came over a link, via. "
         "Something always comes back: hits of low similarity are about something else.",
         next="Rely on a hit: say which, and afterwards record_outcome. Nothing found: ask in other words once, then go "
-        'on without. partitions ["trusted", "untrusted"] shows research too.',
+        'on without. What held at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',
         before=(_STORE_TEA,),
         example=Step(tool="search_memories", arguments={"query": "What does Ada like to drink?", "limit": 3}),
     ),
@@ -82,7 +83,7 @@ ENTRIES: Final = {
     ),
     "update_memory": ToolGuide(
         what="Changes what is said about a memory: sector, metadata (merged), confidence, speaker, date, thread. "
-        "clear empties fields and leaves out keys of metadata.",
+        "clear empties fields and leaves out keys of metadata. valid_until ends a fact that nothing replaces.",
         when="The content is right and its description is not. A sector given here is final.",
         when_not="The content is wrong or has changed: store_memory, then supersede_memory. Content is never edited.",
         cost="One audited transaction, about 10 ms; no embedding.",
@@ -104,7 +105,7 @@ ENTRIES: Final = {
         example=Step(tool="forget_memory", arguments={**_IT, "reason": "Ada was joking"}),
     ),
     "restore_memory": ToolGuide(
-        what="Brings back a memory that was archived or superseded.",
+        what="Brings back a memory that was archived or superseded, or has expired.",
         when="It was hidden by mistake, or the newer one turned out wrong.",
         when_not="It was erased: it is gone. It is rejected: verify_memory decides that.",
         cost="One transaction, about 10 ms.",
