@@ -17,7 +17,7 @@ from engramq.schemas.records import Candidate
 from engramq.schemas.vocabulary import ENTITY_LABEL, LAST_RECLASSIFICATION, AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
-from engramq.workers.db.json_values import Jsonb
+from engramq.workers.db.json_values import Jsonb, same
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -63,10 +63,10 @@ async def add_node(tx: Transaction, envelope: Envelope, command: AddNode) -> Nod
         node_id = await _insert(tx, label, name, given)
         return NodeAdded(node_id=str(node_id), created=True, label=label, name=name, properties=given)
     properties = {**row["properties"], **given}
-    if properties != row["properties"]:
+    old, new = changes({"properties": row["properties"]}, {"properties": properties})
+    if new:
         refuse_oversize(properties)
         await tx.send(UPDATE, id=row["id"], properties=Jsonb(properties))
-        old, new = changes({"properties": row["properties"]}, {"properties": properties})
         await audit.record(tx, envelope, AuditAction.UPDATE_NODE, row["id"], old=old, new=new)
     return NodeAdded(node_id=str(row["id"]), created=False, label=label, name=name, properties=properties)
 
@@ -92,10 +92,10 @@ async def find_or_make(tx: Transaction, ends: tuple[End, End]) -> tuple[UUID, UU
 def changes(before: Row, after: Row) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what differs between two states of a node or edge, as they were and as they are; of properties by key."""
     old, new = dict[str, Any](), dict[str, Any]()
-    for name in (name for name in after if before[name] != after[name]):
+    for name in (name for name in after if not same(before[name], after[name])):
         was, now = before[name], after[name]
         if isinstance(now, Mapping):
-            keys = [key for key in now if key not in was or was[key] != now[key]]
+            keys = [key for key in now if key not in was or not same(was[key], now[key])]
             was, now = {key: was[key] for key in keys if key in was}, {key: now[key] for key in keys}
         old[name], new[name] = was, now
     return old, new
