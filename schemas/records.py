@@ -238,11 +238,19 @@ class PathEdge(msgspec.Struct, frozen=True, kw_only=True):
     direction: Direction
 
 
+class EdgeChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What of an edge would be different: as it is now, and as it would be; of properties by key."""
+
+    old: dict[str, Any] = {}
+    new: dict[str, Any] = {}
+
+
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A change that waits for consent, was decided, used, or has expired.
 
-    Either an edge (to be reclassified or deleted) or a node (to be deleted with its constitutive edges) is named, and
-    shown as it is now, null when it is gone. `effect` says in words what the proposal would do.
+    Either an edge (to be reclassified, changed or deleted) or a node (to be deleted with its constitutive edges) is
+    named, and shown as it is now, null when it is gone. `effect` says in words what the proposal would do; `change` is
+    null unless weight, properties or flag of an edge would change.
     """
 
     proposal_id: str
@@ -260,3 +268,4 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     effect: str = ""
     edge: GraphEdge | None = None
     node: CountedNode | None = None
+    change: EdgeChange | None = None

@@ -184,6 +184,7 @@ class ProposalAction(StrEnum):
 
     RECLASSIFY = "reclassify"
     DELETE = "delete"
+    CHANGE = "change"  # of weight, properties or flag
 
 
 class ProposalState(StrEnum):

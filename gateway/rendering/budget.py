@@ -25,7 +25,7 @@ _SPACES: Final = " \n\t"
 _TEXTS: Final = frozenset(
     {"content", "preview", "note", "reason", "source_content", "target_content", "source_query", "target_query"}
 )
-_OBJECTS: Final = frozenset({"metadata", "properties", "explain"})
+_OBJECTS: Final = frozenset({"metadata", "properties", "explain", "change"})
 _CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
 _LISTS: Final = (
     "memories",

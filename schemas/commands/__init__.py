@@ -17,6 +17,7 @@ from engramq.schemas.commands.consent import (
 from engramq.schemas.commands.graph import (
     AddEdge,
     AddNode,
+    ChangeNeedsConsent,
     DeleteEdge,
     DeleteNode,
     DeletionNeedsConsent,
@@ -169,6 +170,7 @@ AnyReply = (
     | BatchImported
     | NodeAdded
     | EdgeAdded
+    | ChangeNeedsConsent
     | NameAmbiguous
     | GraphDeleted
     | DeletionNeedsConsent
@@ -209,6 +211,7 @@ __all__ = [
     "BatchLink",
     "BatchLinked",
     "BatchRefusal",
+    "ChangeNeedsConsent",
     "ClassifySectors",
     "Command",
     "CommandReport",

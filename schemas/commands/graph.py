@@ -12,6 +12,8 @@ from engramq.schemas.fields import Cursor, Identifier, Name, Note, Properties, U
 from engramq.schemas.ids import weight_position
 from engramq.schemas.records import Candidate, EdgeCandidate, GraphEdge, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import (
+    CONSTITUTIVE,
+    EDGE_TYPE,
     ENTITY_LABEL,
     IS_CONSTITUTIVE,
     LAST_RECLASSIFICATION,
@@ -69,7 +71,7 @@ class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph
     ) = UNSET
 
     def check(self) -> None:
-        """Refuse what only a reclassification writes, and a flag that would protect nothing, in silence."""
+        """Refuse what only a reclassification writes, a flag that would protect nothing, and marks that disagree."""
         if self.properties is UNSET:
             return
         if not isinstance(self.properties.get(IS_CONSTITUTIVE, False), bool):
@@ -77,6 +79,12 @@ class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph
                 "properties",
                 f"properties: {IS_CONSTITUTIVE} is true or false.",
                 f'Give {{"{IS_CONSTITUTIVE}": true}}, or leave that key out.',
+            )
+        if self.properties.get(IS_CONSTITUTIVE) is False and self.properties.get(EDGE_TYPE) == CONSTITUTIVE:
+            raise invalid(
+                "properties",
+                f"properties: {IS_CONSTITUTIVE} says false and {EDGE_TYPE} says {CONSTITUTIVE}.",
+                "Leave out the one that is wrong.",
             )
         if LAST_RECLASSIFICATION in self.properties:
             raise invalid(
@@ -98,6 +106,18 @@ class EdgeAdded(WriteReply, kw_only=True, tag="edge_added"):
     weight: float
     memory_sector: Sector
     properties: dict[str, Any]
+
+
+class ChangeNeedsConsent(WriteReply, kw_only=True, tag="change_needs_consent"):
+    """Nothing was written, since the edge is constitutive: this proposal of exactly that change waits for approvals."""
+
+    status: Literal["consent_required"] = "consent_required"
+    error: str
+    edge_id: str
+    proposal_id: str
+    approved_by: list[str]
+    expires_at: str
+    hint: str
 
 
 class NameAmbiguous(WriteReply, kw_only=True, tag="name_ambiguous"):
@@ -140,7 +160,7 @@ class GraphDeleted(WriteReply, kw_only=True, tag="graph_deleted"):
 
 
 class DeletionNeedsConsent(WriteReply, kw_only=True, tag="deletion_needs_consent"):
-    """Nothing was deleted: this proposal waits for another principal's approval. `edge_ids` are constitutive."""
+    """Nothing was deleted: this proposal waits for approvals, or for the next call. `edge_ids` are constitutive."""
 
     status: Literal["consent_required"] = "consent_required"
     error: str

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from engramq.schemas.vocabulary import Scope
 from tests.pipeline.stage import Agent, Stage, agent_of
 
 pytestmark = pytest.mark.anyio
@@ -34,6 +35,56 @@ async def test_two_principals_who_do_what_the_hints_say_end_with_the_change(stag
             proposed = await follow(agent, refused["hint"])
             assert (proposed["status"], proposed["approved_by"]) == ("proposed", names)
         assert (await ada.call("reclassify_memory_sector", **change))["status"] == "success"
+
+
+@pytest.mark.promise("OV-2", "OV-4")
+@pytest.mark.parametrize(
+    ("tool", "names"),
+    [("graph_add_edge", ()), ("graph_delete_edge", ("edge_id",)), ("graph_delete_node", ("node_id",))],
+)
+@pytest.mark.parametrize("by", ["decision", "same call"])
+async def test_two_principals_change_or_delete_what_is_constitutive(
+    stage: Stage, tool: str, names: tuple[str, ...], by: str
+) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, principal="ada") as ada, agent_of(service, principal="bob") as bob:
+        edge = await ada.call("graph_add_edge", **FACT, properties=FLAG)
+        ids = {"edge_id": edge["edge_id"], "node_id": edge["target_id"]}
+        call = {name: ids[name] for name in names} or {**FACT, "weight": 0.5, "properties": {"is_constitutive": False}}
+        refused = await ada.call(tool, **call)
+        assert (refused["status"], refused["approved_by"]) == ("consent_required", ["ada"])
+        if by == "decision":
+            assert (await follow(bob, refused["hint"]))["state"] == "approved"
+        else:
+            assert "make this same call" in refused["hint"]
+            joined = await bob.call(tool, **call)
+            assert (joined["status"], joined["approved_by"]) == ("consent_required", ["ada", "bob"])
+            assert "call this again" in joined["hint"]
+        assert (await ada.call(tool, **call))["status"] in {"success", "deleted"}
+
+
+@pytest.mark.promise("OV-2", "OV-4")
+async def test_who_may_not_approve_is_told_who_may(stage: Stage) -> None:
+    service = await stage.gateway()
+    writes = (Scope.READ, Scope.WRITE)
+    async with (
+        agent_of(service, principal="cay", scopes=writes) as cay,
+        agent_of(service, principal="dan", scopes=writes) as dan,
+        agent_of(service, principal="bob", scopes=(*writes, Scope.VERIFY)) as bob,
+    ):
+        await cay.call("graph_add_edge", **FACT, properties=FLAG)
+        change = {**FACT, "weight": 0.5}
+        for agent in (cay, dan, cay, dan):
+            refused = await agent.call("graph_add_edge", **change)
+            assert (refused["status"], refused["approved_by"]) == ("consent_required", ["cay"])
+            assert "scope verify" in refused["hint"]
+            assert "Have one who has it make this same call. Then call this again." in refused["hint"]
+        (listed,) = (await bob.call("list_proposals", state="pending"))["proposals"]
+        assert listed["effect"] == (
+            "Change the edge Ada (Entity) --VALUES--> Honesty (Entity): weight from 1.0 to 0.5."
+        )
+        assert (await bob.call("graph_add_edge", **change))["approved_by"] == ["cay", "bob"]
+        assert (await dan.call("graph_add_edge", **change))["weight"] == 0.5
 
 
 @pytest.mark.promise("OV-1")

@@ -95,7 +95,7 @@ class Tenant:
 # Columns, since then; of nodes and edges also `created_by`, which memories had.
 CHANGED = (
     *("tenant", "namespace", "lexemes", "lexeme", "load_id", "principal_untrusted", "superseded_at", "updated_by"),
-    *("tags", "project", "valid_from", "valid_until", "expires_at", "superseded_from"),
+    *("tags", "project", "valid_from", "valid_until", "expires_at", "superseded_from", "change"),
 )
 
 

@@ -1,6 +1,6 @@
 -- fragment: proposal_columns
 -- What a record of a proposal is made from; %(principals)s of them have to approve.
-p.id, p.action, p.target_id, p.covers, p.new_sector, p.proposed_by, p.reason, p.created_at, p.expires_at,
+p.id, p.action, p.target_id, p.covers, p.new_sector, p.change, p.proposed_by, p.reason, p.created_at, p.expires_at,
 consent.approved_by,
 case
     when p.used_at is not null then 'used'
@@ -23,9 +23,9 @@ cross join lateral (
 
 -- name: insert_proposal
 -- Ask for consent.
-insert into proposals (id, tenant, action, target_id, covers, new_sector, proposed_by, reason, expires_at)
+insert into proposals (id, tenant, action, target_id, covers, new_sector, change, proposed_by, reason, expires_at)
 values (
-    %(id)s, %(tenant)s, %(action)s, %(target_id)s, %(covers)s, %(new_sector)s, %(proposed_by)s, %(reason)s,
+    %(id)s, %(tenant)s, %(action)s, %(target_id)s, %(covers)s, %(new_sector)s, %(change)s, %(proposed_by)s, %(reason)s,
     now() + make_interval(hours => %(hours)s)
 )
 
@@ -56,11 +56,13 @@ update proposals set rejected_at = now() where tenant = %(tenant)s and id = %(id
 update proposals set used_at = now() where tenant = %(tenant)s and id = %(id)s
 
 -- name: lock_open_proposals
--- Proposals on an edge or node that neither expired nor ended, oldest first, locked.
+-- Proposals of a change of an edge or node that neither expired nor ended, oldest first, locked. As jsonb compares: the
+-- order of keys does not matter, nor whether a number is written 1 or 1.0.
 select p.id
 from proposals p
 where p.tenant = %(tenant)s and p.target_id = %(target_id)s and p.action = %(action)s
     and p.new_sector is not distinct from %(new_sector)s::text and p.covers @> %(covers)s::uuid[]
+    and p.change is not distinct from %(change)s::jsonb
     and p.rejected_at is null and p.used_at is null and p.expires_at > now()
 order by p.created_at, p.id
 for update

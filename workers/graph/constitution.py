@@ -1,4 +1,4 @@
-"""What makes an edge constitutive, and how properties are merged without losing that."""
+"""What makes an edge constitutive, and what ends that when properties are merged."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,9 +14,11 @@ def is_constitutive(properties: Mapping[str, Any]) -> bool:
 
 
 def merged(standing: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `standing` with what is given put over it; a mark that makes the edge constitutive stays."""
-    kept = {key: standing[key] for key in MARKS if _marks(standing, key)}
-    return {**standing, **given, **kept}
+    """Return `standing` with what is given put over it. `is_constitutive: false` ends the mark of edge_type too."""
+    now = {**standing, **given}
+    if given.get(IS_CONSTITUTIVE) is False and _marks(now, EDGE_TYPE):
+        now[EDGE_TYPE] = None
+    return now
 
 
 def _marks(properties: Mapping[str, Any], key: str) -> bool:

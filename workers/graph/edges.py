@@ -1,4 +1,4 @@
-"""Knowledge edges: written, merged, deleted. Deleting what is constitutive takes consent."""
+"""Knowledge edges: written, merged, deleted. Changing or deleting what is constitutive takes consent."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import (
     AddEdge,
+    ChangeNeedsConsent,
     DeleteEdge,
     DeleteNode,
     DeletionNeedsConsent,
@@ -24,7 +25,7 @@ from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.graph.consent import Deletion, deletion_consent
+from engramq.workers.graph.consent import Deletion, change_consent, deletion_consent
 from engramq.workers.graph.constitution import MARKS, is_constitutive, merged
 from engramq.workers.graph.edge_sectors import edge_sector
 from engramq.workers.graph.nodes import changes, ends_of, find_or_make, refuse_oversize
@@ -42,8 +43,10 @@ DELETE_NODE: Final = sql("delete_node")
 DEFAULT_WEIGHT: Final = 1.0
 
 
-async def add_edge(tx: Transaction, envelope: Envelope, command: AddEdge) -> EdgeAdded | NameAmbiguous:
-    """Write an edge, or merge into the one that is there, and give it its sector."""
+async def add_edge(
+    tx: Transaction, envelope: Envelope, command: AddEdge
+) -> EdgeAdded | ChangeNeedsConsent | NameAmbiguous:
+    """Write an edge and give it its sector, or merge into what is there: what is constitutive, with consent."""
     command.check()
     ends = await find_or_make(tx, ends_of(command))
     if isinstance(ends, NameAmbiguous):
@@ -64,7 +67,8 @@ async def add_edge(tx: Transaction, envelope: Envelope, command: AddEdge) -> Edg
     standing = await tx.row(LOCK_BETWEEN, source_id=ends[0], target_id=ends[1], relation=command.relation)
     if standing is None:  # deleted in between
         raise Again
-    return _added(await _merge(tx, envelope, standing, given), created=False)
+    now = await _merge(tx, envelope, standing, given)
+    return now if isinstance(now, ChangeNeedsConsent) else _added(now, created=False)
 
 
 async def delete_edge(tx: Transaction, envelope: Envelope, command: DeleteEdge) -> GraphDeleted | DeletionNeedsConsent:
@@ -117,24 +121,29 @@ async def delete_node(tx: Transaction, envelope: Envelope, command: DeleteNode) 
     return GraphDeleted(status="deleted", node_id=str(node_id), edges_deleted=edges_deleted)
 
 
-async def _merge(tx: Transaction, envelope: Envelope, standing: Row, given: dict[str, Any]) -> Row:
+async def _merge(tx: Transaction, envelope: Envelope, standing: Row, given: dict[str, Any]) -> Row | ChangeNeedsConsent:
+    """Put what a command gives over a locked edge. Consent is for what that changes of the row as it is now."""
     command = envelope.command
     assert isinstance(command, AddEdge)
-    properties = merged(standing["properties"], given)
-    if properties != standing["properties"]:
-        refuse_oversize(properties)
-    # Properties decide an automatic sector; of a constitutive edge that would be a change without consent.
-    final = standing["sector_source"] == SectorSource.MANUAL or is_constitutive(standing["properties"])
-    now: Row = {
-        **standing,
-        "properties": properties,
-        "weight": standing["weight"] if command.weight is UNSET else command.weight,
-        "memory_sector": standing["memory_sector"] if final else edge_sector(command.relation, properties),
-    }
-    changed = {name: now[name] for name in ("id", "weight", "memory_sector")}
-    await tx.send(MERGE, **changed, properties=Jsonb(properties))
-    old, new = changes(standing, {name: now[name] for name in ("weight", "memory_sector", "properties")})
+    asked: dict[str, Any] = {"properties": merged(standing["properties"], given)}
+    if command.weight is not UNSET:
+        asked["weight"] = command.weight
+    _, change = changes(standing, asked)
+    if "properties" in change:
+        refuse_oversize(asked["properties"])
+    protected = is_constitutive(standing["properties"])
+    consent = await change_consent(tx, envelope, standing["id"], change) if protected and change else None
+    if isinstance(consent, ChangeNeedsConsent):
+        return consent
+    now: Row = {**standing, **{name: asked[name] for name in change}}
+    # Properties decide an automatic sector; of a constitutive edge that would be a change that nobody consented to.
+    if not protected and standing["sector_source"] != SectorSource.MANUAL:
+        now["memory_sector"] = edge_sector(command.relation, now["properties"])
+    written = {name: now[name] for name in ("weight", "memory_sector", "properties")}
+    await tx.send(MERGE, **{**written, "properties": Jsonb(now["properties"])}, id=now["id"])
+    old, new = changes(standing, written)
     if new:
+        new |= _with_proposal(consent)
         await audit.record(tx, envelope, AuditAction.UPDATE_EDGE, standing["id"], old=old, new=new)
     return now
 

@@ -5,6 +5,7 @@ import logging
 from engramq.schemas.commands import (
     AddEdge,
     AddNode,
+    ChangeNeedsConsent,
     ConsentNotNeeded,
     Decided,
     DecideProposal,
@@ -57,8 +58,10 @@ async def add_node(tx: Transaction, command: AddNode, context: Context) -> NodeA
 
 
 @handles(AddEdge)
-async def add_edge(tx: Transaction, command: AddEdge, context: Context) -> EdgeAdded | NameAmbiguous:
-    """Write an edge, or merge into the one that is there."""
+async def add_edge(
+    tx: Transaction, command: AddEdge, context: Context
+) -> EdgeAdded | ChangeNeedsConsent | NameAmbiguous:
+    """Write an edge, or merge into the one that is there; into a constitutive one only with consent."""
     _require_trusted_principal(context)
     return await edges.add_edge(tx, context.envelope, command)
 

@@ -1,17 +1,22 @@
 """Proposals as those read them who are to decide: what each would do, in words, and to what."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 from uuid import UUID
+
+import msgspec
 
 from engramq.schemas import limits
 from engramq.schemas.faults import invalid
 from engramq.schemas.ids import format_time, list_position, parse_list_position
-from engramq.schemas.records import CountedNode, GraphEdge, Proposal
+from engramq.schemas.previews import CUT
+from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Proposal
 from engramq.schemas.vocabulary import ProposalAction, ProposalState, Sector
+from engramq.workers.db.json_values import same
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.graph.constitution import is_constitutive
 from engramq.workers.graph.reads import graph_edge
 
 LIST: Final = sql("list_proposals")
@@ -19,6 +24,9 @@ EDGES: Final = sql("named_edges")
 NODES: Final = sql("counted_nodes")
 
 _EDGES_NAMED: Final = 10  # of those that a node would take along
+_VALUES_NAMED: Final = 10  # of those that a change would write
+_VALUE_CHARS: Final = 80  # of a value or a key in words, as JSON
+_PROPERTIES: Final = "properties"
 
 Edges = Mapping[UUID, GraphEdge]
 
@@ -54,6 +62,7 @@ async def _records(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
 
 def _record(row: Row, edges: Edges, node: CountedNode | None) -> Proposal:
     on_edge = _on_edge(row)
+    change = None if row["change"] is None else _change(row["change"], edges.get(row["target_id"]))
     return Proposal(
         proposal_id=str(row["id"]),
         action=ProposalAction(row["action"]),
@@ -67,17 +76,31 @@ def _record(row: Row, edges: Edges, node: CountedNode | None) -> Proposal:
         approved_by=list(row["approved_by"]),
         created_at=format_time(row["created_at"]),
         expires_at=format_time(row["expires_at"]),
-        effect=_effect_on_edge(row, edges.get(row["target_id"])) if on_edge else _effect_on_node(row, node, edges),
+        effect=_effect_on_edge(row, edges.get(row["target_id"]), change)
+        if on_edge
+        else _effect_on_node(row, node, edges),
         edge=edges.get(row["target_id"]) if on_edge else None,
         node=node,
+        change=change,
     )
 
 
-def _effect_on_edge(row: Row, edge: GraphEdge | None) -> str:
+def _change(new: Mapping[str, Any], edge: GraphEdge | None) -> EdgeChange:
+    if edge is None:
+        return EdgeChange(new=dict(new))
+    old = {name: getattr(edge, name) for name in new}
+    if _PROPERTIES in new:
+        old[_PROPERTIES] = {key: edge.properties[key] for key in new[_PROPERTIES] if key in edge.properties}
+    return EdgeChange(old=old, new=dict(new))
+
+
+def _effect_on_edge(row: Row, edge: GraphEdge | None, change: EdgeChange | None) -> str:
     if edge is None:
         return "Nothing: the edge is gone."
     if row["action"] == ProposalAction.DELETE:
         return f"Delete the edge {_words(edge)}."
+    if change is not None:
+        return f"Change the edge {_words(edge)}: {_differences(change)}.{_ending(edge, change)}"
     return f"Give the edge {_words(edge)} the sector {row['new_sector']}; now it is {edge.memory_sector}."
 
 
@@ -89,6 +112,40 @@ def _effect_on_node(row: Row, node: CountedNode | None, edges: Edges) -> str:
     listed = "; ".join(named) + (f"; and {others} more" if others > 0 else "")
     count = f"{node.edge_count} edge{'' if node.edge_count == 1 else 's'}"
     return f"Delete the node {node.name} ({node.label}) and its {count}, constitutive among them: {listed}."
+
+
+def _differences(change: EdgeChange) -> str:
+    said = list(_said(change))
+    others = len(said) - _VALUES_NAMED
+    return "; ".join(said[:_VALUES_NAMED]) + (f"; and {others} more" if others > 0 else "")
+
+
+def _said(change: EdgeChange) -> Iterator[str]:
+    """Give each value in words, as it is and as it would be; of one that is so already, only that."""
+    for name in (name for name in change.new if name != _PROPERTIES):
+        yield _from_to(name, change.old, name, change.new)
+    old, new = change.old.get(_PROPERTIES, {}), change.new.get(_PROPERTIES, {})
+    for key in sorted(new):
+        yield _from_to(f"property {_json(key)}", old, key, new)
+
+
+def _from_to(name: str, old: Mapping[str, Any], key: str, new: Mapping[str, Any]) -> str:
+    if key not in old:
+        return f"{name} is added: {_json(new[key])}"
+    if same(old[key], new[key]):
+        return f"{name} is {_json(new[key])} already"
+    return f"{name} from {_json(old[key])} to {_json(new[key])}"
+
+
+def _ending(edge: GraphEdge, change: EdgeChange) -> str:
+    now = is_constitutive(edge.properties)
+    then = is_constitutive({**edge.properties, **change.new.get(_PROPERTIES, {})})
+    return " After that it is no longer constitutive." if now and not then else ""
+
+
+def _json(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}{CUT}"
 
 
 def _words(edge: GraphEdge) -> str:

@@ -6,6 +6,7 @@ from engramq.gateway.mcp.tools.tool import Tool
 from engramq.schemas.commands import (
     AddEdge,
     AddNode,
+    ChangeNeedsConsent,
     ConsentNotNeeded,
     Decided,
     DecideProposal,
@@ -61,7 +62,7 @@ TOOLS: Final = (
         "again with labels. If it takes a sentence to be understood, call store_memory.",
         example=f"graph_add_edge({_FACT})",
         parameters=AddEdge,
-        replies=(EdgeAdded, NameAmbiguous),
+        replies=(EdgeAdded, ChangeNeedsConsent, NameAmbiguous),
         idempotent=True,
     ),
     Tool(
