@@ -163,7 +163,10 @@ class NodeRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """An edge of the knowledge graph with its ends by name, and who wrote it first and changed it last, if known."""
+    """An edge of the knowledge graph with its ends by name, and who wrote it first and changed it last, if known.
+
+    Here and on other edges, it holds from `valid_from` until `valid_until`, which is excluded; null is open.
+    """
 
     edge_id: str
     source: NodeRef
@@ -174,6 +177,8 @@ class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, Any]
     created_by: str | None = None
     updated_by: str | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
 
 
 class CountedNode(NodeRef, frozen=True, kw_only=True):
@@ -204,6 +209,8 @@ class Crossing(msgspec.Struct, frozen=True, kw_only=True):
     relation: str
     weight: float
     direction: Direction
+    valid_from: str | None = None
+    valid_until: str | None = None
 
 
 class Neighbor(NodeRef, frozen=True, kw_only=True):
@@ -236,6 +243,8 @@ class PathEdge(msgspec.Struct, frozen=True, kw_only=True):
     weight: float
     memory_sector: Sector
     direction: Direction
+    valid_from: str | None = None
+    valid_until: str | None = None
 
 
 class EdgeChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,19 @@ from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply, WriteReply
 from engramq.schemas.commands.memories import Sectors
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import Cursor, Identifier, Name, Note, Properties, UnitInterval
+from engramq.schemas.fields import (
+    AsOf,
+    Cursor,
+    Identifier,
+    Name,
+    Note,
+    Properties,
+    UnitInterval,
+    ValidFrom,
+    ValidUntil,
+    refuse_backwards,
+    refuse_future,
+)
 from engramq.schemas.ids import weight_position
 from engramq.schemas.records import Candidate, EdgeCandidate, GraphEdge, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import (
@@ -69,9 +81,14 @@ class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph
     properties: (
         Annotated[Properties, Meta(description="Merged; is_constitutive true: changes take consent")] | UnsetType
     ) = UNSET
+    valid_from: ValidFrom | UnsetType = UNSET
+    valid_until: ValidUntil | UnsetType = UNSET
 
     def check(self) -> None:
-        """Refuse what only a reclassification writes, a flag that would protect nothing, and marks that disagree."""
+        """Refuse an interval that ends before it begins, what only a reclassification writes, a flag that would protect
+        nothing, and marks that disagree.
+        """
+        refuse_backwards(self.valid_from, self.valid_until)
         if self.properties is UNSET:
             return
         if not isinstance(self.properties.get(IS_CONSTITUTIVE, False), bool):
@@ -95,7 +112,7 @@ class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph
 
 
 class EdgeAdded(WriteReply, kw_only=True, tag="edge_added"):
-    """The edge as it is now; `created`: it was not there before."""
+    """The edge as it is now; `created`: it was not there before. `notice`: it has ended, so that reads leave it out."""
 
     status: Literal["success"] = "success"
     edge_id: str
@@ -106,6 +123,9 @@ class EdgeAdded(WriteReply, kw_only=True, tag="edge_added"):
     weight: float
     memory_sector: Sector
     properties: dict[str, Any]
+    valid_from: str | None = None
+    valid_until: str | None = None
+    notice: str | UnsetType = UNSET
 
 
 class ChangeNeedsConsent(WriteReply, kw_only=True, tag="change_needs_consent"):
@@ -230,6 +250,8 @@ class EdgeFound(Reply, kw_only=True, tag="edge_found"):
     status: Literal["success"] = "success"
     created_by: str | None = None
     updated_by: str | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
 
 
 class EdgeMissing(Reply, kw_only=True, tag="edge_missing"):
@@ -240,7 +262,10 @@ class EdgeMissing(Reply, kw_only=True, tag="edge_missing"):
 
 
 class ListEdges(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_list_edges"):
-    """List the edges of a node, or one edge by its id. The gateway checks a cursor and hands its position on."""
+    """List the edges of a node that hold, or one edge by its id, whenever it holds.
+
+    The gateway checks a cursor and hands its position on.
+    """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
@@ -249,11 +274,13 @@ class ListEdges(Command, frozen=True, kw_only=True, omit_defaults=True, tag="gra
     label: LabelOfHomonym | UnsetType = UNSET
     direction: Annotated[Following, Meta(description="From the node")] = Following.BOTH
     relation: Annotated[Name, Meta(description="Only these")] | UnsetType = UNSET
+    as_of: AsOf | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_LIMIT)] = 50
     cursor: Cursor | UnsetType = UNSET
 
     def check(self) -> None:
-        """Ask for a node or an edge, not both."""
+        """Ask for a node or an edge, not both, and for no time to come."""
+        refuse_future(self.as_of)
         if (self.node_name is UNSET) == (self.edge_id is UNSET):
             raise invalid("node_name", "node_name or edge_id is required, one of them.", "Give one of them.")
 
@@ -297,7 +324,12 @@ class QueryNeighbors(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     direction: Annotated[Following, Meta(description="As seen from the node")] = Following.BOTH
     relation: Annotated[Name, Meta(description="Cross only these edges")] | UnsetType = UNSET
     sectors: Annotated[Sectors, Meta(description="Cross only edges of these")] | UnsetType = UNSET
+    as_of: AsOf | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_LIMIT)] = 50
+
+    def check(self) -> None:
+        """Refuse a time to come."""
+        refuse_future(self.as_of)
 
 
 class Neighbors(Reply, kw_only=True, tag="neighbors"):
@@ -334,6 +366,11 @@ class FindPath(Command, frozen=True, kw_only=True, omit_defaults=True, tag="grap
     start_label: LabelOfHomonym | UnsetType = UNSET
     end_label: LabelOfHomonym | UnsetType = UNSET
     max_depth: Annotated[int, Meta(ge=1, le=limits.PATH_DEPTH, description="Edges of the path at most")] = 5
+    as_of: AsOf | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Refuse a time to come."""
+        refuse_future(self.as_of)
 
 
 class PathReport(Reply, kw_only=True, tag="path"):

@@ -8,6 +8,7 @@ from engramq.schemas.vocabulary import Decision, Sector
 from tests.graph.harness import ADA, BOB, Harness
 
 NOWHERE = {"edge": None, "status": "not_found"}
+OPEN = {"valid_from": None, "valid_until": None}
 UNKNOWN_ID = "0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42"
 
 

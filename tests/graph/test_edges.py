@@ -8,7 +8,7 @@ import pytest
 from engramq.schemas.commands import FindPath, ListEdges, QueryNeighbors
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.vocabulary import Following
-from tests.graph.facts import UNKNOWN_ID, fact, homonyms, reclassified
+from tests.graph.facts import OPEN, UNKNOWN_ID, fact, homonyms, reclassified
 from tests.graph.harness import Harness
 from tests.refusals import refused
 
@@ -109,7 +109,7 @@ async def test_a_neighbour_tells_of_all_edges_that_reach_it(harness: Harness) ->
     ids = await written(harness)
     (bob,) = (await harness.body(QueryNeighbors(node_name="Ada")))["neighbors"]
     assert bob["edges"] == [
-        {"edge_id": ids[relation], "relation": relation, "weight": weight, "direction": direction}
+        {"edge_id": ids[relation], "relation": relation, "weight": weight, "direction": direction, **OPEN}
         for relation, weight, direction in (
             ("LOVES", 0.9, "outgoing"),
             ("REPORTS_TO", 0.5, "outgoing"),

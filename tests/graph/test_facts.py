@@ -17,7 +17,7 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.memories import stats
-from tests.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, homonyms, reclassified
+from tests.graph.facts import NOWHERE, OPEN, UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.graph.harness import Harness
 from tests.jobs import job
 from tests.refusals import refused
@@ -53,6 +53,7 @@ async def test_a_fact_can_be_verified_at_once(harness: Harness) -> None:
         "status": "success",
         "created_by": "ada",
         "updated_by": "ada",
+        **OPEN,
     }
     assert written.pop("created") is True
     assert written["weight"] == 0.75

@@ -11,7 +11,7 @@ from engramq.schemas.commands import FindPath, QueryNeighbors
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import Following, Sector
 from engramq.workers.graph import walks
-from tests.graph.facts import asked, fact, reclassified
+from tests.graph.facts import OPEN, asked, fact, reclassified
 from tests.graph.harness import Harness
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +84,7 @@ async def test_a_neighbour_tells_of_its_node_and_of_the_edge_it_was_reached_by(h
         "direction": "incoming",
         "relevance": 0.25,
         "properties": {},
-        "edges": [{"edge_id": edge["edge_id"], "relation": "KNOWS", "weight": 0.5, "direction": "incoming"}],
+        "edges": [{"edge_id": edge["edge_id"], "relation": "KNOWS", "weight": 0.5, "direction": "incoming", **OPEN}],
     }
 
 
@@ -171,7 +171,7 @@ async def test_a_shortest_path_is_told_edge_by_edge(harness: Harness) -> None:
     assert first == {
         name: (await harness.body(asked("a", "R", "b")))[name]
         for name in ("edge_id", "source_id", "target_id", "relation", "weight", "memory_sector")
-    } | {"direction": "outgoing"}
+    } | {"direction": "outgoing", **OPEN}
 
 
 @pytest.mark.promise("GE-18")

@@ -87,7 +87,7 @@ PROBES: dict[str, list[dict[str, Any]]] = {
     "get_node_by_name": [{"name": NAME}, {"name": ALIKE}],
     "get_edge": [TRIPLE],
     "graph_list_edges": [{"node_name": NAME}, {"node_name": NAME, "cursor": CURSOR}, {"edge_id": EDGE}],
-    "graph_query_neighbors": [{"node_name": NAME, "depth": 3}],
+    "graph_query_neighbors": [{"node_name": NAME, "depth": 3}, {"node_name": NAME, "as_of": "2026-01-01"}],
     "graph_find_path": [{"start_node": NAME, "end_node": "Kühleborn"}, {"start_node": "Kühleborn", "end_node": NAME}],
     "reclassify_memory_sector": [
         {**TRIPLE, "new_sector": "reflective"},

@@ -17,6 +17,7 @@ from engramq.schemas.commands import (
     NameAmbiguous,
 )
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid, uuid7
 from engramq.schemas.vocabulary import DEFAULT_SECTOR, AuditAction, Sector, SectorSource
 from engramq.workers.db import audit
@@ -28,6 +29,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.consent import Deletion, change_consent, deletion_consent
 from engramq.workers.graph.constitution import MARKS, is_constitutive, merged
 from engramq.workers.graph.edge_sectors import edge_sector
+from engramq.workers.graph.intervals import ENDS, interval, merged_interval, notice_of_end
 from engramq.workers.graph.nodes import changes, ends_of, find_or_make, refuse_oversize
 
 INSERT: Final = sql("insert_edge")
@@ -61,14 +63,16 @@ async def add_edge(
         "weight": weight,
         "memory_sector": edge_sector(command.relation, given),
         "properties": given,
+        "valid_from": or_none(command.valid_from),
+        "valid_until": or_none(command.valid_until),
     }
     if await tx.row(INSERT, **{**new, "properties": Jsonb(given)}) is not None:
-        return _added(new, created=True)
+        return _added(new, command, created=True)
     standing = await tx.row(LOCK_BETWEEN, source_id=ends[0], target_id=ends[1], relation=command.relation)
     if standing is None:  # deleted in between
         raise Again
     now = await _merge(tx, envelope, standing, given)
-    return now if isinstance(now, ChangeNeedsConsent) else _added(now, created=False)
+    return now if isinstance(now, ChangeNeedsConsent) else _added(now, command, created=False)
 
 
 async def delete_edge(tx: Transaction, envelope: Envelope, command: DeleteEdge) -> GraphDeleted | DeletionNeedsConsent:
@@ -125,7 +129,7 @@ async def _merge(tx: Transaction, envelope: Envelope, standing: Row, given: dict
     """Put what a command gives over a locked edge. Consent is for what that changes of the row as it is now."""
     command = envelope.command
     assert isinstance(command, AddEdge)
-    asked: dict[str, Any] = {"properties": merged(standing["properties"], given)}
+    asked: dict[str, Any] = {"properties": merged(standing["properties"], given), **merged_interval(standing, command)}
     if command.weight is not UNSET:
         asked["weight"] = command.weight
     _, change = changes(standing, asked)
@@ -139,7 +143,7 @@ async def _merge(tx: Transaction, envelope: Envelope, standing: Row, given: dict
     # Properties decide an automatic sector; of a constitutive edge that would be a change that nobody consented to.
     if not protected and standing["sector_source"] != SectorSource.MANUAL:
         now["memory_sector"] = edge_sector(command.relation, now["properties"])
-    written = {name: now[name] for name in ("weight", "memory_sector", "properties")}
+    written = {name: now[name] for name in ("weight", "memory_sector", "properties", *ENDS)}
     await tx.send(MERGE, **{**written, "properties": Jsonb(now["properties"])}, id=now["id"])
     old, new = changes(standing, written)
     if new:
@@ -148,7 +152,7 @@ async def _merge(tx: Transaction, envelope: Envelope, standing: Row, given: dict
     return now
 
 
-def _added(row: Row, *, created: bool) -> EdgeAdded:
+def _added(row: Row, command: AddEdge, *, created: bool) -> EdgeAdded:
     return EdgeAdded(
         edge_id=str(row["id"]),
         created=created,
@@ -158,6 +162,8 @@ def _added(row: Row, *, created: bool) -> EdgeAdded:
         weight=row["weight"],
         memory_sector=sector_of_row(row),
         properties=row["properties"],
+        **interval(row),
+        notice=notice_of_end(row, command),
     )
 
 

@@ -1,7 +1,13 @@
 -- fragment: edge_columns
 -- What a record of an edge e is made from.
 e.id, e.source_id, e.target_id, e.relation, e.weight, e.memory_sector, e.sector_source, e.properties, e.created_at,
-e.created_by, e.updated_by
+e.created_by, e.updated_by, e.valid_from, e.valid_until
+
+-- fragment: edge_holds
+-- Whether an edge e held at %(as_of)s. Without that, whether it holds now or will: what has ended is hidden, what is
+-- planned is not. The end of an interval is no part of it; one without a beginning began when the edge was written.
+(%(as_of)s::timestamptz is null or coalesce(e.valid_from, e.created_at) <= %(as_of)s::timestamptz)
+and (e.valid_until is null or e.valid_until > coalesce(%(as_of)s::timestamptz, now()))
 
 -- fragment: edges_between_names
 -- Knowledge edges e of one relation between nodes s and t of these names, any label unless one is given.
@@ -16,12 +22,12 @@ where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.relation = %(relatio
 -- Make a knowledge edge; no row when it is there already.
 insert into edges (
     id, tenant, layer, source_id, target_id, relation, weight, origin, last_active_hours, memory_sector,
-    sector_source, properties, created_by, updated_by
+    sector_source, properties, created_by, updated_by, valid_from, valid_until
 )
 values (
     %(id)s, %(tenant)s, 'knowledge', %(source_id)s, %(target_id)s, %(relation)s, %(weight)s, 'agent',
     coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0), %(memory_sector)s, 'auto',
-    %(properties)s, %(writer)s, %(writer)s
+    %(properties)s, %(writer)s, %(writer)s, %(valid_from)s, %(valid_until)s
 )
 on conflict (tenant, source_id, target_id, relation) where layer = 'knowledge' do nothing
 returning id
@@ -44,8 +50,10 @@ for no key update
 -- name: merge_edge
 -- Write what adding a locked edge again has changed, and set its clock.
 update edges set weight = %(weight)s, properties = %(properties)s, memory_sector = %(memory_sector)s,
-    updated_at = now(),
-    updated_by = case when weight = %(weight)s and properties = %(properties)s then updated_by else %(writer)s end,
+    valid_from = %(valid_from)s, valid_until = %(valid_until)s, updated_at = now(),
+    updated_by = case when weight = %(weight)s and properties = %(properties)s
+        and valid_from is not distinct from %(valid_from)s and valid_until is not distinct from %(valid_until)s
+        then updated_by else %(writer)s end,
     last_active_hours = coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0)
 where tenant = %(tenant)s and id = %(id)s
 

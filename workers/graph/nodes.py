@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import AddEdge, AddNode, NameAmbiguous, NodeAdded
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.ids import uuid7
+from engramq.schemas.ids import format_time, uuid7
 from engramq.schemas.records import Candidate
 from engramq.schemas.vocabulary import ENTITY_LABEL, LAST_RECLASSIFICATION, AuditAction
 from engramq.workers.db import audit
@@ -97,7 +98,7 @@ def changes(before: Row, after: Row) -> tuple[dict[str, Any], dict[str, Any]]:
         if isinstance(now, Mapping):
             keys = [key for key in now if key not in was or not same(was[key], now[key])]
             was, now = {key: was[key] for key in keys if key in was}, {key: now[key] for key in keys}
-        old[name], new[name] = was, now
+        old[name], new[name] = (format_time(one) if isinstance(one, datetime) else one for one in (was, now))
     return old, new
 
 

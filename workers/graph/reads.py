@@ -27,6 +27,7 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.edges import sector_of_row
+from engramq.workers.graph.intervals import interval
 
 NODE_BY_NAME: Final = sql("node_by_name")
 NAMES_ALIKE: Final = sql("names_alike")
@@ -87,6 +88,7 @@ async def get_edge(tx: Transaction, command: GetEdge) -> EdgeFound | EdgeMissing
         match_count=row["match_count"],
         created_by=row["created_by"],
         updated_by=row["updated_by"],
+        **interval(row),
     )
 
 
@@ -111,6 +113,7 @@ async def list_edges(tx: Transaction, command: ListEdges) -> EdgeList | EdgesMis
         outgoing=command.direction is not Following.INCOMING,
         incoming=command.direction is not Following.OUTGOING,
         relation=or_none(command.relation),
+        as_of=or_none(command.as_of),
         after_weight=after_weight,
         after_id=after_id,
         limit=command.limit + 1,
@@ -171,6 +174,7 @@ def graph_edge(row: Row) -> GraphEdge:
         properties=row["properties"],
         created_by=row["created_by"],
         updated_by=row["updated_by"],
+        **interval(row),
     )
 
 

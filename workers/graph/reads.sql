@@ -41,7 +41,7 @@ order by n.created_at, n.id
 limit %(limit)s
 
 -- name: edges_of_node
--- The edges of a node, heaviest first, from below a position on; one that leads from the node to itself once. One more
+-- The edges of a node that hold, heaviest first, from below a position on; one that leads from the node to itself once. One more
 -- than a page shows whether there is another.
 with page as (
     (
@@ -49,6 +49,7 @@ with page as (
         from edges e
         where %(outgoing)s::boolean and e.layer = 'knowledge' and e.source_id = %(id)s and e.tenant = %(tenant)s
             and (%(relation)s::text is null or e.relation = %(relation)s)
+            and {edge_holds}
             and (%(after_weight)s::double precision is null or e.weight <= %(after_weight)s::double precision
                 and (e.weight < %(after_weight)s::double precision or e.id > %(after_id)s::uuid))
         order by e.weight desc, e.id
@@ -61,6 +62,7 @@ with page as (
         where %(incoming)s::boolean and e.layer = 'knowledge' and e.target_id = %(id)s and e.tenant = %(tenant)s
             and not (%(outgoing)s::boolean and e.source_id = e.target_id)
             and (%(relation)s::text is null or e.relation = %(relation)s)
+            and {edge_holds}
             and (%(after_weight)s::double precision is null or e.weight <= %(after_weight)s::double precision
                 and (e.weight < %(after_weight)s::double precision or e.id > %(after_id)s::uuid))
         order by e.weight desc, e.id
@@ -93,27 +95,31 @@ from nodes n
 where n.tenant = %(tenant)s and n.partition = 'trusted' and n.id = any(%(ids)s)
 
 -- fragment: step
--- The edges e that lead on from a frontier f of nodes, at most %(per_node)s of each node and direction, heaviest first,
+-- The edges e that hold and lead on from a frontier f of nodes, at most %(per_node)s of each node and direction, heaviest first,
 -- nodes in the given order. The node n at the other end has to be visible; `limit 1` keeps the planner from beginning
 -- with all nodes, which it otherwise does while it has no statistics (11 s instead of 3 ms for 10,000).
 unnest(%(frontier)s::uuid[]) with ordinality as f (id, place)
 cross join lateral (
     (
-        select e.id, e.target_id as far, e.relation, e.weight, e.memory_sector, e.last_active_hours, true as outgoing
+        select e.id, e.target_id as far, e.relation, e.weight, e.memory_sector, e.last_active_hours, e.valid_from,
+            e.valid_until, true as outgoing
         from edges e
         where %(outgoing)s::boolean and e.layer = 'knowledge' and e.source_id = f.id and e.tenant = %(tenant)s
             and (%(relation)s::text is null or e.relation = %(relation)s)
             and (%(sectors)s::text[] is null or coalesce(e.memory_sector, 'semantic') = any(%(sectors)s::text[]))
+            and {edge_holds}
         order by e.weight desc, e.id
         limit %(per_node)s
     )
     union all
     (
-        select e.id, e.source_id as far, e.relation, e.weight, e.memory_sector, e.last_active_hours, false as outgoing
+        select e.id, e.source_id as far, e.relation, e.weight, e.memory_sector, e.last_active_hours, e.valid_from,
+            e.valid_until, false as outgoing
         from edges e
         where %(incoming)s::boolean and e.layer = 'knowledge' and e.target_id = f.id and e.tenant = %(tenant)s
             and (%(relation)s::text is null or e.relation = %(relation)s)
             and (%(sectors)s::text[] is null or coalesce(e.memory_sector, 'semantic') = any(%(sectors)s::text[]))
+            and {edge_holds}
         order by e.weight desc, e.id
         limit %(per_node)s
     )

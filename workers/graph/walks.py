@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import FindPath, Neighbors, PathReport, QueryNeighbors, WalkStartMissing
+from engramq.schemas.fields import or_none
 from engramq.schemas.records import Candidate, Crossing, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import Direction, Following, Sector
 from engramq.workers.db.database import Store
@@ -18,6 +19,7 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.edges import sector_of_row
+from engramq.workers.graph.intervals import interval
 from engramq.workers.graph.reads import find_node, hint_on, homonyms, node_ref
 from engramq.workers.graph.traversal import OutOfTime, Reached, shortest_path, walk
 from engramq.workers.sectors.decay import decay
@@ -122,7 +124,7 @@ async def path(store: Store, namespace: str, command: FindPath) -> PathReport | 
     start, end, alike = await store.read(namespace, ends)
     if start is None or end is None:
         return missing(command.start_node if start is None else command.end_node)
-    steps = _steps(store, namespace, PATH_STEP, None)
+    steps = _steps(store, namespace, PATH_STEP, command)
 
     async def step(frontier: Sequence[UUID], per_node: int, limit: int) -> list[_PathHop]:
         rows = await steps.rows(frontier, per_node, limit)
@@ -142,15 +144,17 @@ def missing(name: str) -> WalkStartMissing:
     return WalkStartMissing(error=f"Node not found: {name}", node_name=name)
 
 
-def _steps(store: Store, namespace: str, query: bytes, command: QueryNeighbors | None) -> _Steps:
-    following = Following.BOTH if command is None else command.direction
-    relation = None if command is None or command.relation is UNSET else command.relation
-    sectors = None if command is None or command.sectors is UNSET else list(command.sectors)
+def _steps(store: Store, namespace: str, query: bytes, command: QueryNeighbors | FindPath) -> _Steps:
+    following, relation, sectors = Following.BOTH, None, None
+    if isinstance(command, QueryNeighbors):
+        following, relation = command.direction, or_none(command.relation)
+        sectors = None if command.sectors is UNSET else list(command.sectors)
     values = {
         "outgoing": following is not Following.INCOMING,
         "incoming": following is not Following.OUTGOING,
         "relation": relation,
         "sectors": sectors,
+        "as_of": or_none(command.as_of),
     }
     return _Steps(store, namespace, query, values, time.monotonic() + WALK_S)
 
@@ -210,6 +214,7 @@ def _crossing(row: Row) -> Crossing:
         relation=row["relation"],
         weight=row["weight"],
         direction=_direction(outgoing=row["outgoing"]),
+        **interval(row),
     )
 
 
@@ -252,6 +257,7 @@ def _path_edge(row: Row, before: UUID) -> PathEdge:
         weight=row["weight"],
         memory_sector=sector_of_row(row),
         direction=_direction(outgoing=row["source_id"] == before),
+        **interval(row),
     )
 
 

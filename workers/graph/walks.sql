@@ -1,30 +1,33 @@
 -- name: neighbor_step
 -- One step of a walk over neighbours, at most %(limit)s edges.
-select f.id as near, e.far, e.id, e.relation, e.weight, e.memory_sector, e.last_active_hours, e.outgoing
+select f.id as near, e.far, e.id, e.relation, e.weight, e.memory_sector, e.last_active_hours, e.valid_from,
+    e.valid_until, e.outgoing
 from {step}
 limit %(limit)s
 
 -- name: edges_between
 -- Of pairs of nodes that a walk went between, the edges it could have gone by, heaviest first, at most %(limit)s of each
 -- pair, and how many there are.
-select pair.far, e.id, e.relation, e.weight, e.memory_sector, e.outgoing, e.total
+select pair.far, e.id, e.relation, e.weight, e.memory_sector, e.valid_from, e.valid_until, e.outgoing, e.total
 from unnest(%(nears)s::uuid[], %(fars)s::uuid[]) as pair (near, far)
 cross join lateral (
     select found.*, count(*) over () as total
     from (
-        select e.id, e.relation, e.weight, e.memory_sector, true as outgoing
+        select e.id, e.relation, e.weight, e.memory_sector, e.valid_from, e.valid_until, true as outgoing
         from edges e
         where %(outgoing)s::boolean and e.layer = 'knowledge' and e.tenant = %(tenant)s
             and e.source_id = pair.near and e.target_id = pair.far
             and (%(relation)s::text is null or e.relation = %(relation)s)
             and (%(sectors)s::text[] is null or coalesce(e.memory_sector, 'semantic') = any(%(sectors)s::text[]))
+            and {edge_holds}
         union all
-        select e.id, e.relation, e.weight, e.memory_sector, false as outgoing
+        select e.id, e.relation, e.weight, e.memory_sector, e.valid_from, e.valid_until, false as outgoing
         from edges e
         where %(incoming)s::boolean and e.layer = 'knowledge' and e.tenant = %(tenant)s
             and e.source_id = pair.far and e.target_id = pair.near
             and (%(relation)s::text is null or e.relation = %(relation)s)
             and (%(sectors)s::text[] is null or coalesce(e.memory_sector, 'semantic') = any(%(sectors)s::text[]))
+            and {edge_holds}
     ) as found
     order by found.weight desc, found.id
     limit %(limit)s
