@@ -1,6 +1,7 @@
 """Weight, properties and flag of a constitutive edge change only when two different principals consent."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -78,6 +79,8 @@ async def listed(harness: Harness) -> dict[str, Any]:
         {"properties": {"is_constitutive": False}},
         {"properties": {"edge_type": "casual"}},
         {"weight": 0.5, "properties": {"since": 1831, "is_constitutive": False}},
+        {"valid_until": datetime(2024, 3, 1, tzinfo=UTC)},  # which would hide it, as a deletion does
+        {"valid_from": datetime(2024, 3, 1, tzinfo=UTC), "weight": 0.5},
     ],
 )
 async def test_two_principals_change_a_constitutive_edge_once(
