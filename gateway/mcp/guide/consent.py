@@ -35,14 +35,14 @@ ENTRIES: Final = {
     ),
     "propose_reclassification": ToolGuide(
         what="Asks for consent to another sector of a constitutive edge, or joins the open proposal for that sector; "
-        "counts as your approval, lasts 48 hours.",
+        "counts as your approval (to join, with the scope verify), lasts 48 hours.",
         when="reclassify_memory_sector answered consent_required.",
-        when_not="The edge is not constitutive: reclassify_memory_sector does it at once. To delete one: "
-        "graph_delete_edge proposes by itself.",
+        when_not="The edge is not constitutive: reclassify_memory_sector does it at once. To delete or change one: "
+        "graph_delete_edge and graph_add_edge propose by themselves.",
         cost="One audited transaction, about 5 ms.",
         returns="proposed with proposal_id, expires_at, approved_by and approvals_needed, the number still missing; "
         "not_needed for an edge that takes no consent.",
-        next="Have another principal call decide_proposal; then reclassify_memory_sector again.",
+        next="Have another principal call this or decide_proposal; then reclassify_memory_sector again.",
         before=(_VALUE,),
         example=_PROPOSE,
     ),
@@ -61,7 +61,8 @@ ENTRIES: Final = {
         when="You are asked to decide, or wonder why something still needs consent.",
         when_not="You have just proposed: the reply holds the id.",
         cost="One read, a few milliseconds.",
-        returns="proposals, each with effect in words and the edge or node as it is now; next_cursor, null at the end.",
+        returns="proposals, each with effect in words, the edge or node as it is now, and change: what of an edge would "
+        "be different; next_cursor, null at the end.",
         next="decide_proposal with a proposal_id. next_cursor as cursor, with the same state, for the next page.",
         example=Step(tool="list_proposals", arguments={"state": "pending"}),
     ),

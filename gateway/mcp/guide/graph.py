@@ -32,8 +32,10 @@ ENTRIES: Final = {
         when_not="It needs a sentence to be understood: store_memory. You relate two memories: connect.",
         cost="One transaction, about 5 ms; no embedding.",
         returns="edge_id, created, the edge as stored and its sector; ambiguous with candidates, and nothing written, "
-        "when a name without a label means several nodes.",
-        next="ambiguous: again with source_label or target_label. get_edge verifies it.",
+        "when a name without a label means several nodes; consent_required with a proposal_id, and nothing written, "
+        "when it would change a constitutive edge.",
+        next="ambiguous: again with source_label or target_label. consent_required: do what hint says. get_edge verifies "
+        "it.",
         example=_ADD,
     ),
     "graph_delete_edge": ToolGuide(
@@ -43,7 +45,7 @@ ENTRIES: Final = {
         "reclassify_memory_sector.",
         cost="One audited transaction, about 5 ms. Cannot be undone.",
         returns="deleted, not_found, or consent_required with a proposal_id.",
-        next="consent_required: another principal calls decide_proposal, then call this again.",
+        next="consent_required: do what hint says, then call this again.",
         before=(_ADD_WRONG,),
         example=Step(tool="graph_delete_edge", arguments={"edge_id": "<edge_id>", "reason": "not true"}),
     ),
@@ -53,7 +55,7 @@ ENTRIES: Final = {
         when_not="Only one fact about it is wrong: graph_delete_edge.",
         cost="One audited transaction, longer with many edges. Cannot be undone.",
         returns="deleted with edges_deleted, not_found, or consent_required when an edge is constitutive.",
-        next="consent_required: another principal calls decide_proposal, then call this again.",
+        next="consent_required: do what hint says, then call this again.",
         before=(Step(tool="graph_add_node", arguments={"name": "Adda", "label": "Person"}),),
         example=Step(tool="graph_delete_node", arguments={"node_id": "<node_id>", "reason": "misspelt"}),
     ),

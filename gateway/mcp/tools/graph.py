@@ -57,9 +57,9 @@ TOOLS: Final = (
     Tool(
         name="graph_add_edge",
         title="Add an edge",
-        summary="Write a directed fact about two named things; missing nodes are made. Call it for a plain fact that "
-        "you want to check or walk exactly later. Again: properties merge, weight only if given. ambiguous: call "
-        "again with labels. If it takes a sentence to be understood, call store_memory.",
+        summary="Write a directed fact about two named things; missing nodes are made. Call it for a plain fact to "
+        "check or walk exactly later. Again: properties merge, weight only if given. ambiguous: call again with "
+        "labels. consent_required: do what hint says. If it takes a sentence to be understood, call store_memory.",
         example=f"graph_add_edge({_FACT})",
         parameters=AddEdge,
         replies=(EdgeAdded, ChangeNeedsConsent, NameAmbiguous),
@@ -69,7 +69,7 @@ TOOLS: Final = (
         name="graph_delete_edge",
         title="Delete an edge",
         summary="Remove an edge for good. Call it when the fact is false. A constitutive edge takes consent: this "
-        "proposes it, another principal calls decide_proposal, then call again. If properties or weight "
+        "proposes it, another principal calls the same or decide_proposal, then call again. If properties or weight "
         "are wrong, call graph_add_edge.",
         example='graph_delete_edge(edge_id="<id>")',
         parameters=DeleteEdge,
