@@ -38,6 +38,10 @@ CANDIDATES_SHOWN: Final = 100  # homonyms that an ambiguous name is answered wit
 SUGGESTIONS_SHOWN: Final = 5
 PROPOSALS_SHOWN: Final = 50
 EDGE_KINDS_SHOWN: Final = 200  # that stats count separately: callers may invent relations
+GRAPH_RESTORE_DAYS: Final = 30  # in which a deletion of an edge or node can be undone
+DELETIONS_SHOWN: Final = 1_000
+NOT_RESTORED_SHOWN: Final = 100  # edges that could not be brought back
+AUDIT_ID_MAX: Final = 2**63 - 1
 CONSENT_HOURS: Final = 48
 CONSENT_PRINCIPALS: Final = 2  # who must approve a proposal, the proposer included
 

@@ -10,6 +10,7 @@ from engramq.schemas.vocabulary import (
     Direction,
     MemorySource,
     MemoryState,
+    NotRestoredReason,
     Origin,
     Partition,
     ProposalAction,
@@ -191,6 +192,35 @@ class Candidate(NodeRef, frozen=True, kw_only=True):
     """One of several nodes that a name can mean; `field` is the parameter that has the name."""
 
     field: str
+
+
+class NotRestored(msgspec.Struct, frozen=True, kw_only=True):
+    """A deleted edge, in words too, that could not be brought back.
+
+    `restore_first` are the deletions, by the ids of their audit entries, that took the ends which are missing.
+    """
+
+    edge_id: str
+    edge: str
+    reason: NotRestoredReason
+    restore_first: list[int] = []
+
+
+class GraphDeletion(msgspec.Struct, frozen=True, kw_only=True):
+    """A deletion that can be undone until `restore_until`; `audit_id` is its entry in the audit log.
+
+    `what` says in words what would come back, `edges` how many edges.
+    """
+
+    audit_id: int
+    deleted_at: str
+    deleted_by: str
+    reason: str | None
+    what: str
+    edges: int
+    edge_id: str | None
+    node_id: str | None
+    restore_until: str
 
 
 class EdgeCandidate(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,6 +70,12 @@ def name(text: str) -> str:
     return text
 
 
+def note(text: str) -> str:
+    if not text.strip() or len(text) > 2_000 or re.search("[\0\ud800-\udfff]", text):
+        raise ValueError("must be a text of 1 to 2000 characters in UTF-8")
+    return text
+
+
 def namespace(text: str) -> str:
     if name(text) == SYSTEM_NAMESPACE:
         raise ValueError("must be another one: it is engramq's own")

@@ -179,6 +179,13 @@ class ReclassifyStatus(StrEnum):
     CONSENT_REQUIRED = "consent_required"
 
 
+class NotRestoredReason(StrEnum):
+    """Why a deleted edge does not come back."""
+
+    END_MISSING = "end_missing"  # a node that it leads from or to
+    THERE_AGAIN = "there_again"
+
+
 class ProposalAction(StrEnum):
     """What consent is asked for."""
 
@@ -287,6 +294,8 @@ class AuditAction(StrEnum):
     UPDATE_NODE = "update_node"
     DELETE_EDGE = "delete_edge"
     DELETE_NODE = "delete_node"
+    RESTORE_EDGE = "restore_edge"
+    RESTORE_NODE = "restore_node"
     PROPOSE = "propose"
     DECIDE = "decide"
     CONNECT = "connect"

@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
     "import": Lazy("import_file", "Load memories from a JSONL file."),
     "purge": Lazy("purge", "List, then erase for good, memories of a principal, source, thread or time."),
+    "graph": Lazy("graph", "List deleted edges and nodes of the knowledge graph, and restore them."),
     "audit": Lazy("audit", "Show who did what, newest last."),
     "token": Lazy("token", "Make, list and revoke the bearer tokens of HTTP clients."),
 }

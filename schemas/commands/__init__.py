@@ -106,6 +106,7 @@ from engramq.schemas.commands.trust import (
     Verified,
     VerifyMemory,
 )
+from engramq.schemas.commands.undo import DeletedList, GraphRestored, ListDeleted, RestoreGraph
 
 AnyCommand = (
     StoreMemory
@@ -132,6 +133,8 @@ AnyCommand = (
     | AddEdge
     | DeleteEdge
     | DeleteNode
+    | RestoreGraph
+    | ListDeleted
     | GetNodeByName
     | GetEdge
     | ListEdges
@@ -173,6 +176,8 @@ AnyReply = (
     | ChangeNeedsConsent
     | NameAmbiguous
     | GraphDeleted
+    | GraphRestored
+    | DeletedList
     | DeletionNeedsConsent
     | NodeFound
     | NodeMissing
@@ -224,6 +229,7 @@ __all__ = [
     "Decided",
     "DeleteEdge",
     "DeleteNode",
+    "DeletedList",
     "DeletionNeedsConsent",
     "Disconnect",
     "Disconnected",
@@ -242,6 +248,7 @@ __all__ = [
     "GetMemory",
     "GetNodeByName",
     "GraphDeleted",
+    "GraphRestored",
     "Identity",
     "ImportBatch",
     "ImportRecord",
@@ -249,6 +256,7 @@ __all__ = [
     "LinkRequest",
     "LinksScheduled",
     "ListAudit",
+    "ListDeleted",
     "ListEdges",
     "ListProposals",
     "ListRecentMemories",
@@ -285,6 +293,7 @@ __all__ = [
     "RecordOutcome",
     "Reply",
     "Resolved",
+    "RestoreGraph",
     "RestoreMemory",
     "SearchMemories",
     "SectorsClassified",

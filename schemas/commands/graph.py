@@ -171,12 +171,18 @@ class DeleteNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="gr
 
 
 class GraphDeleted(WriteReply, kw_only=True, tag="graph_deleted"):
-    """Whether the edge or node is gone. `edges_deleted` counts those that went with a node."""
+    """Whether the edge or node is gone. `edges_deleted` counts those that went with a node.
+
+    Until `restore_until` it can be brought back: `audit_id` is the entry of the audit log, `hint` says how.
+    """
 
     status: Literal["deleted", "not_found"]
     edge_id: str | UnsetType = UNSET
     node_id: str | UnsetType = UNSET
     edges_deleted: int | UnsetType = UNSET
+    audit_id: int | UnsetType = UNSET
+    restore_until: str | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
 
 
 class DeletionNeedsConsent(WriteReply, kw_only=True, tag="deletion_needs_consent"):

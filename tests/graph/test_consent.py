@@ -275,7 +275,7 @@ async def test_deleting_a_constitutive_edge_is_a_proposal_first(harness: Harness
 
     done = await harness.body(DeleteEdge(edge_id=edge_id, reason="moved on"))
 
-    assert done == {"status": "deleted", "edge_id": edge_id}
+    assert (done["status"], done["edge_id"]) == ("deleted", edge_id)
     assert (await harness.body(asked()))["edge"] is None
     last = harness.audit(edge_id)[-1]
     assert (last["action"], last["reason"], last["new"]) == (
@@ -318,7 +318,7 @@ async def test_a_node_takes_a_constitutive_edge_along_only_with_consent(harness:
     assert sorted(second["edge_ids"]) == sorted([edge_id, later])
     await decided(harness, second["proposal_id"])
     done = await harness.body(DeleteNode(node_id=node_id))
-    assert done == {"status": "deleted", "node_id": node_id, "edges_deleted": 3}
+    assert (done["status"], done["node_id"], done["edges_deleted"]) == ("deleted", node_id, 3)
     assert harness.rows("select * from edges") == []
 
 

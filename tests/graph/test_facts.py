@@ -172,7 +172,7 @@ async def test_deleting_a_node_removes_its_edges_in_both_directions(harness: Har
     await harness.body(fact("Ada", "KNOWS", "Ada"))
     kept = await harness.body(fact("Cay", "KNOWS", "Bob"))
     body = await harness.body(DeleteNode(node_id=edge["source_id"], reason="mistaken"))
-    assert body == {"status": "deleted", "node_id": edge["source_id"], "edges_deleted": 3}
+    assert (body["status"], body["node_id"], body["edges_deleted"]) == ("deleted", edge["source_id"], 3)
     assert await harness.body(asked()) == NOWHERE
     assert [str(row["id"]) for row in harness.rows("select id from edges")] == [kept["edge_id"]]
     (noted,) = harness.audit(edge["source_id"])
@@ -305,10 +305,8 @@ async def test_a_name_without_label_means_the_one_node_there_is_or_a_new_entity(
 @pytest.mark.promise("GE-23")
 async def test_deleting_an_edge_is_audited_and_its_repetition_finds_nothing(harness: Harness) -> None:
     edge = await harness.body(fact(relation="LOVES", weight=0.5))
-    assert await harness.body(DeleteEdge(edge_id=edge["edge_id"], reason="over")) == {
-        "status": "deleted",
-        "edge_id": edge["edge_id"],
-    }
+    body = await harness.body(DeleteEdge(edge_id=edge["edge_id"], reason="over"))
+    assert (body["status"], body["edge_id"]) == ("deleted", edge["edge_id"])
     (noted,) = harness.audit(edge["edge_id"])
     assert (noted["action"], noted["actor"], noted["reason"]) == ("delete_edge", "ada", "over")
     assert noted["old"] == {

@@ -1,10 +1,12 @@
 """Rows of one tenant in every table that has tenants, written as the owner of the database."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from engramq.schemas.ids import uuid7
 from engramq.schemas.tokens import new_token, token_digest
@@ -93,6 +95,10 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
     insert(
         "proposals", id=ids["proposal"], action="delete", target_id=ids["edge"], covers=[ids["edge"]],
         proposed_by="ada", expires_at="2100-01-01",
+    )  # fmt: skip
+    insert(
+        "deleted_graph", deletion=1, id=UUID(uuid7()), is_node=True, deleted_at=datetime.now(UTC), created_by="ada",
+        record=Jsonb({"label": "Entity", "name": f"{namespace}-gone"}),
     )  # fmt: skip
     insert("approvals", proposal_id=ids["proposal"], principal="ada")
     insert(

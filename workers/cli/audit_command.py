@@ -46,6 +46,7 @@ def _line(entry: AuditEntry) -> str:
         _change(entry.old or {}, entry.new or {}),
         "" if entry.reason is None else f"because {_quoted(entry.reason)}",
         "" if entry.command_id is None else f"command {entry.command_id}",
+        f"entry {entry.id}",
     ]
     return "  ".join(part for part in parts if part)
 

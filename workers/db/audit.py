@@ -16,7 +16,7 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Sent, Transaction
 
 AUDIT: Final = sql("audit")
 ENTRIES: Final = sql("audit_entries")
@@ -46,10 +46,10 @@ async def record(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     reason: str | None = None,
-) -> None:
+) -> Sent:
     """Note that the principal of a command did this; see `write`."""
     actor, command_id = envelope.principal.name, UUID(envelope.id)
-    await write(tx, actor, action, target, old=old, new=new, reason=reason, command_id=command_id)
+    return await write(tx, actor, action, target, old=old, new=new, reason=reason, command_id=command_id)
 
 
 async def write(
@@ -62,12 +62,12 @@ async def write(
     new: Mapping[str, Any],
     reason: str | None = None,
     command_id: UUID | None = None,
-) -> None:
-    """Note that somebody did this; `old` and `new` hold what changed, as JSON values.
+) -> Sent:
+    """Note that somebody did this; `old` and `new` hold what changed, as JSON values. The entry's id and time follow.
 
     `target` is None for what is not about one memory, node, edge or token.
     """
-    await tx.send(
+    return await tx.send(
         AUDIT,
         actor=actor,
         action=action,

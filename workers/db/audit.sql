@@ -6,7 +6,7 @@ values (
     clock_timestamp(), %(tenant)s, %(namespace)s, %(actor)s, %(action)s, %(target_id)s, %(old)s, %(new)s, %(reason)s,
     %(command_id)s
 )
-returning id
+returning id, at
 
 -- fragment: names_target
 -- Whether an entry is about something else, but names %(target_id)s: as an end of a link or an edge, as what replaced a

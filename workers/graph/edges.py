@@ -28,6 +28,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.consent import Deletion, change_consent, deletion_consent
 from engramq.workers.graph.constitution import MARKS, is_constitutive, merged
+from engramq.workers.graph.deletions import entered
 from engramq.workers.graph.edge_sectors import edge_sector
 from engramq.workers.graph.intervals import ENDS, interval, merged_interval, notice_of_end
 from engramq.workers.graph.nodes import changes, ends_of, find_or_make, refuse_oversize
@@ -38,7 +39,7 @@ LOCK: Final = sql("lock_edge")
 MERGE: Final = sql("merge_edge")
 DELETE: Final = sql("delete_edge")
 LOCK_NODE: Final = sql("lock_node_for_deletion")
-MARKED: Final = sql("marked_edges")
+COUNTED: Final = sql("edges_counted")
 DELETE_OF_NODE: Final = sql("delete_edges_of_node")
 DELETE_NODE: Final = sql("delete_node")
 
@@ -86,13 +87,12 @@ async def delete_edge(tx: Transaction, envelope: Envelope, command: DeleteEdge) 
     consent = await deletion_consent(tx, envelope, deletion)
     if isinstance(consent, DeletionNeedsConsent):
         return consent
-    await tx.send(DELETE, id=row["id"])
     old = {name: row[name] for name in ("relation", "weight", "memory_sector", "sector_source")}
     old |= {name: str(row[name]) for name in ("source_id", "target_id")}
-    await audit.record(
-        tx, envelope, AuditAction.DELETE_EDGE, row["id"], old=old, new=_with_proposal(consent), reason=deletion.reason
-    )
-    return GraphDeleted(status="deleted", edge_id=str(row["id"]))
+    old |= {name: text for name, text in interval(row).items() if text is not None}
+    entry = await entered(tx, envelope, deletion, old=old, new=_with_proposal(consent))
+    await tx.send(DELETE, id=row["id"], deletion=entry.id, deleted_at=entry.at)
+    return GraphDeleted(status="deleted", edge_id=str(row["id"]), **entry.told(envelope))
 
 
 async def delete_node(tx: Transaction, envelope: Envelope, command: DeleteNode) -> GraphDeleted | DeletionNeedsConsent:
@@ -101,28 +101,22 @@ async def delete_node(tx: Transaction, envelope: Envelope, command: DeleteNode) 
     row = None if node_id is None else await tx.row(LOCK_NODE, id=node_id)
     if row is None or node_id is None:
         return GraphDeleted(status="not_found", node_id=command.node_id)
-    marked = await tx.rows(MARKED, id=node_id, keys=list(MARKS))
-    covers = tuple(edge["id"] for edge in marked if is_constitutive(edge["properties"]))
+    counted = await tx.row(COUNTED, id=node_id, keys=list(MARKS))
+    assert counted is not None
+    covers = tuple(UUID(edge) for edge, properties in counted["marked"] if is_constitutive(properties))
     deletion = Deletion(AuditAction.DELETE_NODE, node_id, covers, audit.reason_of(command))
     consent = await deletion_consent(tx, envelope, deletion)
     if isinstance(consent, DeletionNeedsConsent):
         return consent
-    gone = await tx.row(DELETE_OF_NODE, id=node_id, keys=list(MARKS))
+    old = {"label": row["label"], "edges": counted["edges"]}
+    entry = await entered(tx, envelope, deletion, old=old, new=_with_proposal(consent))
+    gone = await tx.row(DELETE_OF_NODE, id=node_id, keys=list(MARKS), deletion=entry.id, deleted_at=entry.at)
     assert gone is not None
-    if any(is_constitutive(properties) and UUID(edge) not in covers for edge, properties in gone["marked"]):
-        raise Again  # one has become constitutive since it was looked at
-    await tx.send(DELETE_NODE, id=node_id)
-    edges_deleted = gone["edges_deleted"]
-    await audit.record(
-        tx,
-        envelope,
-        AuditAction.DELETE_NODE,
-        node_id,
-        old={"label": row["label"], "edges": edges_deleted},
-        new=_with_proposal(consent),
-        reason=deletion.reason,
-    )
-    return GraphDeleted(status="deleted", node_id=str(node_id), edges_deleted=edges_deleted)
+    became = any(is_constitutive(properties) and UUID(edge) not in covers for edge, properties in gone["marked"])
+    if became or gone["edges"] != counted["edges"]:
+        raise Again  # an edge has become constitutive, or was deleted, since they were looked at
+    await tx.send(DELETE_NODE, id=node_id, deletion=entry.id, deleted_at=entry.at)
+    return GraphDeleted(status="deleted", node_id=str(node_id), edges_deleted=gone["edges"], **entry.told(envelope))
 
 
 async def _merge(tx: Transaction, envelope: Envelope, standing: Row, given: dict[str, Any]) -> Row | ChangeNeedsConsent:

@@ -58,24 +58,32 @@ update edges set weight = %(weight)s, properties = %(properties)s, memory_sector
 where tenant = %(tenant)s and id = %(id)s
 
 -- name: delete_edge
--- Remove a locked edge.
-delete from edges where tenant = %(tenant)s and layer = 'knowledge' and id = %(id)s
+-- Remove a locked edge, and keep what it was.
+with gone as (
+    delete from edges where tenant = %(tenant)s and layer = 'knowledge' and id = %(id)s returning *
+)
+insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
+select %(tenant)s, %(deletion)s, id, false, to_jsonb(gone) - 'tenant', created_by, %(deleted_at)s from gone
 
--- name: marked_edges
--- Edges of a node whose properties may make them constitutive.
-select e.id, e.properties
-from edges e
-where e.tenant = %(tenant)s and (e.source_id = %(id)s or e.target_id = %(id)s)
-    and e.properties ?| %(keys)s::text[]
-order by e.id
+-- fragment: marked
+-- Of edges, the ids and properties of those that these may make constitutive.
+coalesce(jsonb_agg(jsonb_build_array(id, properties) order by id) filter (where properties ?| %(keys)s::text[]), '[]')
+
+-- name: edges_counted
+-- How many edges a node has, and those whose properties may make them constitutive.
+select count(*) as edges, {marked} as marked
+from edges
+where tenant = %(tenant)s and (source_id = %(id)s or target_id = %(id)s)
 
 -- name: delete_edges_of_node
--- Remove the edges of a locked node. Those that may be constitutive are told again: one may have become so since.
+-- Remove the edges of a locked node, and keep what they were. Those that may be constitutive are told again: one may
+-- have become so since.
 with gone as (
     delete from edges
     where tenant = %(tenant)s and (source_id = %(id)s or target_id = %(id)s)
-    returning id, properties
+    returning *
+), kept as (
+    insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
+    select %(tenant)s, %(deletion)s, id, false, to_jsonb(gone) - 'tenant', created_by, %(deleted_at)s from gone
 )
-select count(*) as edges_deleted,
-    coalesce(jsonb_agg(jsonb_build_array(id, properties)) filter (where properties ?| %(keys)s::text[]), '[]') as marked
-from gone
+select count(*) as edges, {marked} as marked from gone

@@ -9,6 +9,7 @@ from engramq.schemas.commands import (
     ConsentNotNeeded,
     Decided,
     DecideProposal,
+    DeletedList,
     DeleteEdge,
     DeleteNode,
     DeletionNeedsConsent,
@@ -21,6 +22,8 @@ from engramq.schemas.commands import (
     GetEdge,
     GetNodeByName,
     GraphDeleted,
+    GraphRestored,
+    ListDeleted,
     ListEdges,
     ListProposals,
     NameAmbiguous,
@@ -37,13 +40,14 @@ from engramq.schemas.commands import (
     Reclassified,
     ReclassifySector,
     Reply,
+    RestoreGraph,
     WalkStartMissing,
 )
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.vocabulary import ReclassifyStatus, Scope
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.graph import consent, edges, nodes, proposals, reads, walks
+from engramq.workers.graph import consent, edges, nodes, proposals, reads, restoration, walks
 from engramq.workers.graph.reclassification import actor_of, reclassify
 from engramq.workers.handling import Context, handles, handles_without_transaction
 
@@ -78,6 +82,18 @@ async def delete_node(tx: Transaction, command: DeleteNode, context: Context) ->
     """Remove a node with its edges; constitutive ones only with consent."""
     _require_trusted_principal(context)
     return await edges.delete_node(tx, context.envelope, command)
+
+
+@handles(RestoreGraph)
+async def restore_graph(tx: Transaction, command: RestoreGraph, context: Context) -> GraphRestored:
+    """Undo a deletion, as far as nothing stands in its way."""
+    return await restoration.restore(tx, context.envelope, command)
+
+
+@handles(ListDeleted)
+async def list_deleted(tx: Transaction, command: ListDeleted, _context: Context) -> DeletedList:
+    """List the deletions that can be undone."""
+    return await restoration.list_deleted(tx, command.limit)
 
 
 async def log_reclassified(reply: Reply, command: ReclassifySector, context: Context) -> None:

@@ -15,6 +15,7 @@ from engramq.schemas.vocabulary import Partition
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
+from engramq.workers.graph import deletions
 from engramq.workers.links import co_retrieval, decay
 from engramq.workers.memories import expiry
 from engramq.workers.memories.pending import pending_after, pending_contents
@@ -109,11 +110,13 @@ class Upkeep:
         return len(await self.store.read(namespace, lambda tx: pending_contents(tx, ids)))
 
     async def trim(self) -> None:
-        """Forget old commands, and pairs that nobody finds together any more."""
+        """Forget old commands, pairs that nobody finds together any more, and what was deleted long ago."""
         for namespace in await self.store.namespaces():
             while await self.store.write(namespace, ledger.trim) == ledger.TRIMMED_AT_ONCE:
                 pass
             while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
+                pass
+            while await self.store.write(namespace, deletions.trim) == deletions.TRIMMED_AT_ONCE:
                 pass
 
     async def archive_expired(self) -> None:
