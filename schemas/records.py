@@ -132,13 +132,24 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisplacedLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A link that had to make room for another; `memory_id` is the end that was full, `other_id` the end it lost."""
+    """A link that had to make room for another; `memory_id` is the end that was full, `other_id` the end it lost.
+
+    `source_id` is the end that declared it; of a link that nobody declared, the older end.
+    """
 
     memory_id: str
     other_id: str
     relation: str
     weight: float
     origin: Origin
+    source_id: str = ""
+    target_id: str = ""
+
+    def __post_init__(self) -> None:
+        """Name the ends of a record of earlier versions, which had neither: the full one first."""
+        if not self.source_id:
+            msgspec.structs.force_setattr(self, "source_id", self.memory_id)
+            msgspec.structs.force_setattr(self, "target_id", self.other_id)
 
 
 class UsefulMemory(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,6 +60,17 @@ class Standing(StrEnum):
     NOT_FOUND = "not_found"
 
 
+class Thing(StrEnum):
+    """What a reply may say is not there."""
+
+    MEMORY = "memory"
+    LINK = "link"
+    NODE = "node"
+    EDGE = "edge"
+    PROPOSAL = "proposal"
+    TOPIC = "topic"
+
+
 class PairSkipped(StrEnum):
     """Why two memories that helped together are not linked."""
 

@@ -132,11 +132,10 @@ class BriefMemories(_Brief, kw_only=True):
 class BriefFound(_Brief, kw_only=True):
     """MemoryFound in brief."""
 
-    memory: BriefMemory | None
+    memory: BriefMemory
     links: list[Link] | UnsetType = UNSET
     replaces: list[MemoryPreview] | UnsetType = UNSET
-    status: Literal["success", "not_found"]
-    hint: str | UnsetType = UNSET
+    status: Literal["success"] = "success"
 
 
 class BriefSuperseded(_Brief, kw_only=True):
@@ -151,8 +150,8 @@ class BriefSuperseded(_Brief, kw_only=True):
 class BriefChanged(_Brief, kw_only=True):
     """MemoryChanged in brief: of an update without content and metadata."""
 
-    status: Literal["updated", "restored", "not_found"]
-    memory: BriefMemory | None = None
+    status: Literal["updated", "restored"]
+    memory: BriefMemory
     command_id: str
 
 
@@ -262,14 +261,12 @@ def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
                 memory=_memory(memory, caller),
                 links=reply.links,
                 replaces=reply.replaces,
-                status=reply.status,
-                hint=reply.hint,
                 **_about(reply),
             )
         case Superseded():
             old, new = _memory(reply.old, caller), _memory(reply.new, caller)
             return BriefSuperseded(old=old, new=new, command_id=reply.command_id, **_about(reply))
-        case MemoryChanged(memory=Memory() as memory):
+        case MemoryChanged(memory=Memory() as memory) if reply.status != "not_found":
             brief = _memory(memory, caller)
             if reply.status == "updated":
                 brief.content, brief.metadata = UNSET, {}

@@ -9,7 +9,7 @@ from engramq.schemas.commands.graph import AnySector
 from engramq.schemas.fields import Cursor, Identifier, Note
 from engramq.schemas.ids import list_position
 from engramq.schemas.records import Proposal
-from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, WorkerKind
+from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, Thing, WorkerKind
 
 
 class ProposeReclassification(Command, frozen=True, kw_only=True, omit_defaults=True, tag="propose_reclassification"):
@@ -36,10 +36,12 @@ class Proposed(WriteReply, kw_only=True, tag="proposed"):
 
 
 class NotProposed(WriteReply, kw_only=True, tag="not_proposed"):
-    """Why there is no proposal: a wrong sector, or no such edge."""
+    """Why there is no proposal: a wrong sector, or no such edge, which `what` says."""
 
     status: ReclassifyStatus
     error: str
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
 
 
 class ConsentNotNeeded(WriteReply, kw_only=True, tag="consent_not_needed"):
@@ -63,11 +65,16 @@ class DecideProposal(Command, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Decided(WriteReply, kw_only=True, tag="decided"):
-    """The proposal's state, and how many principals approve. `closed`: it had ended, nothing was recorded."""
+    """The proposal's state, and how many principals approve. `closed`: it had ended, nothing was recorded.
+
+    Of one that is not there `what` and `hint`.
+    """
 
     status: Literal["recorded", "closed", "not_found"]
     state: ProposalState | UnsetType = UNSET
     approvals: int | UnsetType = UNSET
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
 
 
 class ListProposals(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_proposals"):

@@ -33,6 +33,7 @@ from engramq.schemas.vocabulary import (
     ReclassifyStatus,
     Scope,
     Sector,
+    Thing,
     WorkerKind,
 )
 
@@ -171,7 +172,7 @@ class DeleteNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="gr
 
 
 class GraphDeleted(WriteReply, kw_only=True, tag="graph_deleted"):
-    """Whether the edge or node is gone. `edges_deleted` counts those that went with a node.
+    """Whether the edge or node is gone, or was never there. `edges_deleted` counts those that went with a node.
 
     Until `restore_until` it can be brought back: `audit_id` is the entry of the audit log, `hint` says how.
     """
@@ -182,6 +183,7 @@ class GraphDeleted(WriteReply, kw_only=True, tag="graph_deleted"):
     edges_deleted: int | UnsetType = UNSET
     audit_id: int | UnsetType = UNSET
     restore_until: str | UnsetType = UNSET
+    what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET
 
 
@@ -227,6 +229,8 @@ class NodeMissing(Reply, kw_only=True, tag="node_missing"):
     node: None = None
     status: Literal["not_found"] = "not_found"
     suggestions: list[NodeRef]
+    what: Thing = Thing.NODE
+    hint: str = ""
 
 
 class GetEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_edge"):
@@ -261,7 +265,7 @@ class EdgeFound(Reply, kw_only=True, tag="edge_found"):
 
 
 class EdgeMissing(Reply, kw_only=True, tag="edge_missing"):
-    """There is no such edge, whether or not there are such nodes."""
+    """There is no such edge, whether or not there are such nodes. The one not_found that says no more."""
 
     edge: None = None
     status: Literal["not_found"] = "not_found"
@@ -314,7 +318,7 @@ class EdgesMissing(Reply, kw_only=True, tag="edges_missing"):
     """There is no such node, or no such edge."""
 
     status: Literal["not_found"] = "not_found"
-    what: Literal["node", "edge"]
+    what: Thing
     error: str
     hint: str
 
@@ -360,6 +364,8 @@ class WalkStartMissing(Reply, kw_only=True, tag="walk_start_missing"):
     status: Literal["not_found"] = "not_found"
     error: str
     node_name: str
+    what: Thing = Thing.NODE
+    hint: str = ""
 
 
 class FindPath(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_find_path"):
@@ -413,7 +419,10 @@ class ReclassifySector(Command, frozen=True, kw_only=True, omit_defaults=True, t
 
 
 class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
-    """What became of a reclassification; which fields are there depends on the status."""
+    """What became of a reclassification; which fields are there depends on the status.
+
+    `proposal_id` and `expires_at` are null when consent is needed and nobody has asked for it yet.
+    """
 
     status: ReclassifyStatus
     edge_id: str | UnsetType = UNSET
@@ -421,7 +430,9 @@ class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
     new_sector: Sector | UnsetType = UNSET
     error: str | UnsetType = UNSET
     edge_ids: list[str] | UnsetType = UNSET
+    what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET
     proposal_id: str | UnsetType | None = UNSET
     approved_by: list[str] | UnsetType = UNSET
+    expires_at: str | UnsetType | None = UNSET
     candidates: list[EdgeCandidate] | UnsetType = UNSET

@@ -12,7 +12,16 @@ from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
 from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import DisplacedLink, SkippedMemory, UsefulMemory
-from engramq.schemas.vocabulary import IfExists, LinkAction, QueryLinkAction, Relation, Resolution, Scope, WorkerKind
+from engramq.schemas.vocabulary import (
+    IfExists,
+    LinkAction,
+    QueryLinkAction,
+    Relation,
+    Resolution,
+    Scope,
+    Thing,
+    WorkerKind,
+)
 
 Query = Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S")]
 IfLinked = Annotated[IfExists, Meta(description="If they are linked already")]
@@ -102,7 +111,7 @@ class Disconnect(Command, frozen=True, kw_only=True, omit_defaults=True, tag="di
 
 
 class Disconnected(WriteReply, kw_only=True, tag="disconnected"):
-    """What was removed; null where nothing was. A guarded link stays and is described."""
+    """What was removed; null where nothing was: `what` and `hint` then. A guarded link stays and is described."""
 
     status: Literal["success"] = "success"
     action: Literal["removed", "not_found", "guarded"]
@@ -111,6 +120,8 @@ class Disconnected(WriteReply, kw_only=True, tag="disconnected"):
     removed_relation: str | None
     removed_weight: float | None
     summary: str
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
     untrusted: bool | UnsetType = UNSET
     warning: str | UnsetType = UNSET
 

@@ -42,6 +42,7 @@ from engramq.schemas.vocabulary import (
     Ranking,
     Scope,
     Sector,
+    Thing,
     Verification,
     WorkerKind,
 )
@@ -215,7 +216,7 @@ class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get
 
 
 class MemoryFound(Reply, kw_only=True, tag="memory"):
-    """One memory with its links, or null and not_found; `hint` says how to see one that the caller may see.
+    """One memory with its links, or null and not_found, with `what` and `hint`.
 
     `replaces` is everything that it replaced, whether hidden or not, the last first.
     """
@@ -224,6 +225,7 @@ class MemoryFound(Reply, kw_only=True, tag="memory"):
     links: list[Link] | UnsetType = UNSET
     replaces: list[MemoryPreview] | UnsetType = UNSET
     status: Literal["success", "not_found"]
+    what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET
 
 
@@ -316,7 +318,7 @@ def _names(names: tuple[str, ...] | UnsetType) -> tuple[str, ...]:
 
 
 class MemoryChanged(WriteReply, kw_only=True, tag="memory_changed"):
-    """The memory after an update or a restoration; memory is null when it was not found.
+    """The memory after an update or a restoration; memory is null, with `what` and `hint`, when it was not found.
 
     `notice` tells what keeps it hidden all the same, and the next step.
     """
@@ -324,6 +326,8 @@ class MemoryChanged(WriteReply, kw_only=True, tag="memory_changed"):
     status: Literal["updated", "restored", "not_found"]
     memory: Memory | None = None
     notice: str | UnsetType = UNSET
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
 
 
 class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="forget_memory"):
@@ -339,14 +343,15 @@ class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class Forgotten(WriteReply, kw_only=True, tag="forgotten"):
-    """Whether the memory is archived, erased, or was never there.
+    """Whether the memory is archived, erased, or was never there, which `what` says.
 
     Also what a replay gets whose memory was erased since. `still_hidden` is what it had replaced and nothing replaces
-    now; `hint` says what to do about that.
+    now; `hint` says what to do about that, or where to look.
     """
 
     status: Literal["archived", "erased", "not_found"]
     id: str
+    what: Thing | UnsetType = UNSET
     still_hidden: list[MemoryPreview] | UnsetType = UNSET
     hint: str | UnsetType = UNSET
 

@@ -9,7 +9,7 @@ from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import MemoryId, Moment, Name, Note
 from engramq.schemas.records import Memory, MemoryPreview
-from engramq.schemas.vocabulary import Partition, Scope, Verification, WorkerKind
+from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, WorkerKind
 
 
 class VerifyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="verify_memory"):
@@ -25,10 +25,11 @@ class VerifyMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class Verified(WriteReply, kw_only=True, tag="verified"):
-    """The verification before and after; null when there is no such memory. `old` and `new` say it once more, for now.
+    """The verification before and after; null when there is no such memory, which `what` says. `old` and `new` say it
+    once more, for now.
 
     Of a rejected one `still_hidden` is what it had replaced and nothing replaces now; `hint` says what to do about
-    that.
+    that, or where to look.
     """
 
     status: Literal["success", "not_found"]
@@ -37,6 +38,7 @@ class Verified(WriteReply, kw_only=True, tag="verified"):
     new_verification: Verification | None = None
     old: Verification | None = None
     new: Verification | None = None
+    what: Thing | UnsetType = UNSET
     still_hidden: list[MemoryPreview] | UnsetType = UNSET
     hint: str | UnsetType = UNSET
 

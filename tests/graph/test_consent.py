@@ -15,7 +15,8 @@ from engramq.schemas.commands import (
     ProposeReclassification,
 )
 from engramq.schemas.faults import FaultCode
-from engramq.schemas.vocabulary import Decision, ProposalState, Sector
+from engramq.schemas.missing import missing
+from engramq.schemas.vocabulary import Decision, ProposalState, Sector, Thing
 from tests.graph.facts import UNKNOWN_ID, approved, asked, decided, fact, proposed, reclassified
 from tests.graph.harness import ADA, BOB, CAY, Harness
 from tests.refusals import refused
@@ -23,6 +24,7 @@ from tests.refusals import refused
 pytestmark = pytest.mark.anyio
 
 FLAG = {"is_constitutive": True}
+NO_PROPOSAL = {"status": "not_found", **missing(Thing.PROPOSAL)}
 BOTH_SPELLINGS = pytest.mark.parametrize("mark", [FLAG, {"edge_type": "constitutive"}])
 
 
@@ -51,8 +53,8 @@ async def test_without_approval_a_constitutive_edge_stays(harness: Harness, mark
     edge_id = await constitutive(harness, mark)
     before = harness.everything()
     body = await harness.body(reclassified("episodic"))
-    assert set(body) == {"status", "error", "edge_id", "proposal_id", "approved_by", "hint"}
-    assert (body["proposal_id"], body["approved_by"]) == (None, [])
+    assert set(body) == {"status", "error", "edge_id", "proposal_id", "approved_by", "expires_at", "hint"}
+    assert (body["proposal_id"], body["approved_by"], body["expires_at"]) == (None, [], None)
     assert (body["status"], body["edge_id"]) == ("consent_required", edge_id)
     assert "propose_reclassification" in body["hint"]
     assert harness.everything() == before
@@ -253,11 +255,11 @@ async def test_a_proposal_needs_an_edge_and_a_sector_and_a_decision_needs_a_prop
     assert wrong["error"].startswith("Invalid sector: 'Episodic'. Must be one of: emotional, ")
     for unknown in (UNKNOWN_ID, "nonsense"):
         body = await harness.body(ProposeReclassification(edge_id=unknown, new_sector="episodic"))
-        assert body == {"status": "not_found", "error": f"Edge not found: {unknown}"}
-        assert (await decided(harness, unknown)) == {"status": "not_found"}
+        assert body == {"status": "not_found", "error": f"Edge not found: {unknown}", **missing(Thing.EDGE)}
+        assert (await decided(harness, unknown)) == NO_PROPOSAL
     proposal = await proposed(harness, edge_id, Sector.EPISODIC)
     foreign = DecideProposal(proposal_id=proposal, decision=Decision.APPROVE)
-    assert (await harness.body(foreign, namespace="elsewhere", by=BOB)) == {"status": "not_found"}
+    assert (await harness.body(foreign, namespace="elsewhere", by=BOB)) == NO_PROPOSAL
 
 
 @pytest.mark.promise("GE-23")

@@ -11,7 +11,8 @@ import pytest
 
 from engramq.schemas.commands import Reclassified
 from engramq.schemas.faults import FaultCode
-from engramq.schemas.vocabulary import ReclassifyStatus, Sector
+from engramq.schemas.missing import missing
+from engramq.schemas.vocabulary import ReclassifyStatus, Sector, Thing
 from engramq.workers.queue.contract import LeaseLost
 from tests.graph.facts import UNKNOWN_ID, asked, fact, homonyms, reclassified
 from tests.graph.harness import ADA, BOB, Harness
@@ -79,7 +80,7 @@ async def test_without_a_match_the_triple_is_named(harness: Harness) -> None:
     ):
         body = await harness.body(wrong)
         triple = f"{wrong.source_name} --{wrong.relation}--> {wrong.target_name}"
-        assert body == {"status": "not_found", "error": f"Edge not found: {triple}"}
+        assert body == {"status": "not_found", "error": f"Edge not found: {triple}", **missing(Thing.EDGE)}
 
 
 @pytest.mark.promise("RS-6")
@@ -116,7 +117,8 @@ async def test_an_edge_id_that_is_not_among_the_matches_is_not_found(harness: Ha
     before = harness.everything()
     for wrong in (other["edge_id"], UNKNOWN_ID, "nonsense", "{" + other["edge_id"] + "}"):
         body = await harness.body(reclassified("episodic", edge_id=wrong))
-        assert body == {"status": "not_found", "error": "Edge not found: Ada --KNOWS--> Bob"}
+        assert (body["status"], body["error"]) == ("not_found", "Edge not found: Ada --KNOWS--> Bob")
+        assert (body["what"], body["hint"].partition(":")[0]) == ("edge", "Leave edge_id out")
     assert harness.everything() == before
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from engramq.schemas.commands import FindPath, QueryNeighbors
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import Following, Sector
+from engramq.schemas.missing import missing
+from engramq.schemas.vocabulary import Following, Sector, Thing
 from engramq.workers.graph import walks
 from tests.graph.facts import OPEN, asked, fact, reclassified
 from tests.graph.harness import Harness
@@ -155,7 +156,12 @@ async def test_a_walk_without_its_node_says_which(harness: Harness) -> None:
         (await path(harness, "a", "y"), "y"),
         (await path(harness, "a", "b", end_label="Person"), "b"),
     ):
-        assert body == {"status": "not_found", "error": f"Node not found: {name}", "node_name": name}
+        assert body == {
+            "status": "not_found",
+            "error": f"Node not found: {name}",
+            "node_name": name,
+            **missing(Thing.NODE),
+        }
 
 
 @pytest.mark.promise("GE-18")

@@ -12,6 +12,8 @@ from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.mcp.guide import ENTRIES, TEXTS, overview_for, topics_for
 from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.missing import missing
+from engramq.schemas.vocabulary import Thing
 from tests.pipeline.stage import Agent, Stage, agent_of
 
 REFUSED = {"error", "invalid_parameter", "not_found", "pending", "ambiguous", "consent_required", "invalid_sector"}
@@ -107,8 +109,9 @@ async def test_the_guide_answers_without_any_worker(guided: Agent) -> None:
     assert (entry["status"], entry["topic"]) == ("success", "connect")
     assert set(entry["entry"]) == {*TEXTS, "before", "example"}
     topics = list(topics_for(EVERYBODY))
+    absent = {"status": "not_found", "topics": topics, **missing(Thing.TOPIC)}
     for unknown in ("Connect", "everything", "🦆", "@stored"):
-        assert await guided.call("guide", topic=unknown) == {"status": "not_found", "topics": topics}
+        assert await guided.call("guide", topic=unknown) == absent
     assert overview == await guided.call("guide", topic=None) == await guided.call("guide", topic="")
     for wrong in (" ", 5, "x" * 256, "a\0"):
         refused = await guided.call("guide", topic=wrong)

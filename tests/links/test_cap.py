@@ -25,6 +25,7 @@ async def test_the_weakest_similar_link_makes_room_and_is_reported(harness: Harn
     await harness.seed(hub, rare, "co_occurs", weight=0.1, origin="co_retrieval")
     body = await harness.connect(new[0], hub)
     gone = {"memory_id": hub, "other_id": light, "relation": "similar", "weight": 0.4, "origin": "similarity"}
+    gone |= {"source_id": light, "target_id": hub}
     assert (body["action"], body["displaced_edge"], body["displaced_edges"]) == ("created", gone, [gone])
     assert await harness.link(hub, light) is None
     # The heavier similar one goes before the lighter co_occurs.

@@ -21,6 +21,7 @@ async def disconnect(harness: Harness, one: str, other: str, **fields: Any) -> l
     assert body["status"] == "success"
     assert (body["source_id"], body["target_id"]) == (one, other)
     assert body["summary"]
+    assert ("what" in body, "hint" in body) == ((body["action"] == "not_found"),) * 2
     return [body["action"], body["removed_relation"], body["removed_weight"]]
 
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from engramq.schemas.ids import uuid7
+from engramq.schemas.missing import missing
 from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import Thing
 from tests.pipeline.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
 pytestmark = pytest.mark.anyio
@@ -214,7 +216,11 @@ async def test_forgetting_hides_erasing_removes_and_restoring_undoes(agent: Agen
     assert sorted(await agent.found("spare key")) == sorted([memory["content"], other["content"]])
 
     assert (await agent.call("forget_memory", memory_id=memory["id"], erase=True))["status"] == "erased"
-    assert await agent.call("get_memory", memory_id=memory["id"]) == {"memory": None, "status": "not_found"}
+    assert await agent.call("get_memory", memory_id=memory["id"]) == {
+        "memory": None,
+        "status": "not_found",
+        **missing(Thing.MEMORY),
+    }
     assert await agent.found("spare key", include_superseded=True) == [other["content"]]
     assert (await agent.call("restore_memory", memory_id=memory["id"]))["status"] == "not_found"
     assert (await agent.call("forget_memory", memory_id=memory["id"]))["status"] == "not_found"

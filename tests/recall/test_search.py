@@ -18,8 +18,9 @@ from engramq.schemas.commands import (
     UpdateMemory,
 )
 from engramq.schemas.ids import uuid7
+from engramq.schemas.missing import missing
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import UNTRUSTED_WARNING, MemoryState, Partition, Ranking, Sector
+from engramq.schemas.vocabulary import UNTRUSTED_WARNING, MemoryState, Partition, Ranking, Sector, Thing
 from engramq.workers.search.candidates import CANDIDATES
 from tests.jobs import job
 from tests.recall.conftest import Scene, ids
@@ -126,7 +127,7 @@ async def test_each_partition_is_seen_when_it_is_asked_for(scene: Scene) -> None
     assert (hidden.status, hidden.memory, hidden.links) == ("not_found", None, UNSET)
     assert isinstance(hidden.hint, str)
     assert "include_untrusted=true" in hidden.hint
-    unknown = MemoryFound(memory=None, status="not_found")
+    unknown = MemoryFound(memory=None, status="not_found", **missing(Thing.MEMORY))
     for nobodys in (uuid7(), "no id"):
         assert await scene.world.ask(MemoryFound, GetMemory(memory_id=nobodys, include_untrusted=True)) == unknown
     assert await scene.world.ask(MemoryFound, GetMemory(memory_id=untrusted), namespace="elsewhere") == unknown

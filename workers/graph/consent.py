@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import format_time, parse_uuid
+from engramq.schemas.missing import missing
 from engramq.schemas.vocabulary import (
     AuditAction,
     Decision,
@@ -26,6 +28,7 @@ from engramq.schemas.vocabulary import (
     ReclassifyStatus,
     Scope,
     Sector,
+    Thing,
 )
 from engramq.workers.db import audit
 from engramq.workers.db.pool import Row
@@ -58,6 +61,7 @@ class Waiting:
     proposal_id: UUID | None
     approved_by: Sequence[str]
     hint: str
+    expires_at: datetime | None = None
 
 
 async def reclassification_consent(
@@ -77,7 +81,7 @@ async def reclassification_consent(
         return Waiting(None, (), hint)
     standing = open_ones[0]
     hint = _missing(envelope, standing, f"call {ask}", call_again(envelope))
-    return Waiting(standing["id"], standing["approved_by"], hint)
+    return Waiting(standing["id"], standing["approved_by"], hint, standing["expires_at"])
 
 
 def call_again(envelope: Envelope) -> str:
@@ -143,7 +147,8 @@ async def propose(
     edge_id = parse_uuid(command.edge_id)
     row = None if edge_id is None else await tx.row(LOCK_EDGE, id=edge_id)
     if row is None or edge_id is None:
-        return NotProposed(status=ReclassifyStatus.NOT_FOUND, error=f"Edge not found: {command.edge_id}")
+        error = f"Edge not found: {command.edge_id}"
+        return NotProposed(status=ReclassifyStatus.NOT_FOUND, error=error, **missing(Thing.EDGE))
     if not is_constitutive(row["properties"]):
         return ConsentNotNeeded(
             error=f"Edge {edge_id} is not constitutive: changing it takes no consent.",
@@ -165,7 +170,7 @@ async def decide(tx: Transaction, envelope: Envelope, command: DecideProposal) -
     """Note what a principal says to a proposal; one rejection ends it, also when it was approved but not used."""
     proposal_id = parse_uuid(command.proposal_id)
     if proposal_id is None or await tx.row(LOCK, id=proposal_id) is None:
-        return Decided(status="not_found")
+        return Decided(status="not_found", **missing(Thing.PROPOSAL))
     before = await proposal_rows.read(tx, proposal_id)
     if before["state"] not in proposal_rows.OPEN:
         return Decided(status="closed", state=before["state"], approvals=len(before["approved_by"]))

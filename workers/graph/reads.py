@@ -21,8 +21,9 @@ from engramq.schemas.commands import (
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid, parse_weight_position, weight_position
+from engramq.schemas.missing import missing
 from engramq.schemas.records import Candidate, GraphEdge, NodeRef
-from engramq.schemas.vocabulary import Following
+from engramq.schemas.vocabulary import Following, Thing
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -38,6 +39,8 @@ HOMONYMS: Final = sql("homonyms")
 
 _BEGINNING_CHARS: Final = 3  # that a name must share to be suggested
 _COMPARED: Final = 200  # names
+_RESEMBLING: Final = "Give one of suggestions, exactly as written, if that is meant."
+_UNLIKE_ANY: Final = "No name resembles it. graph_add_node makes a node."
 _LABEL_OF: Final = {"node_name": "label", "start_node": "start_label", "end_node": "end_label"}
 
 
@@ -45,7 +48,8 @@ async def get_node(tx: Transaction, command: GetNodeByName) -> NodeFound | NodeM
     """Return the oldest node of a name, or names that resemble it."""
     row = await find_node(tx, command.name, command.label)
     if row is None:
-        return NodeMissing(suggestions=await _suggestions(tx, command.name))
+        suggestions = await _suggestions(tx, command.name)
+        return NodeMissing(suggestions=suggestions, **missing(Thing.NODE, _RESEMBLING if suggestions else _UNLIKE_ANY))
     return NodeFound(
         node_id=str(row["id"]),
         label=row["label"],
@@ -103,9 +107,7 @@ async def list_edges(tx: Transaction, command: ListEdges) -> EdgeList | EdgesMis
     name = or_none(command.node_name) or ""
     node = await find_node(tx, name, command.label)
     if node is None:
-        return EdgesMissing(
-            what="node", error=f"Node not found: {name}", hint="get_node_by_name shows names that resemble it."
-        )
+        return EdgesMissing(error=f"Node not found: {name}", **missing(Thing.NODE))
     after_weight, after_id = after or (None, None)
     rows = await tx.rows(
         EDGES_OF_NODE,
@@ -135,7 +137,9 @@ async def _one_edge(tx: Transaction, text: str) -> EdgeList | EdgesMissing:
     edge_id = parse_uuid(text)
     row = None if edge_id is None else await tx.row(NAMED_EDGES, ids=[edge_id])
     if row is None:
-        return EdgesMissing(what="edge", error=f"Edge not found: {text}", hint="Give node_name to see a node's edges.")
+        return EdgesMissing(
+            error=f"Edge not found: {text}", **missing(Thing.EDGE, "Give node_name to see a node's edges.")
+        )
     return EdgeList(node=None, edges=[graph_edge(row)], count=1, match_count=1, next_cursor=None)
 
 

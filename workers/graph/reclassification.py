@@ -6,8 +6,10 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import Reclassified, ReclassifySector
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.ids import format_time
+from engramq.schemas.missing import missing
 from engramq.schemas.records import EdgeCandidate
-from engramq.schemas.vocabulary import AuditAction, ReclassifyStatus, Sector
+from engramq.schemas.vocabulary import AuditAction, ReclassifyStatus, Sector, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
@@ -16,6 +18,8 @@ from engramq.workers.graph.consent import Waiting, reclassification_consent
 from engramq.workers.graph.constitution import is_constitutive
 from engramq.workers.graph.edges import sector_of_row
 from engramq.workers.graph.sector_names import sector_named, wrong_sector
+
+_NOT_AMONG: Final = "Leave edge_id out: then these names say which edge is meant, or the reply says which can be."
 
 LOCK: Final = sql("lock_edges_between_names")
 RECLASSIFY: Final = sql("reclassify_edge")
@@ -38,7 +42,8 @@ async def reclassify(tx: Transaction, envelope: Envelope, command: ReclassifySec
         rows = [row for row in rows if str(row["id"]) == command.edge_id.lower()]
     if not rows:
         triple = f"{command.source_name} --{command.relation}--> {command.target_name}"
-        return Reclassified(status=ReclassifyStatus.NOT_FOUND, error=f"Edge not found: {triple}")
+        absent = missing(Thing.EDGE, "" if command.edge_id is UNSET else _NOT_AMONG)
+        return Reclassified(status=ReclassifyStatus.NOT_FOUND, error=f"Edge not found: {triple}", **absent)
     if len(rows) > 1:
         return Reclassified(
             status=ReclassifyStatus.AMBIGUOUS,
@@ -88,5 +93,6 @@ def _consent_required(edge_id: str, waiting: Waiting) -> Reclassified:
         edge_id=edge_id,
         proposal_id=None if waiting.proposal_id is None else str(waiting.proposal_id),
         approved_by=list(waiting.approved_by),
+        expires_at=None if waiting.expires_at is None else format_time(waiting.expires_at),
         hint=waiting.hint,
     )

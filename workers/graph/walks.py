@@ -11,8 +11,9 @@ from msgspec import UNSET
 from engramq.schemas import limits
 from engramq.schemas.commands import FindPath, Neighbors, PathReport, QueryNeighbors, WalkStartMissing
 from engramq.schemas.fields import or_none
+from engramq.schemas.missing import missing
 from engramq.schemas.records import Candidate, Crossing, Neighbor, NodeRef, PathEdge
-from engramq.schemas.vocabulary import Direction, Following, Sector
+from engramq.schemas.vocabulary import Direction, Following, Sector, Thing
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.pool import Row
@@ -92,7 +93,7 @@ async def neighbors(store: Store, namespace: str, command: QueryNeighbors) -> Ne
 
     start, alike, clock = await store.read(namespace, begin)
     if start is None:
-        return missing(command.node_name)
+        return start_missing(command.node_name)
     hours: float = 0.0 if clock is None else clock["active_hours"]
     steps = _steps(store, namespace, NEIGHBOR_STEP, command)
 
@@ -123,7 +124,7 @@ async def path(store: Store, namespace: str, command: FindPath) -> PathReport | 
 
     start, end, alike = await store.read(namespace, ends)
     if start is None or end is None:
-        return missing(command.start_node if start is None else command.end_node)
+        return start_missing(command.start_node if start is None else command.end_node)
     steps = _steps(store, namespace, PATH_STEP, command)
 
     async def step(frontier: Sequence[UUID], per_node: int, limit: int) -> list[_PathHop]:
@@ -139,9 +140,9 @@ async def path(store: Store, namespace: str, command: FindPath) -> PathReport | 
     return report
 
 
-def missing(name: str) -> WalkStartMissing:
+def start_missing(name: str) -> WalkStartMissing:
     """Return the answer for a node that is not there."""
-    return WalkStartMissing(error=f"Node not found: {name}", node_name=name)
+    return WalkStartMissing(error=f"Node not found: {name}", node_name=name, **missing(Thing.NODE))
 
 
 def _steps(store: Store, namespace: str, query: bytes, command: QueryNeighbors | FindPath) -> _Steps:

@@ -8,7 +8,8 @@ from engramq.schemas.commands import Disconnect, Disconnected
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.vocabulary import AuditAction, Partition, Relation, Standing
+from engramq.schemas.missing import missing
+from engramq.schemas.vocabulary import AuditAction, Partition, Relation, Standing, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warned
 from engramq.workers.db.queries import sql
@@ -98,4 +99,5 @@ def _nothing(source: str, target: str) -> Disconnected:
         removed_relation=None,
         removed_weight=None,
         summary="There is no link between these memories.",
+        **missing(Thing.LINK),
     )

@@ -72,12 +72,15 @@ def connected(made: Asserted) -> Connected:
 def displaced_record(displaced: Displaced) -> DisplacedLink:
     """Return a link that had to go as replies tell it."""
     link = displaced.link
+    source = link.declared_from or link.pair[0]
     return DisplacedLink(
         memory_id=str(displaced.end),
         other_id=str(link.other(displaced.end)),
         relation=link.relation,
         weight=link.weight,
         origin=link.origin,
+        source_id=str(source),
+        target_id=str(link.other(source)),
     )
 
 

@@ -34,8 +34,8 @@ ENTRIES: Final = {
         returns="edge_id, created, the edge as stored and its sector; ambiguous with candidates, and nothing written, "
         "when a name without a label means several nodes; consent_required with a proposal_id, and nothing written, "
         "when it would change a constitutive edge.",
-        next="ambiguous: again with source_label or target_label. consent_required: do what hint says. get_edge verifies "
-        "it.",
+        next="ambiguous: again with source_label or target_label. consent_required: do what hint says. get_edge "
+        "verifies it.",
         example=_ADD,
     ),
     "graph_delete_edge": ToolGuide(

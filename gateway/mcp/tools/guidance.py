@@ -9,6 +9,8 @@ from engramq.gateway.mcp.guide import OVERVIEW, Overview, ToolGuide, entry_for, 
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.mcp.wording import Reader
 from engramq.schemas.fields import Name
+from engramq.schemas.missing import HINTS
+from engramq.schemas.vocabulary import Thing
 
 
 class GuideTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +40,8 @@ class GuideMissing(msgspec.Struct, kw_only=True):
 
     status: Literal["not_found"] = "not_found"
     topics: list[str]
+    what: Thing = Thing.TOPIC
+    hint: str = HINTS[Thing.TOPIC]
 
 
 def explain(asked: GuideTopic, reader: Reader) -> GuideOverview | GuideEntry | GuideMissing:
