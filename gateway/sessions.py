@@ -24,7 +24,7 @@ from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
 from engramq.schemas.keys import Keys, SessionKeys
-from engramq.schemas.records import ReferencedMemory
+from engramq.schemas.records import MemoryPreview
 from engramq.schemas.scripts import BEGIN_SESSION, READ_SESSION, Script
 from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
 
@@ -164,9 +164,9 @@ def naming(fault: Fault, references: Mapping[str, str]) -> Fault:
     return msgspec.structs.replace(fault, resolved_references=stood_for(references)) if references else fault
 
 
-def stood_for(references: Mapping[str, str]) -> dict[str, ReferencedMemory]:
+def stood_for(references: Mapping[str, str]) -> dict[str, MemoryPreview]:
     """Return the memories by reference; only workers know what these contain."""
-    return {reference: ReferencedMemory(id=found, preview=None) for reference, found in references.items()}
+    return {reference: MemoryPreview(id=found, preview=None) for reference, found in references.items()}
 
 
 def _item(items: Items, item: Any, known: Mapping[str, str | None], session: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.records import ReferencedMemory
+from engramq.schemas.records import MemoryPreview
 from engramq.schemas.vocabulary import Status
 
 
@@ -80,7 +80,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_id: str | UnsetType = UNSET
     retry_after_s: float | UnsetType = UNSET
     command_id: str | UnsetType = UNSET
-    resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
+    resolved_references: dict[str, MemoryPreview] | UnsetType = UNSET
 
     @property
     def status(self) -> Status:

@@ -21,15 +21,11 @@ from engramq.schemas.vocabulary import (
 )
 
 
-class ReferencedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reference such as `@stored` stood for; no preview of what is untrusted, unless that was asked for."""
-
-    id: str
-    preview: str | None
-
-
 class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory that a reply names: how its content begins; null of what is untrusted, unless that was asked for."""
+    """A memory that a reply names, or that a reference such as `@stored` stood for: how its content begins.
+
+    `preview` is null of what is untrusted, unless that was asked for.
+    """
 
     id: str
     preview: str | None

@@ -14,7 +14,7 @@ from engramq.schemas.commands import Command, GetMemory, Reply
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.records import ReferencedMemory
+from engramq.schemas.records import MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope
 from engramq.workers.db.memory_previews import previews
 from engramq.workers.db.transaction import Transaction
@@ -26,7 +26,7 @@ def named(told: Told, envelope: Envelope) -> Told:
     """Return a reply or a refusal that names what the call's references stood for, without previews."""
     if not envelope.references:
         return told
-    known = {reference: ReferencedMemory(id=one, preview=None) for reference, one in envelope.references.items()}
+    known = {reference: MemoryPreview(id=one, preview=None) for reference, one in envelope.references.items()}
     return msgspec.structs.replace(told, resolved_references=known)
 
 
@@ -34,7 +34,7 @@ def without_previews(told: Told) -> Told:
     """Return what the ledger may keep of a reply or a refusal."""
     if told.resolved_references is UNSET:
         return told
-    kept = {name: ReferencedMemory(id=one.id, preview=None) for name, one in told.resolved_references.items()}
+    kept = {name: MemoryPreview(id=one.id, preview=None) for name, one in told.resolved_references.items()}
     return msgspec.structs.replace(told, resolved_references=kept)
 
 
@@ -51,9 +51,7 @@ async def previewed(tx: Transaction, told: Told, envelope: Envelope | None = Non
     partitions = _partitions(None if envelope is None else envelope.command)
     read = await previews(tx, [one for one in ids.values() if one is not None], partitions, limits.REFERENCE_CHARS)
     by_id = {one.id: one.preview for one in read}
-    with_previews = {
-        name: ReferencedMemory(id=one.id, preview=by_id.get(str(ids[one.id]))) for name, one in known.items()
-    }
+    with_previews = {name: MemoryPreview(id=one.id, preview=by_id.get(str(ids[one.id]))) for name, one in known.items()}
     return msgspec.structs.replace(told, resolved_references=with_previews)
 
 

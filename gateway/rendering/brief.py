@@ -24,7 +24,7 @@ from engramq.schemas.commands import (
     Superseded,
 )
 from engramq.schemas.previews import preview_of
-from engramq.schemas.records import Candidate, Link, Memory, MemoryPreview, NodeRef, ReferencedMemory, Via
+from engramq.schemas.records import Candidate, Link, Memory, MemoryPreview, NodeRef, Via
 from engramq.schemas.vocabulary import (
     DEFAULT_SECTOR,
     MemorySource,
@@ -108,7 +108,7 @@ class _Brief(msgspec.Struct, kw_only=True):
 
     degraded: bool | UnsetType = UNSET
     notice: str | UnsetType = UNSET
-    resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
+    resolved_references: dict[str, MemoryPreview] | UnsetType = UNSET
 
 
 class BriefStored(_Brief, kw_only=True):

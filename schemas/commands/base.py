@@ -9,7 +9,7 @@ from typing import ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.records import ReferencedMemory
+from engramq.schemas.records import MemoryPreview
 from engramq.schemas.vocabulary import Scope, WorkerKind
 
 
@@ -41,7 +41,7 @@ class Reply(msgspec.Struct, kw_only=True, tag_field="type"):
     `resolved_references`: what each reference that the call used stood for.
     """
 
-    resolved_references: dict[str, ReferencedMemory] | UnsetType = UNSET
+    resolved_references: dict[str, MemoryPreview] | UnsetType = UNSET
 
 
 class Page(Reply, kw_only=True):

@@ -1,0 +1,166 @@
+"""The fields of all replies, with the shape of each, and the few words that may have more than one."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, get_args
+
+import msgspec
+from msgspec import inspect
+
+from engramq.gateway.mcp.schema import ErasedSince, PendingReply
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.rendering.brief import (
+    BARE_FORMS,
+    BRIEF_FORMS,
+    BareEdge,
+    BareEntry,
+    BareProposal,
+    BriefMemory,
+    SimilarMemory,
+    StoredMemory,
+)
+from engramq.schemas.commands import AnyReply, Identity
+from engramq.schemas.faults import Fault
+from engramq.schemas.records import AuditEntry, Candidate, CountedNode, GraphEdge, Memory, Neighbor, NodeRef, Proposal
+
+# A record and the one that it is with fewer or more fields.
+IS_A: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
+    BriefMemory: Memory,
+    StoredMemory: Memory,
+    SimilarMemory: Memory,
+    BareEdge: GraphEdge,
+    BareProposal: Proposal,
+    BareEntry: AuditEntry,
+    CountedNode: NodeRef,
+    Candidate: NodeRef,
+    Neighbor: NodeRef,
+}
+
+# Words with more than one shape: each shape that is allowed, and why. Everything else has one everywhere.
+DIFFERENT: Final[Mapping[str, Mapping[str, str]]] = {
+    "action": {
+        "LinkAction": "of connect and connects",
+        "QueryLinkAction": "of connect_by_query",
+        "ProposalAction": "of a proposal",
+        "text": "of disconnect; of an audit entry, whose words grow",
+    },
+    "candidates": {"[NodeRef]": "homonymous nodes", "[EdgeCandidate]": "the edges that a triple can mean"},
+    "created": {"boolean": "one node or edge", "number": "connects counts"},
+    "edges": {
+        "[GraphEdge]": "edges of the graph",
+        "[PathEdge]": "edges of a path, each with the direction in which it is crossed",
+        "[Crossing]": "edges to a neighbour, whose ends the walk names",
+        "[EdgeCount]": "memory_stats counts",
+    },
+    "entry": {"Overview": "guide, of the whole", "ToolGuide": "guide, of a tool"},
+    "errors": {"[BatchRefusal]": "refused links", "text": "what the guide says of errors"},
+    "id": {"text": "a UUID", "number": "of an audit entry, which counts up"},
+    "links": {"[Link]": "of a memory", "text": "what the guide says of links"},
+    "memories": {"[Memory]": "in a list", "number": "memory_stats counts"},
+    "new": {"Memory": "what replaces", "Verification": "older word for new_verification", "{any}": "what changed"},
+    "old": {"Memory": "what is replaced", "Verification": "older word for old_verification", "{any}": "what changed"},
+    "origin": {"Origin": "of a link", "text": "memory_stats counts those of facts too, which have none"},
+    "skipped": {"[SkippedMemory]": "of record_outcome", "number": "connects and imports count"},
+    "source": {"MemorySource": "who says that a memory is true", "NodeRef": "where an edge begins"},
+    "state": {"MemoryState": "of a memory", "ProposalState": "of a proposal", "Resolution": "of a deferred link"},
+    "status": {
+        "text": "each reply has words of its own",
+        "ReclassifyStatus": "they live once",
+        "CommandStatus": "of a command",
+        "ReceiptStatus": "of a row of an import",
+    },
+    "stored": {"Memory": "of store_memory", "number": "imports count"},
+    "topics": {"[text]": "where a topic is unknown", "{[text]}": "by area, in the overview"},
+    "updated": {"[UsefulMemory]": "of record_outcome", "number": "connects and imports count"},
+    "what": {"Thing": "what is not there", "text": "what a tool does, in the guide"},
+}
+
+# What each id is of. Nothing that has a word here gets a second one.
+IDS: Final[Mapping[str, str]] = {
+    "memory_id": "a memory; in links and via, the other end",
+    "source_id": "the memory or node where a link or edge begins",
+    "target_id": "the memory or node where it ends; of an audit entry, what it is about",
+    "other_id": "older word, in displaced_edge alone, for the end that is not memory_id",
+    "edge_id": "an edge of the graph",
+    "node_id": "a node of the graph",
+    "proposal_id": "a proposal",
+    "command_id": "a write",
+    "external_id": "the caller's own for a memory",
+    "last_stored_id": "a memory, of breadcrumbs",
+}
+
+
+# Between gateway and workers: no client reads it.
+INTERNAL: Final = frozenset({Identity})
+
+
+def replies() -> list[type[msgspec.Struct]]:
+    """Return every shape that a reply can have, of tools and of commands that no tool sends."""
+    of_tools = [reply for tool in TOOLS.values() for reply in tool.replies]
+    shorter = [*BRIEF_FORMS.values(), *BARE_FORMS.values()]
+    of_commands = [reply for reply in get_args(AnyReply) if reply not in INTERNAL]
+    return list(dict.fromkeys([*of_tools, *of_commands, *shorter, PendingReply, ErasedSince, Fault]))
+
+
+def structs_of(roots: list[type[msgspec.Struct]]) -> dict[type[msgspec.Struct], dict[str, inspect.Type]]:
+    """Return these Structs and all within them, each with the types of its fields."""
+    found: dict[type[msgspec.Struct], dict[str, inspect.Type]] = {}
+    waiting: list[inspect.Type] = [inspect.type_info(root) for root in roots]
+    while waiting:
+        match waiting.pop():
+            case inspect.StructType(cls=cls, fields=fields) if cls not in found:
+                found[cls] = {field.encode_name: field.type for field in fields}
+                waiting += found[cls].values()
+            case inspect.Metadata(type=within):
+                waiting.append(within)
+            case inspect.UnionType(types=several):
+                waiting += several
+            case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+                waiting.append(item)
+            case inspect.DictType(value_type=value):
+                waiting.append(value)
+    return found
+
+
+def shape_of(info: inspect.Type) -> set[str]:
+    """Return what a field holds, in words; that it may be null or absent is no difference."""
+    match info:
+        case inspect.Metadata(type=within):
+            return shape_of(within)
+        case inspect.UnionType(types=several):
+            return set().union(*(shape_of(one) for one in several))
+        case inspect.StructType(cls=cls):
+            return {IS_A.get(cls, cls).__name__}
+        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+            return {f"[{one}]" for one in shape_of(item)}
+        case inspect.DictType(value_type=value):
+            return {f"{{{one}}}" for one in shape_of(value)}
+        case inspect.EnumType(cls=words):
+            return {words.__name__}
+        case inspect.NoneType():
+            return set()
+        case _:
+            return _PLAIN.get(type(info), {type(info).__name__})
+
+
+_PLAIN: Final[Mapping[type[Any], set[str]]] = {
+    inspect.StrType: {"text"},
+    inspect.LiteralType: {"text"},
+    inspect.IntType: {"number"},
+    inspect.FloatType: {"number"},
+    inspect.BoolType: {"boolean"},
+    inspect.AnyType: {"any"},
+}
+
+
+def words_of(info: inspect.Type) -> Iterator[str]:
+    """Yield the words that a field can have, of an enumeration or a literal."""
+    match info:
+        case inspect.Metadata(type=within):
+            yield from words_of(within)
+        case inspect.UnionType(types=several):
+            for one in several:
+                yield from words_of(one)
+        case inspect.EnumType(cls=words):
+            yield from (str(word.value) for word in words)
+        case inspect.LiteralType(values=values):
+            yield from (str(value) for value in values)

@@ -1,0 +1,154 @@
+"""One word, one shape: the fields of all replies, compared across tools."""
+
+from typing import Final
+
+import msgspec
+import pytest
+
+from engramq.gateway.service import Service
+from engramq.schemas.commands import (
+    Connected,
+    Disconnected,
+    EdgeAdded,
+    EdgeFound,
+    EdgeMissing,
+    Forgotten,
+    NodeAdded,
+    NodeFound,
+    NotProposed,
+)
+from engramq.schemas.commands.links import BatchLinked
+from engramq.schemas.missing import HINTS, missing
+from engramq.schemas.records import DisplacedLink, GraphEdge, Link, MemoryPreview, NodeRef, PathEdge, Via
+from engramq.schemas.vocabulary import Thing
+from tests.gateway.shapes import DIFFERENT, IDS, IS_A, replies, shape_of, structs_of, words_of
+from tests.gateway.test_arguments import MINIMAL
+from tests.gateway.test_server import ERAS, call, client_of
+from tests.gateway.worker_side import WorkerSide
+
+pytestmark = [pytest.mark.promise("OV-11")]
+
+STRUCTS: Final = structs_of(replies())
+ENDS: Final = {"source_id", "target_id"}
+CONSENT: Final = {"error", "hint", "proposal_id", "approved_by", "expires_at"}
+# Its statuses are those of reclassify_memory_sector, of which it has but invalid_sector and not_found.
+NEVER_WAITS: Final = {NotProposed}
+# Replies about one node or edge have its fields at their top, as the contract says.
+FLAT_NODES: Final = {NodeAdded, NodeFound}
+FLAT_EDGES: Final = {EdgeAdded, EdgeFound}
+
+
+def test_a_field_has_the_same_shape_in_all_replies() -> None:
+    shapes: dict[str, dict[str, set[str]]] = {}
+    for struct, fields in STRUCTS.items():
+        for name, info in fields.items():
+            for shape in shape_of(info):
+                shapes.setdefault(name, {}).setdefault(shape, set()).add(struct.__name__)
+    several = {name: found for name, found in shapes.items() if len(found) > 1 or name in DIFFERENT}
+    new = {name: found for name, found in several.items() if set(found) - set(DIFFERENT.get(name, ()))}
+    assert not new, (
+        f"These fields have several shapes: {new}. Give each the shape that it has elsewhere, or another name; if "
+        "the contract wants one word for two things, add the shape with its reason to DIFFERENT in tests/gateway/shapes.py."
+    )
+    stale = {name: set(allowed) - set(shapes.get(name, ())) for name, allowed in DIFFERENT.items()}
+    stale = {name: gone for name, gone in stale.items() if gone}
+    assert not stale, f"DIFFERENT in tests/gateway/shapes.py allows what no reply has: {stale}"
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_an_id_has_a_known_name(struct: type[msgspec.Struct]) -> None:
+    unknown = {name for name in STRUCTS[struct] if name.endswith("_id")} - set(IDS)
+    assert not unknown, (
+        f"{struct.__name__} names ids {unknown}. Use the word that other replies have ({', '.join(IDS)}); for what has "
+        f"no word yet, add one to IDS in tests/gateway/shapes.py."
+    )
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_what_is_not_there_is_told_with_what_and_hint(struct: type[msgspec.Struct]) -> None:
+    fields = STRUCTS[struct]
+    told = {name: set(words_of(fields[name])) for name in ("status", "action") if name in fields}
+    if not any("not_found" in words for words in told.values()):
+        return
+    if struct is EdgeMissing:
+        assert set(fields) - {"resolved_references"} == {"edge", "status"}, "the contract fixes this one to the letter"
+        return
+    shapes = {name: shape_of(fields[name]) for name in ("what", "hint") if name in fields}
+    assert shapes == {"what": {"Thing"}, "hint": {"text"}}, (
+        f"{struct.__name__} can be not_found: give it `what: Thing` and `hint: str` (UNSET for its other statuses) and "
+        f"answer with **missing(Thing...) of schemas/missing.py."
+    )
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_what_waits_for_consent_says_all_that_a_second_principal_needs(struct: type[msgspec.Struct]) -> None:
+    fields = STRUCTS[struct]
+    if struct in NEVER_WAITS or "status" not in fields or "consent_required" not in set(words_of(fields["status"])):
+        return
+    lacking = CONSENT - set(fields)
+    assert not lacking, f"{struct.__name__} can be consent_required without {lacking}"
+    assert {"edge_id", "edge_ids"} & set(fields), f"{struct.__name__} does not say which edge is meant: edge_id(s)"
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_a_link_or_edge_names_both_ends_or_the_other_one(struct: type[msgspec.Struct]) -> None:
+    fields = set(STRUCTS[struct])
+    ends = ENDS & fields
+    of_the_audit = fields >= {"target_id", "actor"}
+    assert of_the_audit or ends in (set(), ENDS), f"{struct.__name__} has one end only: give source_id and target_id"
+
+
+def test_links_are_told_alike() -> None:
+    for whole in (Connected, BatchLinked, Disconnected, DisplacedLink, EdgeAdded, EdgeFound, PathEdge):
+        assert set(STRUCTS[whole]) >= ENDS, whole
+    for seen_from_one in (Link, Via):
+        assert "memory_id" in STRUCTS[seen_from_one]
+        assert not ENDS & set(STRUCTS[seen_from_one])
+    batch = set(STRUCTS[BatchLinked]) - {"index"}
+    assert batch == set(STRUCTS[Connected]) - {"status", "command_id", "resolved_references"}
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_previews_nodes_and_edges_are_the_shared_records(struct: type[msgspec.Struct]) -> None:
+    fields = set(STRUCTS[struct])
+    usual = "use the record of schemas/records.py that other replies have: "
+    if fields == {"id", "preview"}:
+        assert struct is MemoryPreview, usual + "MemoryPreview"
+    if fields >= {"node_id", "label", "name"} and struct not in FLAT_NODES:
+        assert issubclass(struct, NodeRef), usual + "NodeRef, or one made from it"
+        assert struct is NodeRef or IS_A[struct] is NodeRef
+    if (
+        fields >= {"edge_id", "relation", "memory_sector", "properties"}
+        and struct not in FLAT_EDGES
+        and not issubclass(struct, NodeRef)
+    ):
+        assert struct is GraphEdge, usual + "GraphEdge"
+
+
+def test_a_displaced_link_of_an_earlier_version_gets_its_ends() -> None:
+    earlier = b'{"memory_id":"a","other_id":"b","relation":"similar","weight":0.4,"origin":"similarity"}'
+    link = msgspec.json.decode(earlier, type=DisplacedLink)
+    assert (link.source_id, link.target_id) == ("a", "b")
+
+
+ELSEWHERE: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("profile", "hint"),
+    [("core", HINTS[Thing.MEMORY]), ("forget_memory", f"There is no memory of this id. {ELSEWHERE}")],
+)
+async def test_the_hint_names_only_tools_that_are_there(
+    service: Service, workers: WorkerSide, profile: str, hint: str
+) -> None:
+    absent = Forgotten(status="not_found", id="m", **missing(Thing.MEMORY))
+    workers.script = {kind: (lambda _c, _e: absent) for kind in workers.script}
+    async with client_of(service, ERAS[1], profile) as client:
+        body = await call(client, "forget_memory", **MINIMAL["forget_memory"])
+    assert (body["what"], body["hint"]) == ("memory", hint)
+
+
+def test_every_thing_has_a_hint_whose_sentences_name_a_tool_or_stand_without() -> None:
+    assert list(HINTS) == list(Thing)
+    assert all(hint.endswith(".") for hint in HINTS.values())
