@@ -31,6 +31,13 @@ class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
     preview: str | None
 
 
+class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, edge or link that a reply names: `label: name` or `source --RELATION--> target`; null when it is gone."""
+
+    id: str
+    preview: str | None
+
+
 class Via(msgspec.Struct, frozen=True, kw_only=True):
     """The link over which a search result came: the memory at its other end."""
 

@@ -32,7 +32,8 @@ def command(supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool,
     """List, then erase for good, memories of a principal, source, thread or time.
 
     All that is given has to hold; at least one of the first six options is needed. With --yes they are erased: rows,
-    links, session state, stored replies and what is still queued.
+    links, session state, stored replies and what is still queued. --created-by, alone or with --since and --until,
+    takes the principal's knowledge nodes, edges and links too.
     """
     from engramq.gateway.cli.purge_listing import purge_listing  # noqa: PLC0415 - help does without
 

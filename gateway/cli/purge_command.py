@@ -1,4 +1,4 @@
-"""`engramq purge`: list, then erase for good, all memories of a principal, a source type, a thread or a time."""
+"""`engramq purge`: list, then erase for good, what a principal wrote, or memories of a source type, thread or time."""
 
 import shlex
 import sys
@@ -10,16 +10,17 @@ from typing import Final
 
 import anyio
 import msgspec
+from msgspec import UnsetType
 
 from engramq.gateway.cli.running import run
 from engramq.gateway.queue.bus import Bus, Pending
-from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.keys import Keys
+from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
 
@@ -39,19 +40,45 @@ def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str
     if as_json:
         print(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}).decode())
     elif done is not None:
-        print(f"Erased {done.erased} memories of namespace {namespace!r}. What was erased, by ids:")
+        print(f"Erased {counted(done)} of namespace {namespace!r}. What was erased, by ids:")
         print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
+        _tell_kept(done)
         _tell_hidden(done)
     else:
-        _list(found, namespace)
+        _list(found)
+        print(f"{counted(found)} of namespace {namespace!r}. Nothing is erased: --yes does it.", file=sys.stderr)
+        if found.notice:
+            print(found.notice, file=sys.stderr)
 
 
-def _list(found: Purged, namespace: str) -> None:
-    for memory_id in found.memory_ids:
-        print(memory_id)
-    if found.matched > limits.PURGED_SHOWN:
-        print(f"... and {found.matched - limits.PURGED_SHOWN} more")
-    print(f"{found.matched} memories of namespace {namespace!r}. Nothing is erased: --yes does it.", file=sys.stderr)
+def counted(reply: Purged) -> str:
+    """Return how many memories, nodes, edges and links a purge takes; of the graph only what there is."""
+    parts = [f"{reply.matched} memories"]
+    parts += [f"{reply.node_count} nodes"] if reply.node_count else []
+    marked = f" ({reply.constitutive_count} of them constitutive)" if reply.constitutive_count else ""
+    parts += [f"{reply.edge_count} edges{marked}"] if reply.edge_count else []
+    parts += [f"{reply.link_count} links"] if reply.link_count else []
+    return ", ".join(parts)
+
+
+def _list(found: Purged) -> None:
+    """Show what a purge takes by ids and beginnings, then what of the principal's it leaves."""
+    _print_some(_lines(found.memory_previews), found.matched)
+    for word, previews, count in (
+        ("nodes", found.node_previews, found.node_count),
+        ("edges", found.edge_previews, found.edge_count),
+        ("links", found.link_previews, found.link_count),
+    ):
+        if count:
+            print(f"{word}:")
+            _print_some(_lines(previews), count)
+    _tell_kept(found)
+
+
+def _tell_kept(reply: Purged) -> None:
+    if reply.kept_node_count:
+        print(f"Edges of others hang on {reply.kept_node_count} nodes of this principal, which stay:")
+        _print_some(_lines(reply.kept_node_previews), reply.kept_node_count)
 
 
 def _tell_hidden(done: Purged) -> None:
@@ -61,8 +88,7 @@ def _tell_hidden(done: Purged) -> None:
         _print_some([str(one) for one in done.restored or ()], done.restored_count)
     if done.still_hidden_count:
         print(f"Still hidden, though nothing replaces them any more, are {done.still_hidden_count} memories:")
-        lines = [f"{one.id}  {_line(one.preview)}" for one in done.still_hidden or ()]
-        _print_some(lines, done.still_hidden_count)
+        _print_some(_lines(done.still_hidden), done.still_hidden_count)
         print("restore_memory brings one back; purge does it with --restore-replaced.")
 
 
@@ -71,6 +97,10 @@ def _print_some(lines: Sequence[str], count: int) -> None:
         print(line.rstrip())
     if count > len(lines):
         print(f"... and {count - len(lines)} more")
+
+
+def _lines(named: Sequence[MemoryPreview | GraphPreview] | UnsetType) -> list[str]:
+    return [f"{one.id}  {_line(one.preview)}" for one in named or ()]
 
 
 def _line(preview: str | None) -> str:
@@ -93,9 +123,10 @@ async def _purge(
     ) as bus:
         asker = _Asker(bus, namespace, principal, tell)
         found = await asker.run(listing, of=None)
-        if not yes or not found.matched:
+        of = _total(found)
+        if not yes or not of:
             return found, None
-        return found, await asker.run(msgspec.structs.replace(listing, erase=True), of=found.matched)
+        return found, await asker.run(msgspec.structs.replace(listing, erase=True), of=of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +164,11 @@ class _Asker:
         listing = msgspec.structs.replace(command, erase=False)
         answer = await self.bus.ask(listing, namespace=self.namespace, principal=self.principal)
         if isinstance(answer, Answer) and isinstance(answer.reply, Purged):
-            self.tell(f"{max(0, of - answer.reply.matched)} of {of} erased")
+            self.tell(f"{max(0, of - _total(answer.reply))} of {of} erased")
+
+
+def _total(found: Purged) -> int:
+    return found.matched + found.node_count + found.edge_count + found.link_count
 
 
 def _reply(answer: Answer) -> Purged:

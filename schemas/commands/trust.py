@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import MemoryId, Moment, Name, Note
-from engramq.schemas.records import Memory, MemoryPreview
+from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, WorkerKind
 
 
@@ -85,6 +85,7 @@ class Identity(Reply, kw_only=True, tag="identity"):
 class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
     """Find, and with `erase` erase for good, all memories of a principal, a source type, a time span; all that is given
     has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had replaced.
+    With no filters but a principal and times, the nodes, edges and links that it wrote are meant too.
     """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
@@ -112,7 +113,8 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
     """How many memories matched, how many are erased now, and the first of their ids, oldest first.
 
     `still_hidden` is what they had replaced and nothing replaces now, of many the first; `restored`, what was brought
-    back. Each is counted too.
+    back. Each is counted too. So are nodes, edges (the constitutive ones again) and links; `kept_node_...` are the
+    principal's nodes that stay, since edges of others hang on them. Previews are of what is still there.
     """
 
     status: Literal["success"] = "success"
@@ -124,3 +126,14 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
     restored: list[str] | UnsetType = UNSET
     restored_count: int = 0
     hint: str | UnsetType = UNSET
+    memory_previews: list[MemoryPreview] | UnsetType = UNSET
+    node_count: int = 0
+    edge_count: int = 0
+    constitutive_count: int = 0
+    link_count: int = 0
+    kept_node_count: int = 0
+    node_previews: list[GraphPreview] | UnsetType = UNSET
+    edge_previews: list[GraphPreview] | UnsetType = UNSET
+    link_previews: list[GraphPreview] | UnsetType = UNSET
+    kept_node_previews: list[GraphPreview] | UnsetType = UNSET
+    notice: str | UnsetType = UNSET

@@ -45,12 +45,11 @@ KEPT = (
     | _numbers("SE", "1-13")
     | _numbers("SC", "9")
     | _numbers("AG", "1-18 20-23")
-    | _numbers("OV", "1-11 13-17")
+    | _numbers("OV", "1-17")
     | _numbers("TI", "1-4 7")
 )
 
 LATER: dict[str, set[str]] = {
-    "issue 13, oversight and time": _numbers("OV", "12"),
     "issue 14, nothing lost around the core": (
         _numbers("QP", "3-5 12-13 17 19")
         | _numbers("IM", "2-8 10 12")

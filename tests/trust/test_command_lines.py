@@ -54,7 +54,7 @@ async def test_purging_lists_first_and_erases_when_told_to(terminal: Terminal, a
         ids = [(await crawler.store(f"Crawled page {number}"))["id"] for number in range(3)]
     await agent.store("Our own page")
     code, out, err = await terminal("purge", "--created-by", "crawler")
-    assert (code, out.split()) == (0, ids)
+    assert (code, out.splitlines()) == (0, [f"{one}  Crawled page {number}" for number, one in enumerate(ids)])
     assert "3 memories" in err
     assert "--yes" in err
     assert len(await agent.recent()) == 4

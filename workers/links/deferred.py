@@ -83,6 +83,14 @@ async def drop_deferred(tx: Transaction, waiting: Collection[Waiting], why: str)
         await _finish(tx, [(one.row, Resolved(state=Resolution.DROPPED, error=why, at=_now())) for one in waiting])
 
 
+async def drop_by_id(tx: Transaction, ids: Sequence[UUID], why: str) -> list[Row]:
+    """Remove those of these links that still wait, between locked memories; return them."""
+    rows = await tx.rows(REQUESTS, ids=list(ids))
+    if rows:
+        await _finish(tx, [(row, Resolved(state=Resolution.DROPPED, error=why, at=_now())) for row in rows])
+    return rows
+
+
 async def forget_notes(tx: Transaction, memory_ids: Collection[UUID]) -> None:
     """Forget the notes of links that wait at memories which are about to be erased: they may say what those said."""
     await tx.send(FORGET_NOTES, ids=list(memory_ids))

@@ -62,7 +62,8 @@ from engramq.workers.links.similarity import linking
 from engramq.workers.memories import change, importing, pending, purge, restoration, review, still_hidden, store
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.expiry import expiry_of
-from engramq.workers.memories.purge import Filters, Purge
+from engramq.workers.memories.purge import Purge
+from engramq.workers.memories.purge_filters import Filters
 from engramq.workers.memories.reading import Listed, position_of, recent
 from engramq.workers.memories.routing import route
 from engramq.workers.memories.stats import counts
@@ -327,6 +328,9 @@ async def erase_all(command: PurgeMemories, context: Context) -> Filters:
         steps = Purge(context.store, context.mailboxes, context.envelope, context.lease, filters)
         async for _ in steps.erase_everything():
             context.begun = True
+        if filters.take_graph:
+            async for _ in steps.erase_authored():
+                context.begun = True
         if command.restore_replaced:
             await steps.restore_replaced(context.services[LinkRules])
     return filters

@@ -1,20 +1,21 @@
-"""Purging: erasing for good all memories of one principal, source type, thread, partition or time, a few at a time."""
+"""Purging: erasing for good all memories of one principal, source type, thread, partition or time, a few at a time.
 
-import hashlib
+Of a principal its nodes, edges and links are erased too: see authored.py.
+"""
+
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Self
+from typing import Final
 from uuid import UUID
 
 from engramq.schemas import limits
-from engramq.schemas.commands import Purged, PurgeMemories
+from engramq.schemas.commands import Purged
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.fields import or_none
-from engramq.schemas.ids import format_time
-from engramq.schemas.vocabulary import AuditAction, Partition, SourceType
+from engramq.schemas.records import MemoryPreview
+from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
@@ -22,7 +23,9 @@ from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.memories import change, restoration, still_hidden
+from engramq.workers.memories import authored, change, restoration, still_hidden
+from engramq.workers.memories.authored import KINDS, Kind
+from engramq.workers.memories.purge_filters import Filters, told
 from engramq.workers.queue.contract import Lease, MailboxView
 
 log = logging.getLogger(__name__)
@@ -33,25 +36,13 @@ SUCCESSORS: Final = sql("purge_successors")
 STILL: Final = sql("purge_still")
 DONE: Final = sql("purge_done")
 HIDDEN: Final = sql("purge_hidden")
+CONSTITUTIVE: Final = sql("purge_constitutive")
 
+GRAPH_STAYS: Final = (
+    "Knowledge nodes, edges and links stay: they have an author and a time only. "
+    "A purge by created_by, with since or until or without, takes them too."
+)
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """What has to hold of a memory; None: anything may."""
-
-    created_by: str | None
-    source_type: str | None
-    thread: str | None
-    partition: Partition | None
-    since: datetime | None
-    until: datetime | None
-
-    @classmethod
-    def of(cls, command: PurgeMemories) -> Self:
-        """Return the filters of a command."""
-        return cls(**{name: or_none(getattr(command, name)) for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +115,6 @@ async def hidden_by(tx: Transaction, command_id: str) -> list[UUID]:
     return await still_hidden.still_hidden(tx, [row["id"] for row in rows])
 
 
-def told(filters: Filters) -> dict[str, Any]:
-    """Return filters as the audit log tells them: of what memories say of themselves only a digest, to compare with."""
-    told: dict[str, Any] = {}
-    for name, value in asdict(filters).items():
-        if isinstance(value, datetime):
-            told[name] = format_time(value)
-        elif value is not None and (name == "thread" or (name == "source_type" and value not in set(SourceType))):
-            told[f"{name}_sha256"] = hashlib.sha256(value.encode()).hexdigest()
-        elif value is not None:
-            told[name] = value
-    return told
-
-
 @dataclass(frozen=True, slots=True)
 class Purge:
     """One purge under way: each step is a transaction of its own, so another try goes on with what is left."""
@@ -148,15 +126,21 @@ class Purge:
     filters: Filters
 
     async def erase_everything(self) -> AsyncIterator[PurgePosition]:
-        """Erase everything that the filters hold of now, yielding at each step how far it is."""
-        _, now = await self.store.read(self.envelope.namespace, lambda tx: count(tx, self.filters))
-        filters = self.filters
-        if filters.until is None or filters.until > now:
-            filters = replace(filters, until=now)  # else somebody who keeps storing would keep this going
+        """Erase every memory that the filters hold of now, yielding at each step how far it is."""
+        filters = await self._until_now()
         position = await self._erase_some(filters, BEGINNING)
         while position is not None:
             yield position
             position = await self._erase_some(filters, position)
+
+    async def erase_authored(self) -> AsyncIterator[UUID]:
+        """Erase the nodes, edges and links that the principal has written by now, yielding as it goes on."""
+        filters = await self._until_now()
+        for kind in KINDS:
+            after = await self._erase_some_authored(kind, filters, authored.BEGINNING)
+            while after is not None:
+                yield after
+                after = await self._erase_some_authored(kind, filters, after)
 
     async def restore_replaced(self, rules: LinkRules) -> None:
         """Bring back what the erased ones had replaced and nothing replaces now, each in a transaction of its own.
@@ -176,6 +160,31 @@ class Purge:
                 if refusal.fault.code is not FaultCode.DEGREE_LIMIT:
                     raise
                 log.info("A memory was not restored", extra={"command_id": self.envelope.id, "memory_id": memory_id})
+
+    async def _until_now(self) -> Filters:
+        """Return the filters, with an end: else somebody who keeps writing would keep this going."""
+        filters = self.filters
+        _, now = await self.store.read(self.envelope.namespace, lambda tx: count(tx, filters))
+        return replace(filters, until=now) if filters.until is None or filters.until > now else filters
+
+    async def _erase_some_authored(self, kind: Kind, filters: Filters, after: UUID) -> UUID | None:
+        """Erase the next few of a kind and return where to go on; None when there were none left."""
+        namespace = self.envelope.namespace
+        found = await self.store.read(namespace, lambda tx: kind.find(tx, filters, after, ERASED_AT_ONCE))
+        if not found:
+            return None
+
+        async def effect(tx: Transaction) -> None:
+            tx.lease = self.lease
+            await authored.erase(tx, self.envelope, kind, filters, found)
+
+        names = {str(row["id"]): "" for row in found}
+        await self.mailboxes.scrub(namespace, names)
+        await self.store.write(namespace, effect)
+        await self.mailboxes.scrub(namespace, names)
+        log.info("Graph purged", extra={"command_id": self.envelope.id, "count": len(found)})
+        last: UUID = found[-1]["id"]
+        return last
 
     async def _erase_some(self, filters: Filters, position: PurgePosition) -> PurgePosition | None:
         """Erase the next few and return where to go on; None when there were none left.
@@ -204,7 +213,14 @@ async def listed(tx: Transaction, filters: Filters) -> Purged:
     """Return what a purge would take, without taking anything."""
     matched, _ = await count(tx, filters)
     found = await find(tx, filters, BEGINNING, limits.PURGED_SHOWN)
-    return Purged(matched=matched, erased=0, memory_ids=[str(one) for one in found.contents])
+    ids = [str(one) for one in found.contents]
+    previews = [MemoryPreview(id=one, preview=None) for one in ids]  # read later: see workers/previews.py
+    reply = Purged(matched=matched, erased=0, memory_ids=ids, memory_previews=previews)
+    if filters.take_graph:
+        await authored.tell_listed(tx, reply, filters)
+    else:
+        reply.notice = GRAPH_STAYS
+    return reply
 
 
 async def recorded(tx: Transaction, envelope: Envelope, filters: Filters) -> Purged:
@@ -212,10 +228,7 @@ async def recorded(tx: Transaction, envelope: Envelope, filters: Filters) -> Pur
     erased, ids = await done(tx, envelope.id, AuditAction.ERASE)
     restored, restored_ids = await done(tx, envelope.id, AuditAction.RESTORE)
     hidden = await hidden_by(tx, envelope.id)
-    new = {"erased": erased, "filters": told(filters)}
-    reason = audit.reason_of(envelope.command)
-    await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=reason)
-    return Purged(
+    reply = Purged(
         matched=erased,
         erased=erased,
         memory_ids=ids,
@@ -224,3 +237,25 @@ async def recorded(tx: Transaction, envelope: Envelope, filters: Filters) -> Pur
         restored_count=restored,
         **still_hidden.named(hidden, limits.PURGED_SHOWN),
     )
+    new = {"erased": erased, "filters": told(filters)}
+    if filters.take_graph:
+        new |= await _tell_erased(tx, envelope, reply)
+        await authored.tell_kept(tx, reply, filters)
+    else:
+        reply.notice = GRAPH_STAYS
+    await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=audit.reason_of(envelope.command))
+    return reply
+
+
+async def _tell_erased(tx: Transaction, envelope: Envelope, reply: Purged) -> dict[str, int]:
+    """Add to a reply what a command has erased of the graph; return it as the audit log sums it up."""
+    (edges, edge_ids), (links, link_ids), (nodes, node_ids) = [
+        await done(tx, envelope.id, kind.action) for kind in KINDS
+    ]
+    reply.edge_count, reply.link_count, reply.node_count = edges, links, nodes
+    reply.edge_previews, reply.link_previews = authored.named(edge_ids), authored.named(link_ids)
+    reply.node_previews = authored.named(node_ids)
+    row = await tx.row(CONSTITUTIVE, command_id=UUID(envelope.id))
+    assert row is not None
+    reply.constitutive_count = row["edges"]
+    return {"edges": edges, "links": links, "nodes": nodes}

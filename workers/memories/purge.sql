@@ -43,3 +43,8 @@ where tenant = %(tenant)s and command_id = %(command_id)s and action = %(action)
 select distinct one::uuid as id
 from audit_log, jsonb_array_elements_text(new -> 'still_hidden') as one
 where tenant = %(tenant)s and command_id = %(command_id)s and action = %(action)s
+
+-- name: purge_constitutive
+-- How many constitutive edges a command has erased.
+select count(*) as edges from audit_log
+where tenant = %(tenant)s and command_id = %(command_id)s and action = 'delete_edge' and old ? 'constitutive'

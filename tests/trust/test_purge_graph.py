@@ -1,0 +1,205 @@
+"""Erasing what a principal wrote in the graph, beside its memories."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from engramq.schemas.codec import reply_body
+from engramq.schemas.commands import (
+    AddEdge,
+    AddNode,
+    CommandReport,
+    Connect,
+    Connected,
+    EdgeAdded,
+    GetCommand,
+    NodeAdded,
+    Purged,
+    PurgeMemories,
+    SupersedeMemory,
+)
+from engramq.schemas.envelope import Principal
+from engramq.schemas.vocabulary import ALL_SCOPES, Partition
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.memories import authored
+from engramq.workers.memories import purge as purging
+from engramq.workers.queue.contract import LeaseLost
+from tests.jobs import OWNER, HeldLease, job, repeated
+from tests.workers.conftest import World
+
+pytestmark = pytest.mark.anyio
+
+CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
+
+
+async def keep(world: World, content: str, by: Principal = OWNER) -> str:
+    return (await world.keep(content, principal=by)).stored.id
+
+
+async def fact(world: World, source: str, target: str, by: Principal = OWNER, **more: Any) -> EdgeAdded:
+    command = AddEdge(source_name=source, target_name=target, relation="KNOWS", **more)
+    return await world.ask(EdgeAdded, command, principal=by)
+
+
+async def connected(world: World, source: str, target: str, by: Principal = OWNER, **more: Any) -> None:
+    await world.ask(Connected, Connect(source=source, target=target, relation="supports", **more), principal=by)
+
+
+async def purge(world: World, **given: Any) -> Purged:
+    return await world.ask(Purged, PurgeMemories(**given))
+
+
+def names(world: World) -> set[str]:
+    return {row["name"] for row in world.rows("select name from nodes where name is not null")}
+
+
+def facts(world: World) -> set[str]:
+    found = world.rows(
+        "select s.name || '-' || t.name as fact from edges e join nodes s on s.id = e.source_id "
+        "join nodes t on t.id = e.target_id where e.layer = 'knowledge'"
+    )
+    return {row["fact"] for row in found}
+
+
+def links(world: World) -> int:
+    return int(world.rows("select count(*) as n from edges where layer = 'association'")[0]["n"])
+
+
+@pytest.mark.promise("OV-12")
+async def test_a_principals_purge_lists_snippets_and_takes_its_nodes_edges_and_links(world: World) -> None:
+    ours = [await keep(world, f"Our memory {number}") for number in range(3)]
+    theirs = await keep(world, "The crawler's memory", CRAWLER)
+    await connected(world, ours[0], ours[1])
+    await connected(world, ours[1], ours[2], CRAWLER)
+    await connected(world, ours[0], theirs)  # goes with the memory
+    await fact(world, "Ada", "Bob")
+    await fact(world, "Ada", "Eve", CRAWLER, properties={"is_constitutive": True})
+    await fact(world, "Eve", "Mallory", CRAWLER, properties={"secret": "swordfish"})
+    held = await world.ask(NodeAdded, AddNode(name="Held"), principal=CRAWLER)
+    await fact(world, "Bob", "Held")
+
+    listed = await purge(world, created_by="crawler")
+
+    assert (listed.matched, listed.erased) == (1, 0)
+    assert [one.preview for one in listed.memory_previews or ()] == ["The crawler's memory"]
+    assert (listed.node_count, listed.edge_count, listed.constitutive_count, listed.link_count) == (2, 2, 1, 1)
+    assert {one.preview for one in listed.node_previews or ()} == {"Entity: Eve", "Entity: Mallory"}
+    assert {one.preview for one in listed.edge_previews or ()} == {"Ada --KNOWS--> Eve", "Eve --KNOWS--> Mallory"}
+    (link,) = list(listed.link_previews or [])
+    assert link.preview is not None
+    assert " --supports--> Our memory" in link.preview
+    assert (listed.kept_node_count, [one.id for one in listed.kept_node_previews or ()]) == (1, [held.node_id])
+    assert (len(names(world)), links(world)) == (5, 3)
+
+    command = job(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
+    done = (await world.outcome(command)).reply
+    assert isinstance(done, Purged)
+    assert (done.erased, done.node_count, done.edge_count, done.constitutive_count, done.link_count) == (1, 2, 2, 1, 1)
+    assert {one.id for one in done.edge_previews or ()} == {one.id for one in listed.edge_previews or ()}
+    assert [one.preview for one in done.kept_node_previews or ()] == ["Entity: Held"]
+    assert (names(world), facts(world), links(world)) == ({"Ada", "Bob", "Held"}, {"Ada-Bob", "Bob-Held"}, 1)
+    entries = world.rows("select action, reason, old, new from audit_log where command_id = %s", command.envelope.id)
+    actions = [entry["action"] for entry in entries]
+    assert actions == ["erase", "delete_edge", "delete_edge", "disconnect", "delete_node", "delete_node", "purge"]
+    assert {entry["reason"] for entry in entries} == {"poisoned"}
+    assert entries[-1]["new"]["edges"] == 2
+    assert "KNOWS" not in str(entries)
+    assert (await world.outcome(repeated(command, attempt=2))).reply == done
+    again = await purge(world, created_by="crawler")
+    assert (again.matched, again.node_count, again.edge_count, again.link_count) == (0, 0, 0, 0)
+    tables = world.rows(
+        "select oid::regclass::text as name from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
+    )
+    for table in tables:
+        text = str(world.rows(f"select t::text as line from {table['name']} t"))
+        assert not [word for word in ("Mallory", "swordfish", "Eve") if word in text], table
+
+
+async def test_a_repeated_graph_command_shows_what_was_purged_no_more(world: World) -> None:
+    command = job(
+        AddEdge(source_name="Ada", target_name="Eve", relation="KNOWS", properties={"secret": "swordfish"}),
+        principal=CRAWLER,
+    )
+    await world.outcome(command)
+    await purge(world, created_by="crawler", erase=True)
+    again = (await world.outcome(repeated(command, attempt=2))).reply
+    assert isinstance(again, EdgeAdded)
+    assert (again.relation, again.properties) == ("", {})
+    assert facts(world) == set()
+
+
+async def test_links_that_wait_go_too_and_supersessions_stay(world: World) -> None:
+    old, new = await keep(world, "The office is in Graz"), await keep(world, "The office is in Linz")
+    await world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new), principal=CRAWLER))
+    world.model.down = True
+    pending = await keep(world, "Not embedded yet")
+    await connected(world, new, pending, CRAWLER)
+    assert world.count("deferred_links") == 1
+    listed = await purge(world, created_by="crawler")
+    assert listed.link_count == 1
+    assert [one.preview for one in listed.link_previews or ()] == [
+        "The office is in Linz --supports--> Not embedded yet"
+    ]
+    assert (await purge(world, created_by="crawler", erase=True)).link_count == 1
+    assert world.count("deferred_links") == 0
+    assert [row["relation"] for row in world.rows("select relation from edges")] == ["supersedes"]
+
+
+async def test_times_count_for_the_graph_and_filters_of_memories_leave_it(world: World) -> None:
+    await keep(world, "in a thread", CRAWLER)
+    await fact(world, "Ada", "Eve", CRAWLER)
+    past, future = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + timedelta(days=1)
+    for given, edges in (
+        ({"since": past}, 1),
+        ({"since": past, "until": future}, 1),
+        ({"since": future}, 0),
+        ({"until": past}, 0),
+    ):
+        listed = await purge(world, created_by="crawler", **given)
+        assert (listed.edge_count, listed.node_count, bool(listed.notice)) == (edges, 2 * edges, False), given
+    for other in ({"thread": "t"}, {"source_type": "x"}, {"partition": Partition.TRUSTED}):
+        for erase in (False, True):
+            reply = await purge(world, created_by="crawler", erase=erase, **other)
+            assert reply.edge_count == 0
+            assert "Knowledge nodes, edges and links stay" in str(reply_body(reply)["notice"]), other
+    assert (await purge(world, since=past)).notice
+    assert facts(world) == {"Ada-Eve"}
+
+
+async def test_a_purge_of_a_graph_that_was_broken_off_is_finished_and_tells_the_whole(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "ERASED_AT_ONCE", 3)
+    for number in range(8):
+        await fact(world, "Ada", f"Eve {number}", CRAWLER)
+    command = job(PurgeMemories(created_by="crawler", erase=True))
+    erase, calls = authored.erase, 0
+
+    async def losing(tx: Transaction, *arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        await erase(tx, *arguments)
+        if calls == 2:  # its transaction is not committed then
+            assert isinstance(command.lease, HeldLease)
+            command.lease.held = False
+
+    monkeypatch.setattr(authored, "erase", losing)
+    with pytest.raises(LeaseLost):
+        await world.outcome(command)
+    assert len(facts(world)) == 5
+    reply = (await world.outcome(repeated(command, attempt=2))).reply
+    assert isinstance(reply, Purged)
+    assert (reply.edge_count, reply.node_count, names(world)) == (8, 9, set())
+
+
+async def test_the_ledger_keeps_no_snippets_of_a_list(world: World) -> None:
+    await fact(world, "Ada", "Eve", CRAWLER)
+    await keep(world, "The crawler's memory", CRAWLER)
+    command = job(PurgeMemories(created_by="crawler"))
+    await world.outcome(command)
+    (row,) = world.rows("select answer::text as answer from ledger where command = 'purge_memories'")
+    assert not [word for word in ("Eve", "KNOWS", 'memory"') if word in row["answer"].replace("memory_", "")]
+    report = await world.ask(CommandReport, GetCommand(command_id=command.envelope.id))
+    assert report.reply is not None
+    assert report.reply["edge_previews"][0]["preview"] == "Ada --KNOWS--> Eve"

@@ -1,0 +1,109 @@
+-- fragment: in_time
+-- Whether what was written at `created_at` of x counts for a purge.
+(%(since)s::timestamptz is null or x.created_at >= %(since)s)
+and (%(until)s::timestamptz is null or x.created_at <= %(until)s)
+
+-- fragment: authored_edge
+-- A knowledge edge x that a principal wrote.
+x.tenant = %(tenant)s and x.layer = 'knowledge' and x.created_by = %(created_by)s and {in_time}
+
+-- fragment: purged_end
+-- Whether an end of a link x is a memory that the purge takes itself: the link goes with it.
+exists (select from memories m where {purged} and m.node_id in (x.source_id, x.target_id))
+
+-- fragment: authored_link
+-- A link x that a principal made between memories that stay. Links of supersessions are undone by restoring.
+x.tenant = %(tenant)s and x.layer = 'association' and x.relation <> 'supersedes'
+and x.created_by = %(created_by)s and {in_time} and not {purged_end}
+
+-- fragment: authored_wait
+-- A link x that a principal asked for and that waits for an end which is pending. One at a memory that is gone is dropped
+-- by the sweep.
+x.tenant = %(tenant)s and x.principal ->> 'name' = %(created_by)s and {in_time} and not {purged_end}
+and (select count(*) from memories m where m.tenant = %(tenant)s and m.node_id in (x.source_id, x.target_id)) = 2
+
+-- fragment: authored_node
+-- A named node x that a principal wrote first.
+x.tenant = %(tenant)s and x.name is not null and x.created_by = %(created_by)s and {in_time}
+
+-- fragment: held
+-- Whether an edge that the purge leaves hangs on a node n.
+exists (
+    select from edges x
+    where x.tenant = %(tenant)s and (x.source_id = n.id or x.target_id = n.id) and ({authored_edge}) is not true
+)
+
+-- fragment: constitutive
+-- Whether the properties of an edge x make it constitutive; see graph/constitution.py.
+(x.properties -> 'is_constitutive' = 'true' or x.properties -> 'edge_type' = '"constitutive"')
+
+-- name: authored_count
+-- How much of the graph a purge of a principal takes, and how many of its nodes it leaves to the edges of others.
+select
+    (select count(*) from edges x where {authored_edge}) as edges,
+    (select count(*) from edges x where {authored_edge} and {constitutive}) as constitutive,
+    (select count(*) from edges x where {authored_link})
+        + (select count(*) from deferred_links x where {authored_wait}) as links,
+    count(*) filter (where not n.held) as nodes,
+    count(*) filter (where n.held) as kept
+from (
+    select {held} as held
+    from (select x.id from nodes x where {authored_node}) n
+) n
+
+-- name: authored_edges
+-- The first knowledge edges from an id on that a purge takes.
+select x.id from edges x
+where {authored_edge} and x.id > %(after_id)s
+order by x.id
+limit %(limit)s
+
+-- name: authored_links
+-- The first links from an id on that a purge takes, made ones and those that wait.
+select x.id, x.source_id, x.target_id from edges x
+where {authored_link} and x.id > %(after_id)s
+union all
+select x.id, x.source_id, x.target_id from deferred_links x
+where {authored_wait} and x.id > %(after_id)s
+order by id
+limit %(limit)s
+
+-- name: authored_nodes
+-- The first named nodes from an id on that a principal wrote; only those that edges of others hold, or only the others.
+select n.id
+from (select x.id from nodes x where {authored_node} and x.id > %(after_id)s) n
+where {held} = %(held)s
+order by n.id
+limit %(limit)s
+
+-- name: erase_authored_edges
+-- Remove those of these edges that the purge still takes.
+delete from edges x
+where {authored_edge} and x.id = any(%(ids)s)
+returning x.id, x.source_id, x.target_id, {constitutive} as constitutive
+
+-- name: erase_authored_links
+-- Remove those of these links, whose ends are locked, that the purge still takes.
+delete from edges x
+where {authored_link} and x.id = any(%(ids)s)
+returning x.id, x.source_id, x.target_id
+
+-- name: lock_authored_nodes
+-- Lock nodes that the purge takes: nobody can hang an edge on them from now on.
+select x.id from nodes x
+where {authored_node} and x.id = any(%(ids)s)
+order by x.id
+for update
+
+-- name: erase_authored_nodes
+-- Remove those of these locked nodes that no edge hangs on.
+delete from nodes n
+where n.tenant = %(tenant)s and n.name is not null and n.id = any(%(ids)s)
+    and not exists (select from edges e where e.tenant = %(tenant)s and (e.source_id = n.id or e.target_id = n.id))
+returning n.id
+
+-- name: blank_answers
+-- Take what was erased out of the stored answers of the commands that wrote it.
+update ledger l set answer = jsonb_set(l.answer, array['reply'], (l.answer -> 'reply') || %(blank)s::jsonb)
+where l.tenant = %(tenant)s and l.command = %(command)s
+    and l.answer #>> array['reply', %(field)s::text] = any(%(names)s::text[])

@@ -1,0 +1,46 @@
+"""What a purge is to take, and how the audit log tells of that."""
+
+import hashlib
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from engramq.schemas.commands import PurgeMemories
+from engramq.schemas.fields import or_none
+from engramq.schemas.ids import format_time
+from engramq.schemas.vocabulary import Partition, SourceType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What has to hold of a memory; None: anything may."""
+
+    created_by: str | None
+    source_type: str | None
+    thread: str | None
+    partition: Partition | None
+    since: datetime | None
+    until: datetime | None
+
+    @classmethod
+    def of(cls, command: PurgeMemories) -> Self:
+        """Return the filters of a command."""
+        return cls(**{name: or_none(getattr(command, name)) for name in cls.__dataclass_fields__})
+
+    @property
+    def take_graph(self) -> bool:
+        """Whether nodes, edges and links are taken too: they have an author and a time, and nothing else of these."""
+        return self.created_by is not None and self.source_type is self.thread is self.partition is None
+
+
+def told(filters: Filters) -> dict[str, Any]:
+    """Return filters as the audit log tells them: of what memories say of themselves only a digest, to compare with."""
+    told: dict[str, Any] = {}
+    for name, value in asdict(filters).items():
+        if isinstance(value, datetime):
+            told[name] = format_time(value)
+        elif value is not None and (name == "thread" or (name == "source_type" and value not in set(SourceType))):
+            told[f"{name}_sha256"] = hashlib.sha256(value.encode()).hexdigest()
+        elif value is not None:
+            told[name] = value
+    return told
