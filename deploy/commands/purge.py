@@ -24,6 +24,9 @@ from engramq.schemas.vocabulary import Partition
 @click.option("--reason", metavar="TEXT", help="For the audit log.")
 @click.option("--yes", is_flag=True, help="Erase them. Without it they are only listed.")
 @click.option(
+    "--archive", "unarchived", is_flag=True, help="Archive memories instead: restore_memory brings them back."
+)
+@click.option(
     "--restore-replaced", is_flag=True, help="With --yes: bring back what they had replaced and nothing else replaces."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -33,7 +36,7 @@ def command(supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool,
 
     All that is given has to hold; at least one of the first six options is needed. With --yes they are erased: rows,
     links, session state, stored replies and what is still queued. --created-by, alone or with --since and --until,
-    takes the principal's knowledge nodes, edges and links too.
+    takes the principal's knowledge nodes, edges and links too; --archive leaves those alone.
     """
     from engramq.gateway.cli.purge_listing import purge_listing  # noqa: PLC0415 - help does without
 

@@ -31,7 +31,10 @@ ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
 
 
 def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str, yes: bool, as_json: bool) -> None:
-    """List the memories that `listing` means, with `yes` erase them, and print which; raises CommandFailed."""
+    """List the memories that `listing` means, with `yes` erase (or archive) them, and print which.
+
+    Raises CommandFailed.
+    """
     try:
         found, done = run(partial(_purge, settings, namespace, listing, yes=yes, tell=_teller(as_json)))
     except EngramqError as refusal:
@@ -40,15 +43,20 @@ def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str
     if as_json:
         print(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}).decode())
     elif done is not None:
-        print(f"Erased {counted(done)} of namespace {namespace!r}. What was erased, by ids:")
+        word = "Archived" if listing.unarchived else "Erased"
+        print(f"{word} {counted(done)} of namespace {namespace!r}. What was {word.lower()}, by ids:")
         print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
+        if listing.unarchived:
+            print("restore_memory brings one back.")
         _tell_kept(done)
         _tell_hidden(done)
     else:
+        word = "archived" if listing.unarchived else "erased"
         _list(found)
-        print(f"{counted(found)} of namespace {namespace!r}. Nothing is erased: --yes does it.", file=sys.stderr)
-        if found.notice:
-            print(found.notice, file=sys.stderr)
+        print(f"{counted(found)} of namespace {namespace!r}. Nothing is {word}: --yes does it.", file=sys.stderr)
+    notice = (done or found).notice
+    if notice and not as_json:
+        print(notice, file=sys.stderr)
 
 
 def counted(reply: Purged) -> str:
@@ -126,7 +134,8 @@ async def _purge(
         of = _total(found)
         if not yes or not of:
             return found, None
-        return found, await asker.run(msgspec.structs.replace(listing, erase=True), of=of)
+        purge = {"archive": True} if listing.unarchived else {"erase": True}
+        return found, await asker.run(msgspec.structs.replace(listing, **purge), of=of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +170,10 @@ class _Asker:
             await anyio.sleep(ASK_AGAIN_S)
 
     async def _tell_progress(self, command: PurgeMemories, of: int) -> None:
-        listing = msgspec.structs.replace(command, erase=False)
+        listing = msgspec.structs.replace(command, erase=False, archive=False)
         answer = await self.bus.ask(listing, namespace=self.namespace, principal=self.principal)
         if isinstance(answer, Answer) and isinstance(answer.reply, Purged):
-            self.tell(f"{max(0, of - _total(answer.reply))} of {of} erased")
+            self.tell(f"{max(0, of - _total(answer.reply))} of {of} done")
 
 
 def _total(found: Purged) -> int:

@@ -85,7 +85,8 @@ class Identity(Reply, kw_only=True, tag="identity"):
 class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
     """Find, and with `erase` erase for good, all memories of a principal, a source type, a time span; all that is given
     has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had replaced.
-    With no filters but a principal and times, the nodes, edges and links that it wrote are meant too.
+    With no filters but a principal and times, the nodes, edges and links that it wrote are meant too. `archive` hides
+    memories instead, and leaves the graph alone; `unarchived` lists what that would take.
     """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
@@ -101,16 +102,20 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     erase: bool = False
     restore_replaced: bool = False
     reason: Note | UnsetType = UNSET
+    archive: bool = False
+    unarchived: bool = False
 
     def check(self) -> None:
-        """Refuse to take everything: at least one filter has to be given."""
+        """Refuse to take everything: one filter at least is needed. To erase and to archive exclude each other."""
         filters = (self.created_by, self.source_type, self.thread, self.partition, self.since, self.until)
         if all(one is UNSET for one in filters):
             raise invalid("created_by", "Nothing says which memories are meant.", "Give at least one filter.")
+        if self.erase and (self.archive or self.unarchived):
+            raise invalid("archive", "What is to be archived cannot be erased.", "Give erase or archive, not both.")
 
 
 class Purged(WriteReply, kw_only=True, tag="purged"):
-    """How many memories matched, how many are erased now, and the first of their ids, oldest first.
+    """How many memories matched, how many are erased or archived now, and the first of their ids, oldest first.
 
     `still_hidden` is what they had replaced and nothing replaces now, of many the first; `restored`, what was brought
     back. Each is counted too. So are nodes, edges (the constitutive ones again) and links; `kept_node_...` are the
@@ -137,3 +142,4 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
     link_previews: list[GraphPreview] | UnsetType = UNSET
     kept_node_previews: list[GraphPreview] | UnsetType = UNSET
     notice: str | UnsetType = UNSET
+    archived: int = 0

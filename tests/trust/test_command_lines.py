@@ -70,6 +70,30 @@ async def test_purging_lists_first_and_erases_when_told_to(terminal: Terminal, a
     assert (code, json.loads(out)["matched"]) == (0, 0)
 
 
+async def test_archiving_hides_what_a_filter_names_until_it_is_restored(
+    terminal: Terminal, agent: Agent, stage: Stage
+) -> None:
+    async with agent_of(await stage.gateway(), principal="crawler") as crawler:
+        memory = await crawler.store("A crawled page")
+        await crawler.call("graph_add_edge", source_name="Ada", target_name="Bob", relation="KNOWS")
+    code, out, err = await terminal("purge", "--created-by", "crawler", "--archive")
+    assert (code, out) == (0, f"{memory['id']}  A crawled page\n")
+    assert "Nothing is archived: --yes does it." in err
+    assert "only memories can be archived" in err
+    code, out, err = await terminal("purge", "--created-by", "crawler", "--archive", "--yes", "--reason", "odd")
+    assert code == 0
+    assert "Archived 1 memories" in out
+    assert "restore_memory brings one back" in out
+    assert "only memories can be archived" in err
+    assert await agent.recent() == []
+    entries = await terminal.entries("--target", memory["id"])
+    assert [(entry["action"], entry["reason"]) for entry in entries] == [("archive", "odd")]
+    edge = {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"}
+    assert (await agent.call("get_edge", **edge))["status"] == "success"
+    await agent.call("restore_memory", memory_id=memory["id"])
+    assert await agent.recent() == ["A crawled page"]
+
+
 async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
     terminal: Terminal, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +119,7 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
     code, out, err = await terminal("purge", "--thread", "pages", "--yes")
     assert code == 0, err
     assert "Erased 20" in out
-    assert "of 20 erased" in err
+    assert "of 20 done" in err
     assert await agent.recent() == []
 
 

@@ -318,14 +318,14 @@ async def promote_memory(tx: Transaction, command: PromoteMemory, context: Conte
 
 
 async def erase_all(command: PurgeMemories, context: Context) -> Filters:
-    """Erase, step by step, what a purge takes; the command's own transaction sums it up."""
+    """Erase or archive, step by step, what a purge takes; the command's own transaction sums it up."""
     command.check()
     principal = context.envelope.principal
     if principal.untrusted or Scope.ADMIN not in principal.scopes:
         raise refuse(FaultCode.FORBIDDEN, f"Purging needs the scope {Scope.ADMIN.value!r}.")
     filters = Filters.of(command)
-    if command.erase:
-        steps = Purge(context.store, context.mailboxes, context.envelope, context.lease, filters)
+    if command.erase or command.archive:
+        steps = Purge(context.store, context.mailboxes, context.envelope, context.lease, filters, command.archive)
         async for _ in steps.erase_everything():
             context.begun = True
         if filters.take_graph:
@@ -336,14 +336,18 @@ async def erase_all(command: PurgeMemories, context: Context) -> Filters:
     return filters
 
 
-@handles(PurgeMemories, before=erase_all, begun=lambda command, envelope: bool(command.erase and envelope.attempt > 1))
+@handles(
+    PurgeMemories,
+    before=erase_all,
+    begun=lambda command, envelope: bool((command.erase or command.archive) and envelope.attempt > 1),
+)
 async def purge_memories(tx: Transaction, command: PurgeMemories, context: Context, filters: Filters) -> Purged:
-    """List what a purge would take, or tell what it has erased.
+    """List what a purge would take, or tell what it has erased or archived.
 
     Whoever takes over from a worker that died goes on with what is left; the audit log tells how much was done by all.
     """
-    if command.erase:
-        return await purge.recorded(tx, context.envelope, filters)
+    if command.erase or command.archive:
+        return await purge.recorded(tx, context.envelope, filters, archived=command.archive)
     return await purge.listed(tx, filters)
 
 

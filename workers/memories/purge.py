@@ -1,4 +1,4 @@
-"""Purging: erasing for good all memories of one principal, source type, thread, partition or time, a few at a time.
+"""Purging: erasing for good, or archiving, all memories of one principal, source type, thread, partition or time.
 
 Of a principal its nodes, edges and links are erased too: see authored.py.
 """
@@ -15,7 +15,7 @@ from engramq.schemas.commands import Purged
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.records import MemoryPreview
-from engramq.schemas.vocabulary import AuditAction
+from engramq.schemas.vocabulary import AuditAction, MemoryState
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
@@ -36,12 +36,9 @@ SUCCESSORS: Final = sql("purge_successors")
 STILL: Final = sql("purge_still")
 DONE: Final = sql("purge_done")
 HIDDEN: Final = sql("purge_hidden")
+ARCHIVE: Final = sql("archive_many")
 CONSTITUTIVE: Final = sql("purge_constitutive")
 
-GRAPH_STAYS: Final = (
-    "Knowledge nodes, edges and links stay: they have an author and a time only. "
-    "A purge by created_by, with since or until or without, takes them too."
-)
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 
 
@@ -102,6 +99,25 @@ async def erase(tx: Transaction, envelope: Envelope, filters: Filters, ids: Sequ
         await audit.record(tx, envelope, AuditAction.ERASE, row["id"], old=old, new=new, reason=reason)
 
 
+async def archive(
+    tx: Transaction, envelope: Envelope, filters: Filters, ids: Sequence[UUID], reason: str | None
+) -> None:
+    """Archive those of these memories that the filters still hold of, and note each in the audit log."""
+    await lock(tx, *ids)
+    rows = await tx.rows(STILL, **asdict(filters), ids=list(ids))
+    going = [row["id"] for row in rows]
+    replaced = await still_hidden.behind(tx, going)
+    await tx.send(ARCHIVE, ids=going)
+    hidden = await still_hidden.hidden_behind(tx, replaced)
+    for row in rows:
+        behind = [str(one) for one in hidden.get(row["id"], ())]
+        old, new = (
+            {"state": row["state"]},
+            {"state": MemoryState.ARCHIVED, **({"still_hidden": behind} if behind else {})},
+        )
+        await audit.record(tx, envelope, AuditAction.ARCHIVE, row["id"], old=old, new=new, reason=reason)
+
+
 async def done(tx: Transaction, command_id: str, action: AuditAction) -> tuple[int, list[str]]:
     """Return with how many memories a command has done this by now, whoever carried it out, and the first ids."""
     row = await tx.row(DONE, command_id=UUID(command_id), action=action, shown=limits.PURGED_SHOWN)
@@ -110,23 +126,27 @@ async def done(tx: Transaction, command_id: str, action: AuditAction) -> tuple[i
 
 
 async def hidden_by(tx: Transaction, command_id: str) -> list[UUID]:
-    """Return what a command's erasures left hidden and nothing replaces now."""
-    rows = await tx.rows(HIDDEN, command_id=UUID(command_id), action=AuditAction.ERASE)
+    """Return what a command's erasures, or what it archived, left hidden and nothing replaces now."""
+    rows = await tx.rows(HIDDEN, command_id=UUID(command_id))
     return await still_hidden.still_hidden(tx, [row["id"] for row in rows])
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """One purge under way: each step is a transaction of its own, so another try goes on with what is left."""
+    """One purge under way: each step is a transaction of its own, so another try goes on with what is left.
+
+    `archive`: memories are archived instead of erased.
+    """
 
     store: Store
     mailboxes: MailboxView
     envelope: Envelope
     lease: Lease
     filters: Filters
+    archive: bool = False
 
     async def erase_everything(self) -> AsyncIterator[PurgePosition]:
-        """Erase every memory that the filters hold of now, yielding at each step how far it is."""
+        """Erase, or archive, every memory that the filters hold of now, yielding at each step how far it is."""
         filters = await self._until_now()
         position = await self._erase_some(filters, BEGINNING)
         while position is not None:
@@ -187,7 +207,7 @@ class Purge:
         return last
 
     async def _erase_some(self, filters: Filters, position: PurgePosition) -> PurgePosition | None:
-        """Erase the next few and return where to go on; None when there were none left.
+        """Erase or archive the next few and return where to go on; None when there were none left.
 
         Queues are looked through before and after, as for a single erasure.
         """
@@ -200,11 +220,13 @@ class Purge:
 
         async def effect(tx: Transaction) -> None:
             tx.lease = self.lease
-            await erase(tx, self.envelope, filters, ids, audit.reason_of(self.envelope.command))
+            take = archive if self.archive else erase
+            await take(tx, self.envelope, filters, ids, audit.reason_of(self.envelope.command))
 
-        await self.mailboxes.scrub(namespace, contents)
+        gone = {} if self.archive else contents
+        await self.mailboxes.scrub(namespace, gone)
         await self.store.write(namespace, effect)
-        await self.mailboxes.scrub(namespace, contents)
+        await self.mailboxes.scrub(namespace, gone)
         log.info("Memories purged", extra={"command_id": self.envelope.id, "count": len(ids)})
         return found.position
 
@@ -219,30 +241,31 @@ async def listed(tx: Transaction, filters: Filters) -> Purged:
     if filters.take_graph:
         await authored.tell_listed(tx, reply, filters)
     else:
-        reply.notice = GRAPH_STAYS
+        reply.notice = filters.notice
     return reply
 
 
-async def recorded(tx: Transaction, envelope: Envelope, filters: Filters) -> Purged:
-    """Sum a purge up in one audit row: what all tries at the command have erased."""
-    erased, ids = await done(tx, envelope.id, AuditAction.ERASE)
+async def recorded(tx: Transaction, envelope: Envelope, filters: Filters, *, archived: bool) -> Purged:
+    """Sum a purge up in one audit row: what all tries at the command have erased, or archived."""
+    taken, ids = await done(tx, envelope.id, AuditAction.ARCHIVE if archived else AuditAction.ERASE)
     restored, restored_ids = await done(tx, envelope.id, AuditAction.RESTORE)
     hidden = await hidden_by(tx, envelope.id)
     reply = Purged(
-        matched=erased,
-        erased=erased,
+        matched=taken,
+        erased=0 if archived else taken,
+        archived=taken if archived else 0,
         memory_ids=ids,
         still_hidden_count=len(hidden),
         restored=restored_ids,
         restored_count=restored,
         **still_hidden.named(hidden, limits.PURGED_SHOWN),
     )
-    new = {"erased": erased, "filters": told(filters)}
+    new = {"archived" if archived else "erased": taken, "filters": told(filters)}
     if filters.take_graph:
         new |= await _tell_erased(tx, envelope, reply)
         await authored.tell_kept(tx, reply, filters)
     else:
-        reply.notice = GRAPH_STAYS
+        reply.notice = filters.notice
     await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=audit.reason_of(envelope.command))
     return reply
 

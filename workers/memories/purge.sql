@@ -7,6 +7,7 @@ and (%(thread)s::text is null or m.thread = %(thread)s)
 and (%(partition)s::text is null or m.partition = %(partition)s)
 and (%(since)s::timestamptz is null or m.created_at >= %(since)s)
 and (%(until)s::timestamptz is null or m.created_at <= %(until)s)
+and (not %(unarchived)s or m.state <> 'archived')
 
 -- name: purge_count
 -- How many memories a purge would take, and what time it is: later ones are not its affair.
@@ -39,12 +40,17 @@ from audit_log
 where tenant = %(tenant)s and command_id = %(command_id)s and action = %(action)s
 
 -- name: purge_hidden
--- What the erasures of a command left hidden, when each of them was done.
+-- What the memories that a command erased or archived left hidden, when each of them was.
 select distinct one::uuid as id
 from audit_log, jsonb_array_elements_text(new -> 'still_hidden') as one
-where tenant = %(tenant)s and command_id = %(command_id)s and action = %(action)s
+where tenant = %(tenant)s and command_id = %(command_id)s and action in ('erase', 'archive')
 
 -- name: purge_constitutive
 -- How many constitutive edges a command has erased.
 select count(*) as edges from audit_log
 where tenant = %(tenant)s and command_id = %(command_id)s and action = 'delete_edge' and old ? 'constitutive'
+
+-- name: archive_many
+-- Hide locked memories until they are restored.
+update memories set state = 'archived', updated_at = now()
+where tenant = %(tenant)s and node_id = any(%(ids)s)

@@ -3,12 +3,18 @@
 import hashlib
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from engramq.schemas.commands import PurgeMemories
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import Partition, SourceType
+
+GRAPH_STAYS: Final = (
+    "Knowledge nodes, edges and links stay: they have an author and a time only. "
+    "A purge by created_by, with since or until or without, takes them too."
+)
+ARCHIVE_LEAVES_GRAPH: Final = "Knowledge nodes, edges and links stay as they are: only memories can be archived."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,16 +27,24 @@ class Filters:
     partition: Partition | None
     since: datetime | None
     until: datetime | None
+    unarchived: bool  # it is not archived already
 
     @classmethod
     def of(cls, command: PurgeMemories) -> Self:
         """Return the filters of a command."""
-        return cls(**{name: or_none(getattr(command, name)) for name in cls.__dataclass_fields__})
+        given: dict[str, Any] = {name: or_none(getattr(command, name)) for name in cls.__dataclass_fields__}
+        return cls(**given | {"unarchived": command.unarchived or command.archive})
 
     @property
     def take_graph(self) -> bool:
         """Whether nodes, edges and links are taken too: they have an author and a time, and nothing else of these."""
-        return self.created_by is not None and self.source_type is self.thread is self.partition is None
+        said_of_memories = (self.source_type, self.thread, self.partition)
+        return self.created_by is not None and not self.unarchived and set(said_of_memories) == {None}
+
+    @property
+    def notice(self) -> str:
+        """What a reply says of a graph that stays."""
+        return ARCHIVE_LEAVES_GRAPH if self.unarchived else GRAPH_STAYS
 
 
 def told(filters: Filters) -> dict[str, Any]:
@@ -41,6 +55,6 @@ def told(filters: Filters) -> dict[str, Any]:
             told[name] = format_time(value)
         elif value is not None and (name == "thread" or (name == "source_type" and value not in set(SourceType))):
             told[f"{name}_sha256"] = hashlib.sha256(value.encode()).hexdigest()
-        elif value is not None:
+        elif value is not None and not isinstance(value, bool):
             told[name] = value
     return told
