@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "purge": Lazy("purge", "List, then erase for good, memories of a principal, source, thread or time."),
     "graph": Lazy("graph", "List deleted edges and nodes of the knowledge graph, and restore them."),
     "audit": Lazy("audit", "Show who did what, newest last."),
+    "tenant": Lazy("tenant", "List, export and delete whole namespaces."),
     "token": Lazy("token", "Make, list and revoke the bearer tokens of HTTP clients."),
 }
 

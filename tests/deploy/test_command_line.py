@@ -13,8 +13,12 @@ from engramq.deploy.cli import main
 from engramq.deploy.commands.root import COMMANDS, engramq
 from tests.deploy.helpers import BOUND_S
 
-TOKEN_COMMANDS = ("create", "list", "revoke")
-PLACES = [(), *((name,) for name in COMMANDS), *(("token", name) for name in TOKEN_COMMANDS)]
+GROUPS = {"token": ("create", "list", "revoke"), "tenant": ("list", "export", "delete")}
+PLACES = [
+    (),
+    *((name,) for name in COMMANDS),
+    *((group, name) for group, names in GROUPS.items() for name in names),
+]
 ID = "0199c1de-0000-7000-8000-000000000000"
 
 
@@ -82,6 +86,14 @@ def test_every_command_has_help_of_one_style_and_starts_nothing_for_it(
         (["audit", "--action", "explode"], "must be one of supersede"),
         (["audit", "--actor", ""], "'--actor': must be a text"),
         (["audit", "--limit", "0"], "'--limit': must be a whole number from 1 to 100000"),
+        (["tenant"], "list|export|delete"),
+        (["tenant", "export", "acme"], "Missing argument 'FILE'"),
+        (["tenant", "export", " ", "-"], "'NAMESPACE': must be a text"),
+        (["tenant", "export", "acme", "/"], "'/' is a directory"),
+        (["tenant", "export", "acme", "/no/such/folder/x"], "'/no/such/folder' is no folder that can be written to"),
+        (["tenant", "delete"], "Missing argument 'NAMESPACE'"),
+        (["tenant", "delete", "engramq:system"], "'NAMESPACE': must be another one"),
+        (["tenant", "delete", "acme", "--reason", ""], "reason"),
         (["token"], "create|list|revoke"),
         (["token", "lend"], "No such command 'lend'"),
         (["token", "create"], "Missing option '--principal'"),
@@ -106,6 +118,7 @@ def test_what_is_called_wrongly_says_so_and_starts_nothing(
     "arguments",
     [
         *(["up"], ["gateway"], ["worker", "--all"], ["migrate"], ["import", "-"], ["purge", "--thread", "t"]),
+        *(["tenant", "list"], ["tenant", "export", "a", "-"], ["tenant", "delete", "a"]),
         *(["audit"], ["token", "list"], ["token", "create", "--principal", "a"], ["token", "revoke", ID]),
     ],
     ids=" ".join,

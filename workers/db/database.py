@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 SESSION_CHECK: Final = sql("session_check")
 ALL_NAMESPACES: Final = sql("all_namespaces")
+TAKE_TIME: Final = sql("take_time")
 REGISTER_MODEL: Final = sql("register_model")
 MODELS_NAMED: Final = sql("models_named")
 
@@ -105,6 +106,20 @@ class Store:
         was applied, OutcomeUnknown when that cannot be said, LeaseLost when the transaction has a lease and lost it.
         """
         return await self._persist(partial(self._write_once, namespace, work))
+
+    async def snapshot(self, namespace: str, work: Work[T]) -> T:
+        """Run `work` once in a read-only transaction that sees one moment, however long it takes.
+
+        Raises EngramqError with `unavailable`.
+        """
+
+        async def run(connection: Connection) -> T:
+            await execute(connection, TAKE_TIME, {})
+            tenant = await self._tenants.of(connection, namespace, make=False)
+            async with transaction(connection, namespace, tenant, read_only=True, snapshot=True) as opened:
+                return await work(opened)
+
+        return await self.alone(run)
 
     async def namespaces(self) -> list[str]:
         """Return every namespace that holds anything; upkeep works them one at a time."""

@@ -21,6 +21,7 @@ from engramq.workers.db.tenants import NOBODY
 from engramq.workers.queue.contract import Lease
 
 BEGIN: Final = sql("begin")
+BEGIN_SNAPSHOT: Final = sql("begin_snapshot")
 ENTER: Final = sql("enter_tenant")
 NOTHING: Final = sql("nothing")
 LOOK_UP: Final = sql("look_up")
@@ -72,9 +73,11 @@ class Transaction:
 
 @asynccontextmanager
 async def transaction(
-    connection: Connection, namespace: str, tenant: Int4, *, read_only: bool
+    connection: Connection, namespace: str, tenant: Int4, *, read_only: bool, snapshot: bool = False
 ) -> AsyncIterator[Transaction]:
     """Run the block in a transaction that commits at its end, unless the block raises.
+
+    `snapshot`: a read-only one whose statements all see one moment.
 
     Raises psycopg.Error, with the SQLSTATE STRANGER when the number is not this namespace's; CommitUnknown instead when
     the connection was lost during COMMIT; LeaseLost.
@@ -84,7 +87,8 @@ async def transaction(
     committing = False
     committed: psycopg.AsyncCursor[Row] | None = None
     try:
-        await connection.execute(BEGIN_READ_ONLY if read_only else BEGIN, prepare=False)
+        begin = BEGIN_SNAPSHOT if snapshot else BEGIN_READ_ONLY if read_only else BEGIN
+        await connection.execute(begin, prepare=False)
         opened = Transaction(connection, namespace, tenant)
         if tenant != NOBODY:  # who has entered nothing sees nothing
             await opened.send(ENTER)

@@ -6,6 +6,14 @@ begin isolation level read committed
 -- Begin a transaction that may not.
 begin read only
 
+-- name: begin_snapshot
+-- Begin a transaction that may not write either, all of whose statements see one moment.
+begin isolation level repeatable read read only
+
+-- name: take_time
+-- Let this session's transactions take as long as they want and wait in between: for who reads everything, alone.
+select set_config('transaction_timeout', '0', false), set_config('idle_in_transaction_session_timeout', '0', false)
+
 -- name: commit
 -- End it.
 commit

@@ -1,0 +1,53 @@
+"""The options of `engramq tenant`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+
+from engramq.deploy.servers_for import servers_for
+from engramq.schemas.setting_values import namespace
+
+PIPE: Final = "-"
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group("tenant", subcommand_metavar="list|export|delete", no_args_is_help=False)
+def command() -> None:
+    """List, export and delete whole namespaces."""
+
+
+@command.command("list")
+@click.option("--all", "empty", is_flag=True, help="Those too of which only the audit log is left.")
+@json_option
+@click.pass_obj
+def list_(supervisor: tuple[str, ...], *, empty: bool, as_json: bool) -> None:
+    """Show every namespace and what it holds."""
+    with servers_for("tenant", supervisor) as settings:
+        from engramq.workers.cli.tenant_command import list_tenants  # noqa: PLC0415 - psycopg, wasted on wrong options
+
+        list_tenants(settings, empty=empty, as_json=as_json)
+
+
+@command.command("export")
+@click.argument("tenant", metavar="NAMESPACE", type=namespace)
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--audit", is_flag=True, help="With the audit log.")
+@click.option("--embeddings", is_flag=True, help="With the vectors of memories.")
+@click.pass_obj
+def export(supervisor: tuple[str, ...], tenant: str, file: str, *, audit: bool, embeddings: bool) -> None:
+    """Write all of a namespace to a file, as JSON lines.
+
+    FILE - is standard output; a file must not be there yet. See docs/export.md for the format.
+    """
+    target = None if file == PIPE else Path(file)
+    if target is not None and not os.access(target.absolute().parent, os.W_OK):
+        raise click.BadParameter(f"{str(target.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
+    with servers_for("tenant", supervisor) as settings:
+        from engramq.workers.cli.tenant_command import export_tenant  # noqa: PLC0415 - psycopg, wasted on wrong options
+
+        export_tenant(settings, tenant, target, audit=audit, embeddings=embeddings)

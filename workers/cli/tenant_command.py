@@ -1,0 +1,135 @@
+"""`engramq tenant list` and `engramq tenant export`: what namespaces hold, read from the database."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+
+from engramq.schemas.command_line import CommandFailed
+from engramq.schemas.ids import format_time
+from engramq.schemas.settings import Settings
+from engramq.workers.cli.running import require_database, run
+from engramq.workers.db.database import Store
+from engramq.workers.db.tenants import NOBODY
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.tenants.contents import Contents, contents
+from engramq.workers.tenants.export import Wanted, lines
+
+PARTIAL: Final = ".partial"  # after the name of a file that is being written
+
+
+def list_tenants(settings: Settings, *, empty: bool, as_json: bool) -> None:
+    """Print every namespace with what it holds; `empty`: those too of which the audit log is left alone.
+
+    Raises CommandFailed, EngramqError with `unavailable`.
+    """
+    require_database(settings)
+    found = {name: held for name, held in run(_found(settings)).items() if held or empty}
+    for name, held in found.items():
+        print(msgspec.json.encode(_told(name, held)).decode() if as_json else _shown(name, held))
+    if not found:
+        print("engramq tenant: there is no namespace that holds anything", file=sys.stderr)
+
+
+def export_tenant(settings: Settings, namespace: str, target: Path | None, *, audit: bool, embeddings: bool) -> None:
+    """Write a namespace to a file that is not there yet, or (None) to standard output; see docs/export.md.
+
+    Raises CommandFailed, EngramqError with `unavailable`.
+    """
+    require_database(settings)
+    with _opened(target) as out:
+        count = run(_exported(settings, namespace, out, Wanted(audit=audit, embeddings=embeddings)))
+    print(f"{count - 2} records of namespace {namespace!r} exported.", file=sys.stderr)
+
+
+def unknown(namespace: str) -> CommandFailed:
+    """Return the refusal of a namespace that nobody has ever written to."""
+    return CommandFailed(f"There is no namespace {namespace!r}; engramq tenant list shows all.")
+
+
+async def _found(settings: Settings) -> dict[str, Contents]:
+    async with await Store.open(settings.database_url, pool_size=1) as store:
+        counted = [(name, await store.read(name, contents)) for name in await store.namespaces()]
+    return {name: held for name, held in counted if held is not None}
+
+
+async def _exported(settings: Settings, namespace: str, out: IO[bytes], wanted: Wanted) -> int:
+    async def write(tx: Transaction) -> int:
+        if tx.tenant == NOBODY:
+            raise unknown(namespace)
+        count = 0
+        async for line in lines(tx, wanted, version("engramq")):
+            _write(out, line)
+            count += 1
+        return count
+
+    async with await Store.open(settings.database_url, pool_size=1) as store:
+        return await store.snapshot(namespace, write)
+
+
+@contextmanager
+def _opened(target: Path | None) -> Iterator[IO[bytes]]:
+    """Open what an export goes to. A file has its name once it is whole; only its owner may read it."""
+    if target is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if target.exists():
+        raise CommandFailed(f"{str(target)!r} is there already: give another name, or remove it.")
+    partial = target.with_name(target.name + PARTIAL)
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError as problem:
+        raise _unwritable(problem) from None
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            yield out
+        partial.replace(target)
+    except OSError as problem:
+        raise _unwritable(problem) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write(out: IO[bytes], line: bytes) -> None:
+    try:
+        out.write(line)
+    except OSError as problem:  # which further up would mean that the database is away
+        raise _unwritable(problem) from None
+
+
+def _unwritable(problem: OSError) -> CommandFailed:
+    return CommandFailed(f"The export cannot be written: {problem.strerror or problem}.")
+
+
+def _told(name: str, held: Contents) -> dict[str, Any]:
+    last = None if held.last_activity is None else format_time(held.last_activity)
+    return {"namespace": name, "memories": held.memories, **asdict(held), "last_activity": last}
+
+
+def _shown(name: str, held: Contents) -> str:
+    states = ", ".join(f"{count} {state}" for state, count in sorted(held.by_state.items()))
+    last = "never" if held.last_activity is None else format_time(held.last_activity)
+    return "  ".join(
+        (
+            _quoted(name),
+            f"{held.memories} memories" + (f" ({states})" if states else ""),
+            f"{held.bytes} bytes",
+            f"{held.nodes} nodes",
+            f"{held.edges} edges",
+            f"{held.links} links",
+            f"{held.tokens} tokens",
+            f"last written {last}",
+        )
+    )
+
+
+def _quoted(text: str) -> str:
+    """Return a chosen name so that it stays on its line whatever it holds."""
+    return text if text.isprintable() and text.strip() == text and '"' not in text else ascii(text)

@@ -1,0 +1,1 @@
+"""Whole tenants: what they hold, their export and their deletion."""

@@ -1,0 +1,112 @@
+"""A tenant as lines of JSON, as docs/export.md describes them: read in pages, all from one snapshot."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from engramq.schemas.ids import format_time
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+
+HEAD: Final = sql("export_head")
+
+FORMAT: Final = "engramq.export"
+VERSION: Final = 1
+ROWS_AT_ONCE: Final = 200  # a page of the largest memories is about 10 MB then, in a script of four bytes 30
+
+# Columns that no export has, by table: the tenant's number and what only this database can use.
+LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
+    "memories": ("tenant", "node_id", "embedding", "model_id", "lexemes", "load_id"),
+    "memory_usage": ("tenant", "node_id"),
+    "nodes": ("tenant", "partition"),
+    "edges": ("tenant", "layer"),
+    "deferred_links": ("tenant",),
+    "link_tombstones": ("tenant",),
+    "proposals": ("tenant",),
+    "approvals": ("tenant", "proposal_id"),
+    "audit_log": ("tenant", "namespace"),
+}
+# Tables that no export has: secrets, what engramq makes by itself, and what is forgotten within days anyway.
+TABLES_LEFT_OUT: Final = frozenset({"tokens", "ledger", "lexeme_counts", "loads", "co_retrievals", "namespaces"})
+
+_FIRST: Final = {"after_id": UUID(int=0), "after_other": UUID(int=0), "after_entry": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One type of lines: where its rows come from."""
+
+    type: str
+    table: str
+    query: bytes
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+PARTS: Final = (
+    Part("memory", "memories", sql("export_memories")),
+    Part("node", "nodes", sql("export_nodes")),
+    Part("edge", "edges", sql("export_edges"), {"layer": "knowledge"}),
+    Part("link", "edges", sql("export_edges"), {"layer": "association"}),
+    Part("deferred_link", "deferred_links", sql("export_deferred_links")),
+    Part("tombstone", "link_tombstones", sql("export_tombstones")),
+    Part("proposal", "proposals", sql("export_proposals")),
+)
+AUDIT: Final = Part("audit", "audit_log", sql("export_audit"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What an export has besides what every export has."""
+
+    audit: bool = False
+    embeddings: bool = False
+
+
+async def lines(tx: Transaction, wanted: Wanted, release: str) -> AsyncIterator[bytes]:
+    """Yield the lines of an export, each with its line end; `release` is the version of engramq that writes it.
+
+    The first says what it is, the last how many of each type there were: without that one it was broken off.
+    """
+    yield _line(await _head(tx, wanted, release))
+    counts: dict[str, int] = {}
+    for part in (*PARTS, AUDIT) if wanted.audit else PARTS:
+        counts[part.type] = 0
+        async for row in _rows(tx, part, wanted):
+            counts[part.type] += 1
+            # The text as PostgreSQL wrote it: numbers keep all their digits.
+            yield f'{{"type":"{part.type}",{row["line"][1:]}\n'.encode()
+    yield _line({"type": "end", "counts": counts})
+
+
+async def _head(tx: Transaction, wanted: Wanted, release: str) -> dict[str, Any]:
+    row = await tx.row(HEAD)
+    assert row is not None
+    return {
+        "type": FORMAT,
+        "version": VERSION,
+        "engramq": release,
+        "schema": row["schema_version"],
+        "namespace": tx.namespace,
+        "exported_at": format_time(row["exported_at"]),
+        "active_hours": row["active_hours"],
+        "audit": wanted.audit,
+        "embeddings": wanted.embeddings,
+    }
+
+
+async def _rows(tx: Transaction, part: Part, wanted: Wanted) -> AsyncIterator[Mapping[str, Any]]:
+    after: dict[str, Any] = dict(_FIRST)
+    known = {"left_out": list(LEFT_OUT[part.table]), "embeddings": wanted.embeddings, **part.values}
+    while rows := await tx.rows(part.query, **after, **known, limit=ROWS_AT_ONCE):
+        for row in rows:
+            yield row
+        if len(rows) < ROWS_AT_ONCE:
+            return
+        after |= {name: value for name, value in rows[-1].items() if name in after}
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(record) + b"\n"

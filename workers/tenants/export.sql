@@ -1,0 +1,82 @@
+-- name: export_head
+-- What the first line of an export says of a tenant and its database.
+select c.active_hours, now() as exported_at, (select max(version) from schema_migrations) as schema_version
+from namespaces c
+where c.tenant = %(tenant)s
+
+-- fragment: exported_vector
+-- The vector of a memory m, whose model is v, where vectors are asked for: half floats, as pgvector sends them.
+case when %(embeddings)s and m.embedding is not null then jsonb_build_object(
+    'embedding', replace(encode(substring(halfvec_send(m.embedding) from 5), 'base64'), e'\n', ''),
+    'embedding_model', jsonb_build_object('name', v.name, 'sha256', v.sha256, 'dimensions', v.dimensions)
+) else '{}' end
+
+-- name: export_memories
+-- Memories by their ids, with the counters of their use.
+select m.node_id as after_id,
+    (jsonb_build_object(
+        'id', m.node_id, 'external_id', n.external_id,
+        'usage', (
+            select to_jsonb(u) - array['tenant', 'node_id'] from memory_usage u
+            where u.tenant = %(tenant)s and u.node_id = m.node_id
+        )
+    ) || (to_jsonb(m) - %(left_out)s::text[]) || {exported_vector})::text as line
+from memories m
+join nodes n on n.tenant = m.tenant and n.id = m.node_id
+left join embedding_models v on v.id = m.model_id
+where m.tenant = %(tenant)s and m.node_id > %(after_id)s
+order by m.node_id
+limit %(limit)s
+
+-- name: export_nodes
+-- Named nodes by their ids.
+select n.id as after_id, (to_jsonb(n) - %(left_out)s::text[])::text as line
+from nodes n
+where n.tenant = %(tenant)s and n.name is not null and n.id > %(after_id)s
+order by n.id
+limit %(limit)s
+
+-- name: export_edges
+-- Edges of one layer by their ids.
+select e.id as after_id, (to_jsonb(e) - %(left_out)s::text[])::text as line
+from edges e
+where e.tenant = %(tenant)s and e.layer = %(layer)s and e.id > %(after_id)s
+order by e.id
+limit %(limit)s
+
+-- name: export_deferred_links
+-- Links that wait for their ends.
+select d.id as after_id, (to_jsonb(d) - %(left_out)s::text[])::text as line
+from deferred_links d
+where d.tenant = %(tenant)s and d.id > %(after_id)s
+order by d.id
+limit %(limit)s
+
+-- name: export_tombstones
+-- Links that automatic writers must not make again.
+select t.low_id as after_id, t.high_id as after_other, (to_jsonb(t) - %(left_out)s::text[])::text as line
+from link_tombstones t
+where t.tenant = %(tenant)s and (t.low_id, t.high_id) > (%(after_id)s, %(after_other)s)
+order by t.low_id, t.high_id
+limit %(limit)s
+
+-- name: export_proposals
+-- Proposals by their ids, with who approved them.
+select p.id as after_id,
+    (jsonb_build_object('approvals', coalesce((
+        select jsonb_agg(jsonb_build_object('principal', a.principal, 'approved_at', a.approved_at) order by a.approved_at)
+        from approvals a
+        where a.tenant = %(tenant)s and a.proposal_id = p.id
+    ), '[]')) || (to_jsonb(p) - %(left_out)s::text[]))::text as line
+from proposals p
+where p.tenant = %(tenant)s and p.id > %(after_id)s
+order by p.id
+limit %(limit)s
+
+-- name: export_audit
+-- Entries of the audit log by their ids.
+select a.id as after_entry, (to_jsonb(a) - %(left_out)s::text[])::text as line
+from audit_log a
+where a.tenant = %(tenant)s and a.id > %(after_entry)s
+order by a.id
+limit %(limit)s
