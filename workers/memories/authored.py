@@ -48,7 +48,7 @@ class Kind:
 
     async def find(self, tx: Transaction, filters: Filters, after: UUID, limit: int) -> list[Row]:
         """Return the first of these things, by their ids, that come after one."""
-        return await tx.rows(self.found_by, **asdict(filters), after_id=after, limit=limit, held=False)
+        return await tx.rows(self.found_by, **asdict(filters), after_id=after, limit=limit, hung_on=False)
 
 
 async def _erase_edges(tx: Transaction, filters: Filters, rows: Sequence[Row]) -> list[Row]:
@@ -105,7 +105,7 @@ async def tell_kept(tx: Transaction, reply: Purged, filters: Filters, count: int
         row = await tx.row(COUNT, **asdict(filters))
         assert row is not None
         count = row["kept"]
-    kept = await tx.rows(NODES, **asdict(filters), after_id=BEGINNING, limit=limits.PURGED_SHOWN, held=True)
+    kept = await tx.rows(NODES, **asdict(filters), after_id=BEGINNING, limit=limits.PURGED_SHOWN, hung_on=True)
     reply.kept_node_count, reply.kept_node_previews = count or 0, _named(kept)
 
 

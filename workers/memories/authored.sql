@@ -26,7 +26,7 @@ and (select count(*) from memories m where m.tenant = %(tenant)s and m.node_id i
 -- A named node x that a principal wrote first.
 x.tenant = %(tenant)s and x.name is not null and x.created_by = %(created_by)s and {in_time}
 
--- fragment: held
+-- fragment: hung_on
 -- Whether an edge that the purge leaves hangs on a node n.
 exists (
     select from edges x
@@ -44,10 +44,10 @@ select
     (select count(*) from edges x where {authored_edge} and {constitutive}) as constitutive,
     (select count(*) from edges x where {authored_link})
         + (select count(*) from deferred_links x where {authored_wait}) as links,
-    count(*) filter (where not n.held) as nodes,
-    count(*) filter (where n.held) as kept
+    count(*) filter (where not n.hung_on) as nodes,
+    count(*) filter (where n.hung_on) as kept
 from (
-    select {held} as held
+    select {hung_on} as hung_on
     from (select x.id from nodes x where {authored_node}) n
 ) n
 
@@ -72,7 +72,7 @@ limit %(limit)s
 -- The first named nodes from an id on that a principal wrote; only those that edges of others hold, or only the others.
 select n.id
 from (select x.id from nodes x where {authored_node} and x.id > %(after_id)s) n
-where {held} = %(held)s
+where {hung_on} = %(hung_on)s
 order by n.id
 limit %(limit)s
 
