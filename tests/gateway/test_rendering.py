@@ -40,6 +40,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.records import (
     AuditEntry,
     Candidate,
+    EdgeChange,
     GraphEdge,
     Link,
     Memory,
@@ -342,6 +343,7 @@ REPLIES: dict[str, st.SearchStrategy[Any]] = {
             approved_by=st.lists(st.text(min_size=1, max_size=20), max_size=2),
             created_at=st.just(AT),
             expires_at=st.just(AT),
+            change=st.none() | st.builds(EdgeChange, old=CHANGES, new=CHANGES),
         ),
         max_size=6,
     ).map(lambda found: ProposalList(proposals=found, truncated=False)),
