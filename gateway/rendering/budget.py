@@ -217,7 +217,7 @@ def _strings(node: Any) -> Iterator[tuple[Body, str, str]]:
     """Give every text that may be cut, with its holder and key; what is inside metadata is left alone."""
     for holder in _holders(node):
         for key, value in holder.items():
-            if isinstance(value, str) and key not in _NEVER_CUT and len(value) > SHORTEST_CHARS:
+            if isinstance(value, str) and key not in _NEVER_CUT and len(_encode(value)) > SHORTEST_CHARS:  # escaped
                 yield holder, key, value
 
 

@@ -48,8 +48,7 @@ def test_a_field_has_the_same_shape_in_all_replies() -> None:
     new = {name: found for name, found in several.items() if set(found) - set(DIFFERENT.get(name, ()))}
     assert not new, (
         f"These fields have several shapes: {new}. Give each the shape that it has elsewhere, or another name; if "
-        "the contract wants one word for two things, add the shape with its reason to DIFFERENT in "
-        "tests/gateway/shapes.py."
+        "the contract wants one word for two things, add the shape with its reason to DIFFERENT in shapes.py."
     )
     stale = {name: set(allowed) - set(shapes.get(name, ())) for name, allowed in DIFFERENT.items()}
     stale = {name: gone for name, gone in stale.items() if gone}
