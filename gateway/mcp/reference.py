@@ -20,17 +20,24 @@ _HEAD: Final = """\
 
 Written by `python -m engramq.gateway.mcp.reference` from the schemas that arguments are checked against; a test
 compares the two. Edit the descriptions, not this file. Clients are listed a subset that every host takes (types,
-required, enum, minimum, maximum, default, description); lengths, patterns and times are checked when a tool is called.
+required, enum, minimum, maximum, default, description), without bounds above 1,000 and without what is said here of
+`detail` and `idempotency_key`; lengths, patterns, times and all bounds are checked when a tool is called.
 
 Every reply is one JSON object, as structured content and as text, with a `status`. Input that cannot be used answers
 `invalid_parameter` with `field`, `error` and `recovery`, and nothing has happened. A refusal answers `error` with
 `code`, `error` and `recovery`. Both have `isError: true`; whatever else a caller may expect has `isError: false`.
 A write that is not answered in time answers `pending` with its `command_id`; `get_command` gives its reply later.
 
-Any memory id may be `@stored` (the last memory that the session stored) or `@recalled[N]` (the Nth result of its last
-search, from 0). `ENGRAMQ_TOOLS` chooses what is listed: `full` (less than 8,500 tokens of o200k), `core` (marked \\*;
-less than 2,200), or names with commas. A caller is listed what their scopes and trust allow; what is hidden from them
-answers `forbidden`. No text names a tool that its reader has not.
+One word has one shape in all replies. What is not there is `not_found`, with `what` it would be and a `hint` where to
+look (get_edge alone says no more). A link or an edge has `source_id` and `target_id`; seen from one memory (`links`,
+`via`) its other end is `memory_id`.
+
+A memory id may be `@stored` (the last memory that the session stored) or `@recalled[N]` (the Nth result of its last
+search, from 0), but not for verify_memory, memory_promote_to_trusted and an erase.
+
+`ENGRAMQ_TOOLS` chooses what is listed: `full` (less than 8,500 tokens of o200k), `core` (marked \\*; less than 2,200),
+or names with commas. A caller is listed what their scopes and trust allow; what is hidden from them answers
+`forbidden`. No text names a tool that its reader has not.
 """
 
 
