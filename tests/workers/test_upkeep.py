@@ -3,9 +3,13 @@
 import pytest
 
 from engramq.schemas.commands import (
+    AddEdge,
     BatchImported,
     ClassifySectors,
+    DeleteEdge,
+    EdgeAdded,
     EmbedPending,
+    GraphDeleted,
     ImportBatch,
     ImportRecord,
     LinkActivated,
@@ -94,6 +98,16 @@ async def test_old_commands_are_forgotten_and_new_ones_kept(world: World) -> Non
     await world.upkeep.trim()
     assert [str(row["command_id"]) for row in world.rows("select * from ledger")] == [new.envelope.id]
     assert world.count("memories") == 2
+
+
+async def test_what_was_deleted_from_the_graph_long_ago_is_forgotten(world: World) -> None:
+    deletions = []
+    for relation in ("KNOWS", "LIKES"):
+        edge = await world.ask(EdgeAdded, AddEdge(source_name="Ada", target_name="Bob", relation=relation))
+        deletions.append((await world.ask(GraphDeleted, DeleteEdge(edge_id=edge.edge_id))).audit_id)
+    world.rows("update deleted_graph set deleted_at = now() - interval '30 days' where deletion = %s", deletions[0])
+    await world.upkeep.trim()
+    assert [row["deletion"] for row in world.rows("select deletion from deleted_graph")] == deletions[1:]
 
 
 async def test_words_of_large_namespaces_are_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,29 +31,28 @@ ENTRIES: Final = {
         when="Something is a plain fact about named things and you want to check or walk it exactly later.",
         when_not="It needs a sentence to be understood: store_memory. You relate two memories: connect.",
         cost="One transaction, about 5 ms; no embedding.",
-        returns="edge_id, created, the edge as stored and its sector; ambiguous with candidates, and nothing written, "
-        "when a name without a label means several nodes; consent_required with a proposal_id, and nothing written, "
-        "when it would change a constitutive edge.",
-        next="ambiguous: again with source_label or target_label. consent_required: do what hint says. get_edge "
-        "verifies it.",
+        returns="edge_id, created, the edge as stored, its sector and when it holds; ambiguous with candidates, or "
+        "consent_required with a proposal_id (it would change a constitutive edge): nothing was written.",
+        next="ambiguous: again with source_label or target_label. consent_required: do what hint says. When it holds no "
+        "longer: again with valid_until. get_edge verifies it.",
         example=_ADD,
     ),
     "graph_delete_edge": ToolGuide(
-        what="Removes an edge for good. For a constitutive edge the call is the proposal to do so.",
+        what="Removes an edge. For a constitutive edge the call is the proposal to do so.",
         when="The fact is false.",
-        when_not="Its properties or weight are wrong: graph_add_edge again merges them. Its sector: "
-        "reclassify_memory_sector.",
-        cost="One audited transaction, about 5 ms. Cannot be undone.",
+        when_not="It held once: graph_add_edge with valid_until ends it. Its properties or weight are wrong: "
+        "graph_add_edge again merges them. Its sector: reclassify_memory_sector.",
+        cost="One audited transaction, about 5 ms. An operator can undo it until restore_until; hint says how.",
         returns="deleted, not_found, or consent_required with a proposal_id.",
         next="consent_required: do what hint says, then call this again.",
         before=(_ADD_WRONG,),
         example=Step(tool="graph_delete_edge", arguments={"edge_id": "<edge_id>", "reason": "not true"}),
     ),
     "graph_delete_node": ToolGuide(
-        what="Removes a named node and all its edges for good.",
+        what="Removes a named node and all its edges.",
         when="The thing does not exist, or was written under a wrong name and has been written again.",
         when_not="Only one fact about it is wrong: graph_delete_edge.",
-        cost="One audited transaction, longer with many edges. Cannot be undone.",
+        cost="One audited transaction, longer with many edges. An operator can undo it until restore_until.",
         returns="deleted with edges_deleted, not_found, or consent_required when an edge is constitutive.",
         next="consent_required: do what hint says, then call this again.",
         before=(Step(tool="graph_add_node", arguments={"name": "Adda", "label": "Person"}),),
@@ -84,8 +83,10 @@ ENTRIES: Final = {
         when="You want all facts about a thing, or to know what an edge_id stands for.",
         when_not="You ask for one exact fact: get_edge. What lies further away: graph_query_neighbors.",
         cost="One indexed read of a page, a few milliseconds.",
-        returns="edges with source, target, relation, weight, sector and properties; next_cursor, null at the end.",
-        next="Give next_cursor as cursor, with the same filters, for the next page. match_count above 1: give label.",
+        returns="edges with source, target, relation, weight, sector, properties and when they hold; next_cursor, null "
+        "at the end. What has ended is left out.",
+        next="as_of shows what held then. Give next_cursor as cursor, with the same filters, for the next page. "
+        "match_count above 1: give label.",
         before=(_ADD,),
         example=Step(tool="graph_list_edges", arguments={"node_name": "Ada"}),
     ),
@@ -95,7 +96,8 @@ ENTRIES: Final = {
         when_not="You ask for one exact fact: get_edge. You look for text: search_memories.",
         cost=_WALK,
         returns="neighbors with distance, relevance and the edges that reach them; count, truncated, match_count.",
-        next="Go deeper with depth 2, or narrow with relation and sectors. truncated: raise limit or narrow. "
+        next="Go deeper with depth 2, or narrow with relation and sectors; as_of walks over what held then. "
+        "truncated: raise limit or narrow. "
         "match_count above 1: candidates are the other nodes of that name; give label.",
         before=(_ADD,),
         example=Step(tool="graph_query_neighbors", arguments={"node_name": "Ada", "depth": 2}),
@@ -106,8 +108,8 @@ ENTRIES: Final = {
         when_not="You ask whether one exact fact holds: get_edge.",
         cost=_WALK,
         returns="path_found, nodes and edges along the way (direction incoming: crossed against its arrow).",
-        next="path_found false and truncated false: no path of max_depth edges; raise max_depth, or choose among "
-        "candidates with start_label and end_label.",
+        next="path_found false and truncated false: no path of max_depth edges that hold; raise max_depth, give as_of, "
+        "or choose among candidates with start_label and end_label.",
         before=(
             _ADD,
             Step(

@@ -58,8 +58,8 @@ TOOLS: Final = (
         name="graph_add_edge",
         title="Add an edge",
         summary="Write a directed fact about two named things; missing nodes are made. Call it for a plain fact to "
-        "check or walk exactly later. Again: properties merge, weight only if given. ambiguous: call again with "
-        "labels. consent_required: do what hint says. If it takes a sentence to be understood, call store_memory.",
+        "check or walk exactly later. Again: properties merge, the rest only if given; valid_until ends it. ambiguous: "
+        "call again with labels. consent_required: do what hint says. If it takes a sentence, call store_memory.",
         example=f"graph_add_edge({_FACT})",
         parameters=AddEdge,
         replies=(EdgeAdded, ChangeNeedsConsent, NameAmbiguous),
@@ -68,9 +68,9 @@ TOOLS: Final = (
     Tool(
         name="graph_delete_edge",
         title="Delete an edge",
-        summary="Remove an edge for good. Call it when the fact is false. A constitutive edge takes consent: this "
-        "proposes it, another principal calls the same or decide_proposal, then call again. If properties or weight "
-        "are wrong, call graph_add_edge.",
+        summary="Remove an edge. Call it when the fact is false. A constitutive edge takes consent: this proposes it, "
+        "another principal calls the same or decide_proposal, then call again. If it held once, or properties or "
+        "weight are wrong, call graph_add_edge.",
         example='graph_delete_edge(edge_id="<id>")',
         parameters=DeleteEdge,
         replies=(GraphDeleted, DeletionNeedsConsent),
@@ -80,7 +80,7 @@ TOOLS: Final = (
     Tool(
         name="graph_delete_node",
         title="Delete a node",
-        summary="Remove a node and all its edges for good. Call it when there is no such thing, or it was misnamed. "
+        summary="Remove a node and all its edges. Call it when there is no such thing, or it was misnamed. "
         "Constitutive edges take consent, as in graph_delete_edge. If one fact is wrong, call graph_delete_edge.",
         example='graph_delete_node(node_id="<id>")',
         parameters=DeleteNode,
