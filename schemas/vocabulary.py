@@ -316,6 +316,7 @@ class AuditAction(StrEnum):
     VERIFY = "verify"
     PROMOTE = "promote"
     PURGE = "purge"
+    DELETE_TENANT = "delete_tenant"
     CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
     REVOKE_TOKEN = "revoke_token"  # noqa: S105 - what was done, no token
 

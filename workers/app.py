@@ -38,6 +38,7 @@ from engramq.workers.search.copies import Copies
 from engramq.workers.search.usage import Usage
 from engramq.workers.sectors import handlers as sectors
 from engramq.workers.sectors.classifier import Classifier
+from engramq.workers.tenants import handlers as tenants
 from engramq.workers.upkeep.active_hours import SessionClock
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
@@ -75,6 +76,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         memories.verify_memory,
         memories.promote_memory,
         memories.purge_memories,
+        tenants.delete_tenant,
     ),
     WorkerKind.RECALL: (
         search.search_memories,
@@ -92,6 +94,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         commands.list_audit,
         commands.ping,
         auth.authenticate,
+        tenants.describe_tenant,
     ),
     WorkerKind.IMPORTS: (memories.import_batch,),
     WorkerKind.UPKEEP: (),

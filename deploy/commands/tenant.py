@@ -51,3 +51,24 @@ def export(supervisor: tuple[str, ...], tenant: str, file: str, *, audit: bool, 
         from engramq.workers.cli.tenant_command import export_tenant  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         export_tenant(settings, tenant, target, audit=audit, embeddings=embeddings)
+
+
+@command.command("delete")
+@click.argument("tenant", metavar="NAMESPACE", type=namespace)
+@click.option("--yes", is_flag=True, help="Delete it. Without it you are only told what it holds.")
+@click.option("--reason", metavar="TEXT", help="For the audit log.")
+@json_option
+@click.pass_obj
+def delete(supervisor: tuple[str, ...], tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None:
+    """Tell what a namespace holds, then erase it for good.
+
+    With --yes everything goes: bearer tokens first, then memories, links, nodes and edges, proposals, stored replies,
+    session state and what is still queued. The audit log stays. Broken off, the same command goes on.
+    """
+    from engramq.gateway.cli.tenant_deletion import deletion  # noqa: PLC0415 - help does without
+
+    wanted = deletion(reason)
+    with servers_for("tenant delete", supervisor) as settings:
+        from engramq.gateway.cli.tenant_command import delete_tenant  # noqa: PLC0415 - 1 s of imports, see gateway
+
+        delete_tenant(wanted, settings, namespace=tenant, yes=yes, as_json=as_json)

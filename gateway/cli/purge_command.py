@@ -2,32 +2,21 @@
 
 import shlex
 import sys
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
-import anyio
 import msgspec
 from msgspec import UnsetType
 
+from engramq.gateway.cli.asking import Asker, open_bus
 from engramq.gateway.cli.running import run
-from engramq.gateway.queue.bus import Bus, Pending
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
-from engramq.schemas.commands import CommandReport, GetCommand, Purged, PurgeMemories
-from engramq.schemas.envelope import Answer, Principal
-from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.keys import Keys
+from engramq.schemas.commands import Purged, PurgeMemories
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
-
-ANSWER_TIMEOUT_S: Final = 20.0  # after which a purge is asked after instead
-ASK_AGAIN_S: Final = 1.0
-PROGRESS_S: Final = 5.0
-ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
 
 
 def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str, yes: bool, as_json: bool) -> None:
@@ -124,73 +113,22 @@ async def _purge(
     settings: Settings, namespace: str, listing: PurgeMemories, *, yes: bool, tell: Callable[[str], None]
 ) -> tuple[Purged, Purged | None]:
     """Return what was found, and what was done if it was to be."""
-    keys = Keys(settings.key_prefix)
-    principal = Principal(name=settings.principal, scopes=ALL_SCOPES)
-    async with Bus(
-        settings.redis_url, keys, mailbox_bound=settings.mailbox_bound, reply_timeout_s=settings.reply_timeout_s
-    ) as bus:
-        asker = _Asker(bus, namespace, principal, tell)
-        found = await asker.run(listing, of=None)
+    async with open_bus(settings) as bus:
+        asker = Asker(bus, namespace, settings.principal)
+        found = await asker.run(listing, Purged)
         of = _total(found)
         if not yes or not of:
             return found, None
         purge = {"archive": True} if listing.unarchived else {"erase": True}
-        return found, await asker.run(msgspec.structs.replace(listing, **purge), of=of)
+        command = msgspec.structs.replace(listing, **purge)
+        return found, await asker.run(command, Purged, progress=partial(_tell_progress, asker, listing, of, tell))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asker:
-    """Asks until there is an answer, telling now and then how far it is."""
-
-    bus: Bus
-    namespace: str
-    principal: Principal
-    tell: Callable[[str], None]
-
-    async def run(self, command: PurgeMemories, *, of: int | None) -> Purged:
-        """Return the reply, however long it takes; raises EngramqError. `of`: how many are to be erased."""
-        timeout_s = ANSWER_TIMEOUT_S if of is None else ASK_AGAIN_S
-        answer = await self.bus.ask(command, namespace=self.namespace, principal=self.principal, timeout_s=timeout_s)
-        if isinstance(answer, Pending):
-            return await self._until_ended(answer.command_id, command, of)
-        return _reply(answer)
-
-    async def _until_ended(self, command_id: str, command: PurgeMemories, of: int | None) -> Purged:
-        told_at = time.monotonic()
-        while True:
-            answer = await self.bus.ask(
-                GetCommand(command_id=command_id), namespace=self.namespace, principal=self.principal
-            )
-            report = answer.reply if isinstance(answer, Answer) else None
-            if isinstance(report, CommandReport) and report.status in ENDED:
-                return _reported(report)
-            if of is not None and time.monotonic() > told_at + PROGRESS_S:
-                told_at = time.monotonic()
-                await self._tell_progress(command, of)
-            await anyio.sleep(ASK_AGAIN_S)
-
-    async def _tell_progress(self, command: PurgeMemories, of: int) -> None:
-        listing = msgspec.structs.replace(command, erase=False, archive=False)
-        answer = await self.bus.ask(listing, namespace=self.namespace, principal=self.principal)
-        if isinstance(answer, Answer) and isinstance(answer.reply, Purged):
-            self.tell(f"{max(0, of - _total(answer.reply))} of {of} done")
+async def _tell_progress(asker: Asker, listing: PurgeMemories, of: int, tell: Callable[[str], None]) -> None:
+    answer = await asker.ask(listing)
+    if isinstance(answer, Answer) and isinstance(answer.reply, Purged):
+        tell(f"{max(0, of - _total(answer.reply))} of {of} done")
 
 
 def _total(found: Purged) -> int:
     return found.matched + found.node_count + found.edge_count + found.link_count
-
-
-def _reply(answer: Answer) -> Purged:
-    if answer.fault is not None:
-        raise EngramqError(answer.fault)
-    assert isinstance(answer.reply, Purged)
-    return answer.reply
-
-
-def _reported(report: CommandReport) -> Purged:
-    body = report.reply
-    if report.status is CommandStatus.DONE and body is not None:
-        return msgspec.convert({**body, "type": "purged"}, Purged)
-    if report.status is CommandStatus.FAILED and body is not None:
-        raise EngramqError(msgspec.convert(body, Fault))
-    raise refuse(FaultCode.UNAVAILABLE, "Nothing is known of the purge.", recovery="Run the same command again.")

@@ -96,6 +96,7 @@ from engramq.schemas.commands.system import (
     QueueDepth,
     Stats,
 )
+from engramq.schemas.commands.tenants import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
 from engramq.schemas.commands.trust import (
     Authenticate,
     Identity,
@@ -120,6 +121,8 @@ AnyCommand = (
     | VerifyMemory
     | PromoteMemory
     | PurgeMemories
+    | DescribeTenant
+    | DeleteTenant
     | Connect
     | Disconnect
     | ConnectByQuery
@@ -161,6 +164,8 @@ AnyReply = (
     | Verified
     | Promoted
     | Purged
+    | TenantDescribed
+    | TenantDeleted
     | Connected
     | Disconnected
     | QueryConnected
@@ -229,8 +234,10 @@ __all__ = [
     "Decided",
     "DeleteEdge",
     "DeleteNode",
+    "DeleteTenant",
     "DeletedList",
     "DeletionNeedsConsent",
+    "DescribeTenant",
     "Disconnect",
     "Disconnected",
     "EdgeAdded",
@@ -302,6 +309,8 @@ __all__ = [
     "Stored",
     "SupersedeMemory",
     "Superseded",
+    "TenantDeleted",
+    "TenantDescribed",
     "UpdateMemory",
     "Verified",
     "VerifyMemory",

@@ -11,8 +11,7 @@ import psycopg
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.gateway.cli import purge_command
-from engramq.schemas.commands import PurgeMemories
+from engramq.gateway.cli import asking, purge_command
 from engramq.schemas.settings import Settings
 from engramq.workers.memories.purge import Purge, PurgePosition
 from tests.conftest import Database
@@ -94,19 +93,42 @@ async def test_archiving_hides_what_a_filter_names_until_it_is_restored(
     assert await agent.recent() == ["A crawled page"]
 
 
+async def test_a_namespace_is_shown_first_and_deleted_when_told_to(
+    terminal: Terminal, agent: Agent, stage: Stage
+) -> None:
+    async with agent_of(await stage.gateway(), namespace="acme") as theirs:
+        await theirs.store("Their page")
+        await agent.store("Our page")
+        code, out, err = await terminal("tenant", "delete", "acme")
+        assert (code, out) == (0, "1 memories, 0 nodes, 0 edges, 0 links, 0 tokens; 10 bytes of contents.\n")
+        assert "Nothing is deleted: --yes does it." in err
+        assert await theirs.recent() == ["Their page"]
+        code, out, _ = await terminal("tenant", "delete", "acme", "--yes", "--reason", "over")
+        assert code == 0
+        assert "Deleted 1 memories" in out
+        assert (await theirs.recent(), await agent.recent()) == ([], ["Our page"])
+        entries = await terminal.entries("--namespace", "acme", "--command", out.split()[-1])
+        assert {(entry["action"], entry["reason"]) for entry in entries} == {("delete_tenant", "over")}
+        code, out, _ = await terminal("tenant", "delete", "acme", "--yes", "--json")
+        assert (code, json.loads(out)["memory_count"]) == (0, 0)
+    code, out, err = await terminal("tenant", "delete", "nobody", "--yes")
+    assert (code, out) == (1, "")
+    assert "There is no namespace 'nobody'" in err
+
+
 async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
     terminal: Terminal, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
         await agent.store(f"Page {number}", thread="pages")
     for name, value in (("ASK_AGAIN_S", 0.5), ("PROGRESS_S", 0.0)):
-        monkeypatch.setattr(purge_command, name, value)
+        monkeypatch.setattr(asking, name, value)
     monkeypatch.setattr("engramq.workers.memories.purge.ERASED_AT_ONCE", 1)
     told = threading.Event()
-    tell, erase = purge_command._Asker._tell_progress, Purge.erase_everything
+    tell, erase = purge_command._tell_progress, Purge.erase_everything
 
-    async def telling(self: Any, command: PurgeMemories, of: int) -> None:
-        await tell(self, command, of)
+    async def telling(*arguments: Any) -> None:
+        await tell(*arguments)
         told.set()
 
     async def waiting(self: Purge) -> AsyncIterator[PurgePosition]:
@@ -114,7 +136,7 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
             yield position
             assert await asyncio.to_thread(told.wait, BOUND_S)
 
-    monkeypatch.setattr(purge_command._Asker, "_tell_progress", telling)
+    monkeypatch.setattr(purge_command, "_tell_progress", telling)
     monkeypatch.setattr(Purge, "erase_everything", waiting)
     code, out, err = await terminal("purge", "--thread", "pages", "--yes")
     assert code == 0, err

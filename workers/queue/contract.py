@@ -104,6 +104,12 @@ class MailboxView(Protocol):
         Return how many places they were in.
         """
 
+    async def scrub_namespace(self, namespace: str) -> int:
+        """Remove what waits for a namespace that is being deleted: commands, dead letters, what sessions remember.
+
+        Return how many places that were. The deleting command itself stays.
+        """
+
 
 Handler = Callable[[Job], Awaitable[Outcome]]
 

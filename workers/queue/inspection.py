@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET
@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, decode_note, encode, encode_job, job_id
-from engramq.schemas.commands import ForgetMemory
+from engramq.schemas.commands import DeleteTenant, ForgetMemory
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
@@ -98,7 +98,25 @@ class Inspection:
                 places += await self._scrub_dead(kind, gone)
             return places + await self._scrub_replies(gone) + await self._scrub_sessions(gone)
 
-    async def _scrub_mailbox(self, kind: WorkerKind, erased: "_Erased") -> int:
+    async def scrub_namespace(self, namespace: str) -> int:
+        """Remove what waits for a namespace that is being deleted; see MailboxView.
+
+        The caller of a command that was never begun gets `unavailable`. Answers that wait for a gateway name no
+        namespace: they are scrubbed by the ids of memories, or gone within a minute.
+        """
+        gone = _Deleted(namespace)
+        async with self._reached():
+            places = 0
+            for kind in WorkerKind:
+                places += await self._scrub_mailbox(kind, gone)
+                places += await self._scrub_dead(kind, gone)
+            sessions = self._keys.sessions(namespace)
+            for session in await self._redis.zrange(sessions, 0, -1):
+                places += await self._redis.delete(*self._keys.session_keys_of(session.decode()))
+            await self._redis.delete(sessions)
+            return places
+
+    async def _scrub_mailbox(self, kind: WorkerKind, erased: "_Gone") -> int:
         ids = [job.decode() for job in await self._redis.zrange(self._keys.of[kind].mailbox, 0, -1)]
         places = 0
         for start in range(0, len(ids), JOBS_PER_READ):
@@ -109,7 +127,7 @@ class Inspection:
                     places += await self._scrub_job(job, payload, erased)
         return places
 
-    async def _scrub_job(self, job: str, payload: bytes | None, erased: "_Erased") -> int:
+    async def _scrub_job(self, job: str, payload: bytes | None, erased: "_Gone") -> int:
         for _ in range(TRIES):
             if payload is None:
                 return 0
@@ -124,12 +142,12 @@ class Inspection:
             begun = await self._redis.eval(SCRUB_JOB.text, 2, JOB_KEY + job, TRIES_KEY + job, payload, less)
             if begun >= 0:
                 if not begun:
-                    await self._refuse([part for part in parts if part not in kept])
+                    await self._refuse([part for part in parts if part not in kept], erased.told)
                 return len(parts) - len(kept)
             payload = await self._redis.get(JOB_KEY + job)
         return 0
 
-    async def _refuse(self, parts: list[bytes]) -> None:
+    async def _refuse(self, parts: list[bytes], told: str) -> None:
         """Refuse commands that were taken out before any worker began them.
 
         A command that is tried again may have had its effect: its caller gets no answer and learns `pending`.
@@ -137,11 +155,11 @@ class Inspection:
         for part in parts:
             envelope = decode_envelope(part)
             if envelope.reply_to and envelope.attempt == 1:
-                fault = refuse(FaultCode.UNAVAILABLE, "A memory that the request names or repeats was erased.").fault
+                fault = refuse(FaultCode.UNAVAILABLE, told).fault
                 await self._redis.rpush(envelope.reply_to, encode(Answer(id=envelope.id, fault=fault)))
                 await self._redis.expire(envelope.reply_to, REPLY_TTL_S)
 
-    async def _scrub_dead(self, kind: WorkerKind, erased: "_Erased") -> int:
+    async def _scrub_dead(self, kind: WorkerKind, erased: "_Gone") -> int:
         ids = await self._redis.zrange(self._keys.of[kind].dead_index, 0, -1)
         places = 0
         for start in range(0, len(ids), LETTERS_PER_READ):
@@ -185,8 +203,53 @@ def _may_see(owner: tuple[str, PrincipalId], namespace: str, principal: Principa
     return owner[0] == namespace and principal in (None, owner[1])
 
 
+class _Gone(Protocol):
+    """What has to vanish from queues. `told`: what those hear whose commands go."""
+
+    told: str
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Say, at little cost, whether it may be in these bytes."""
+
+    def is_in_command(self, data: bytes) -> bool:
+        """Say whether these bytes are a command that has to go."""
+
+    def is_in_letter(self, data: bytes) -> bool:
+        """Say whether these bytes are a dead letter that has to go."""
+
+
+class _Deleted:
+    """All commands of a namespace, but the one that deletes it."""
+
+    told = "The namespace was deleted."
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._bytes = msgspec.msgpack.encode(namespace)  # with its length: the whole value
+
+    def may_be_in(self, data: bytes) -> bool:
+        return self._bytes in data
+
+    def is_in_command(self, data: bytes) -> bool:
+        if not self.may_be_in(data):
+            return False
+        try:
+            envelope = decode_envelope(data)
+        except msgspec.DecodeError:
+            return False
+        return envelope.namespace == self._namespace and not isinstance(envelope.command, DeleteTenant)
+
+    def is_in_letter(self, data: bytes) -> bool:
+        envelope = decode_letter(data).envelope()
+        if envelope is not None:
+            return envelope.namespace == self._namespace
+        return self.may_be_in(data)  # unreadable: the bytes are all that there is to go by
+
+
 class _Erased:
     """What is to vanish: an id wherever it stands as a value, a content wherever it is some memory's content."""
+
+    told = "A memory that the request names or repeats was erased."
 
     def __init__(self, namespace: str, contents: Mapping[str, str]) -> None:
         self.namespace = namespace

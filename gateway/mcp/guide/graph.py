@@ -33,8 +33,8 @@ ENTRIES: Final = {
         cost="One transaction, about 5 ms; no embedding.",
         returns="edge_id, created, the edge as stored, its sector and when it holds; ambiguous with candidates, or "
         "consent_required with a proposal_id (it would change a constitutive edge): nothing was written.",
-        next="ambiguous: again with source_label or target_label. consent_required: do what hint says. When it holds no "
-        "longer: again with valid_until. get_edge verifies it.",
+        next="ambiguous: again with source_label or target_label. consent_required: do what hint says. When it holds "
+        "no longer: again with valid_until. get_edge verifies it.",
         example=_ADD,
     ),
     "graph_delete_edge": ToolGuide(

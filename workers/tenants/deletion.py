@@ -1,0 +1,142 @@
+"""Deleting a tenant: everything that it holds, a few rows at a time, each few in a transaction of their own.
+
+Another try goes on with what is left; the audit log, which stays, counts what all tries have removed.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from engramq.schemas.commands import TenantDeleted
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.vocabulary import AuditAction
+from engramq.workers.db import audit
+from engramq.workers.db.database import Store
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.contract import Lease, MailboxView
+
+log = logging.getLogger(__name__)
+
+NOW: Final = sql("tenant_now")
+SOME_MEMORIES: Final = sql("some_memories")
+DELETE_NODES: Final = sql("delete_nodes")
+STOP_CLOCK: Final = sql("stop_clock")
+DELETED: Final = sql("tenant_deleted")
+
+ROWS_AT_ONCE: Final = 1_000
+MEMORIES_AT_ONCE: Final = 100  # each costs its links and an entry in every index
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Rows of one kind that go; `counted`: what the audit log calls them, if it counts them."""
+
+    query: bytes
+    counted: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+BEFORE: Final = (  # tokens first: nobody shall write what is deleted next
+    Step(sql("revoke_tokens")),
+    Step(sql("delete_tokens"), "tokens"),
+    Step(sql("delete_some_deferred")),
+    Step(sql("delete_some_edges"), "links", {"layer": "association"}),
+    Step(sql("delete_some_edges"), "edges", {"layer": "knowledge"}),
+)
+AFTER: Final = (
+    Step(sql("delete_some_nodes"), "nodes"),
+    Step(sql("delete_some_proposals")),
+    Step(sql("delete_lexeme_counts")),
+    Step(sql("delete_some_answers")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """One deletion under way."""
+
+    store: Store
+    mailboxes: MailboxView
+    envelope: Envelope
+    lease: Lease
+
+    async def run(self) -> AsyncIterator[int]:
+        """Delete all that is there now, yielding after each transaction how many rows it took."""
+        namespace = self.envelope.namespace
+        until = await self.store.read(namespace, _now)
+        await self.mailboxes.scrub_namespace(namespace)
+        for step in BEFORE:
+            async for rows in self._all(step, until):
+                yield rows
+        while rows := await self._some_memories(until):
+            yield rows
+        for step in AFTER:
+            async for rows in self._all(step, until):
+                yield rows
+        await self.mailboxes.scrub_namespace(namespace)
+
+    async def _all(self, step: Step, until: datetime) -> AsyncIterator[int]:
+        async def effect(tx: Transaction) -> int:
+            tx.lease = self.lease
+            values = {"until": until, "limit": ROWS_AT_ONCE, "command_id": UUID(self.envelope.id), **step.values}
+            row = await tx.row(step.query, **values)
+            assert row is not None
+            return await self._note(tx, step.counted, row["rows"])
+
+        while rows := await self.store.write(self.envelope.namespace, effect):
+            yield rows
+
+    async def _some_memories(self, until: datetime) -> int:
+        """Delete the next memories; queues are looked through before and after, as for a single erasure."""
+        namespace = self.envelope.namespace
+        found = await self.store.read(namespace, lambda tx: tx.rows(SOME_MEMORIES, until=until, limit=MEMORIES_AT_ONCE))
+        if not found:
+            return 0
+        ids, contents = [row["id"] for row in found], {str(row["id"]): row["content"] for row in found}
+
+        async def effect(tx: Transaction) -> int:
+            tx.lease = self.lease
+            row = await tx.row(DELETE_NODES, ids=ids)
+            assert row is not None
+            return await self._note(tx, "memories", row["rows"])
+
+        await self.mailboxes.scrub(namespace, contents)
+        await self.store.write(namespace, effect)
+        await self.mailboxes.scrub(namespace, contents)
+        return len(found)
+
+    async def _note(self, tx: Transaction, counted: str | None, rows: int) -> int:
+        if counted and rows:
+            reason = audit.reason_of(self.envelope.command)
+            new = {counted: rows}
+            await audit.record(tx, self.envelope, AuditAction.DELETE_TENANT, None, old={}, new=new, reason=reason)
+        return rows
+
+
+async def recorded(tx: Transaction, envelope: Envelope) -> TenantDeleted:
+    """Set the clock back and tell what all tries at the command have deleted."""
+    await tx.send(STOP_CLOCK)
+    row = await tx.row(DELETED, command_id=UUID(envelope.id), action=AuditAction.DELETE_TENANT)
+    assert row is not None
+    reason = audit.reason_of(envelope.command)
+    new = {"finished": True}
+    await audit.record(tx, envelope, AuditAction.DELETE_TENANT, None, old={}, new=new, reason=reason)
+    log.info("Tenant deleted", extra={"command_id": envelope.id, "count": row["memories"]})
+    return TenantDeleted(
+        memory_count=row["memories"],
+        node_count=row["nodes"],
+        edge_count=row["edges"],
+        link_count=row["links"],
+        token_count=row["tokens"],
+    )
+
+
+async def _now(tx: Transaction) -> datetime:
+    row = await tx.row(NOW)
+    assert row is not None
+    now: datetime = row["now"]
+    return now
