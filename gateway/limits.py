@@ -1,4 +1,4 @@
-"""Limits of callers: calls per second and at once by principal, failed authentications by address."""
+"""Limits of callers: calls by principal and by namespace, failed authentications by address."""
 
 import ipaddress
 import time
@@ -13,6 +13,7 @@ from engramq.schemas.settings import Settings
 
 KEPT_BUCKETS: Final = 10_000
 BURST_S: Final = 2.0  # a rested caller may make the calls of so many seconds at once
+MINUTE_S: Final = 60.0
 BUSY_RETRY_S: Final = 0.5  # when to retry if too many calls are under way
 
 RATE: Final = 200.0  # calls per second of an authenticated principal, unless the settings say otherwise
@@ -57,16 +58,26 @@ class Buckets:
 
 
 class CallLimits:
-    """Limits on the calls of each principal in its namespace; None or 0 means any number.
+    """Limits on the calls of each principal in its namespace, and on all of a namespace; None or 0 means any number.
+
+    `a_minute` is of a namespace, which may make as many at once when it has rested for a minute.
 
     When none `are_set` there is no need to ask for admission.
     """
 
-    def __init__(self, rate: float | None, concurrency: float | None, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        rate: float | None,
+        concurrency: float | None,
+        clock: Clock = time.monotonic,
+        *,
+        a_minute: int | None = None,
+    ) -> None:
+        self._tenants = Buckets(a_minute / MINUTE_S, a_minute, clock) if a_minute else None
         self._buckets = Buckets(rate, max(1.0, rate * BURST_S), clock) if rate else None
         self._concurrency = concurrency or None
         self._under_way: dict[Hashable, int] = {}
-        self.are_set = self._buckets is not None or self._concurrency is not None
+        self.are_set = any((self._buckets, self._concurrency, self._tenants))
 
     @contextmanager
     def admitted(self, caller: Caller) -> Iterator[None]:
@@ -78,6 +89,9 @@ class CallLimits:
             raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=BUSY_RETRY_S)
         if self._buckets is not None and (wait_s := self._buckets.take(key)) > 0:
             error = "These are more calls per second than a principal may make."
+            raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=round(wait_s, 3) + 0.001)
+        if self._tenants is not None and (wait_s := self._tenants.take(caller.namespace)) > 0:
+            error = "These are more calls a minute than all principals of the namespace may make together."
             raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=round(wait_s, 3) + 0.001)
         self._under_way[key] = under_way + 1
         try:
@@ -97,7 +111,7 @@ def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
     if authenticated:
         rate = RATE if rate is None else rate
         concurrency = CONCURRENCY if concurrency is None else concurrency
-    return CallLimits(rate, concurrency)
+    return CallLimits(rate, concurrency, a_minute=settings.quota_calls)
 
 
 class FailureLimit:

@@ -27,6 +27,7 @@ class FaultCode(StrEnum):
     SUPERSEDE_CYCLE = "supersede_cycle"
     EXTERNAL_ID_TAKEN = "external_id_taken"
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
+    QUOTA_EXCEEDED = "quota_exceeded"
     FORBIDDEN = "forbidden"
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
@@ -54,6 +55,9 @@ RECOVERY: Final[dict[FaultCode, str]] = {
     FaultCode.SUPERSEDE_CYCLE: "The old memory replaces the new one: leave it so. Or restore_memory undoes that first.",
     FaultCode.EXTERNAL_ID_TAKEN: "Use the memory named, replace it by a new one, or give another external_id.",
     FaultCode.IDEMPOTENCY_CONFLICT: "Use a fresh idempotency_key for a different request.",
+    FaultCode.QUOTA_EXCEEDED: (
+        "Ask the operator to raise the setting named, or to purge. forget_memory with erase makes room."
+    ),
     FaultCode.FORBIDDEN: "Ask for a token with the scope named, or where you are untrusted, a trusted principal.",
     FaultCode.RATE_LIMITED: "Wait retry_after_s seconds, then call again.",
     FaultCode.OVERLOADED: "Nothing was applied. Wait retry_after_s seconds, then call again.",

@@ -40,6 +40,7 @@ from engramq.schemas.setting_values import (
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
 
 PREFIX: Final = "ENGRAMQ_"
+QUOTA: Final = integer(0, 10**15)
 
 
 class SettingsError(ValueError):
@@ -82,6 +83,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     jwt_untrusted_claim: str
     rate_limit: float | None
     concurrency_limit: float | None
+    quota_calls: int
+    quota_memories: int
+    quota_bytes: int
+    quota_principal_memories: int
+    quota_principal_bytes: int
     tools: str
     output_schemas: bool
     detail: Detail
@@ -189,6 +195,21 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Calls of one principal that may be under way at once; 0: no limit. Empty: 100 for callers with a token, "
         "no limit for local clients",
         optional(integer(0, 1_000_000)),
+    ),
+    Setting(
+        "quota_calls",
+        "0",
+        "Calls a minute that all principals of a namespace may make together, by one gateway; 0: no limit",
+        integer(0, 1_000_000_000),
+    ),
+    Setting("quota_memories", "0", "Memories that a namespace may have, archived ones too; 0: no limit", QUOTA),
+    Setting("quota_bytes", "0", "Bytes that the contents of a namespace's memories may have; 0: no limit", QUOTA),
+    Setting("quota_principal_memories", "0", "Memories that one principal may have in a namespace; 0: no limit", QUOTA),
+    Setting(
+        "quota_principal_bytes",
+        "0",
+        "Bytes that the contents of one principal's memories in a namespace may have; 0: no limit",
+        QUOTA,
     ),
     Setting("tools", "full", "Tools that are listed and can be called: full, core, or names with commas", name),
     Setting("output_schemas", "0", "Advertise output schemas too (they fill the context window)", flag),

@@ -29,6 +29,7 @@ from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
 from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
+from engramq.workers.memories.quotas import Quotas
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import Actor, MailboxView
 from engramq.workers.queue.inspection import Inspection
@@ -127,6 +128,7 @@ def build_services(
         ForeignVectors(store),
         Classifier(store=store, activity=activity, stopping=stopping),
         BulkLoads(sizes),
+        Quotas(settings),
         Usage(store, stopping=stopping),
         CoRetrievals(store, rules, stopping=stopping),
         SimilarityLinker(

@@ -164,3 +164,26 @@ async def test_calls_at_once_are_counted_until_they_are_answered(service: Servic
         tasks.cancel_scope.cancel()
     workers.script[MemoryStats] = lambda _c, _e: None
     assert limited._limits._under_way == {}
+
+
+def test_all_principals_of_a_namespace_share_its_calls_a_minute() -> None:
+    clock = Clock()
+    limit = CallLimits(None, None, clock, a_minute=60)
+    assert limit.are_set
+    for number in range(60):
+        with limit.admitted(caller(f"p{number}")):
+            pass
+    with pytest.raises(EngramqError) as refusal, limit.admitted(caller("q")):
+        pass
+    fault = refusal.value.fault
+    assert (fault.code, fault.retry_after_s) == (FaultCode.RATE_LIMITED, 1.001)
+    assert "a minute" in fault.error
+    with limit.admitted(caller(namespace="other")):
+        pass
+    clock.now += 1.001
+    with limit.admitted(caller("q")):
+        pass
+    settings = read_settings({"ENGRAMQ_QUOTA_CALLS": "120"})
+    for authenticated in (True, False):
+        assert call_limits(settings, authenticated=authenticated)._tenants is not None
+    assert call_limits(read_settings({}), authenticated=True)._tenants is None

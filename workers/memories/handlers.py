@@ -64,6 +64,7 @@ from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.expiry import expiry_of
 from engramq.workers.memories.purge import Purge
 from engramq.workers.memories.purge_filters import Filters
+from engramq.workers.memories.quotas import Quotas
 from engramq.workers.memories.reading import Listed, position_of, recent
 from engramq.workers.memories.routing import route
 from engramq.workers.memories.stats import counts
@@ -109,8 +110,9 @@ async def remember_stored(reply: Reply, _command: StoreMemory, context: Context)
 
 
 @handles(StoreMemory, before=draft_memory, after=remember_stored)
-async def store_memory(tx: Transaction, _command: StoreMemory, context: Context, draft: Draft) -> Stored:
+async def store_memory(tx: Transaction, command: StoreMemory, context: Context, draft: Draft) -> Stored:
     """Write a memory, and show what is similar."""
+    await context.services[Quotas].room(tx, draft.created_by).take(command.content)
     shown_from, linked_from = context.settings.similar_threshold, context.settings.link_threshold
     least = min(shown_from, linked_from)
     written = await store.write(tx, draft, context.services[Sizes], least=least)
@@ -375,7 +377,7 @@ async def import_batch(
     tx: Transaction, _command: ImportBatch, context: Context, batch: importing.Batch
 ) -> BatchImported:
     """Write many memories at once."""
-    return await importing.write(tx, context.envelope, batch, context.services[BulkLoads])
+    return await importing.write(tx, context.envelope, batch, context.services[BulkLoads], context.services[Quotas])
 
 
 @handles_without_transaction(MemoryStats)

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from engramq.schemas.commands import Activated, BatchImported, ImportBatch, ImportRecord, Receipt
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
 from engramq.schemas.retention import Retention
@@ -36,6 +37,7 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.bulk_loads import BulkLoads, Target
 from engramq.workers.memories.change import fits, refuse_backwards_with
 from engramq.workers.memories.expiry import expiry_of
+from engramq.workers.memories.quotas import Quotas
 from engramq.workers.memories.routing import VOUCHED_FOR, route
 from engramq.workers.memories.store import Draft, columns_of
 
@@ -146,11 +148,13 @@ async def embedded(batch: Batch, skipped: set[str], vectorizer: Vectorizer) -> B
     return replace(batch, rows=rows)
 
 
-async def write(tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: BulkLoads) -> BatchImported:
+async def write(
+    tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: BulkLoads, quotas: Quotas
+) -> BatchImported:
     """Write a batch; return a receipt for each of its rows."""
     # First of all: whoever closes a load waits for its batches, and holds nothing that these want.
     loads = await bulk_loads.loads_of(tx, [row.draft for row in batch.rows.values()])
-    sorted_rows = _sorted(batch, await known(tx, batch.external_ids))
+    batch, sorted_rows = await _within(tx, envelope, quotas, batch, await known(tx, batch.external_ids))
     made = dict(zip(sorted_rows.new, await insert_all(tx, list(sorted_rows.new.values()), loads), strict=True))
     receipts = {receipt.index: receipt for receipt in batch.refused}
     for index in batch.rows:
@@ -294,6 +298,29 @@ def _as_told(value: Any) -> Any:
 def _column(value: Any) -> Any:
     """Return a value of a row as a memory has it, and a statement takes it."""
     return list(value) if isinstance(value, tuple) else value
+
+
+async def _within(
+    tx: Transaction, envelope: Envelope, quotas: Quotas, batch: Batch, known_ones: dict[str, Known]
+) -> tuple[Batch, Sorted]:
+    """Sort the rows of a batch, and take out those that are over a quota."""
+    rows, refused, room = dict(batch.rows), list(batch.refused), quotas.room(tx, envelope.principal.name)
+    there = {name: one.content for name, one in known_ones.items()}
+    for index, row in batch.rows.items():
+        name, content = or_none(row.record.external_id), row.record.content
+        replaces = None if name is None else there.get(name)
+        if replaces is not None and batch.on_duplicate is OnDuplicate.SKIP:
+            continue
+        try:
+            await room.take(content, replaces=replaces)
+        except EngramqError as refusal:
+            refused.append(_rejected(index, "content", f"{refusal.fault.error} {refusal.fault.recovery}"))
+            del rows[index]
+        else:
+            if name is not None:
+                there[name] = content
+    batch = replace(batch, rows=rows, refused=refused)
+    return batch, _sorted(batch, known_ones)
 
 
 def _sorted(batch: Batch, known_ones: dict[str, Known]) -> Sorted:
