@@ -72,36 +72,38 @@ async def test_a_principals_purge_lists_snippets_and_takes_its_nodes_edges_and_l
     theirs = await keep(world, "The crawler's memory", CRAWLER)
     await connected(world, ours[0], ours[1])
     await connected(world, ours[1], ours[2], CRAWLER)
-    await connected(world, ours[0], theirs)  # goes with the memory
+    await connected(world, ours[0], theirs)  # goes with the memory, and so does the crawler's own
+    await connected(world, ours[1], theirs, CRAWLER)
     await fact(world, "Ada", "Bob")
     await fact(world, "Ada", "Eve", CRAWLER, properties={"is_constitutive": True})
     await fact(world, "Eve", "Mallory", CRAWLER, properties={"secret": "swordfish"})
     held = await world.ask(NodeAdded, AddNode(name="Held"), principal=CRAWLER)
     await fact(world, "Bob", "Held")
+    await world.ask(NodeAdded, AddNode(name="Trudy", properties={"secret": "swordfish"}), principal=CRAWLER)
 
     listed = await purge(world, created_by="crawler")
 
     assert (listed.matched, listed.erased) == (1, 0)
     assert [one.preview for one in listed.memory_previews or ()] == ["The crawler's memory"]
-    assert (listed.node_count, listed.edge_count, listed.constitutive_count, listed.link_count) == (2, 2, 1, 1)
-    assert {one.preview for one in listed.node_previews or ()} == {"Entity: Eve", "Entity: Mallory"}
+    assert (listed.node_count, listed.edge_count, listed.constitutive_count, listed.link_count) == (3, 2, 1, 1)
+    assert {one.preview for one in listed.node_previews or ()} == {"Entity: Eve", "Entity: Mallory", "Entity: Trudy"}
     assert {one.preview for one in listed.edge_previews or ()} == {"Ada --KNOWS--> Eve", "Eve --KNOWS--> Mallory"}
     (link,) = list(listed.link_previews or [])
     assert link.preview is not None
     assert " --supports--> Our memory" in link.preview
     assert (listed.kept_node_count, [one.id for one in listed.kept_node_previews or ()]) == (1, [held.node_id])
-    assert (len(names(world)), links(world)) == (5, 3)
+    assert (len(names(world)), links(world)) == (6, 4)
 
     command = job(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
     done = (await world.outcome(command)).reply
     assert isinstance(done, Purged)
-    assert (done.erased, done.node_count, done.edge_count, done.constitutive_count, done.link_count) == (1, 2, 2, 1, 1)
+    assert (done.erased, done.node_count, done.edge_count, done.constitutive_count, done.link_count) == (1, 3, 2, 1, 1)
     assert {one.id for one in done.edge_previews or ()} == {one.id for one in listed.edge_previews or ()}
     assert [one.preview for one in done.kept_node_previews or ()] == ["Entity: Held"]
     assert (names(world), facts(world), links(world)) == ({"Ada", "Bob", "Held"}, {"Ada-Bob", "Bob-Held"}, 1)
     entries = world.rows("select action, reason, old, new from audit_log where command_id = %s", command.envelope.id)
     actions = [entry["action"] for entry in entries]
-    assert actions == ["erase", "delete_edge", "delete_edge", "disconnect", "delete_node", "delete_node", "purge"]
+    assert actions == ["erase", "delete_edge", "delete_edge", "disconnect", *["delete_node"] * 3, "purge"]
     assert {entry["reason"] for entry in entries} == {"poisoned"}
     assert entries[-1]["new"]["edges"] == 2
     assert "KNOWS" not in str(entries)
@@ -113,7 +115,7 @@ async def test_a_principals_purge_lists_snippets_and_takes_its_nodes_edges_and_l
     )
     for table in tables:
         text = str(world.rows(f"select t::text as line from {table['name']} t"))
-        assert not [word for word in ("Mallory", "swordfish", "Eve") if word in text], table
+        assert not [word for word in ("Mallory", "swordfish", "Eve", "Trudy") if word in text], table
 
 
 async def test_a_repeated_graph_command_shows_what_was_purged_no_more(world: World) -> None:
