@@ -199,6 +199,12 @@ class _Fitting:
             stood_for["preview"] = None
         inner["rest"] = f"max_chars={self._needed} shows more."
         self._texts = [text for text in self._texts if text.holder.get(text.key) is not None]
+        listed = {(id(text.holder), text.key) for text in self._texts}
+        self._texts += [
+            _Text(holder, key, whole)
+            for holder, key, whole in _strings(inner, longer_than=0)
+            if key in _TEXTS and (id(holder), key) not in listed
+        ]
         self._texts += [_Text(inner, key, inner[key]) for key in _WORDS if key in inner]
 
 
@@ -213,11 +219,11 @@ def _largest(least: int, most: int, fits: Callable[[int], bool]) -> int:
     return least
 
 
-def _strings(node: Any) -> Iterator[tuple[Body, str, str]]:
+def _strings(node: Any, longer_than: int = SHORTEST_CHARS) -> Iterator[tuple[Body, str, str]]:
     """Give every text that may be cut, with its holder and key; what is inside metadata is left alone."""
     for holder in _holders(node):
         for key, value in holder.items():
-            if isinstance(value, str) and key not in _NEVER_CUT and len(_encode(value)) > SHORTEST_CHARS:  # escaped
+            if isinstance(value, str) and key not in _NEVER_CUT and len(_encode(value)) > longer_than:  # escaped
                 yield holder, key, value
 
 

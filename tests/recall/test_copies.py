@@ -190,16 +190,19 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
     for _ in range(30):
         command = question(rng)
         await copied(copies, command.partitions)
+        before = await found(scene, command, None)
         proven = await copies.current(DEFAULT_NAMESPACE, command.partitions, command.query)
         if proven is not None:  # else something is gone, and the tables serve
-            from_copies += 1
-            assert_same(await found(scene, command, proven), await found(scene, command, None))
+            from_copy, after = await found(scene, command, proven), await found(scene, command, None)
+            if [(one.id, one.score) for one in before] == [(one.id, one.score) for one in after]:
+                from_copies += 1  # else something expired in between
+                assert_same(from_copy, after)
         for _ in range(rng.randrange(3)):
             with suppress(EngramqError):  # some make no sense: a refusal changes nothing
                 await scene.world.outcome(job(change(rng, stored)))
         if rng.random() < 0.3:
             stored += await fill(scene, rng, 2)
-    assert from_copies > 20
+    assert from_copies > 15
 
 
 async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: Scene) -> None:
