@@ -25,7 +25,8 @@ _SPACES: Final = " \n\t"
 _TEXTS: Final = frozenset(
     {"content", "preview", "note", "reason", "source_content", "target_content", "source_query", "target_query"}
 )
-_OBJECTS: Final = frozenset({"metadata", "properties", "explain", "change"})
+_CHANGE: Final = "change"  # of a proposal: an object with fields of its own, or null
+_OBJECTS: Final = frozenset({"metadata", "properties", "explain", _CHANGE})
 _CHANGES: Final = frozenset({"old", "new"})  # the same in an entry of the audit, which has an actor
 _LISTS: Final = (
     "memories",
@@ -159,7 +160,7 @@ class _Fitting:
         for size, holder, key in sorted(measured, key=lambda one: one[0], reverse=True):
             if too_much <= 0 or size < at_least:
                 return
-            holder[key] = {}
+            holder[key] = None if key == _CHANGE else {}
             holder.setdefault("omitted_fields", []).append(key)
             too_much -= size - len(f'"{key}","omitted_fields":[],')
 
