@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import json
 import secrets
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ CURSOR: Final = "cursor"
 NEXT_CURSOR: Final = "next_cursor"
 SECRET_BYTES: Final = 32
 _TAG_BYTES: Final = 16
+_AS_OF: Final = "as_of"
 _UNBOUND: Final = frozenset({CURSOR, "limit"})  # pages of one list may differ in length
 
 
@@ -65,6 +67,8 @@ def _filters(command: Command) -> dict[str, Any]:
         if name not in _UNBOUND and getattr(command, name) is not UNSET
     }
     filters: dict[str, Any] = msgspec.to_builtins(chosen)
+    if isinstance(moment := chosen.get(_AS_OF), datetime):  # today stands for now, which is later on the next page
+        filters[_AS_OF] = moment.astimezone(UTC).date().isoformat()
     sorted_filters = {
         name: sorted(value) if isinstance(value, list | tuple) else value for name, value in filters.items()
     }

@@ -36,6 +36,9 @@ NOTICE_ROUTED: Final = (
 NOTICE_EXPIRED: Final = "Kept as archived: expires_at has passed. restore_memory brings it back and clears that."
 _ENDED: Final = "It holds no longer: valid_until has passed. "
 NOTICE_ENDED: Final = f"{_ENDED}Searches with as_of show it from its valid_from on."
+NOTICE_NEVER_HELD: Final = (
+    f"{_ENDED}Without a valid_from it holds from now on, so no as_of finds it. update_memory takes valid_from."
+)
 NOTICE_STILL_ENDED: Final = f'{_ENDED}update_memory with clear=["valid_until"] opens it again.'
 NOTICE_STILL_REJECTED: Final = "It stays hidden: it is rejected. verify_memory decides that anew."
 NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
@@ -90,7 +93,9 @@ def _notice_of_store(stored: Memory, command: Command, principal: Principal) -> 
         if principal.untrusted:
             return NOTICE_OF_UNTRUSTED
         return NOTICE_ROUTED if getattr(command, "partition", UNSET) is UNSET else None
-    return NOTICE_ENDED if _has_ended(stored) else None
+    if not _has_ended(stored):
+        return None
+    return NOTICE_NEVER_HELD if stored.valid_from is None else NOTICE_ENDED
 
 
 def _has_ended(memory: Memory) -> bool:

@@ -208,3 +208,11 @@ async def test_a_changed_interval_is_audited_and_counts_as_a_change(harness: Har
         "valid_from": format_time(MAY),
         "valid_until": format_time(JUNE),
     }
+
+
+@pytest.mark.promise("TI-2")
+async def test_an_edge_that_had_ended_before_it_was_written_says_that_no_look_back_finds_it(harness: Harness) -> None:
+    written = await harness.body(fact(valid_until=MAY))
+    assert "valid_from" in written["notice"]
+    mended = await harness.body(fact(valid_from=datetime(2020, 1, 1, tzinfo=UTC)))
+    assert "no as_of" not in mended["notice"]

@@ -163,6 +163,31 @@ async def test_as_of_today_is_now_and_another_day_its_beginning(agent: Agent) ->
     assert await agent.recent(as_of=(today - timedelta(days=1)).isoformat()) == []
 
 
+@pytest.mark.promise("TI-2")
+async def test_a_cursor_of_today_goes_on_today(agent: Agent) -> None:
+    contents = [(await agent.store(f"Fact {number}"))["content"] for number in range(3)]
+    for number in range(3):
+        await agent.call("graph_add_edge", source_name="Ada", target_name=f"Fact {number}", relation="KNOWS")
+    today = datetime.now(UTC).date().isoformat()
+    for tool, arguments, listed in (
+        ("list_recent_memories", {}, "memories"),
+        ("graph_list_edges", {"node_name": "Ada"}, "edges"),
+    ):
+        found: list[str] = []
+        cursor: dict[str, Any] = {}
+        while True:
+            page = await agent.call(tool, **arguments, **cursor, as_of=today, limit=1)
+            found += [one.get("content") or one["target"]["name"] for one in page[listed]]
+            if page["next_cursor"] is None:
+                break
+            cursor = {"cursor": page["next_cursor"]}
+        assert sorted(found) == contents
+        (first,) = (await agent.call(tool, **arguments, as_of=today, limit=1))[listed]
+        assert first
+        refused = await agent.call(tool, **arguments, **cursor, as_of="2023-05-01", limit=1)
+        assert refused["field"] == "cursor"
+
+
 @pytest.mark.promise("TI-3")
 async def test_what_expires_is_hidden_at_its_time_and_can_be_restored(agent: Agent) -> None:
     expires_at = format_time(datetime.now(UTC) + timedelta(seconds=1.5))
@@ -217,6 +242,8 @@ async def test_a_store_of_what_has_passed_says_so(agent: Agent) -> None:
     assert "expires_at" in expired["notice"]
     ended = await agent.call("store_memory", content="Was so", valid_from=MAY, valid_until=JUNE)
     assert "as_of" in ended["notice"]
+    never = await agent.call("store_memory", content="Was never so", valid_until=JUNE)
+    assert "update_memory takes valid_from" in never["notice"]
     assert await agent.recent() == []
     assert await agent.recent(as_of="2023-05-20") == ["Was so"]
 

@@ -68,8 +68,9 @@ async def add_edge(
         "valid_from": or_none(command.valid_from),
         "valid_until": or_none(command.valid_until),
     }
-    if await tx.row(INSERT, **{**new, "properties": Jsonb(given)}) is not None:
-        return _added(new, command, created=True)
+    made = await tx.row(INSERT, **{**new, "properties": Jsonb(given)})
+    if made is not None:
+        return _added({**new, **made}, command, created=True)
     standing = await tx.row(LOCK_BETWEEN, source_id=ends[0], target_id=ends[1], relation=command.relation)
     if standing is None:  # deleted in between
         raise Again

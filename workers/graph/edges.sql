@@ -30,7 +30,7 @@ values (
     %(properties)s, %(writer)s, %(writer)s, %(valid_from)s, %(valid_until)s
 )
 on conflict (tenant, source_id, target_id, relation) where layer = 'knowledge' do nothing
-returning id
+returning id, created_at
 
 -- name: lock_edge_between
 -- The knowledge edge between two nodes, locked.

@@ -1,7 +1,7 @@
 """From when until when an edge holds: its end is excluded, null is open. The fragment edge_holds reads it."""
 
 from datetime import UTC, datetime
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 
 from msgspec import UNSET, UnsetType
 
@@ -41,13 +41,21 @@ def merged_interval(standing: Row, command: AddEdge) -> dict[str, datetime | Non
 
 
 def notice_of_end(row: Row, command: AddEdge) -> str | UnsetType:
-    """Say that an edge which was written again has ended before, unless its end was given just now."""
-    end: Any = row["valid_until"]
-    if end is None or command.valid_until is not UNSET or end > datetime.now(UTC):
+    """Say that an edge which was written has ended, unless its end was given just now, and that as_of may miss it."""
+    begin, end = row["valid_from"], row["valid_until"]
+    if end is None or end > datetime.now(UTC):
+        return UNSET
+    hidden = f"This edge has ended at {format_time(end)}: lists, neighbours and paths leave it out"
+    if begin is None and end <= row["created_at"]:
+        return (
+            f"{hidden}. Without a valid_from it holds from when it was written, so no as_of finds it. "
+            "graph_add_edge again with valid_from mends that."
+        )
+    if command.valid_until is not UNSET:
         return UNSET
     return (
-        f"This edge has ended at {format_time(end)}: lists, neighbours and paths leave it out, but for an as_of before "
-        "that. If it holds again, call graph_add_edge with the valid_from since when it does."
+        f"{hidden}, but for an as_of before that. "
+        "If it holds again, call graph_add_edge with the valid_from since when it does."
     )
 
 
