@@ -22,7 +22,10 @@ class Retention(NamedTuple):
 
 
 def parse_retention(text: str) -> tuple[Retention, ...]:
-    """Return the rules in a text such as `source_type:research=30d, tag:scratch=12h`; raises ValueError for others."""
+    """Return the rules in a text such as `source_type:research=30d, tag:scratch=12h`, the shortest first.
+
+    Raises ValueError for any other text.
+    """
     rules = []
     for part in filter(None, map(str.strip, text.split(","))):
         found = _RULE.fullmatch(part)
@@ -31,9 +34,9 @@ def parse_retention(text: str) -> tuple[Retention, ...]:
         word, kept_for = found[2].strip(), timedelta(**{_UNITS[found[4]]: int(found[3])})
         of_source = found[1] == "source_type"
         rules.append(Retention(word if of_source else None, None if of_source else word, kept_for))
-    return tuple(rules)
+    return tuple(sorted(rules, key=lambda rule: rule.kept_for))
 
 
 def kept_for(rules: Iterable[Retention], source_type: str | None, tags: Collection[str]) -> timedelta | None:
-    """Return the shortest time that the rules give such a memory, None where none is about it."""
-    return min((rule.kept_for for rule in rules if rule.is_about(source_type, tags)), default=None)
+    """Return the time that the first rule about such a memory gives it, None where none is about it."""
+    return next((rule.kept_for for rule in rules if rule.is_about(source_type, tags)), None)

@@ -22,6 +22,7 @@ from engramq.schemas.commands import (
     Reply,
     Stored,
     Superseded,
+    UpdateMemory,
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.ids import format_time
@@ -36,10 +37,13 @@ NOTICE_ROUTED: Final = (
 NOTICE_EXPIRED: Final = "Kept as archived: expires_at has passed. restore_memory brings it back and clears that."
 _ENDED: Final = "It holds no longer: valid_until has passed. "
 NOTICE_ENDED: Final = f"{_ENDED}Searches with as_of show it from its valid_from on."
-NOTICE_NEVER_HELD: Final = (
-    f"{_ENDED}Without a valid_from it holds from now on, so no as_of finds it. update_memory takes valid_from."
-)
+NOTICE_NEVER_HELD: Final = f"{_ENDED}Without a valid_from no as_of finds it either. update_memory takes valid_from."
 NOTICE_STILL_ENDED: Final = f'{_ENDED}update_memory with clear=["valid_until"] opens it again.'
+NOTICE_STILL_ARCHIVED: Final = "It is archived. restore_memory brings it back and clears an expired expires_at."
+NOTICE_HIDDEN_BEFORE: Final = (
+    "The old one is hidden at once, though the new one holds only later; as_of still shows it. To keep both until "
+    "then: restore_memory, then update_memory with valid_until."
+)
 NOTICE_STILL_REJECTED: Final = "It stays hidden: it is rejected. verify_memory decides that anew."
 NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
 _REFERENCES: Final = "resolved_references"
@@ -76,14 +80,20 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
 
 
 def notice_of(reply: Reply, command: Command, principal: Principal) -> str | None:
-    """Return what a caller may not expect of a store or a restoration: that searches do not show it, and why."""
+    """Return what a caller may not expect of a write: that searches do not show the memory, and why."""
     if isinstance(reply, Stored):
         return _notice_of_store(reply.stored, command, principal)
-    if isinstance(reply, MemoryChanged) and reply.status == "restored" and reply.memory is not None:
-        if reply.memory.verification is Verification.REJECTED:
-            return NOTICE_STILL_REJECTED
-        return NOTICE_STILL_ENDED if _has_ended(reply.memory) else None
-    return None
+    if isinstance(reply, Superseded):
+        return NOTICE_HIDDEN_BEFORE if reply.new.valid_from and _is_to_come(reply.new.valid_from) else None
+    if not isinstance(reply, MemoryChanged) or reply.memory is None:
+        return None
+    if reply.status == "restored" and reply.memory.verification is Verification.REJECTED:
+        return NOTICE_STILL_REJECTED
+    if isinstance(command, UpdateMemory) and not command.changes_times():
+        return None
+    if reply.memory.state is MemoryState.ARCHIVED:
+        return NOTICE_STILL_ARCHIVED
+    return NOTICE_STILL_ENDED if _has_ended(reply.memory) else None
 
 
 def _notice_of_store(stored: Memory, command: Command, principal: Principal) -> str | None:
@@ -99,7 +109,12 @@ def _notice_of_store(stored: Memory, command: Command, principal: Principal) -> 
 
 
 def _has_ended(memory: Memory) -> bool:
-    return memory.valid_until is not None and memory.valid_until <= format_time(datetime.now(UTC))
+    hidden_anyway = memory.superseded_by is not None or memory.superseded_at is not None
+    return not hidden_anyway and memory.valid_until is not None and not _is_to_come(memory.valid_until)
+
+
+def _is_to_come(moment: str) -> bool:
+    return moment > format_time(datetime.now(UTC))
 
 
 def _in_order(body: Body) -> Body:

@@ -241,20 +241,22 @@ class SupersedeMemory(Command, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class Superseded(WriteReply, kw_only=True, tag="superseded"):
-    """Both rows as they are now."""
+    """Both rows as they are now. `notice` tells what the caller may not expect, and the next step."""
 
     status: Literal["superseded"] = "superseded"
     old: Memory
     new: Memory
+    notice: str | UnsetType = UNSET
 
 
 # Fields of a memory that are never empty, or not the caller's to empty.
 UNCLEARABLE: Final = frozenset(
     {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition"}
 )
+TIMES: Final = ("valid_from", "valid_until", "expires_at")
 CLEARABLE: Final = (
     "metadata", "speaker", "occurred_at", "thread", "position", "tags", "project",
-    "valid_from", "valid_until", "expires_at",
+    *TIMES,
 )  # fmt: skip
 
 
@@ -302,6 +304,11 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
         both = [name for name in self.cleared_fields() if getattr(self, set_by.get(name, name)) is not UNSET]
         if both:
             raise invalid("clear", f"{both[0]} is given and to be cleared.", "Leave one of them out.")
+
+    def changes_times(self) -> bool:
+        """Say whether it is about when the memory holds or expires."""
+        given = any(getattr(self, name) is not UNSET for name in TIMES)
+        return given or any(name in TIMES for name in self.cleared_fields())
 
     def cleared_fields(self) -> tuple[str, ...]:
         """Return the fields that are to be emptied."""

@@ -99,6 +99,56 @@ async def test_a_plan_that_is_replaced_before_it_begins_never_holds(agent: Agent
     assert await agent.recent() == [instead["content"]]
 
 
+@pytest.mark.promise("TI-1")
+async def test_an_end_of_its_own_where_the_new_one_begins_stays_too(agent: Agent) -> None:
+    old = await agent.store("Ada works at Acme", valid_from=MAY, valid_until=JUNE)
+    new = await agent.store("Ada works at Initech", valid_from=JUNE)
+    await supersede(agent, old, new)
+    restored = await agent.call("restore_memory", memory_id=old["id"])
+    assert restored["memory"]["valid_until"] == old["valid_until"]
+    assert "valid_until" in restored["notice"]
+
+
+@pytest.mark.promise("TI-1", "TI-2")
+async def test_the_old_one_ends_wherever_the_new_one_begins_by_now(agent: Agent) -> None:
+    old = await agent.store("Ada works at Acme", valid_from=MAY)
+    new = await agent.store("Ada works at Initech")
+    assert (await supersede(agent, old, new))["old"]["valid_until"] == new["created_at"]
+    assert await agent.recent(as_of=JULY) == [old["content"]]
+    await agent.call("update_memory", memory_id=new["id"], valid_from=JUNE)
+    assert (await read(agent, old["id"]))["valid_until"] == "2023-06-10T00:00:00.000000Z"
+    assert await agent.recent(as_of=JULY) == [new["content"]]
+    await agent.call("update_memory", memory_id=new["id"], clear=["valid_from"])
+    assert (await read(agent, old["id"]))["valid_until"] == new["created_at"]
+
+
+@pytest.mark.promise("TI-1", "TI-7")
+async def test_an_end_by_replacement_is_nobodys_word(agent: Agent) -> None:
+    plan = await agent.store("We move to Linz", valid_from="2999-01-01")
+    instead = await agent.store("We stay in Graz")
+    await supersede(agent, plan, instead)
+    earlier = await agent.call("update_memory", memory_id=plan["id"], valid_from=MAY)
+    assert earlier["memory"]["valid_until"] == instead["created_at"]
+    later = await agent.call("update_memory", memory_id=plan["id"], valid_from="2999-06-01")
+    assert later["status"] == "updated"
+    assert (await agent.call("restore_memory", memory_id=plan["id"]))["memory"]["valid_until"] is None
+
+
+@pytest.mark.promise("TI-1", "TI-3")
+async def test_what_an_update_or_a_supersession_hides_is_said(agent: Agent) -> None:
+    memory, other = (
+        await agent.store("The fair is on"),
+        await agent.store("The fair is cancelled", valid_from="2999-01-01"),
+    )
+    ended = await agent.call("update_memory", memory_id=memory["id"], valid_from=MAY, valid_until=JUNE)
+    assert "valid_until" in ended["notice"]
+    assert "notice" not in await agent.call("update_memory", memory_id=memory["id"], confidence=0.5)
+    assert "notice" not in await agent.call("update_memory", memory_id=memory["id"], clear=["valid_until"])
+    assert "hidden at once" in (await supersede(agent, memory, other))["notice"]
+    gone = await agent.call("update_memory", memory_id=other["id"], expires_at=JUNE)
+    assert (gone["memory"]["state"], "restore_memory" in gone["notice"]) == ("archived", True)
+
+
 @pytest.mark.promise("TI-2")
 async def test_links_lead_to_what_held_then(agent: Agent) -> None:
     hub = await agent.store("Ada", valid_from=MAY)

@@ -1,19 +1,21 @@
 """What was replaced can be found, and what stays hidden behind a memory that went is named."""
 
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from engramq.schemas import limits
-from engramq.schemas.commands import Purged, PurgeMemories, Superseded, SupersedeMemory
+from engramq.schemas.commands import ForgetMemory, Forgotten, Purged, PurgeMemories, Superseded, SupersedeMemory
 from engramq.schemas.ids import uuid7
 from engramq.schemas.records import MemoryPreview
 from engramq.schemas.settings import read_settings
-from engramq.schemas.vocabulary import Scope
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Scope
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import packaged
 from engramq.workers.memories import purge as purging
+from engramq.workers.memories.still_hidden import behind
 from tests.conftest import Database
 from tests.jobs import job, repeated
 from tests.pipeline.stage import Agent, Stage, agent_of
@@ -223,6 +225,17 @@ async def test_a_purge_brings_back_what_was_replaced(
 
 
 @pytest.mark.promise("OV-6")
+async def test_of_several_that_go_each_names_what_stands_behind_all_of_them(world: World) -> None:
+    first, second, third, fourth = [(await world.keep(f"number {number}")).stored.id for number in range(4)]
+    for old, new in ((first, second), (second, third), (third, fourth)):
+        await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new))
+    await world.ask(Forgotten, ForgetMemory(memory_id=third))
+    going = [UUID(second), UUID(fourth)]
+    found = await world.store.read(DEFAULT_NAMESPACE, lambda tx: behind(tx, going))
+    assert {str(gone): [str(one) for one in ids] for gone, ids in found.items()} == {second: [first], fourth: [first]}
+
+
+@pytest.mark.promise("OV-6")
 async def test_what_finds_no_room_stays_hidden_and_is_named(world: World) -> None:
     fact, *_ = await poisoned(world)
     friends = [(await world.keep(f"friend {number}")).stored.id for number in range(2)]
@@ -266,8 +279,9 @@ async def test_a_migration_lets_go_of_ids_that_are_gone(empty_database: Database
     assert found == {old: (new, False), new: (None, False), stray: (None, True)}
     ends = {memory_id: (created_at, until, since) for memory_id, _, _, created_at, until, since in rows}
     assert ends[new][1:] == (None, None)
-    assert ends[old][1:] == (ends[new][0], ends[new][0]), "it held until the new one was stored"
-    assert ends[stray][1] == ends[stray][2] is not None
+    assert ends[old][1:] == (None, ends[new][0]), "it held until the new one was stored"
+    assert ends[stray][1] is None
+    assert ends[stray][2] is not None
 
 
 @pytest.mark.promise("OV-5")

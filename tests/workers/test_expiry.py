@@ -5,12 +5,24 @@ from typing import Any
 
 import pytest
 
-from engramq.schemas.commands import BatchImported, ImportBatch, ImportRecord, MemoryChanged, RestoreMemory
+from engramq.schemas.commands import (
+    BatchImported,
+    ForgetMemory,
+    Forgotten,
+    ImportBatch,
+    ImportRecord,
+    MemoryChanged,
+    RestoreMemory,
+    Superseded,
+    SupersedeMemory,
+    UpdateMemory,
+)
 from engramq.schemas.retention import Retention, parse_retention
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus
 from engramq.workers.memories import expiry
 from engramq.workers.upkeep.schedule import Upkeep
+from tests.jobs import OWNER
 from tests.workers.conftest import World
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +69,30 @@ async def test_what_upkeep_has_archived_is_restored_for_good(world: World) -> No
     assert kept(world)["gone"]["state"] == "active"
 
 
+@pytest.mark.promise("TI-3")
+async def test_whoever_meets_what_has_expired_first_archives_it_with_a_row(world: World) -> None:
+    updated, forgotten = [(await world.keep(word, expires_at=PAST)).stored.id for word in ("updated", "forgotten")]
+    await world.ask(MemoryChanged, UpdateMemory(memory_id=updated, expires_at=LATER))
+    await world.ask(Forgotten, ForgetMemory(memory_id=forgotten, reason="no longer so"))
+    await world.upkeep.archive_expired()
+    entries = {str(one["target_id"]): one for one in world.rows("select * from audit_log where action = 'archive'")}
+    assert {one: (entry["actor"], entry["reason"]) for one, entry in entries.items()} == {
+        updated: ("engramq", "expired"),
+        forgotten: (OWNER.name, "no longer so"),
+    }
+    assert {row["state"] for row in world.rows("select state from memories")} == {"archived"}
+
+
+@pytest.mark.promise("TI-3", "OV-6")
+async def test_the_audit_names_what_an_expiry_leaves_hidden(world: World) -> None:
+    old, new = [(await world.keep(word)).stored.id for word in ("old", "new")]
+    await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new))
+    await world.ask(MemoryChanged, UpdateMemory(memory_id=new, expires_at=PAST))
+    await world.upkeep.archive_expired()
+    (entry,) = world.rows("select * from audit_log where action = 'archive'")
+    assert (str(entry["target_id"]), entry["new"]["still_hidden"]) == (new, [old])
+
+
 @pytest.mark.promise("TI-4")
 async def test_a_rule_gives_new_memories_a_time(world: World) -> None:
     under(world, RULES)
@@ -85,17 +121,18 @@ async def test_a_rule_gives_imported_and_older_memories_a_time(world: World, mon
     for number in range(5):
         await world.keep(f"old {number}", tags=("scratch",))
     await world.keep("old research", source_type="research")
+    await world.keep("old scratch of research", source_type="research", tags=("scratch",))
     await world.keep("its own", tags=("scratch",), expires_at=LATER)
     await world.keep("untouched")
     upkeep = under(world, RULES)
     records = (ImportRecord(content="imported", tags=("scratch",)),)
     await world.ask(BatchImported, ImportBatch(records=records))
-    await upkeep.archive_expired()
+    await upkeep.apply_retention()
     rows = kept(world)
     soon = datetime.now(UTC) + timedelta(hours=13)
     assert {content for content, row in rows.items() if row["expires_at"] is None} == {"untouched"}
     assert {content for content, row in rows.items() if row["expires_at"] and row["expires_at"] < soon} == {
-        "imported", *(f"old {number}" for number in range(5))
+        "imported", "old scratch of research", *(f"old {number}" for number in range(5))
     }  # fmt: skip
     assert rows["its own"]["expires_at"] == LATER
     assert {row["state"] for row in rows.values()} == {"active"}
@@ -125,9 +162,9 @@ async def test_an_import_takes_times_and_refuses_an_update_that_goes_backwards(w
 def test_rules_are_read() -> None:
     assert parse_retention("") == ()
     assert parse_retention(RULES) == (
-        Retention("research", None, timedelta(days=30)),
         Retention(None, "scratch", timedelta(hours=12)),
         Retention(None, "a = b", timedelta(days=1)),
+        Retention("research", None, timedelta(days=30)),
     )
     for wrong in ("research=30d", "tag:=3d", "tag: =3d", "tag:x=0d", "tag:x=3", "tag:x=3w", "tag:x", "tag:x=999999d"):
         with pytest.raises(SettingsError, match="ENGRAMQ_RETENTION"):

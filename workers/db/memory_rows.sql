@@ -1,7 +1,7 @@
 -- fragment: memory_columns
 -- What a record of a memory is made from; see records.py.
 m.node_id as id, n.external_id, m.content, m.confidence, m.source, m.source_type, m.speaker, m.occurred_at, m.thread,
-m.position, m.sector, m.sector_source, m.partition, m.verification, {state} as state, m.valid_from, m.valid_until,
+m.position, m.sector, m.sector_source, m.partition, m.verification, {state} as state, m.valid_from, {ends} as valid_until,
 m.expires_at, m.supersedes, m.superseded_by, m.superseded_at, m.promoted_at, m.promoted_by, m.tags, m.project, m.metadata,
 m.created_by, m.created_at, m.updated_at, u.accessed_at,
 coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
@@ -19,6 +19,15 @@ left join memory_usage u on u.tenant = m.tenant and u.node_id = m.node_id
 -- fragment: state
 -- The state that a memory m reads as: archived once it has expired, whether upkeep has been there or not.
 case when m.expires_at <= now() then 'archived' else m.state end
+
+-- fragment: ends
+-- When a memory m ends, as it reads: at its own end, else where what replaced it begins; one that was to begin later than
+-- that never holds.
+coalesce(m.valid_until, case when m.superseded_from is not null then greatest(m.superseded_from, m.valid_from) end)
+
+-- fragment: expired
+-- Whether a memory m has expired and upkeep has not archived it yet.
+(m.state <> 'archived' and coalesce(m.expires_at <= now(), false))
 
 -- fragment: archived
 -- Whether a memory m reads as archived.
@@ -62,7 +71,8 @@ coalesce((select c.active_hours from namespaces c where c.tenant = %(tenant)s), 
 -- Lock memories against every other change, in the one order that all writers keep, and read what decides.
 select
     n.id, m.partition, {state} as state, m.verification, m.supersedes, m.superseded_by, m.superseded_at,
-    {superseded} as is_superseded, m.expires_at, m.created_by
+    {superseded} as is_superseded, {expired} as has_expired, m.state as kept_state, m.valid_from, m.valid_until, m.expires_at,
+    m.created_by
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.id = any(%(ids)s)

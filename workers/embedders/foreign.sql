@@ -3,7 +3,7 @@
 select id, name from embedding_models
 
 -- name: count_by_model
--- How many memories of a namespace, those that a search could show, have a vector of which model.
+-- How many memories of a namespace, those that some search could show, have a vector of which model.
 select m.partition, m.model_id, count(*) as memories
 from memories m
 where m.tenant = %(tenant)s and m.state = 'active' and {current}

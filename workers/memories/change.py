@@ -1,7 +1,6 @@
 """Changes of one memory: update, archive, erase, restore."""
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -27,6 +26,7 @@ UNARCHIVE: Final = sql("unarchive")
 ERASE: Final = sql("erase_nodes")
 CONTENT_OF: Final = sql("content_of")
 
+BEGINNING: Final = "valid_from"
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
 TELLABLE: Final = (
     "sector", "sector_source", "confidence", "position", "valid_from", "valid_until", "expires_at"
@@ -37,8 +37,8 @@ CHANGEABLE: Final = (
 )  # fmt: skip
 
 
-async def update(tx: Transaction, memory: Memory, change: UpdateMemory) -> None:
-    """Change a locked memory; raises EngramqError naming metadata when it would grow too large."""
+async def update(tx: Transaction, row: Row, memory: Memory, change: UpdateMemory) -> None:
+    """Change a locked memory with this row; raises EngramqError naming what would be too large, or end backwards."""
     given = {name: getattr(change, name) for name in CHANGEABLE if getattr(change, name) is not UNSET}
     values: dict[str, Any] = dict.fromkeys(CHANGEABLE) | given
     if "metadata" in given:
@@ -50,9 +50,11 @@ async def update(tx: Transaction, memory: Memory, change: UpdateMemory) -> None:
     values["retagged"] = bool({"add_tags", "remove_tags"} & given.keys())
     values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
     cleared = change.cleared_fields()
-    refuse_backwards_with(memory, given, cleared)
+    refuse_backwards_with(row, given, cleared)
     values["renamed"] = bool({"speaker", "occurred_at"} & {*given, *cleared})
     await tx.send(UPDATE, id=UUID(memory.id), cleared=list(cleared), keys=list(change.cleared_keys()), **values)
+    if BEGINNING in {*given, *cleared}:
+        await supersession.move_end(tx, UUID(memory.id))
 
 
 def _tags(memory: Memory, change: UpdateMemory) -> list[str] | None:
@@ -64,14 +66,15 @@ def _tags(memory: Memory, change: UpdateMemory) -> list[str] | None:
     return tags or None
 
 
-def refuse_backwards_with(memory: Memory, given: Mapping[str, Any], cleared: Collection[str] = ()) -> None:
-    """Raise EngramqError when a memory would end before it begins once what is given is written."""
-    names = ("valid_from", "valid_until")
-    if not {*names} & given.keys():
-        return
-    standing = {name: datetime.fromisoformat(at) for name in names if (at := getattr(memory, name)) is not None}
-    ends = standing | {name: given[name] for name in names if name in given} | dict.fromkeys(cleared)
-    refuse_backwards(ends.get("valid_from"), ends.get("valid_until"))
+def refuse_backwards_with(row: Row, given: Mapping[str, Any], cleared: Collection[str] = ()) -> None:
+    """Raise EngramqError when a memory with this row would end before it begins once what is given is written.
+
+    An end that it has by being replaced is nobody's word, and counts for nothing here.
+    """
+    names = (BEGINNING, "valid_until")
+    if {*names} & given.keys():
+        ends = {name: row[name] for name in names} | dict(given) | dict.fromkeys(cleared)
+        refuse_backwards(*(ends[name] for name in names))
 
 
 def fits(metadata: dict[str, Any], more: dict[str, Any]) -> bool:

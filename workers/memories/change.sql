@@ -30,8 +30,6 @@ update memories m set
     occurred_at = case when 'occurred_at' <> all(%(cleared)s::text[]) then coalesce(%(occurred_at)s, m.occurred_at) end,
     valid_from = case when 'valid_from' <> all(%(cleared)s::text[]) then coalesce(%(valid_from)s, m.valid_from) end,
     valid_until = case when 'valid_until' <> all(%(cleared)s::text[]) then coalesce(%(valid_until)s, m.valid_until) end,
-    -- What has expired stays archived until it is restored, with its links.
-    state = {state},
     expires_at = case when 'expires_at' <> all(%(cleared)s::text[]) then coalesce(%(expires_at)s, m.expires_at) end,
     thread = case when 'thread' <> all(%(cleared)s::text[]) then coalesce(%(thread)s, m.thread) end,
     position = case when 'position' <> all(%(cleared)s::text[]) then coalesce(%(position)s, m.position) end,

@@ -14,13 +14,16 @@ where m.tenant = %(tenant)s and m.node_id = due.node_id and m.partition = due.pa
 returning m.node_id as id, due.state, m.expires_at
 
 -- name: give_expiry
--- Let memories that a rule of retention is about, and that have no time to expire, expire after so long from now.
+-- Let memories that a rule of retention is about, and that have no time to expire, expire after so long from now: a few
+-- from an id on. Those that somebody is busy with are left for the next time. The last one found is told where there may be
+-- more.
 with found as materialized (
     select m.node_id
     from memories_in_namespace m
-    where m.tenant = %(tenant)s and m.expires_at is null and m.state <> 'archived'
+    where m.tenant = %(tenant)s and m.node_id > %(after)s and m.expires_at is null and m.state <> 'archived'
         and (%(source_type)s::text is null or m.source_type = %(source_type)s)
         and (%(tags)s::text[] is null or {tagged})
+    order by m.node_id
     limit %(limit)s
 ), free as (
     select m.node_id, m.partition
@@ -28,8 +31,11 @@ with found as materialized (
     join found on found.node_id = m.node_id
     where m.tenant = %(tenant)s and m.expires_at is null
     for no key update of m skip locked
+), given as (
+    update memories m set expires_at = now() + %(kept_for)s::interval
+    from free
+    where m.tenant = %(tenant)s and m.node_id = free.node_id and m.partition = free.partition
+    returning m.node_id
 )
-update memories m set expires_at = now() + %(kept_for)s::interval
-from free
-where m.tenant = %(tenant)s and m.node_id = free.node_id and m.partition = free.partition
-returning m.node_id
+select case when count(*) = %(limit)s then (array_agg(found.node_id order by found.node_id desc))[1] end as last
+from found

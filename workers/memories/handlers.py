@@ -59,9 +59,8 @@ from engramq.workers.links.replies import displaced_records
 from engramq.workers.links.room import lock_with_linked
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import linking
-from engramq.workers.memories import change, importing, pending, purge, restoration, review, still_hidden, store
+from engramq.workers.memories import change, expiry, importing, pending, purge, restoration, review, still_hidden, store
 from engramq.workers.memories.bulk_loads import BulkLoads
-from engramq.workers.memories.expiry import expiry_of
 from engramq.workers.memories.purge import Purge
 from engramq.workers.memories.purge_filters import Filters
 from engramq.workers.memories.quotas import Quotas
@@ -94,7 +93,7 @@ async def draft_memory(command: StoreMemory, context: Context) -> Draft:
     if embedding is None:
         log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
     project = context.envelope.project_named(command.project)
-    expires_at = expiry_of(context.settings.retention, command)
+    expires_at = expiry.expiry_of(context.settings.retention, command)
     return Draft(command, partition, principal.name, embedding, project, expires_at)
 
 
@@ -191,12 +190,14 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     """Change what is said about a memory; its content stays."""
     _require_trusted_principal(context.envelope.principal)
     memory_id = parse_uuid(command.memory_id)
-    if memory_id is None or memory_id not in await lock(tx, memory_id):
+    row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
+    if row is None or memory_id is None:
         return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
     before = (await read_memories(tx, (memory_id,)))[memory_id]
     if not change.is_change(command):
         return MemoryChanged(status="updated", memory=before)
-    await change.update(tx, before, command)
+    await expiry.settle(tx, row)
+    await change.update(tx, row, before, command)
     after = (await read_memories(tx, (memory_id,)))[memory_id]
     given = {name for name in change.CHANGEABLE if getattr(command, name) is not UNSET}
     old = {name: getattr(before, name) for name in change.TELLABLE if getattr(before, name) != getattr(after, name)}
@@ -251,7 +252,7 @@ async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context
         _require_eraser(row, context.envelope.principal)
         await change.erase(tx, {memory_id: None if successor is None else successor["id"]})
         await restoration.audit_state(tx, context.envelope, AuditAction.ERASE, row, {})
-    elif row["state"] != MemoryState.ARCHIVED:
+    elif row["kept_state"] != MemoryState.ARCHIVED:
         await change.archive(tx, memory_id)
         await restoration.audit_state(tx, context.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
     hidden = await still_hidden.named_behind(tx, replaced)

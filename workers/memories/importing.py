@@ -29,17 +29,18 @@ from engramq.schemas.vocabulary import (
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb
-from engramq.workers.db.memory_rows import read_memories
+from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.bulk_loads import BulkLoads, Target
-from engramq.workers.memories.change import fits, refuse_backwards_with
-from engramq.workers.memories.expiry import expiry_of
+from engramq.workers.memories.change import BEGINNING, fits, refuse_backwards_with
+from engramq.workers.memories.expiry import expiry_of, settle
 from engramq.workers.memories.quotas import Quotas
 from engramq.workers.memories.routing import VOUCHED_FOR, route
 from engramq.workers.memories.store import Draft, columns_of
+from engramq.workers.memories.supersession import move_end
 
 log = logging.getLogger(__name__)
 
@@ -246,12 +247,13 @@ async def insert_all(tx: Transaction, drafts: Sequence[Draft], loads: Mapping[Ta
     return [row["id"] for row in rows]
 
 
-async def _replace(tx: Transaction, envelope: Envelope, found: Known, row: Row, before: Memory) -> bool:
-    """Let a known memory (`before`) be what the row says of it, no more; return whether that changed anything.
+async def _replace(tx: Transaction, envelope: Envelope, found: Known, row: Row) -> bool:
+    """Let a known memory be what the row says of it, no more; return whether that changed anything.
 
     The audit row names what changed, never values that say what a memory contains.
     """
     given, draft = row.record.given, row.draft
+    before = (await read_memories(tx, (found.id,)))[found.id]
     if not _says_anew(before, given, draft):
         return False
     # Without a vector for now the one that it has goes on, if it is of the same content.
@@ -268,6 +270,8 @@ async def _replace(tx: Transaction, envelope: Envelope, found: Known, row: Row, 
         model_id=draft.embedding and draft.embedding.model_id,
         keep_vector=draft.embedding is None and same,
     )
+    if BEGINNING in given:
+        await move_end(tx, found.id)
     if not same:
         await tx.send(FORGET_SIMILARITY_LINKS, id=found.id)
     after = (await read_memories(tx, (found.id,)))[found.id]
@@ -358,12 +362,13 @@ async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: in
         return _rejected(index, "content", error)
     if not fits(found.metadata, row.record.given.get("metadata", {})):
         return _rejected(index, "metadata", "Merged with what is there it would be too large.")
-    before = (await read_memories(tx, (found.id,)))[found.id]
+    standing = (await lock(tx, found.id))[found.id]  # has been locked
     try:
-        refuse_backwards_with(before, row.record.given)
+        refuse_backwards_with(standing, row.record.given)
     except EngramqError as refusal:
         return _rejected(index, str(refusal.fault.field), refusal.fault.error)
-    changed = await _replace(tx, envelope, found, row, before)
+    await settle(tx, standing)
+    changed = await _replace(tx, envelope, found, row)
     return Receipt(index=index, status=ReceiptStatus.UPDATED if changed else ReceiptStatus.SKIPPED, memory_id=memory_id)
 
 

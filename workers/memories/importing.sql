@@ -45,8 +45,8 @@ select
     node.id, node.partition, %(tenant)s, content, confidence, source, source_type, speaker, occurred_at, thread,
     position, sector, sector_source, verification, state,
     case when tags is not null then array(select jsonb_array_elements_text(tags)) end, project,
-    valid_from, valid_until, expires_at, metadata, memory_lexemes(%(tenant)s, content, speaker, occurred_at), embedding::halfvec, model_id, load_id, %(created_by)s,
-    {clock}
+    valid_from, valid_until, expires_at, metadata, memory_lexemes(%(tenant)s, content, speaker, occurred_at),
+    embedding::halfvec, model_id, load_id, %(created_by)s, {clock}
 from node
 join given on given.id = node.id
 returning node_id as id

@@ -6,7 +6,7 @@ with recursive below as (
     from memories m
     where m.tenant = %(tenant)s and m.superseded_by = any(%(ids)s)
     union
-    select below.gone, m.node_id, {withdrawn}
+    select below.gone, m.node_id, {going}
     from below
     join memories m on m.tenant = %(tenant)s and m.superseded_by = below.id
     where below.going

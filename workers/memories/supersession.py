@@ -23,6 +23,7 @@ RELINK: Final = sql("relink_replaced")
 REVEAL: Final = sql("reveal")
 POINT_TO_PREVIOUS: Final = sql("point_to_previous")
 REPLACED_BY: Final = sql("replaced_by")
+MOVE_END: Final = sql("move_end")
 REHANG: Final = sql("rehang")
 LET_GO: Final = sql("let_go")
 
@@ -95,6 +96,14 @@ async def let_go(tx: Transaction, going: Collection[UUID]) -> None:
     An erasure must not bring a stale memory back.
     """
     await tx.send(LET_GO, ids=sorted(going))
+
+
+async def move_end(tx: Transaction, memory_id: UUID) -> None:
+    """Let what a memory replaced end where that one begins, which has changed.
+
+    Locks them after it, in no canonical order: of two transactions that wait for each other one is tried again.
+    """
+    await tx.send(MOVE_END, id=memory_id)
 
 
 async def point_to_previous(tx: Transaction, memory_id: UUID) -> None:

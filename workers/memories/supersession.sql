@@ -1,11 +1,7 @@
 -- name: supersede
--- Hide an old memory behind a new one: both rows. The old one holds until the new one begins, unless it ended before; one
--- that was to begin later never holds.
+-- Hide an old memory behind a new one: both rows. The old one holds until the new one begins, unless it ended before.
 update memories m set
     superseded_from = case when m.node_id = %(old_id)s then began.at else m.superseded_from end,
-    valid_until = case
-        when m.node_id = %(old_id)s then coalesce(m.valid_until, greatest(began.at, m.valid_from))
-        else m.valid_until end,
     superseded_by = case when m.node_id = %(old_id)s then %(new_id)s::uuid else m.superseded_by end,
     superseded_at = case when m.node_id = %(old_id)s then now() else m.superseded_at end,
     supersedes = case when m.node_id = %(new_id)s then %(old_id)s::uuid else m.supersedes end,
@@ -71,11 +67,8 @@ where tenant = %(tenant)s and layer = 'association' and relation = %(relation)s
 returning id
 
 -- name: reveal
--- Undo a supersession: the old memory is hidden no more, and open again if the supersession ended it.
-update memories set
-    superseded_by = null, superseded_at = null, superseded_from = null,
-    valid_until = case when valid_until is distinct from greatest(superseded_from, valid_from) then valid_until end,
-    updated_at = now()
+-- Undo a supersession: the old memory is hidden no more, and does not end where the new one begins.
+update memories set superseded_by = null, superseded_at = null, superseded_from = null, updated_at = now()
 where tenant = %(tenant)s and node_id = %(id)s
 returning node_id
 
@@ -99,6 +92,12 @@ returning m.node_id
 -- name: replaced_by
 -- The memories that this one replaced, the last first.
 {all_replaced_by}
+
+-- name: move_end
+-- Let what a memory replaced end where it begins now.
+update memories o set superseded_from = coalesce(n.valid_from, n.created_at)
+from memories n
+where n.tenant = %(tenant)s and n.node_id = %(id)s and o.tenant = %(tenant)s and o.superseded_by = %(id)s
 
 -- name: rehang
 -- Let a memory be hidden by another one than before.

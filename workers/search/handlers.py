@@ -58,7 +58,8 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         if counting:
             await asyncio.gather(
                 context.services[Usage].note(namespace, [UUID(one.id) for one in counting]),
-                context.services[CoRetrievals].note(counting, use),
+                # What held at another time is no pair that is of use now.
+                *([context.services[CoRetrievals].note(counting, use)] if command.as_of is UNSET else ()),
             )
 
     context.after_reply = follow if counting or proven is None or foreign.is_due(namespace) else None

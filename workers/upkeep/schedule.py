@@ -1,5 +1,6 @@
 """What is done on a schedule: unfinished work is found and handed on, what is out of date forgotten."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from engramq.schemas.vocabulary import Partition
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
+from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.graph import deletions
 from engramq.workers.links import co_retrieval, decay
 from engramq.workers.memories import expiry
@@ -32,6 +34,7 @@ BATCHES: Final = 10  # follow-ups of one namespace in a sweep that finds the emb
 TRIM_EVERY_S: Final = 600.0
 COUNT_EVERY_S: Final = 300.0
 EXPIRE_EVERY_S: Final = 60.0
+RETAIN_EVERY_S: Final = 3_600.0  # it looks through all memories
 DECAY_EVERY_S: Final = 900.0
 DECAYED_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
 FIRST: Final = UUID(int=0)
@@ -120,13 +123,31 @@ class Upkeep:
                 pass
 
     async def archive_expired(self) -> None:
-        """Archive memories that have expired, and give those a time that a rule of retention is about."""
+        """Archive memories that have expired."""
         for namespace in await self.store.namespaces():
             while await self.store.write(namespace, expiry.archive_expired) == expiry.AT_ONCE:
                 pass
-            for rule in self.retention:
-                while await self.store.write(namespace, partial(expiry.give_expiry, rule=rule)) == expiry.AT_ONCE:
-                    pass
+
+    async def apply_retention(self) -> None:
+        """Give memories that a rule of retention is about a time to expire: older than the rule, or restored.
+
+        The shortest rule comes first, and what has a time keeps it.
+        """
+        if not self.retention:
+            return
+        for namespace in await self.store.namespaces():
+            try:
+                await self._retain(namespace)
+            except EngramqError as refusal:  # the others are not to wait for it; the next pass begins anew
+                log.warning("Retention was not applied", extra={"namespace": namespace, "code": refusal.fault.code})
+
+    async def _retain(self, namespace: str) -> None:
+        for rule in self.retention:
+            after: UUID | None = FIRST
+            while after is not None:
+                after = await self.store.write(namespace, partial(expiry.give_expiry, rule=rule, after=after))
+                if after is not None:
+                    await asyncio.sleep(BETWEEN_TURNS_S)
 
     async def index_loads(self) -> None:
         """Build vector indexes anew for bulk loads that are over."""
@@ -172,6 +193,7 @@ class Upkeep:
             Periodic("index_loads", self.interval_s, self.index_loads),
             Periodic("trim", TRIM_EVERY_S, self.trim),
             Periodic("archive_expired", EXPIRE_EVERY_S, self.archive_expired),
+            Periodic("apply_retention", RETAIN_EVERY_S, self.apply_retention),
             Periodic("decay_links", DECAY_EVERY_S, self.decay_links),
             Periodic("count_lexemes", COUNT_EVERY_S, self.count_lexemes),
         )

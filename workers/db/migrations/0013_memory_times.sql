@@ -1,10 +1,10 @@
--- When a memory holds, and when it expires. superseded_from is the time from which what replaced it holds: it ends the
--- memory at the latest then, and tells a valid_until that the supersession set from one that somebody gave.
+-- When a memory holds, and when it expires. superseded_from is the time from which what replaced it holds: the memory ends
+-- then at the latest, and valid_until keeps what somebody gave.
 alter table memories
     add column valid_from timestamptz, add column valid_until timestamptz, add column expires_at timestamptz,
     add column superseded_from timestamptz;
 
-update memories m set superseded_from = began.at, valid_until = began.at
+update memories m set superseded_from = began.at
 from (
     select o.tenant, o.node_id, coalesce(r.created_at, o.superseded_at, o.updated_at) as at
     from memories o
