@@ -209,21 +209,21 @@ class Candidate(NodeRef, frozen=True, kw_only=True):
 
 
 class NotRestored(msgspec.Struct, frozen=True, kw_only=True):
-    """A deleted edge, in words too, that could not be brought back.
+    """A deleted edge, `preview` in words, that could not be brought back.
 
     `restore_first` are the deletions, by the ids of their audit entries, that took the ends which are missing.
     """
 
     edge_id: str
-    edge: str
-    reason: NotRestoredReason
+    preview: str
+    why: NotRestoredReason
     restore_first: list[int] = []
 
 
 class GraphDeletion(msgspec.Struct, frozen=True, kw_only=True):
     """A deletion that can be undone until `restore_until`; `audit_id` is its entry in the audit log.
 
-    `what` says in words what would come back, `edges` how many edges.
+    `what` says in words what would come back, `edge_count` how many edges.
     """
 
     audit_id: int
@@ -231,7 +231,7 @@ class GraphDeletion(msgspec.Struct, frozen=True, kw_only=True):
     deleted_by: str
     reason: str | None
     what: str
-    edges: int
+    edge_count: int
     edge_id: str | None
     node_id: str | None
     restore_until: str

@@ -69,6 +69,8 @@ class Thing(StrEnum):
     EDGE = "edge"
     PROPOSAL = "proposal"
     TOPIC = "topic"
+    DELETION = "deletion"
+    NAMESPACE = "namespace"
 
 
 class PairSkipped(StrEnum):

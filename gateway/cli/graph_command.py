@@ -74,10 +74,10 @@ def restore_deleted(
 
 
 def _words(left: NotRestored) -> str:
-    if left.reason is NotRestoredReason.THERE_AGAIN:
-        return f"{left.edge}, which is there again."
+    if left.why is NotRestoredReason.THERE_AGAIN:
+        return f"{left.preview}, which is there again."
     first = ", ".join(f"engramq graph restore {deletion}" for deletion in left.restore_first)
-    return f"{left.edge}: an end is missing" + (f"; first {first}, then this again." if first else ".")
+    return f"{left.preview}: an end is missing" + (f"; first {first}, then this again." if first else ".")
 
 
 def _line(one: GraphDeletion) -> str:

@@ -24,7 +24,7 @@ def delete_tenant(deletion: DeleteTenant, settings: Settings, *, namespace: str,
     except EngramqError as refusal:
         raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", ExitCode.MIDWAY) from None
     if found.status == "not_found":
-        raise CommandFailed(f"There is no namespace {namespace!r}; engramq tenant list shows all.")
+        raise CommandFailed(f"There is no namespace {namespace!r}. {found.hint}")
     if as_json:
         print(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}).decode())
     elif done is not None:

@@ -6,7 +6,7 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.fields import Note
-from engramq.schemas.vocabulary import Scope, WorkerKind
+from engramq.schemas.vocabulary import Scope, Thing, WorkerKind
 
 
 class DescribeTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="describe_tenant"):
@@ -26,6 +26,8 @@ class TenantDescribed(Reply, kw_only=True, tag="tenant_described"):
     link_count: int = 0
     token_count: int = 0
     content_bytes: int = 0
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
 
 
 class DeleteTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="delete_tenant"):

@@ -8,7 +8,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.fields import Note
 from engramq.schemas.records import GraphDeletion, NotRestored
-from engramq.schemas.vocabulary import Scope, WorkerKind
+from engramq.schemas.vocabulary import Scope, Thing, WorkerKind
 
 
 class RestoreGraph(Command, frozen=True, kw_only=True, omit_defaults=True, tag="restore_graph"):
@@ -37,6 +37,7 @@ class GraphRestored(WriteReply, kw_only=True, tag="graph_restored"):
     not_restored: list[NotRestored] = []
     not_restored_count: int = 0
     error: str | UnsetType = UNSET
+    what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET
 
 

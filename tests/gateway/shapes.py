@@ -20,7 +20,18 @@ from engramq.gateway.rendering.brief import (
 )
 from engramq.schemas.commands import AnyReply, Identity
 from engramq.schemas.faults import Fault
-from engramq.schemas.records import AuditEntry, Candidate, CountedNode, GraphEdge, Memory, Neighbor, NodeRef, Proposal
+from engramq.schemas.records import (
+    AuditEntry,
+    Candidate,
+    CountedNode,
+    GraphEdge,
+    GraphPreview,
+    Memory,
+    MemoryPreview,
+    Neighbor,
+    NodeRef,
+    Proposal,
+)
 
 # A record and the one that it is with fewer or more fields.
 IS_A: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
@@ -33,6 +44,7 @@ IS_A: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
     CountedNode: NodeRef,
     Candidate: NodeRef,
     Neighbor: NodeRef,
+    GraphPreview: MemoryPreview,
 }
 
 # Words with more than one shape: each shape that is allowed, and why. Everything else has one everywhere.
@@ -84,6 +96,7 @@ IDS: Final[Mapping[str, str]] = {
     "node_id": "a node of the graph",
     "proposal_id": "a proposal",
     "command_id": "a write",
+    "audit_id": "an entry of the audit log",
     "external_id": "the caller's own for a memory",
     "last_stored_id": "a memory, of breadcrumbs",
 }

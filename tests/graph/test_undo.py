@@ -105,7 +105,7 @@ async def test_a_deletion_says_how_and_until_when_it_is_undone(harness: Harness)
     body = await harness.body(DeleteEdge(edge_id=other), namespace="Ada's")
     assert """--namespace 'Ada'"'"'s'`""" in body["hint"]
     missing = await harness.body(DeleteEdge(edge_id=edge_id))
-    assert set(missing) == {"status", "edge_id"}
+    assert (set(missing), missing["what"]) == ({"status", "edge_id", "what", "hint"}, "edge")
 
 
 async def test_restoring_is_audited_with_the_deletion_that_it_undoes(harness: Harness) -> None:
@@ -157,7 +157,7 @@ async def test_an_edge_whose_like_is_there_again_is_not_restored(harness: Harnes
     body = await restored(harness, audit_id)
     assert body["status"] == "not_restored"
     assert "Ada (Entity) --KNOWS--> Bob (Entity)" in body["error"]
-    assert [one["reason"] for one in body["not_restored"]] == ["there_again"]
+    assert [one["why"] for one in body["not_restored"]] == ["there_again"]
     assert harness.everything() == before
     await deleted(harness, edge_id=standing)
     assert (await restored(harness, audit_id))["status"] == "restored"
@@ -186,8 +186,8 @@ async def test_an_edge_without_one_of_its_ends_waits_for_it(harness: Harness) ->
     (left,) = body["not_restored"]
     assert left == {
         "edge_id": edge["edge_id"],
-        "edge": "Ada (Entity) --KNOWS--> Bob (Entity)",
-        "reason": "end_missing",
+        "preview": "Ada (Entity) --KNOWS--> Bob (Entity)",
+        "why": "end_missing",
         "restore_first": [second],
     }
     assert (await restored(harness, second))["edges_restored"] == 0
@@ -251,7 +251,7 @@ async def test_what_can_be_restored_is_listed_in_words(harness: Harness) -> None
     second = (await harness.body(DeleteNode(node_id=edge["target_id"])))["audit_id"]
     node, fact_ = await listed(harness)
     assert (node["audit_id"], fact_["audit_id"]) == (second, first)
-    assert (node["what"], node["edges"]) == ("the node Bob (Entity) and 1 edge", 1)
+    assert (node["what"], node["edge_count"]) == ("the node Bob (Entity) and 1 edge", 1)
     assert (node["node_id"], node["edge_id"]) == (edge["target_id"], None)
     assert fact_["what"] == "the edge Ada (Person) --KNOWS--> Bob (Entity)"
     assert (fact_["deleted_by"], fact_["reason"], fact_["edge_id"]) == ("bob", "untrue", edge["edge_id"])

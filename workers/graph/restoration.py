@@ -112,17 +112,17 @@ def _left(row: Row, nodes: dict[UUID, Row]) -> NotRestored:
     missing = [end for end in ends if end not in nodes or nodes[end]["deletion"] is not None]
     return NotRestored(
         edge_id=str(row["id"]),
-        edge=_edge_words(row, nodes),
-        reason=NotRestoredReason.END_MISSING if missing else NotRestoredReason.THERE_AGAIN,
+        preview=_edge_words(row, nodes),
+        why=NotRestoredReason.END_MISSING if missing else NotRestoredReason.THERE_AGAIN,
         restore_first=sorted({nodes[end]["deletion"] for end in missing if end in nodes}),
     )
 
 
 def _why(left: Sequence[NotRestored]) -> str:
     first = left[0]
-    if first.reason is NotRestoredReason.THERE_AGAIN:
-        return f"There is an edge {first.edge} again, so nothing was restored."
-    return f"An end of {first.edge} is missing, so nothing was restored."
+    if first.why is NotRestoredReason.THERE_AGAIN:
+        return f"There is an edge {first.preview} again, so nothing was restored."
+    return f"An end of {first.preview} is missing, so nothing was restored."
 
 
 async def _nodes(tx: Transaction, ids: Iterable[UUID | None]) -> dict[UUID, Row]:
@@ -138,7 +138,7 @@ def _record_of(row: Row, nodes: dict[UUID, Row]) -> GraphDeletion:
         deleted_by=row["actor"],
         reason=row["reason"],
         what=_what(row, nodes),
-        edges=row["edges"],
+        edge_count=row["edges"],
         edge_id=str(row["deleted_id"]) if on_edge else None,
         node_id=None if on_edge else str(row["deleted_id"]),
         restore_until=restore_until(row["deleted_at"]),

@@ -3,7 +3,8 @@
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.vocabulary import Scope
+from engramq.schemas.missing import missing
+from engramq.schemas.vocabulary import Scope, Thing
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.handling import Context, handles
 from engramq.workers.tenants.contents import contents
@@ -16,7 +17,7 @@ async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Co
     _require_admin(context.envelope.principal)
     held = await contents(tx)
     if held is None:
-        return TenantDescribed(status="not_found")
+        return TenantDescribed(status="not_found", **missing(Thing.NAMESPACE))
     return TenantDescribed(
         memory_count=held.memories,
         node_count=held.nodes,
