@@ -98,7 +98,7 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
     )  # fmt: skip
     insert(
         "deleted_graph", deletion=1, id=UUID(uuid7()), is_node=True, deleted_at=datetime.now(UTC), created_by="ada",
-        record=Jsonb({"label": "Entity", "name": f"{namespace}-gone"}),
+        record=Jsonb({"label": "Entity", "name": f"{namespace}-gone", "created_at": "2020-01-01T00:00:00+00:00"}),
     )  # fmt: skip
     insert("approvals", proposal_id=ids["proposal"], principal="ada")
     insert(

@@ -54,6 +54,20 @@ with few as (
 )
 select count(*) as rows from gone
 
+-- name: delete_some_deleted
+-- Remove some edges and named nodes that are kept since they were deleted.
+with few as (
+    select d.deletion, d.id from deleted_graph d
+    where d.tenant = %(tenant)s and (d.record ->> 'created_at')::timestamptz <= %(until)s
+    order by d.deletion, d.id
+    limit %(limit)s
+), gone as (
+    delete from deleted_graph d using few
+    where d.tenant = %(tenant)s and d.deletion = few.deletion and d.id = few.id
+    returning 1
+)
+select count(*) as rows from gone
+
 -- name: delete_some_deferred
 -- Remove some links that wait.
 with few as (

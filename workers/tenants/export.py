@@ -29,8 +29,11 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
     "approvals": ("tenant", "proposal_id"),
     "audit_log": ("tenant", "namespace"),
 }
-# Tables that no export has: secrets, what engramq makes by itself, and what is forgotten within days anyway.
-TABLES_LEFT_OUT: Final = frozenset({"tokens", "ledger", "lexeme_counts", "loads", "co_retrievals", "namespaces"})
+# Tables that no export has: secrets, what engramq makes by itself, and what is forgotten within days anyway. What was
+# deleted from the graph is no content of the namespace any more.
+TABLES_LEFT_OUT: Final = frozenset(
+    {"tokens", "ledger", "lexeme_counts", "loads", "co_retrievals", "namespaces", "deleted_graph"}
+)
 
 _FIRST: Final = {"after_id": UUID(int=0), "after_other": UUID(int=0), "after_entry": 0}
 
