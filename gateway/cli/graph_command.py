@@ -2,36 +2,20 @@
 
 import sys
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
-import anyio
 import msgspec
 from msgspec import UNSET
 
+from engramq.gateway.cli.asking import Asker, open_bus
 from engramq.gateway.cli.running import run
-from engramq.gateway.queue.bus import Bus, Pending
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
-from engramq.schemas.commands import (
-    Command,
-    CommandReport,
-    DeletedList,
-    GetCommand,
-    GraphRestored,
-    ListDeleted,
-    Reply,
-    RestoreGraph,
-)
-from engramq.schemas.envelope import Answer, Principal
-from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.keys import Keys
+from engramq.schemas.commands import Command, DeletedList, GraphRestored, ListDeleted, Reply, RestoreGraph
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.records import GraphDeletion, NotRestored
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, NotRestoredReason
-
-ANSWER_TIMEOUT_S: Final = 20.0  # after which a restoration is asked after instead
-ASK_AGAIN_S: Final = 1.0
-ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
+from engramq.schemas.vocabulary import NotRestoredReason
 
 R = TypeVar("R", bound=Reply)
 
@@ -98,36 +82,11 @@ def _plain(text: str) -> str:
 def _ask(settings: Settings, namespace: str, command: Command, expected: type[R]) -> R:
     """Return the reply to a command; raises CommandFailed."""
     try:
-        reply = run(partial(_reply, settings, namespace, command))
+        return run(partial(_reply, settings, namespace, command, expected))
     except EngramqError as refusal:
         raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}") from None
-    assert isinstance(reply, expected)
-    return reply
 
 
-async def _reply(settings: Settings, namespace: str, command: Command) -> Reply:
-    keys, principal = Keys(settings.key_prefix), Principal(name=settings.principal, scopes=ALL_SCOPES)
-    async with Bus(
-        settings.redis_url, keys, mailbox_bound=settings.mailbox_bound, reply_timeout_s=settings.reply_timeout_s
-    ) as bus:
-        answer = await bus.ask(command, namespace=namespace, principal=principal, timeout_s=ANSWER_TIMEOUT_S)
-        while isinstance(answer, Pending):
-            await anyio.sleep(ASK_AGAIN_S)
-            asked = await bus.ask(GetCommand(command_id=answer.command_id), namespace=namespace, principal=principal)
-            report = asked.reply if isinstance(asked, Answer) else None
-            if isinstance(report, CommandReport) and report.status in ENDED:
-                return _reported(report)
-    if answer.fault is not None:
-        raise EngramqError(answer.fault)
-    assert answer.reply is not None
-    return answer.reply
-
-
-def _reported(report: CommandReport) -> GraphRestored:
-    """Return the reply of the one command here that may take long."""
-    body = report.reply
-    if report.status is CommandStatus.DONE and body is not None:
-        return msgspec.convert({**body, "type": "graph_restored"}, GraphRestored)
-    if report.status is CommandStatus.FAILED and body is not None:
-        raise EngramqError(msgspec.convert(body, Fault))
-    raise refuse(FaultCode.UNAVAILABLE, "Nothing is known of the command.", recovery="Run the same command again.")
+async def _reply(settings: Settings, namespace: str, command: Command, expected: type[R]) -> R:
+    async with open_bus(settings) as bus:
+        return await Asker(bus, namespace, settings.principal).run(command, expected)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway.cli import graph_command
+from engramq.gateway.cli import asking
 from tests.pipeline.stage import Agent, Stage, agent_of
 from tests.trust.test_command_lines import Terminal, terminal
 
@@ -82,8 +82,8 @@ async def test_a_restoration_that_takes_long_is_asked_after(
 ) -> None:
     edge = await written(agent)
     deleted = await agent.call("graph_delete_node", node_id=edge["source_id"])
-    monkeypatch.setattr(graph_command, "ANSWER_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(graph_command, "ASK_AGAIN_S", 0.05)
+    monkeypatch.setattr(asking, "ANSWER_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(asking, "ASK_AGAIN_S", 0.05)
     code, out, _ = await terminal("graph", "restore", str(deleted["audit_id"]))
     assert (code, out) == (0, f"Restored node {edge['source_id']} with 1 edge\n")
 
