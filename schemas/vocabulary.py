@@ -318,6 +318,8 @@ class AuditAction(StrEnum):
     VERIFY = "verify"
     PROMOTE = "promote"
     PURGE = "purge"
+    ERASE_DELETED = "erase_deleted"  # an edge or node that was kept to be restored
+    ERASE_PROPOSAL = "erase_proposal"
     DELETE_TENANT = "delete_tenant"
     CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
     REVOKE_TOKEN = "revoke_token"  # noqa: S105 - what was done, no token

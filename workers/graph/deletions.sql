@@ -1,3 +1,27 @@
+-- fragment: deletion_entries
+-- The ids of what is deleted, each with the id and the time of its entry in the audit log.
+unnest(%(ids)s::uuid[], %(deletions)s::bigint[], %(times)s::timestamptz[]) as n (id, deletion, deleted_at)
+
+-- name: delete_knowledge_edges
+-- Remove locked edges, and keep what they were.
+with gone as (
+    delete from edges e using {deletion_entries}
+    where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.id = n.id
+    returning e.id, to_jsonb(e) - 'tenant' as record, e.created_by, n.deletion, n.deleted_at
+)
+insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
+select %(tenant)s, deletion, id, false, record, created_by, deleted_at from gone
+
+-- name: delete_named_nodes
+-- Remove locked nodes that have no edges any more, and keep what they were.
+with gone as (
+    delete from nodes e using {deletion_entries}
+    where e.tenant = %(tenant)s and e.name is not null and e.id = n.id
+    returning e.id, to_jsonb(e) - 'tenant' as record, e.created_by, n.deletion, n.deleted_at
+)
+insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
+select %(tenant)s, deletion, id, true, record, created_by, deleted_at from gone
+
 -- fragment: kept
 -- What is kept of a deletion, for as long as it can be undone.
 d.tenant = %(tenant)s and d.deletion = %(deletion)s and d.deleted_at > now() - make_interval(days => %(days)s)

@@ -29,7 +29,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.consent import Deletion, change_consent, deletion_consent
 from engramq.workers.graph.constitution import MARKS, is_constitutive, merged
-from engramq.workers.graph.deletions import entered
+from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, entered
 from engramq.workers.graph.edge_sectors import edge_sector
 from engramq.workers.graph.intervals import ENDS, interval, merged_interval, notice_of_end
 from engramq.workers.graph.nodes import changes, ends_of, find_or_make, refuse_oversize
@@ -38,11 +38,9 @@ INSERT: Final = sql("insert_edge")
 LOCK_BETWEEN: Final = sql("lock_edge_between")
 LOCK: Final = sql("lock_edge")
 MERGE: Final = sql("merge_edge")
-DELETE: Final = sql("delete_edge")
 LOCK_NODE: Final = sql("lock_node_for_deletion")
 COUNTED: Final = sql("edges_counted")
 DELETE_OF_NODE: Final = sql("delete_edges_of_node")
-DELETE_NODE: Final = sql("delete_node")
 
 DEFAULT_WEIGHT: Final = 1.0
 
@@ -89,11 +87,8 @@ async def delete_edge(tx: Transaction, envelope: Envelope, command: DeleteEdge) 
     consent = await deletion_consent(tx, envelope, deletion)
     if isinstance(consent, DeletionNeedsConsent):
         return consent
-    old = {name: row[name] for name in ("relation", "weight", "memory_sector", "sector_source")}
-    old |= {name: str(row[name]) for name in ("source_id", "target_id")}
-    old |= {name: text for name, text in interval(row).items() if text is not None}
-    entry = await entered(tx, envelope, deletion, old=old, new=_with_proposal(consent))
-    await tx.send(DELETE, id=row["id"], deletion=entry.id, deleted_at=entry.at)
+    entry = await entered(tx, envelope, deletion, old=edge_as_it_was(row), new=_with_proposal(consent))
+    await delete_edges(tx, {row["id"]: entry})
     return GraphDeleted(status="deleted", edge_id=str(row["id"]), **entry.told(envelope))
 
 
@@ -117,7 +112,7 @@ async def delete_node(tx: Transaction, envelope: Envelope, command: DeleteNode) 
     became = any(is_constitutive(properties) and UUID(edge) not in covers for edge, properties in gone["marked"])
     if became or gone["edges"] != counted["edges"]:
         raise Again  # an edge has become constitutive, or was deleted, since they were looked at
-    await tx.send(DELETE_NODE, id=node_id, deletion=entry.id, deleted_at=entry.at)
+    await delete_nodes(tx, {node_id: entry})
     return GraphDeleted(status="deleted", node_id=str(node_id), edges_deleted=gone["edges"], **entry.told(envelope))
 
 

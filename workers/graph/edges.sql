@@ -57,14 +57,6 @@ update edges set weight = %(weight)s, properties = %(properties)s, memory_sector
     last_active_hours = coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0)
 where tenant = %(tenant)s and id = %(id)s
 
--- name: delete_edge
--- Remove a locked edge, and keep what it was.
-with gone as (
-    delete from edges where tenant = %(tenant)s and layer = 'knowledge' and id = %(id)s returning *
-)
-insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
-select %(tenant)s, %(deletion)s, id, false, to_jsonb(gone) - 'tenant', created_by, %(deleted_at)s from gone
-
 -- fragment: marked
 -- Of edges, the ids and properties of those that these may make constitutive.
 coalesce(jsonb_agg(jsonb_build_array(id, properties) order by id) filter (where properties ?| %(keys)s::text[]), '[]')

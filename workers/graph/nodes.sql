@@ -31,11 +31,3 @@ select n.id, n.label
 from nodes n
 where n.tenant = %(tenant)s and n.name is not null and n.id = %(id)s
 for update
-
--- name: delete_node
--- Remove a locked node that has no edges any more, and keep what it was.
-with gone as (
-    delete from nodes where tenant = %(tenant)s and id = %(id)s and name is not null returning *
-)
-insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
-select %(tenant)s, %(deletion)s, id, true, to_jsonb(gone) - 'tenant', created_by, %(deleted_at)s from gone
