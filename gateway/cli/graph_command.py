@@ -46,6 +46,9 @@ def restore_deleted(
         print(
             f"Restored edge {done.edge_id}" if done.node_id is UNSET else f"Restored node {done.node_id} with {count}"
         )
+    if done.edges_purged:
+        count = f"{done.edges_purged} edge{'' if done.edges_purged == 1 else 's'}"
+        print(f"engramq graph: a purge has erased {count} of it for good", file=sys.stderr)
     if done.error is not UNSET:
         print(f"engramq graph: {_plain(done.error)}", file=sys.stderr)
     for left in done.not_restored:

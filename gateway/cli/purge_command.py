@@ -36,7 +36,8 @@ def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str
         print(f"{word} {counted(done)} of namespace {namespace!r}. What was {word.lower()}, by ids:")
         print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
         if listing.unarchived:
-            print("restore_memory brings one back.")
+            print("restore_memory brings a memory back.")
+            _tell_way_back(done, namespace)
         _tell_kept(done)
         _tell_hidden(done)
     else:
@@ -49,12 +50,14 @@ def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str
 
 
 def counted(reply: Purged) -> str:
-    """Return how many memories, nodes, edges and links a purge takes; of the graph only what there is."""
+    """Return how much a purge takes, of memories and of the graph; of the graph only what there is."""
     parts = [f"{reply.matched} memories"]
     parts += [f"{reply.node_count} nodes"] if reply.node_count else []
     marked = f" ({reply.constitutive_count} of them constitutive)" if reply.constitutive_count else ""
     parts += [f"{reply.edge_count} edges{marked}"] if reply.edge_count else []
     parts += [f"{reply.link_count} links"] if reply.link_count else []
+    parts += [f"{reply.deleted_count} deleted nodes and edges that were kept"] if reply.deleted_count else []
+    parts += [f"{reply.proposal_count} proposals"] if reply.proposal_count else []
     return ", ".join(parts)
 
 
@@ -76,6 +79,12 @@ def _tell_kept(reply: Purged) -> None:
     if reply.kept_node_count:
         print(f"Edges of others hang on {reply.kept_node_count} nodes of this principal, which stay:")
         _print_some(_lines(reply.kept_node_previews), reply.kept_node_count)
+
+
+def _tell_way_back(done: Purged, namespace: str) -> None:
+    if done.node_count or done.edge_count:
+        print("Nodes and edges can be restored, for 30 days and nodes first. This lists them with their ids:")
+        print(f"engramq graph deleted --namespace {shlex.quote(namespace)}")
 
 
 def _tell_hidden(done: Purged) -> None:
@@ -131,4 +140,5 @@ async def _tell_progress(asker: Asker, listing: PurgeMemories, of: int, tell: Ca
 
 
 def _total(found: Purged) -> int:
-    return found.matched + found.node_count + found.edge_count + found.link_count
+    graph = found.node_count + found.edge_count + found.link_count
+    return found.matched + graph + found.deleted_count + found.proposal_count

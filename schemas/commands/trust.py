@@ -85,8 +85,9 @@ class Identity(Reply, kw_only=True, tag="identity"):
 class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
     """Find, and with `erase` erase for good, all memories of a principal, a source type, a time span; all that is given
     has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had replaced.
-    With no filters but a principal and times, the nodes, edges and links that it wrote are meant too. `archive` hides
-    memories instead, and leaves the graph alone; `unarchived` lists what that would take.
+    With no filters but a principal and times, the nodes, edges, links and proposals that it wrote are meant too.
+    `archive` hides memories, and deletes nodes and edges so that they can be restored, instead; `unarchived` lists what
+    that would take.
     """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
@@ -119,7 +120,8 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
 
     `still_hidden` is what they had replaced and nothing replaces now, of many the first; `restored`, what was brought
     back. Each is counted too. So are nodes, edges (the constitutive ones again) and links; `kept_node_...` are the
-    principal's nodes that stay, since edges of others hang on them. Previews are of what is still there.
+    principal's nodes that stay, since edges of others hang on them. `deleted_count` is of edges and nodes that were
+    deleted before and kept to be restored; `proposal_count` of proposals. Previews are of what is still there.
     """
 
     status: Literal["success"] = "success"
@@ -143,3 +145,5 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
     kept_node_previews: list[GraphPreview] | UnsetType = UNSET
     notice: str | UnsetType = UNSET
     archived: int = 0
+    deleted_count: int = 0
+    proposal_count: int = 0

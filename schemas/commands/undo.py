@@ -26,7 +26,8 @@ class GraphRestored(WriteReply, kw_only=True, tag="graph_restored"):
     """What came back of a deletion: the edge or node as it was, and how many edges.
 
     `not_restored` are the first edges of those that could not, `not_restored_count` all of them: another call brings
-    them back once nothing stands in their way. Where nothing came back, nothing has changed, and `error` says why.
+    them back once nothing stands in their way. `edges_purged` are those that a purge has erased. Where nothing
+    came back, nothing has changed, and `error` says why.
     """
 
     status: Literal["restored", "not_restored", "already_restored", "not_found"]
@@ -36,6 +37,7 @@ class GraphRestored(WriteReply, kw_only=True, tag="graph_restored"):
     edges_restored: int = 0
     not_restored: list[NotRestored] = []
     not_restored_count: int = 0
+    edges_purged: int = 0
     error: str | UnsetType = UNSET
     what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET

@@ -74,6 +74,7 @@ async def test_a_restored_edge_is_what_it_was_in_every_column(harness: Harness) 
         "edges_restored": 1,
         "not_restored": [],
         "not_restored_count": 0,
+        "edges_purged": 0,
     }
     assert graph(harness) == before
     assert harness.rows("select * from deleted_graph") == []

@@ -1,24 +1,46 @@
 """Archiving all of a principal, a source type, a thread or a time, instead of erasing it."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
 import pytest
 
 from engramq.schemas.commands import (
+    AddEdge,
+    AddNode,
+    Connect,
+    Connected,
+    DeletedList,
+    EdgeAdded,
     ForgetMemory,
     Forgotten,
+    GraphRestored,
+    ListDeleted,
     MemoryChanged,
+    NodeAdded,
     Purged,
     PurgeMemories,
+    RestoreGraph,
     RestoreMemory,
     Superseded,
     SupersedeMemory,
 )
+from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
+from engramq.schemas.vocabulary import ALL_SCOPES
+from engramq.workers.memories import authored_archive
 from engramq.workers.memories import purge as purging
-from tests.jobs import job, repeated
+from engramq.workers.memories.authored import Take
+from engramq.workers.queue.contract import LeaseLost
+from tests.jobs import OWNER, HeldLease, job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
 pytestmark = pytest.mark.anyio
+
+CRAWLER = Principal(name="crawler", scopes=ALL_SCOPES)
 
 
 async def keep(world: World, content: str, thread: str = "bad") -> str:
@@ -85,3 +107,100 @@ async def test_to_erase_and_to_archive_exclude_each_other(world: World) -> None:
     with refused(FaultCode.INVALID_PARAMETER):
         await world.outcome(job(PurgeMemories(archive=True)))
     assert states(world) == {"stays": "active"}
+
+
+async def fact(world: World, source: str, target: str, by: Principal = OWNER, **more: Any) -> EdgeAdded:
+    command = AddEdge(source_name=source, target_name=target, relation="KNOWS", **more)
+    return await world.ask(EdgeAdded, command, principal=by)
+
+
+def graph(world: World) -> list[Any]:
+    return [
+        row["row"]
+        for table in ("nodes", "edges")
+        for row in world.rows(f"select to_jsonb(t) as row from {table} t order by id")
+    ]
+
+
+async def test_a_principals_nodes_and_edges_go_and_come_back_as_they_were(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "ERASED_AT_ONCE", 2)
+    memories = [await keep(world, f"ours {number}", thread="ours") for number in range(2)]
+    theirs = (await world.keep("The crawler's", principal=CRAWLER)).stored.id
+    link = Connect(source=memories[0], target=memories[1], relation="supports")
+    await world.ask(Connected, link, principal=CRAWLER)
+    await fact(world, "Ada", "Bob")
+    await fact(world, "Ada", "Eve", CRAWLER, properties={"is_constitutive": True}, weight=0.3)
+    await fact(world, "Eve", "Mallory", CRAWLER, valid_until=datetime(2999, 1, 1, tzinfo=UTC))
+    await fact(world, "Eve", "Trudy", CRAWLER)
+    held = await world.ask(NodeAdded, AddNode(name="Held"), principal=CRAWLER)
+    await fact(world, "Bob", "Held")
+    before = graph(world)
+
+    listed = await world.ask(Purged, PurgeMemories(created_by="crawler", unarchived=True))
+    counts = (listed.matched, listed.node_count, listed.edge_count, listed.constitutive_count, listed.link_count)
+    assert counts == (1, 3, 3, 1, 0)
+    assert "Links that this principal made stay" in str(listed.notice)
+    assert [one.id for one in listed.kept_node_previews or ()] == [held.node_id]
+    assert graph(world) == before
+
+    command = job(PurgeMemories(created_by="crawler", archive=True, reason="odd"))
+    done = (await world.outcome(command)).reply
+    assert isinstance(done, Purged)
+    counts = (done.archived, done.node_count, done.edge_count, done.constitutive_count, done.link_count)
+    assert counts == (1, 3, 3, 1, 0)
+    assert (done.notice, done.kept_node_count) == (listed.notice, 1)
+    assert states(world)["The crawler's"] == "archived"
+    named = world.rows("select name from nodes where name is not null order by name")
+    assert [row["name"] for row in named] == ["Ada", "Bob", "Held"]
+    assert (await world.outcome(repeated(command, attempt=2))).reply == done
+    again = await world.ask(Purged, PurgeMemories(created_by="crawler", archive=True))
+    assert (again.archived, again.node_count, again.edge_count) == (0, 0, 0)
+
+    deletions = (await world.ask(DeletedList, ListDeleted())).deletions
+    assert {one.reason for one in deletions} == {"odd"}
+    assert [one.what for one in deletions if one.edge_id] == [
+        *("the edge Eve (Entity) --KNOWS--> Trudy (Entity)", "the edge Eve (Entity) --KNOWS--> Mallory (Entity)"),
+        "the edge Ada (Entity) --KNOWS--> Eve (Entity)",
+    ]
+    for one in sorted(deletions, key=lambda one: one.node_id is None):  # nodes first
+        reply = await world.ask(GraphRestored, RestoreGraph(audit_id=one.audit_id))
+        assert reply.status == "restored", reply
+    assert graph(world) == before
+    assert theirs == listed.memory_ids[0]
+
+
+async def test_what_is_archived_of_a_graph_can_still_be_erased(world: World) -> None:
+    await fact(world, "Ada", "Eve", CRAWLER, properties={"secret": "swordfish"})
+    await world.ask(Purged, PurgeMemories(created_by="crawler", archive=True))
+    assert (world.count("edges"), world.count("deleted_graph")) == (0, 3)
+    done = await world.ask(Purged, PurgeMemories(created_by="crawler", erase=True))
+    assert (done.deleted_count, world.count("deleted_graph")) == (3, 0)
+    assert await world.ask(DeletedList, ListDeleted()) == DeletedList(deletions=[], truncated=False)
+
+
+async def test_archiving_a_graph_that_was_broken_off_is_finished_and_tells_the_whole(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "ERASED_AT_ONCE", 3)
+    for number in range(8):
+        await fact(world, "Ada", f"Eve {number}", CRAWLER)
+    command, calls = job(PurgeMemories(created_by="crawler", archive=True)), 0
+
+    async def losing(take: Take, *arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        await take(*arguments)
+        if calls == 2:  # its transaction is not committed then
+            assert isinstance(command.lease, HeldLease)
+            command.lease.held = False
+
+    kinds = [replace(kind, take=partial(losing, kind.take)) for kind in authored_archive.KINDS]
+    monkeypatch.setattr(authored_archive, "KINDS", kinds)
+    with pytest.raises(LeaseLost):
+        await world.outcome(command)
+    assert (world.count("edges"), world.count("deleted_graph")) == (5, 3)
+    reply = (await world.outcome(repeated(command, attempt=2))).reply
+    assert isinstance(reply, Purged)
+    assert (reply.edge_count, reply.node_count, world.count("deleted_graph")) == (8, 9, 17)

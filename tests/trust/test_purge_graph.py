@@ -1,6 +1,8 @@
 """Erasing what a principal wrote in the graph, beside its memories."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,21 +11,28 @@ from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import (
     AddEdge,
     AddNode,
+    ChangeNeedsConsent,
     CommandReport,
     Connect,
     Connected,
+    DeleteEdge,
+    DeleteNode,
+    DeletionNeedsConsent,
     EdgeAdded,
     GetCommand,
+    GraphDeleted,
+    GraphRestored,
     NodeAdded,
     Purged,
     PurgeMemories,
+    RestoreGraph,
     SupersedeMemory,
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition
-from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import authored
 from engramq.workers.memories import purge as purging
+from engramq.workers.memories.authored import Take
 from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import OWNER, HeldLease, job, repeated
 from tests.workers.conftest import World
@@ -60,6 +69,29 @@ def facts(world: World) -> set[str]:
         "join nodes t on t.id = e.target_id where e.layer = 'knowledge'"
     )
     return {row["fact"] for row in found}
+
+
+def nowhere(world: World, *words: str) -> bool:
+    """Whether no row of any table has one of these words."""
+    tables = world.rows(
+        "select oid::regclass::text as name from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
+    )
+    for table in tables:
+        text = str(world.rows(f"select t::text as line from {table['name']} t"))
+        assert not [word for word in words if word in text], table
+    return True
+
+
+async def deleted(world: World, **what: str) -> int:
+    """Delete an edge (edge_id) or node (node_id) and return the id of the deletion."""
+    command = DeleteEdge(**what) if "edge_id" in what else DeleteNode(**what)
+    done = await world.ask(GraphDeleted, command)
+    assert isinstance(done.audit_id, int)
+    return done.audit_id
+
+
+async def restored(world: World, audit_id: int) -> GraphRestored:
+    return await world.ask(GraphRestored, RestoreGraph(audit_id=audit_id))
 
 
 def links(world: World) -> int:
@@ -110,12 +142,7 @@ async def test_a_principals_purge_lists_snippets_and_takes_its_nodes_edges_and_l
     assert (await world.outcome(repeated(command, attempt=2))).reply == done
     again = await purge(world, created_by="crawler")
     assert (again.matched, again.node_count, again.edge_count, again.link_count) == (0, 0, 0, 0)
-    tables = world.rows(
-        "select oid::regclass::text as name from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
-    )
-    for table in tables:
-        text = str(world.rows(f"select t::text as line from {table['name']} t"))
-        assert not [word for word in ("Mallory", "swordfish", "Eve", "Trudy") if word in text], table
+    assert nowhere(world, "Mallory", "swordfish", "Eve", "Trudy")
 
 
 async def test_a_repeated_graph_command_shows_what_was_purged_no_more(world: World) -> None:
@@ -176,17 +203,18 @@ async def test_a_purge_of_a_graph_that_was_broken_off_is_finished_and_tells_the_
     for number in range(8):
         await fact(world, "Ada", f"Eve {number}", CRAWLER)
     command = job(PurgeMemories(created_by="crawler", erase=True))
-    erase, calls = authored.erase, 0
+    calls = 0
 
-    async def losing(tx: Transaction, *arguments: Any) -> None:
+    async def losing(take: Take, *arguments: Any) -> None:
         nonlocal calls
         calls += 1
-        await erase(tx, *arguments)
+        await take(*arguments)
         if calls == 2:  # its transaction is not committed then
             assert isinstance(command.lease, HeldLease)
             command.lease.held = False
 
-    monkeypatch.setattr(authored, "erase", losing)
+    kinds = [replace(kind, take=partial(losing, kind.take)) for kind in authored.KINDS]
+    monkeypatch.setattr(authored, "KINDS", kinds)
     with pytest.raises(LeaseLost):
         await world.outcome(command)
     assert len(facts(world)) == 5
@@ -205,3 +233,88 @@ async def test_the_ledger_keeps_no_snippets_of_a_list(world: World) -> None:
     report = await world.ask(CommandReport, GetCommand(command_id=command.envelope.id))
     assert report.reply is not None
     assert report.reply["edge_previews"][0]["preview"] == "Ada --KNOWS--> Eve"
+
+
+async def test_what_was_deleted_before_and_is_kept_goes_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(purging, "ERASED_AT_ONCE", 2)
+    ours = await fact(world, "Ada", "Bob")
+    theirs = await fact(world, "Ada", "Eve", CRAWLER, properties={"secret": "swordfish"})
+    await fact(world, "Bob", "Eve")
+    mixed = await fact(world, "Ada", "Mallory")
+    await fact(world, "Mallory", "Bob", CRAWLER)
+    kept = await deleted(world, edge_id=ours.edge_id)
+    edge = await deleted(world, edge_id=theirs.edge_id)
+    node = await deleted(world, node_id=theirs.target_id)  # with an edge of ours
+    of_ours = await deleted(world, node_id=mixed.target_id)  # with an edge of the crawler's
+    early = await purge(world, created_by="crawler", until=datetime.now(UTC) - timedelta(days=1))
+    assert early.deleted_count == 0
+    listed = await purge(world, created_by="crawler")
+    assert (listed.matched, listed.edge_count, listed.node_count, listed.deleted_count) == (0, 0, 0, 3)
+    command = job(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
+    done = (await world.outcome(command)).reply
+    assert isinstance(done, Purged)
+    assert done.deleted_count == 3
+    assert (await world.outcome(repeated(command, attempt=2))).reply == done
+    assert nowhere(world, "Eve", "swordfish")
+    entries = world.rows("select * from audit_log where command_id = %s order by id", command.envelope.id)
+    assert [entry["action"] for entry in entries] == ["erase_deleted"] * 3 + ["purge"]
+    assert {entry["old"]["deletion"] for entry in entries[:3]} == {edge, node, of_ours}
+    assert entries[-1]["new"]["deleted"] == 3
+    assert (await purge(world, created_by="crawler")).deleted_count == 0
+
+    gone = await restored(world, edge)
+    assert (gone.status, gone.edge_id) == ("not_restored", theirs.edge_id)
+    assert "a purge has erased" in str(gone.error)
+    left = await restored(world, node)  # our edge is kept, and cannot come back without its end
+    assert (left.status, left.not_restored_count, left.not_restored[0].restore_first) == ("not_restored", 1, [])
+    assert (await restored(world, kept)).status == "restored"
+    whole = await restored(world, of_ours)
+    assert (whole.status, whole.edges_restored, whole.edges_purged) == ("restored", 1, 1)
+    assert facts(world) == {"Ada-Bob", "Ada-Mallory"}
+
+
+async def test_restoring_what_a_purge_erased_at_once_says_so(world: World) -> None:
+    edge = await fact(world, "Ada", "Eve", CRAWLER)
+    await purge(world, created_by="crawler", erase=True)
+    entries = world.rows("select id from audit_log where action in ('delete_edge', 'delete_node')")
+    assert len(entries) == 3
+    for entry in entries:
+        reply = await restored(world, entry["id"])
+        assert reply.status == "not_restored"
+        assert "cannot be undone" in str(reply.error)
+    assert edge.edge_id in {row["edge_id"] for row in world.rows("select target_id::text as edge_id from audit_log")}
+
+
+async def test_proposals_of_a_principal_and_about_its_edges_go(world: World) -> None:
+    flag = {"is_constitutive": True}
+    await fact(world, "Ada", "Eve", CRAWLER, properties=flag)
+    ours = await fact(world, "Ada", "Bob", properties=flag)
+    past = await fact(world, "Ada", "Cay", CRAWLER, properties=flag)
+    await propose_change(world, "Eve", OWNER, {"about": "Eve's secret"})
+    await propose_change(world, "Bob", CRAWLER, {"secret": "swordfish"})
+    await propose_change(world, "Bob", OWNER, {"since": 1831})
+    await world.ask(DeletionNeedsConsent, DeleteEdge(edge_id=ours.edge_id, reason="swordfish"), principal=CRAWLER)
+    await world.ask(DeletionNeedsConsent, DeleteEdge(edge_id=past.edge_id))
+    await world.outcome(job(DeleteEdge(edge_id=past.edge_id), principal=CRAWLER))
+    await deleted(world, edge_id=past.edge_id)  # by consent of both; its proposal is used, and stays until the purge
+    assert world.count("proposals") == 5
+    early = await purge(world, created_by="crawler", until=datetime.now(UTC) - timedelta(days=1))
+    assert early.proposal_count == 0
+    assert (await purge(world, created_by="crawler")).proposal_count == 4
+    command = job(PurgeMemories(created_by="crawler", erase=True))
+    done = (await world.outcome(command)).reply
+    assert isinstance(done, Purged)
+    assert (done.proposal_count, done.edge_count, done.constitutive_count, done.deleted_count) == (4, 1, 1, 1)
+    (left,) = world.rows("select change from proposals")
+    assert left["change"] == {"properties": {"since": 1831}}
+    assert world.count("approvals") == 1
+    entries = world.rows(
+        "select * from audit_log where command_id = %s and action = 'erase_proposal'", command.envelope.id
+    )
+    assert len({entry["old"]["proposal_id"] for entry in entries}) == 4
+    assert facts(world) == {"Ada-Bob"}
+
+
+async def propose_change(world: World, target: str, by: Principal, properties: dict[str, Any]) -> None:
+    command = AddEdge(source_name="Ada", target_name=target, relation="KNOWS", properties=properties)
+    await world.ask(ChangeNeedsConsent, command, principal=by)

@@ -42,14 +42,21 @@ from (
 ) as k
 
 -- name: deletion_entry
--- What the audit log says of a deletion, and whether anything of it has come back.
-select a.action, a.target_id, a.old,
-    exists (
+-- What the audit log says of a deletion: whether anything of it has come back, with how many edges of a node, and
+-- whether a purge has erased the edge or node, at once or later.
+select a.action, a.target_id, a.old, back.restored, back.edges_restored,
+    a.new ? 'erased' or exists (
         select from audit_log r
-        where r.tenant = %(tenant)s and r.target_id = a.target_id and r.action in ('restore_edge', 'restore_node')
-            and (r.new ->> 'deletion')::bigint = a.id
-    ) as restored
+        where r.tenant = %(tenant)s and r.target_id = a.target_id and r.action = 'erase_deleted'
+            and (r.old ->> 'deletion')::bigint = a.id
+    ) as purged
 from audit_log a
+cross join lateral (
+    select count(*) > 0 as restored, coalesce(sum((r.new ->> 'edges')::bigint), 0)::bigint as edges_restored
+    from audit_log r
+    where r.tenant = %(tenant)s and r.target_id = a.target_id and r.action in ('restore_edge', 'restore_node')
+        and (r.new ->> 'deletion')::bigint = a.id
+) back
 where a.tenant = %(tenant)s and a.id = %(deletion)s and a.action in ('delete_edge', 'delete_node')
 
 -- name: restore_node

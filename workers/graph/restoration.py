@@ -8,8 +8,9 @@ from engramq.schemas import limits
 from engramq.schemas.commands import DeletedList, GraphRestored, RestoreGraph
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import format_time
+from engramq.schemas.missing import missing
 from engramq.schemas.records import GraphDeletion, NotRestored
-from engramq.schemas.vocabulary import AuditAction, NotRestoredReason
+from engramq.schemas.vocabulary import AuditAction, NotRestoredReason, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
@@ -25,7 +26,6 @@ NODES: Final = sql("nodes_and_deleted")
 DELETIONS: Final = sql("deletions")
 
 DAYS: Final = limits.GRAPH_RESTORE_DAYS
-_LIST: Final = "`engramq graph deleted` lists what can be restored."
 
 
 async def restore(tx: Transaction, envelope: Envelope, command: RestoreGraph) -> GraphRestored:
@@ -38,6 +38,7 @@ async def restore(tx: Transaction, envelope: Envelope, command: RestoreGraph) ->
     if entry is None or (kept["node_id"] is None and not kept["edges"]):
         return _nothing_left(command.audit_id, entry)
     named = _target(entry)
+    purged = _edges_purged(entry, kept["edges"])
     if kept["node_id"] is not None and await tx.row(RESTORE_NODE, **deletion) is None:
         error = f"There is a node {kept['name']} ({kept['label']}) again, so nothing was restored."
         hint = "Delete that one first, or keep it: the two cannot both be."
@@ -52,9 +53,10 @@ async def restore(tx: Transaction, envelope: Envelope, command: RestoreGraph) ->
         edges_restored=restored,
         not_restored=await _not_restored(tx, deletion) if left else [],
         not_restored_count=left,
+        edges_purged=purged,
         **named,
     )
-    if left:
+    if any(one.restore_first for one in reply.not_restored):
         reply.hint = "What `restore_first` names brings the missing ends back. Then restore this again."
     if kept["node_id"] is None and not restored:
         reply.status = "not_restored"
@@ -78,14 +80,26 @@ def _target(entry: Row) -> dict[str, Any]:
 
 
 def _nothing_left(audit_id: int, entry: Row | None) -> GraphRestored:
+    gone = missing(Thing.DELETION)
     if entry is None:
         error = f"Entry {audit_id} of the audit log is no deletion of an edge or node."
-        return GraphRestored(status="not_found", audit_id=audit_id, error=error, hint=_LIST)
+        return GraphRestored(status="not_found", audit_id=audit_id, error=error, **gone)
     if entry["restored"]:
         error = f"Deletion {audit_id} is restored already."
         return GraphRestored(status="already_restored", audit_id=audit_id, error=error, **_target(entry))
-    error = f"Nothing is left of deletion {audit_id}: it is kept for {DAYS} days, unless it is purged before."
-    return GraphRestored(status="not_found", audit_id=audit_id, error=error, hint=_LIST, **_target(entry))
+    if entry["purged"]:
+        error = f"Deletion {audit_id} cannot be undone: a purge has erased for good what it took."
+        return GraphRestored(status="not_restored", audit_id=audit_id, error=error, **_target(entry))
+    error = f"Nothing is left of deletion {audit_id}: it is kept for {DAYS} days."
+    return GraphRestored(status="not_found", audit_id=audit_id, error=error, **gone, **_target(entry))
+
+
+def _edges_purged(entry: Row, kept: int) -> int:
+    """Return how many edges of a deleted node neither came back nor are kept: all are forgotten at one time."""
+    if entry["action"] == AuditAction.DELETE_EDGE:
+        return 0
+    purged: int = entry["old"]["edges"] - entry["edges_restored"] - kept
+    return max(0, purged)
 
 
 async def _record(tx: Transaction, envelope: Envelope, entry: Row, restored: int, left: int) -> None:
@@ -109,12 +123,12 @@ async def _not_restored(tx: Transaction, deletion: dict[str, int]) -> list[NotRe
 
 def _left(row: Row, nodes: dict[UUID, Row]) -> NotRestored:
     ends = dict.fromkeys((row["source_id"], row["target_id"]))
-    missing = [end for end in ends if end not in nodes or nodes[end]["deletion"] is not None]
+    lacking = [end for end in ends if end not in nodes or nodes[end]["deletion"] is not None]
     return NotRestored(
         edge_id=str(row["id"]),
         preview=_edge_words(row, nodes),
-        why=NotRestoredReason.END_MISSING if missing else NotRestoredReason.THERE_AGAIN,
-        restore_first=sorted({nodes[end]["deletion"] for end in missing if end in nodes}),
+        why=NotRestoredReason.END_MISSING if lacking else NotRestoredReason.THERE_AGAIN,
+        restore_first=sorted({nodes[end]["deletion"] for end in lacking if end in nodes}),
     )
 
 
@@ -151,7 +165,9 @@ def _what(row: Row, nodes: dict[UUID, Row]) -> str:
     count = f"{row['edges']} edge{'' if row['edges'] == 1 else 's'}"
     if row["name"] is not None:
         return f"the node {row['name']} ({row['label']}) and {count}"
-    return f"{count} of the node {_node_words(row['deleted_id'], nodes)}, which is restored"
+    node = nodes.get(row["deleted_id"])
+    stands = node is not None and node["deletion"] is None
+    return f"{count} of the node {_node_words(row['deleted_id'], nodes)}, which is {'restored' if stands else 'gone'}"
 
 
 def _edge_words(row: Row, nodes: dict[UUID, Row]) -> str:

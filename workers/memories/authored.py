@@ -1,6 +1,7 @@
-"""What a purge takes of a principal besides its memories: the named nodes, edges and links that it wrote.
+"""What a purge erases of a principal besides its memories: the named nodes, edges and links that it wrote.
 
-Nodes on which edges of others hang stay, since those edges would go with them.
+Nodes on which edges of others hang stay, since those edges would go with them. What was deleted before and is kept to
+be restored goes too, and so do proposals: those that the principal made, and those about its edges.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,7 +22,7 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.deferred import drop_by_id
-from engramq.workers.memories.purge_filters import Filters
+from engramq.workers.memories.purge_filters import LINKS_STAY, Filters
 
 COUNT: Final = sql("authored_count")
 EDGES: Final = sql("authored_edges")
@@ -31,82 +32,129 @@ ERASE_EDGES: Final = sql("erase_authored_edges")
 ERASE_LINKS: Final = sql("erase_authored_links")
 LOCK_NODES: Final = sql("lock_authored_nodes")
 ERASE_NODES: Final = sql("erase_authored_nodes")
+DELETIONS: Final = sql("authored_deletions")
+ERASE_DELETIONS: Final = sql("erase_deletions")
+PROPOSALS: Final = sql("authored_proposals")
+ERASE_PROPOSALS: Final = sql("erase_proposals")
+ERASE_ABOUT: Final = sql("erase_proposals_about")
 BLANK: Final = sql("blank_answers")
 
 BEGINNING: Final = UUID(int=0)  # of the ids, which count up
 
-Erase = Callable[[Transaction, Filters, Sequence[Row]], Awaitable[list[Row]]]
+# What the audit log tells of a thing that is erased: ids, and what counts them.
+_AS_TEXT: Final = ("source_id", "target_id", "proposal_id")
+_AS_IT_IS: Final = ("deletion",)
+
+Take = Callable[[Transaction, Envelope, Filters, Sequence[Row]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of things that a principal writes: how they are found and erased, and how the audit log calls that."""
+    """One kind of things that a principal writes: how they are found, and how those that a purge still takes go."""
 
     found_by: bytes
-    erase: Erase
-    action: AuditAction
+    take: Take
 
     async def find(self, tx: Transaction, filters: Filters, after: UUID, limit: int) -> list[Row]:
         """Return the first of these things, by their ids, that come after one."""
         return await tx.rows(self.found_by, **asdict(filters), after_id=after, limit=limit, hung_on=False)
 
 
-async def _erase_edges(tx: Transaction, filters: Filters, rows: Sequence[Row]) -> list[Row]:
-    gone = await tx.rows(ERASE_EDGES, **asdict(filters), ids=_ids(rows))
-    await _blank(tx, AddEdge, "edge_id", gone, {"relation": "", "properties": {}})
-    return gone
+async def _erase_edges(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+    gone = await tx.rows(ERASE_EDGES, **asdict(filters), ids=ids_of(rows))
+    await _blank_edges(tx, gone)
+    await _note(tx, envelope, AuditAction.DELETE_EDGE, gone)
+    await _erase_about(tx, envelope, gone)
 
 
-async def _erase_links(tx: Transaction, filters: Filters, rows: Sequence[Row]) -> list[Row]:
+async def _erase_links(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
     await lock(tx, *set(chain.from_iterable((row["source_id"], row["target_id"]) for row in rows)))
-    gone = await tx.rows(ERASE_LINKS, **asdict(filters), ids=_ids(rows))
-    return gone + await drop_by_id(tx, _ids(rows), "What its principal wrote was purged while it waited.")
+    gone = await tx.rows(ERASE_LINKS, **asdict(filters), ids=ids_of(rows))
+    gone += await drop_by_id(tx, ids_of(rows), "What its principal wrote was purged while it waited.")
+    await _note(tx, envelope, AuditAction.DISCONNECT, gone)
 
 
-async def _erase_nodes(tx: Transaction, filters: Filters, rows: Sequence[Row]) -> list[Row]:
-    locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=_ids(rows))
-    gone = await tx.rows(ERASE_NODES, ids=_ids(locked))
-    await _blank(tx, AddNode, "node_id", gone, {"label": "", "name": "", "properties": {}})
-    return gone
+async def _erase_nodes(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+    locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
+    gone = await tx.rows(ERASE_NODES, ids=ids_of(locked))
+    await _blank_nodes(tx, gone)
+    await _note(tx, envelope, AuditAction.DELETE_NODE, gone)
 
 
-# In this order: a node that only its own edges hold goes after them.
+async def _erase_deletions(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+    gone = await tx.rows(ERASE_DELETIONS, **asdict(filters), ids=ids_of(rows))
+    edges = [row for row in gone if not row["is_node"]]
+    await _blank_edges(tx, edges)
+    await _blank_nodes(tx, [row for row in gone if row["is_node"]])
+    await _note(tx, envelope, AuditAction.ERASE_DELETED, gone)
+    await _erase_about(tx, envelope, edges)
+
+
+async def _erase_proposals(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+    gone = await tx.rows(ERASE_PROPOSALS, **asdict(filters), ids=ids_of(rows))
+    await _note(tx, envelope, AuditAction.ERASE_PROPOSAL, gone)
+
+
+# In this order: a node that only its own edges hold goes after them, and what somebody deletes meanwhile is found last.
 KINDS: Final = (
-    Kind(found_by=EDGES, erase=_erase_edges, action=AuditAction.DELETE_EDGE),
-    Kind(found_by=LINKS, erase=_erase_links, action=AuditAction.DISCONNECT),
-    Kind(found_by=NODES, erase=_erase_nodes, action=AuditAction.DELETE_NODE),
+    Kind(found_by=EDGES, take=_erase_edges),
+    Kind(found_by=LINKS, take=_erase_links),
+    Kind(found_by=NODES, take=_erase_nodes),
+    Kind(found_by=DELETIONS, take=_erase_deletions),
+    Kind(found_by=PROPOSALS, take=_erase_proposals),
 )
 
 
-async def erase(tx: Transaction, envelope: Envelope, kind: Kind, filters: Filters, rows: Sequence[Row]) -> None:
-    """Erase those of these things that the purge still takes, and note each in the audit log, by ids alone."""
-    for row in await kind.erase(tx, filters, rows):
-        old: dict[str, Any] = {name: str(row[name]) for name in ("source_id", "target_id") if name in row}
+async def _erase_about(tx: Transaction, envelope: Envelope, edges: Sequence[Row]) -> None:
+    """Erase proposals about edges that are gone. Who proposes locks the edge, so nobody makes another one."""
+    if edges:
+        gone = await tx.rows(ERASE_ABOUT, ids=ids_of(edges))
+        await _note(tx, envelope, AuditAction.ERASE_PROPOSAL, gone)
+
+
+async def _note(tx: Transaction, envelope: Envelope, action: AuditAction, gone: Sequence[Row]) -> None:
+    """Note in the audit log, by ids alone, that these things are erased."""
+    for row in gone:
+        old: dict[str, Any] = {name: str(row[name]) for name in _AS_TEXT if name in row}
+        old |= {name: row[name] for name in _AS_IT_IS if name in row}
         old |= {"constitutive": True} if row.get("constitutive") else {}
-        await audit.record(
-            tx, envelope, kind.action, row["id"], old=old, new={}, reason=audit.reason_of(envelope.command)
-        )
+        reason = audit.reason_of(envelope.command)
+        await audit.record(tx, envelope, action, row["id"], old=old, new={"erased": True}, reason=reason)
+
+
+async def _blank_edges(tx: Transaction, gone: Sequence[Row]) -> None:
+    await _blank(tx, AddEdge, "edge_id", gone, {"relation": "", "properties": {}})
+
+
+async def _blank_nodes(tx: Transaction, gone: Sequence[Row]) -> None:
+    await _blank(tx, AddNode, "node_id", gone, {"label": "", "name": "", "properties": {}})
 
 
 async def tell_listed(tx: Transaction, reply: Purged, filters: Filters) -> None:
     """Add to a reply what a purge would take of the graph, and what of the principal's it would leave."""
     row = await tx.row(COUNT, **asdict(filters))
     assert row is not None
-    reply.edge_count, reply.constitutive_count = row["edges"], row["constitutive"]
-    reply.link_count, reply.node_count = row["links"], row["nodes"]
-    edges, links, nodes = [await kind.find(tx, filters, BEGINNING, limits.PURGED_SHOWN) for kind in KINDS]
-    reply.edge_previews, reply.link_previews, reply.node_previews = _named(edges), _named(links), _named(nodes)
-    await tell_kept(tx, reply, filters, row["kept"])
+    reply.edge_count, reply.constitutive_count, reply.node_count = row["edges"], row["constitutive"], row["nodes"]
+    reply.edge_previews = await _first(tx, filters, EDGES)
+    reply.node_previews = await _first(tx, filters, NODES)
+    if not filters.unarchived:
+        reply.link_count, reply.link_previews = row["links"], await _first(tx, filters, LINKS)
+        reply.deleted_count, reply.proposal_count = row["deleted"], row["proposals"]
+    await _tell_stays(tx, reply, filters, row)
 
 
-async def tell_kept(tx: Transaction, reply: Purged, filters: Filters, count: int | None = None) -> None:
-    """Add to a reply which nodes of the principal are left to the edges of others that hang on them."""
-    if count is None:
-        row = await tx.row(COUNT, **asdict(filters))
-        assert row is not None
-        count = row["kept"]
-    kept = await tx.rows(NODES, **asdict(filters), after_id=BEGINNING, limit=limits.PURGED_SHOWN, hung_on=True)
-    reply.kept_node_count, reply.kept_node_previews = count or 0, _named(kept)
+async def tell_stays(tx: Transaction, reply: Purged, filters: Filters) -> None:
+    """Add to a reply what of the principal's is left: nodes on which edges of others hang, and links, if archived."""
+    row = await tx.row(COUNT, **asdict(filters))
+    assert row is not None
+    await _tell_stays(tx, reply, filters, row)
+
+
+async def _tell_stays(tx: Transaction, reply: Purged, filters: Filters, counted: Row) -> None:
+    reply.kept_node_count = counted["kept"]
+    reply.kept_node_previews = await _first(tx, filters, NODES, hung_on=True)
+    if filters.unarchived and counted["links"]:
+        reply.notice = LINKS_STAY
 
 
 def named(ids: Sequence[str]) -> list[GraphPreview]:
@@ -122,9 +170,12 @@ async def _blank(tx: Transaction, wrote: type[Command], field: str, gone: Sequen
         await tx.send(BLANK, command=command, field=field, names=names, blank=Jsonb(blank))
 
 
-def _named(rows: Sequence[Row]) -> list[GraphPreview]:
+async def _first(tx: Transaction, filters: Filters, query: bytes, *, hung_on: bool = False) -> list[GraphPreview]:
+    limit = limits.PURGED_SHOWN
+    rows = await tx.rows(query, **asdict(filters), after_id=BEGINNING, limit=limit, hung_on=hung_on)
     return named([str(row["id"]) for row in rows])
 
 
-def _ids(rows: Sequence[Row]) -> list[UUID]:
+def ids_of(rows: Sequence[Row]) -> list[UUID]:
+    """Return the ids of rows."""
     return [row["id"] for row in rows]

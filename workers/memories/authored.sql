@@ -26,6 +26,15 @@ and (select count(*) from memories m where m.tenant = %(tenant)s and m.node_id i
 -- A named node x that a principal wrote first.
 x.tenant = %(tenant)s and x.name is not null and x.created_by = %(created_by)s and {in_time}
 
+-- fragment: authored_deleted
+-- An edge or named node d that a principal wrote and that was deleted, but is kept to be restored.
+d.tenant = %(tenant)s and d.created_by = %(created_by)s
+and exists (select from (select (d.record ->> 'created_at')::timestamptz as created_at) x where {in_time})
+
+-- fragment: proposed
+-- A proposal x that a principal made: its reason and its values are that principal's texts.
+x.tenant = %(tenant)s and x.proposed_by = %(created_by)s and {in_time}
+
 -- fragment: hung_on
 -- Whether an edge that the purge leaves hangs on a node n.
 exists (
@@ -44,6 +53,15 @@ select
     (select count(*) from edges x where {authored_edge} and {constitutive}) as constitutive,
     (select count(*) from edges x where {authored_link})
         + (select count(*) from deferred_links x where {authored_wait}) as links,
+    (select count(*) from deleted_graph d where {authored_deleted}) as deleted,
+    (
+        select count(*) from proposals p
+        where p.tenant = %(tenant)s and (
+            exists (select from proposals x where {proposed} and x.id = p.id)
+            or exists (select from edges x where {authored_edge} and x.id = any(p.covers))
+            or exists (select from deleted_graph d where {authored_deleted} and d.id = any(p.covers))
+        )
+    ) as proposals,
     count(*) filter (where not n.hung_on) as nodes,
     count(*) filter (where n.hung_on) as kept
 from (
@@ -76,6 +94,20 @@ where {hung_on} = %(hung_on)s
 order by n.id
 limit %(limit)s
 
+-- name: authored_deletions
+-- The first kept edges and nodes from an id on that a purge takes.
+select d.id from deleted_graph d
+where {authored_deleted} and d.id > %(after_id)s
+order by d.id
+limit %(limit)s
+
+-- name: authored_proposals
+-- The first proposals from an id on that a principal made.
+select x.id from proposals x
+where {proposed} and x.id > %(after_id)s
+order by x.id
+limit %(limit)s
+
 -- name: erase_authored_edges
 -- Remove those of these edges that the purge still takes.
 delete from edges x
@@ -101,6 +133,40 @@ delete from nodes n
 where n.tenant = %(tenant)s and n.name is not null and n.id = any(%(ids)s)
     and not exists (select from edges e where e.tenant = %(tenant)s and (e.source_id = n.id or e.target_id = n.id))
 returning n.id
+
+-- name: lock_authored_edges
+-- Lock knowledge edges that the purge takes, as they are now.
+select x.id, x.source_id, x.target_id, x.relation, x.weight, x.memory_sector, x.sector_source, x.valid_from,
+    x.valid_until, {constitutive} as constitutive
+from edges x
+where {authored_edge} and x.id = any(%(ids)s)
+order by x.id
+for update
+
+-- name: bare_nodes
+-- Those of these locked nodes that no edge hangs on.
+select n.id, n.label from nodes n
+where n.tenant = %(tenant)s and n.name is not null and n.id = any(%(ids)s)
+    and not exists (select from edges e where e.tenant = %(tenant)s and (e.source_id = n.id or e.target_id = n.id))
+order by n.id
+
+-- name: erase_deletions
+-- Remove those of these kept edges and nodes that the purge still takes.
+delete from deleted_graph d
+where {authored_deleted} and d.id = any(%(ids)s)
+returning d.id, d.deletion, d.is_node
+
+-- name: erase_proposals
+-- Remove those of these proposals that the purge still takes, with their approvals.
+delete from proposals x
+where {proposed} and x.id = any(%(ids)s)
+returning x.target_id as id, x.id as proposal_id
+
+-- name: erase_proposals_about
+-- Remove proposals about edges that were erased, whoever made them.
+delete from proposals p
+where p.tenant = %(tenant)s and p.covers && %(ids)s::uuid[]
+returning p.target_id as id, p.id as proposal_id
 
 -- name: blank_answers
 -- Take what was erased out of the stored answers of the commands that wrote it.

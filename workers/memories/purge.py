@@ -1,6 +1,7 @@
 """Purging: erasing for good, or archiving, all memories of one principal, source type, thread, partition or time.
 
-Of a principal its nodes, edges and links are erased too: see authored.py.
+Of a principal its nodes, edges and links are erased too: see authored.py. Archiving deletes its nodes and edges so that
+they can be restored: see authored_archive.py.
 """
 
 import logging
@@ -23,9 +24,9 @@ from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.memories import authored, change, restoration, still_hidden
-from engramq.workers.memories.authored import KINDS, Kind
-from engramq.workers.memories.purge_filters import Filters, told
+from engramq.workers.memories import authored, authored_archive, change, restoration, still_hidden
+from engramq.workers.memories.authored import Kind
+from engramq.workers.memories.purge_filters import GRAPH_STAYS, Filters, told
 from engramq.workers.queue.contract import Lease, MailboxView
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,15 @@ DONE: Final = sql("purge_done")
 HIDDEN: Final = sql("purge_hidden")
 ARCHIVE: Final = sql("archive_many")
 CONSTITUTIVE: Final = sql("purge_constitutive")
+
+# How the audit log calls what becomes of the graph: of edges, links, nodes, what was deleted before, and proposals.
+_TAKEN: Final = (
+    AuditAction.DELETE_EDGE,
+    AuditAction.DISCONNECT,
+    AuditAction.DELETE_NODE,
+    AuditAction.ERASE_DELETED,
+    AuditAction.ERASE_PROPOSAL,
+)
 
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 
@@ -135,7 +145,7 @@ async def hidden_by(tx: Transaction, command_id: str) -> list[UUID]:
 class Purge:
     """One purge under way: each step is a transaction of its own, so another try goes on with what is left.
 
-    `archive`: memories are archived instead of erased.
+    `archive`: memories are archived instead of erased, and the graph is deleted so that it can be restored.
     """
 
     store: Store
@@ -154,9 +164,9 @@ class Purge:
             position = await self._erase_some(filters, position)
 
     async def erase_authored(self) -> AsyncIterator[UUID]:
-        """Erase the nodes, edges and links that the principal has written by now, yielding as it goes on."""
+        """Take what the principal has written of the graph by now, yielding as it goes on."""
         filters = await self._until_now()
-        for kind in KINDS:
+        for kind in authored_archive.KINDS if self.archive else authored.KINDS:
             after = await self._erase_some_authored(kind, filters, authored.BEGINNING)
             while after is not None:
                 yield after
@@ -188,7 +198,7 @@ class Purge:
         return replace(filters, until=now) if filters.until is None or filters.until > now else filters
 
     async def _erase_some_authored(self, kind: Kind, filters: Filters, after: UUID) -> UUID | None:
-        """Erase the next few of a kind and return where to go on; None when there were none left."""
+        """Take the next few of a kind and return where to go on; None when there were none left."""
         namespace = self.envelope.namespace
         found = await self.store.read(namespace, lambda tx: kind.find(tx, filters, after, ERASED_AT_ONCE))
         if not found:
@@ -196,9 +206,9 @@ class Purge:
 
         async def effect(tx: Transaction) -> None:
             tx.lease = self.lease
-            await authored.erase(tx, self.envelope, kind, filters, found)
+            await kind.take(tx, self.envelope, filters, found)
 
-        names = {str(row["id"]): "" for row in found}
+        names = {} if self.archive else {str(row["id"]): "" for row in found}
         await self.mailboxes.scrub(namespace, names)
         await self.store.write(namespace, effect)
         await self.mailboxes.scrub(namespace, names)
@@ -241,7 +251,7 @@ async def listed(tx: Transaction, filters: Filters) -> Purged:
     if filters.take_graph:
         await authored.tell_listed(tx, reply, filters)
     else:
-        reply.notice = filters.notice
+        reply.notice = GRAPH_STAYS
     return reply
 
 
@@ -263,22 +273,23 @@ async def recorded(tx: Transaction, envelope: Envelope, filters: Filters, *, arc
     new = {"archived" if archived else "erased": taken, "filters": told(filters)}
     if filters.take_graph:
         new |= await _tell_erased(tx, envelope, reply)
-        await authored.tell_kept(tx, reply, filters)
+        await authored.tell_stays(tx, reply, filters)
     else:
-        reply.notice = filters.notice
+        reply.notice = GRAPH_STAYS
     await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=audit.reason_of(envelope.command))
     return reply
 
 
 async def _tell_erased(tx: Transaction, envelope: Envelope, reply: Purged) -> dict[str, int]:
-    """Add to a reply what a command has erased of the graph; return it as the audit log sums it up."""
-    (edges, edge_ids), (links, link_ids), (nodes, node_ids) = [
-        await done(tx, envelope.id, kind.action) for kind in KINDS
+    """Add to a reply what a command has taken of the graph; return it as the audit log sums it up."""
+    (edges, edge_ids), (links, link_ids), (nodes, node_ids), (deleted, _), (proposals, _) = [
+        await done(tx, envelope.id, action) for action in _TAKEN
     ]
     reply.edge_count, reply.link_count, reply.node_count = edges, links, nodes
     reply.edge_previews, reply.link_previews = authored.named(edge_ids), authored.named(link_ids)
     reply.node_previews = authored.named(node_ids)
+    reply.deleted_count, reply.proposal_count = deleted, proposals
     row = await tx.row(CONSTITUTIVE, command_id=UUID(envelope.id))
     assert row is not None
     reply.constitutive_count = row["edges"]
-    return {"edges": edges, "links": links, "nodes": nodes}
+    return {"edges": edges, "links": links, "nodes": nodes, "deleted": deleted, "proposals": proposals}

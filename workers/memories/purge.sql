@@ -46,7 +46,7 @@ from audit_log, jsonb_array_elements_text(new -> 'still_hidden') as one
 where tenant = %(tenant)s and command_id = %(command_id)s and action in ('erase', 'archive')
 
 -- name: purge_constitutive
--- How many constitutive edges a command has erased.
+-- How many constitutive edges a command has taken.
 select count(*) as edges from audit_log
 where tenant = %(tenant)s and command_id = %(command_id)s and action = 'delete_edge' and old ? 'constitutive'
 

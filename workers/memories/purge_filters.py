@@ -14,7 +14,10 @@ GRAPH_STAYS: Final = (
     "Knowledge nodes, edges and links stay: they have an author and a time only. "
     "A purge by created_by, with since or until or without, takes them too."
 )
-ARCHIVE_LEAVES_GRAPH: Final = "Knowledge nodes, edges and links stay as they are: only memories can be archived."
+LINKS_STAY: Final = (
+    "Links that this principal made stay: only a purge that erases takes them. "
+    "Those of archived memories are hidden with these."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +42,7 @@ class Filters:
     def take_graph(self) -> bool:
         """Whether nodes, edges and links are taken too: they have an author and a time, and nothing else of these."""
         said_of_memories = (self.source_type, self.thread, self.partition)
-        return self.created_by is not None and not self.unarchived and set(said_of_memories) == {None}
-
-    @property
-    def notice(self) -> str:
-        """What a reply says of a graph that stays."""
-        return ARCHIVE_LEAVES_GRAPH if self.unarchived else GRAPH_STAYS
+        return self.created_by is not None and set(said_of_memories) == {None}
 
 
 def told(filters: Filters) -> dict[str, Any]:
