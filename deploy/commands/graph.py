@@ -20,7 +20,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 def command() -> None:
     """List deleted edges and nodes of the knowledge graph, and restore them.
 
-    What an agent deletes is kept for 30 days.
+    What an agent deletes, or purge with --archive, is kept for 30 days.
     """
 
 

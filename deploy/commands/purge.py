@@ -22,21 +22,23 @@ from engramq.schemas.vocabulary import Partition
 @click.option("--until", metavar="TIME", type=end_time, help="Stored up to this date or time; included.")
 @click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
 @click.option("--reason", metavar="TEXT", help="For the audit log.")
-@click.option("--yes", is_flag=True, help="Erase them. Without it they are only listed.")
-@click.option(
-    "--archive", "unarchived", is_flag=True, help="Archive memories instead: restore_memory brings them back."
-)
+@click.option("--yes", is_flag=True, help="Do it. Without it everything is only listed.")
+@click.option("--archive", "unarchived", is_flag=True, help="Archive memories, and delete nodes and edges, instead.")
 @click.option(
     "--restore-replaced", is_flag=True, help="With --yes: bring back what they had replaced and nothing else replaces."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def command(supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool, as_json: bool, **given: Any) -> None:
-    """List, then erase for good, memories of a principal, source, thread or time.
+    """List, then erase for good, what a principal wrote, or memories of a source, thread or time.
 
-    All that is given has to hold; at least one of the first six options is needed. With --yes they are erased: rows,
-    links, session state, stored replies and what is still queued. --created-by, alone or with --since and --until,
-    takes the principal's knowledge nodes, edges and links too; --archive leaves those alone.
+    All that is given has to hold; at least one of the first six options is needed. With --yes memories are erased:
+    rows, links, session state, stored replies and what is still queued. --created-by, alone or with --since and
+    --until, takes the principal's knowledge nodes, edges, links and proposals too, and what of the graph was deleted in
+    the last 30 days.
+
+    What --archive takes can come back: memories with restore_memory, nodes and edges for 30 days with engramq graph
+    restore. Links and proposals stay.
     """
     from engramq.gateway.cli.purge_listing import purge_listing  # noqa: PLC0415 - help does without
 

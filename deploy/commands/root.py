@@ -32,7 +32,9 @@ COMMANDS: Mapping[str, Lazy] = {
     "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
     "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
     "import": Lazy("import_file", "Load memories from a JSONL file."),
-    "purge": Lazy("purge", "List, then erase for good, memories of a principal, source, thread or time."),
+    "purge": Lazy(
+        "purge", "List, then erase for good, what a principal wrote, or memories of a source, thread or time."
+    ),
     "graph": Lazy("graph", "List deleted edges and nodes of the knowledge graph, and restore them."),
     "audit": Lazy("audit", "Show who did what, newest last."),
     "tenant": Lazy("tenant", "List, export and delete whole namespaces."),

@@ -62,8 +62,9 @@ def export(supervisor: tuple[str, ...], tenant: str, file: str, *, audit: bool, 
 def delete(supervisor: tuple[str, ...], tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None:
     """Tell what a namespace holds, then erase it for good.
 
-    With --yes everything goes: bearer tokens first, then memories, links, nodes and edges, proposals, stored replies,
-    session state and what is still queued. The audit log stays. Broken off, the same command goes on.
+    With --yes everything goes: bearer tokens first, then links, edges, memories and nodes, what was deleted and could
+    be restored, proposals, stored replies, session state and what is still queued. The audit log stays. Broken off, the
+    same command goes on.
     """
     from engramq.gateway.cli.tenant_deletion import deletion  # noqa: PLC0415 - help does without
 

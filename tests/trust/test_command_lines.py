@@ -76,21 +76,50 @@ async def test_archiving_hides_what_a_filter_names_until_it_is_restored(
         memory = await crawler.store("A crawled page")
         await crawler.call("graph_add_edge", source_name="Ada", target_name="Bob", relation="KNOWS")
     code, out, err = await terminal("purge", "--created-by", "crawler", "--archive")
-    assert (code, out) == (0, f"{memory['id']}  A crawled page\n")
+    assert (code, out.splitlines()[0]) == (0, f"{memory['id']}  A crawled page")
+    assert "Ada --KNOWS--> Bob" in out
+    assert "1 memories, 2 nodes, 1 edges of namespace" in err
     assert "Nothing is archived: --yes does it." in err
-    assert "only memories can be archived" in err
     code, out, err = await terminal("purge", "--created-by", "crawler", "--archive", "--yes", "--reason", "odd")
-    assert code == 0
-    assert "Archived 1 memories" in out
-    assert "restore_memory brings one back" in out
-    assert "only memories can be archived" in err
+    assert (code, err) == (0, "")
+    assert "Archived 1 memories, 2 nodes, 1 edges" in out
+    assert "restore_memory brings a memory back" in out
     assert await agent.recent() == []
     entries = await terminal.entries("--target", memory["id"])
     assert [(entry["action"], entry["reason"]) for entry in entries] == [("archive", "odd")]
     edge = {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"}
+    assert (await agent.call("get_edge", **edge))["status"] == "not_found"
+    listing = out.splitlines()[-1].split()
+    code, out, _ = await terminal(*listing[1:], "--json")
+    deletions = sorted(map(json.loads, out.splitlines()), key=lambda one: one["node_id"] is None)
+    assert (code, len(deletions)) == (0, 3)
+    for one in deletions:
+        assert (await terminal("graph", "restore", str(one["audit_id"])))[0] == 0
     assert (await agent.call("get_edge", **edge))["status"] == "success"
     await agent.call("restore_memory", memory_id=memory["id"])
     assert await agent.recent() == ["A crawled page"]
+
+
+async def test_a_purge_counts_what_it_takes_of_proposals_and_deletions(
+    terminal: Terminal, agent: Agent, stage: Stage
+) -> None:
+    known = {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"}
+    async with agent_of(await stage.gateway(), principal="crawler") as crawler:
+        edge = await crawler.call("graph_add_edge", **known)
+        deleted = await crawler.call("graph_delete_edge", edge_id=edge["edge_id"])
+        await crawler.call("graph_add_edge", **known, properties={"is_constitutive": True})
+        await crawler.call("graph_add_edge", **known, weight=0.1)
+    code, _, err = await terminal("purge", "--created-by", "crawler")
+    assert code == 0
+    counted = (
+        "0 memories, 2 nodes, 1 edges (1 of them constitutive), 1 deleted nodes and edges that were kept, 1 proposals"
+    )
+    assert counted in err
+    code, out, _ = await terminal("purge", "--created-by", "crawler", "--yes")
+    assert (code, f"Erased {counted}" in out) == (0, True)
+    code, out, err = await terminal("graph", "restore", str(deleted["audit_id"]))
+    assert (code, out) == (1, "")
+    assert "a purge has erased" in err
 
 
 async def test_a_namespace_is_shown_first_and_deleted_when_told_to(
