@@ -120,6 +120,10 @@ async def test_a_purge_counts_what_it_takes_of_proposals_and_deletions(
     code, out, err = await terminal("graph", "restore", str(deleted["audit_id"]))
     assert (code, out) == (1, "")
     assert "a purge has erased" in err
+    await agent.call("graph_add_edge", **known)
+    assert (await terminal("purge", "--created-by", "I/O", "--archive", "--yes"))[0] == 0
+    code, out, _ = await terminal("purge", "--created-by", "I/O", "--yes")  # nothing else is left of it
+    assert (code, "Erased 0 memories, 3 deleted nodes and edges that were kept" in out) == (0, True)
 
 
 async def test_a_namespace_is_shown_first_and_deleted_when_told_to(

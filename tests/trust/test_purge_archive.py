@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -33,6 +34,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.memories import authored_archive
 from engramq.workers.memories import purge as purging
 from engramq.workers.memories.authored import Take
+from engramq.workers.memories.purge_filters import Filters
 from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import OWNER, HeldLease, job, repeated
 from tests.refusals import refused
@@ -204,3 +206,16 @@ async def test_archiving_a_graph_that_was_broken_off_is_finished_and_tells_the_w
     reply = (await world.outcome(repeated(command, attempt=2))).reply
     assert isinstance(reply, Purged)
     assert (reply.edge_count, reply.node_count, world.count("deleted_graph")) == (8, 9, 17)
+
+
+async def test_a_node_on_which_somebody_hangs_an_edge_meanwhile_stays(world: World) -> None:
+    node = await world.ask(NodeAdded, AddNode(name="Held"), principal=CRAWLER)
+    await fact(world, "Held", "Bob")
+    purge = job(PurgeMemories(created_by="crawler", archive=True))
+    command = purge.envelope.command
+    assert isinstance(command, PurgeMemories)
+    found, (_, nodes) = [{"id": UUID(node.node_id)}], authored_archive.KINDS  # as it was found before the edge
+    await world.store.write(
+        purge.envelope.namespace, lambda tx: nodes.take(tx, purge.envelope, Filters.of(command), found)
+    )
+    assert (world.count("deleted_graph"), world.count("edges"), world.count("audit_log")) == (0, 1, 0)
