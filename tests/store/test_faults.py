@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -93,9 +93,17 @@ async def test_a_commit_whose_answer_was_lost_is_looked_up_not_repeated(
             self._conn.pgconn.finish()
             raise psycopg.OperationalError("the connection is lost")
 
+    told: list[bool] = []
+
+    async def effect(tx: Transaction) -> Forgotten:
+        tx.at_end.append(told.append)
+        return await note(tx)
+
     monkeypatch.setattr(psycopg.AsyncPipeline, "__aexit__", losing)
-    recorded = await run_once(store, once, note)
+    recorded = await run_once(store, once, effect)
     assert lost == 1
+    assert told[0] is True  # what may be committed counts as kept
+    assert True not in told[1:]
     assert recorded.replayed is False
     assert notes(database) == 1
 
@@ -164,6 +172,34 @@ async def test_a_conflict_is_tried_again_and_then_refused_with_nothing_applied(
         await run_once(store, job(Forget(memory_id="x")), always_in_the_way)
     assert tries == 11
     assert notes(database) == 0
+
+
+async def test_what_a_conflict_asks_for_is_done_first_and_who_waits_for_the_end_is_told_of_each_try(
+    store: Store,
+) -> None:
+    seen: list[object] = []
+
+    async def first() -> None:
+        seen.append("first")
+
+    async def effect(tx: Transaction) -> None:
+        tx.at_end.append(seen.append)
+        if len(seen) < 4:
+            raise Again(first=first)
+
+    await store.write("n", effect)
+    assert seen == [False, "first", False, "first", True]
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await store.write("n", mistaken_end(seen))
+    assert seen[5:] == [False]
+
+
+def mistaken_end(seen: list[object]) -> Callable[[Transaction], Awaitable[None]]:
+    async def effect(tx: Transaction) -> None:
+        tx.at_end.append(seen.append)
+        await tx.send(b"select 1 / 0")  # whose error comes with COMMIT
+
+    return effect
 
 
 async def test_a_deadlock_is_resolved_by_trying_again(store: Store, database: Database) -> None:

@@ -18,7 +18,7 @@ from engramq.workers.db.pool import Connection, Pool, Row, execute
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.tenants import NOBODY, Tenants
-from engramq.workers.db.transaction import CommitUnknown, Transaction, transaction
+from engramq.workers.db.transaction import AtEnd, CommitUnknown, Transaction, transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
@@ -170,8 +170,19 @@ class Store:
             return result
 
     async def _write_once(self, namespace: str, work: Work[T]) -> T:
-        async with self._opened(namespace, read_only=False) as opened:
-            return await work(opened)
+        at_end, undone = list[AtEnd](), False
+        try:
+            async with self._opened(namespace, read_only=False) as opened:
+                at_end = opened.at_end
+                return await work(opened)
+        except CommitUnknown:
+            raise
+        except Exception:
+            undone = True
+            raise
+        finally:
+            for tell in at_end:
+                tell(not undone)
 
     @asynccontextmanager
     async def _opened(self, namespace: str, *, read_only: bool) -> AsyncIterator[Transaction]:
@@ -199,7 +210,10 @@ class Store:
                 raise problem
             if found is Meaning.CONFLICT and conflicts < CONFLICTS_MAX:
                 conflicts += 1
-                await asyncio.sleep(random.uniform(0, 0.004 * 2 ** min(conflicts, 6)))  # noqa: S311 - jitter
+                if isinstance(problem, Again) and problem.first is not None:
+                    await problem.first()
+                else:
+                    await asyncio.sleep(random.uniform(0, 0.004 * 2 ** min(conflicts, 6)))  # noqa: S311 - jitter
                 continue
             if found is Meaning.GONE and time.monotonic() < patient_until:
                 await self._pool.drop_idle()

@@ -1,5 +1,6 @@
 """What a driver error means: try again, give up saying that nothing was applied, or a defect of ours."""
 
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from typing import Final
 
@@ -22,7 +23,14 @@ class Meaning(Enum):
 
 
 class Again(Exception):
-    """Raised by an effect whose premises changed while it was at work: the transaction is tried again."""
+    """Raised by an effect whose premises changed while it was at work: the transaction is tried again.
+
+    `first`: what is awaited before that, when the transaction is undone and its connection given back.
+    """
+
+    def __init__(self, *, first: Callable[[], Awaitable[None]] | None = None) -> None:
+        super().__init__()
+        self.first = first
 
 
 # By SQLSTATE, or by its class of two characters (PostgreSQL's documentation, appendix A).

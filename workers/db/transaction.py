@@ -3,9 +3,9 @@
 BEGIN, the entry and the first queries share a round trip; the last queries share one with COMMIT.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import psycopg
@@ -38,11 +38,14 @@ class CommitUnknown(Exception):
 # A query on its way: `fetchall` waits for its rows, `fetchone` for the first one or None.
 Sent = psycopg.AsyncCursor[Row]
 
+# Told whether what a transaction wrote is kept: False when it was undone for sure.
+AtEnd = Callable[[bool], None]
+
 
 @dataclass(slots=True)
 class Transaction:
     """An open transaction; every query gets its tenant as %(tenant)s, the name of it as %(namespace)s, and who writes
-    as %(writer)s: the principal of the command, or engramq itself.
+    as %(writer)s: the principal of the command, or engramq itself. `at_end` is told how a write ended.
     """
 
     connection: Connection
@@ -50,6 +53,7 @@ class Transaction:
     tenant: Int4
     writer: str = SYSTEM_PRINCIPAL
     lease: Lease | None = None  # set by whoever must not commit without it
+    at_end: list[AtEnd] = field(default_factory=list)
 
     async def send(self, query: bytes, **values: Any) -> Sent:
         """Send a query without waiting for it. Its error comes with the next answer that is waited for."""
