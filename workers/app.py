@@ -128,7 +128,7 @@ def build_services(
         ForeignVectors(store),
         Classifier(store=store, activity=activity, stopping=stopping),
         BulkLoads(sizes),
-        Quotas(settings),
+        Quotas(settings, store),
         Usage(store, stopping=stopping),
         CoRetrievals(store, rules, stopping=stopping),
         SimilarityLinker(

@@ -7,8 +7,9 @@ Redis, retries or replies; what they leave to be done they put into the context.
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
@@ -67,6 +68,7 @@ class Context:
 
     `replayed`: an earlier command with its idempotency key has been carried out, and this is its reply.
     `begun`: a part of the effect is committed already, so that no refusal may say that nothing was applied.
+    `since`: when this process began with the command, by time.monotonic.
     `after_reply` is best effort; it gets the use of the command's session if it had one.
     """
 
@@ -78,6 +80,7 @@ class Context:
     services: Services
     replayed: bool = False
     begun: bool = False
+    since: float = field(default_factory=time.monotonic)
     kept: Any = None  # what `before` keeps for `after`
     session_state: SessionState | None = None
     follow_ups: tuple[FollowUp, ...] = ()

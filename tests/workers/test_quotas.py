@@ -1,7 +1,12 @@
 """Quotas of memories and bytes: of a namespace, of a principal, at every door that stores."""
 
-from typing import Any
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
+import anyio
 import pytest
 
 from engramq.schemas.commands import (
@@ -12,14 +17,17 @@ from engramq.schemas.commands import (
     ImportRecord,
     PurgeMemories,
     StoreMemory,
+    UpdateMemory,
 )
 from engramq.schemas.envelope import Principal
-from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.settings import read_settings
-from engramq.schemas.vocabulary import ALL_SCOPES, OnDuplicate
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.settings import Settings, read_settings
+from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, OnDuplicate
+from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import quotas
-from engramq.workers.memories.quotas import Quotas, Room
+from engramq.workers.memories.quotas import Quotas
+from engramq.workers.memories.tallies import Amount, Tally
 from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World
@@ -29,12 +37,65 @@ pytestmark = pytest.mark.anyio
 OTHER = Principal(name="other", scopes=ALL_SCOPES)
 
 
-def bound(world: World, **bounds: int) -> None:
-    world.use(settings=read_settings({f"ENGRAMQ_QUOTA_{name.upper()}": str(value) for name, value in bounds.items()}))
+T = TypeVar("T")
+BOUND_S = 10.0
+
+
+def bounded(**bounds: int) -> Settings:
+    return read_settings({f"ENGRAMQ_QUOTA_{name.upper()}": str(value) for name, value in bounds.items()})
+
+
+def bound(world: World, **bounds: int) -> Quotas:
+    world.use(settings=bounded(**bounds))
+    return world.services[Quotas]
 
 
 async def store(world: World, content: str, **envelope: Any) -> None:
     await world.outcome(job(StoreMemory(content=content), **envelope))
+
+
+async def verdict(world: World, content: str, **fields: Any) -> str:
+    """Store a memory and return what became of it: stored, or the code of the refusal."""
+    try:
+        await world.outcome(job(StoreMemory(content=content, **fields)))
+    except EngramqError as refusal:
+        return str(refusal.fault.code)
+    return "stored"
+
+
+class Counts:
+    """How often it was counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, begin = 0, Quotas._count
+
+        def beginning(quotas: Quotas, *given: Any) -> Any:
+            self.begun += 1
+            return begin(quotas, *given)
+
+        monkeypatch.setattr(Quotas, "_count", beginning)
+
+
+class SlowStore(Store):
+    """A store whose reads wait until they are let, and fail if `failing` is set."""
+
+    def __init__(self, store: Store) -> None:
+        self.__dict__.update(store.__dict__)
+        self.let, self.failing = asyncio.Event(), False
+
+    async def read(self, namespace: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        await self.let.wait()
+        if self.failing:
+            raise refuse(FaultCode.UNAVAILABLE, "The database refused (57014).")
+        return await super().read(namespace, work)
+
+
+async def still(bounds: Quotas, namespace: str = DEFAULT_NAMESPACE) -> None:
+    """Wait until nobody counts."""
+    counting = bounds.known(namespace).count
+    if counting is not None:
+        with anyio.fail_after(BOUND_S):
+            await asyncio.shield(counting)
 
 
 async def imported(world: World, *contents: str, **more: Any) -> BatchImported:
@@ -69,21 +130,149 @@ async def test_what_is_over_a_quota_is_refused_by_its_name(world: World, bounds:
             await store(world, "three", principal=OTHER)
 
 
-async def test_archiving_makes_no_room_and_erasing_does(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotas, "REFUSED_S", 0.0)  # a refusal always rests on a count of now
+async def test_archiving_makes_no_room_and_erasing_does_at_once(world: World) -> None:
     bound(world, memories=1)
     memory_id = (await world.keep("one")).stored.id
     await world.ask(Forgotten, ForgetMemory(memory_id=memory_id))
-    with refused(FaultCode.QUOTA_EXCEEDED):
-        await store(world, "two")
+    assert await verdict(world, "two") == "quota_exceeded"
+    await world.ask(Forgotten, ForgetMemory(memory_id=memory_id, erase=True))
+    assert await verdict(world, "two") == "stored"
+    assert await verdict(world, "three") == "quota_exceeded"
     await world.outcome(job(PurgeMemories(created_by="I/O", erase=True)))
-    await store(world, "two")
+    assert await verdict(world, "three") == "stored"
 
 
-async def test_rows_of_an_import_over_a_quota_are_rejected_and_the_others_stored(
+async def test_a_refused_store_takes_no_room(world: World) -> None:
+    bound(world, memories=3)
+    assert await verdict(world, "one", external_id="x") == "stored"
+    for _ in range(4):
+        assert await verdict(world, "one", external_id="x") == "external_id_taken"
+    assert [await verdict(world, content) for content in ("two", "three", "four")] == [
+        "stored",
+        "stored",
+        "quota_exceeded",
+    ]
+    assert world.count("memories") == 3
+
+
+@pytest.mark.parametrize("bounds", [{"memories": 5}, {"principal_bytes": 10}])
+async def test_stores_at_once_fill_a_quota_and_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch, bounds: dict[str, int]
+) -> None:
+    counts = Counts(monkeypatch)
+    bound(world, **bounds)
+    verdicts = await asyncio.gather(*(verdict(world, f"m{number % 10}") for number in range(12)))
+    assert sorted(verdicts) == ["quota_exceeded"] * 7 + ["stored"] * 5
+    assert world.count("memories") == 5
+    assert counts.begun <= 6  # one serves many
+
+
+async def test_what_others_have_under_way_is_waited_for_and_not_held_against_anybody(world: World) -> None:
+    bounds = bound(world, memories=2)
+    await store(world, "one")
+    taken, undo = asyncio.Event(), asyncio.Event()
+
+    async def take(tx: Transaction) -> None:
+        bounds.room(tx, "ada", 0.0).take(StoreMemory(content="two"))
+        taken.set()
+        await undo.wait()
+        raise refuse(FaultCode.FORBIDDEN, "Undone.")
+
+    async def taking() -> None:
+        with refused(FaultCode.FORBIDDEN):
+            await world.store.write(DEFAULT_NAMESPACE, take)
+
+    async with asyncio.TaskGroup() as tasks, asyncio.timeout(BOUND_S):
+        tasks.create_task(taking())
+        await taken.wait()
+        waiting = tasks.create_task(verdict(world, "three"))
+        known = bounds.known(DEFAULT_NAMESPACE)
+        before = known.began
+        while known.began == before:  # until the store has found that it does not fit, and had it counted
+            await asyncio.sleep(0)
+        undo.set()
+        assert await waiting == "stored"
+    assert (known.open, world.count("memories")) == (set(), 2)
+
+
+async def test_what_a_transaction_has_taken_counts_for_itself_and_is_given_back(world: World) -> None:
+    bounds = Quotas(bounded(memories=2), world.store)
+
+    async def take(tx: Transaction) -> None:
+        room = bounds.room(tx, "ada", bounds.known("acme").began)
+        for _ in range(2):
+            room.take(StoreMemory(content="x"))
+        with refused(FaultCode.QUOTA_EXCEEDED):
+            room.take(StoreMemory(content="x"))
+        raise refuse(FaultCode.FORBIDDEN, "Undone.")
+
+    await bounds.counted("acme", 0.0)
+    for _ in range(2):
+        with refused(FaultCode.FORBIDDEN):
+            await world.store.write("acme", take)
+    known = bounds.known("acme")
+    assert (known.open, known.settled) == (set(), Tally())
+
+
+async def test_a_count_serves_for_some_seconds_and_none_is_made_without_a_quota(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quotas, "REFUSED_S", 0.0)
+    counts = Counts(monkeypatch)
+    await store(world, "free")
+    assert counts.begun == 0
+    bounds = bound(world, memories=4)
+    for content in ("one", "two"):
+        await store(world, content)
+    assert counts.begun == 1
+    bounds.known(DEFAULT_NAMESPACE).until = 0.0  # it has served
+    await store(world, "three")
+    await still(bounds)
+    assert counts.begun == 2
+    for _ in range(3):  # each refusal rests on a count that is younger than what it refuses
+        assert await verdict(world, "four") == "quota_exceeded"
+    assert counts.begun >= 5
+
+
+async def test_a_slow_count_holds_nobody_up_for_long(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(quotas, "WAIT_S", 0.05)
+    counts, slow, settings = Counts(monkeypatch), SlowStore(world.store), bounded(memories=3)
+    bounds = Quotas(settings, slow)
+    await store(world, "before")
+    world.use(bounds, settings=settings)
+    for content in ("one", "two", "three"):  # of which it knows alone
+        assert await verdict(world, content) == "stored"
+    assert await verdict(world, "four") == "quota_exceeded"
+    assert (counts.begun, world.count("memories")) == (1, 4)
+    assert "A quota rests on an old count" in caplog.text
+    slow.let.set()
+    await still(bounds)
+    assert await verdict(world, "four") == "quota_exceeded"
+    assert bounds.known(DEFAULT_NAMESPACE).base.all == Amount(4, len("beforeonetwothree"))
+
+
+async def test_a_count_that_fails_is_told_and_not_made_again_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    counts, slow, settings = Counts(monkeypatch), SlowStore(world.store), bounded(memories=3)
+    slow.failing = True
+    slow.let.set()
+    bounds = Quotas(settings, slow)
+    world.use(bounds, settings=settings)
+    for content in ("one", "two", "three"):
+        assert await verdict(world, content) == "stored"
+    assert await verdict(world, "four") == "quota_exceeded"  # by what this process has stored itself
+    assert counts.begun == 1
+    assert caplog.text.count("A quota was not counted") == 1
+    slow.failing = False
+    bounds.known(DEFAULT_NAMESPACE).until = 0.0
+    assert await verdict(world, "four") == "quota_exceeded"
+    assert counts.begun == 2
+
+
+async def test_rows_of_an_import_over_a_quota_are_rejected_and_the_others_stored(world: World) -> None:
     bound(world, memories=3, bytes=30)
     reply = await imported(world, "one", "two", "three", "four")
     assert (reply.stored, reply.rejected) == (3, 1)
@@ -97,50 +286,60 @@ async def test_rows_of_an_import_over_a_quota_are_rejected_and_the_others_stored
     assert {row["content"] for row in world.rows("select content from memories")} == {"one", "dos", "three"}
 
 
-async def test_a_count_serves_for_some_seconds_and_none_is_made_without_a_quota(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, counts = 0.0, 0
-    count = Quotas.count
+async def test_a_row_that_is_rejected_for_another_reason_takes_no_room(world: World) -> None:
+    bound(world, bytes=60_020)
+    wide = {"a": "y" * 60_000}
+    await world.ask(BatchImported, ImportBatch(records=(ImportRecord(content="x", external_id="x0", metadata=wide),)))
+    records = (
+        ImportRecord(content="x", external_id="x0", metadata={"b": "y" * 10_000}),  # merged it would be too large
+        ImportRecord(content="z", external_id="x1"),
+    )
+    reply = await world.ask(BatchImported, ImportBatch(records=records, on_duplicate=OnDuplicate.UPDATE))
+    assert [(str(one.status), one.field or None) for one in reply.receipts] == [
+        ("rejected", "metadata"),
+        ("stored", None),
+    ]
 
-    async def counting(self: Quotas, tx: Transaction) -> quotas.Totals:
-        nonlocal counts
-        counts += 1
-        return await count(self, tx)
 
-    monkeypatch.setattr(Quotas, "count", counting)
-    await store(world, "free")
-    assert counts == 0
-    settings = read_settings({"ENGRAMQ_QUOTA_MEMORIES": "4"})
-    world.use(Quotas(settings, lambda: now), settings=settings)
-    for content in ("one", "two"):
-        await store(world, content)
-    assert counts == 1
-    now = quotas.COUNTED_S
-    await store(world, "three")
-    assert counts == 2
-    for _ in range(3):  # rests on the count of this very second
-        with refused(FaultCode.QUOTA_EXCEEDED):
-            await store(world, "four")
-    assert counts == 2
-    now += quotas.REFUSED_S
+async def test_an_import_can_make_the_room_that_its_next_row_takes(world: World) -> None:
+    bound(world, bytes=12)
+    await imported(world, "ten bytes.")
+    reply = await imported(world, "six b.", "six b.", on_duplicate=OnDuplicate.UPDATE)
+    assert [str(one.status) for one in reply.receipts] == ["updated", "rejected"]  # new rows are written first
+    reply = await imported(world, "six b.", "six b.", on_duplicate=OnDuplicate.UPDATE)
+    assert [str(one.status) for one in reply.receipts] == ["skipped", "stored"]
+
+
+async def test_metadata_count_as_much_as_contents(world: World) -> None:
+    bound(world, bytes=100)
+    metadata = {"kéy": ["y" * 60, 1, None]}
+    memory_id = (await world.keep("x", metadata=metadata)).stored.id
+    counted = world.services[Quotas]
+    await counted.counted(DEFAULT_NAMESPACE, time.monotonic())
+    assert counted.known(DEFAULT_NAMESPACE).base.all == Amount(1, quotas.size_of("x", metadata))
     with refused(FaultCode.QUOTA_EXCEEDED):
-        await store(world, "four")
-    assert counts == 3
+        await world.keep("x", metadata=metadata)
+    with refused(FaultCode.QUOTA_EXCEEDED):
+        await world.outcome(job(UpdateMemory(memory_id=memory_id, metadata={"more": "y" * 30})))
+    assert world.rows("select metadata from memories") == [{"metadata": metadata}]
+    await world.outcome(job(UpdateMemory(memory_id=memory_id, metadata={"m": 1}, add_tags=("also",))))
+    await world.outcome(job(UpdateMemory(memory_id=memory_id, clear=("metadata",))))
+    assert await verdict(world, "y" * 99) == "stored"
 
 
-async def test_what_a_transaction_has_taken_counts_when_it_counts_anew(world: World) -> None:
-    now = 0.0
-    settings = read_settings({"ENGRAMQ_QUOTA_MEMORIES": "2"})
-    bounds = Quotas(settings, lambda: now)
-
-    async def take(tx: Transaction) -> None:
-        nonlocal now
-        room: Room = bounds.room(tx, "ada")
-        for _ in range(2):
-            await room.take("x")
-        now += quotas.REFUSED_S
-        with refused(FaultCode.QUOTA_EXCEEDED):
-            await room.take("x")
-
-    await world.store.write("acme", take)
+@pytest.mark.parametrize("full", ["updater", "creator"])
+async def test_who_makes_anothers_memory_larger_needs_room_and_so_does_its_creator(world: World, full: str) -> None:
+    bound(world, principal_bytes=20)
+    await imported(world, "x" * 10)  # the creator has room for 10 more
+    if full == "updater":
+        await store(world, "y" * 15, principal=OTHER)
+    records = (ImportRecord(content="x" * (16 if full == "updater" else 21), external_id="x0"),)
+    command = ImportBatch(records=records, on_duplicate=OnDuplicate.UPDATE)
+    (receipt,) = (await world.ask(BatchImported, command, principal=OTHER)).receipts
+    assert str(receipt.status) == "rejected"
+    assert ("The principal" if full == "updater" else "The memory's creator") in str(receipt.error)
+    command = ImportBatch(records=(ImportRecord(content="x" * 15, external_id="x0"),), on_duplicate=OnDuplicate.UPDATE)
+    assert (await world.ask(BatchImported, command, principal=OTHER)).updated == 1
+    with refused(FaultCode.QUOTA_EXCEEDED):  # it counts as its creator's
+        await store(world, "z" * 6)
+    await store(world, "z" * 5)

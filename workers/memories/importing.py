@@ -2,9 +2,10 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,7 +14,6 @@ from msgspec import UNSET
 from engramq.schemas.commands import Activated, BatchImported, ImportBatch, ImportRecord, Receipt
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
 from engramq.schemas.retention import Retention
@@ -37,7 +37,7 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.bulk_loads import BulkLoads, Target
 from engramq.workers.memories.change import BEGINNING, fits, refuse_backwards_with
 from engramq.workers.memories.expiry import expiry_of, settle
-from engramq.workers.memories.quotas import Quotas
+from engramq.workers.memories.quotas import Room
 from engramq.workers.memories.routing import VOUCHED_FOR, route
 from engramq.workers.memories.store import Draft, columns_of
 from engramq.workers.memories.supersession import move_end
@@ -109,11 +109,12 @@ class Batch:
 
 @dataclass(slots=True)
 class Sorted:
-    """Which rows are new, and which say again what another row or a known memory said."""
+    """Which rows are new, which say again what another row or a known memory said, and which are over a quota."""
 
     new: dict[int, Draft] = field(default_factory=dict)
     again: dict[int, int] = field(default_factory=dict)  # index -> index of the row that made the memory
     known: dict[int, Known] = field(default_factory=dict)
+    refused: list[Receipt] = field(default_factory=list)  # there is no room for them
 
 
 def routed(envelope: Envelope, command: ImportBatch, retention: Sequence[Retention]) -> Batch:
@@ -149,16 +150,16 @@ async def embedded(batch: Batch, skipped: set[str], vectorizer: Vectorizer) -> B
     return replace(batch, rows=rows)
 
 
-async def write(
-    tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: BulkLoads, quotas: Quotas
-) -> BatchImported:
-    """Write a batch; return a receipt for each of its rows."""
+async def write(tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: BulkLoads, room: Room) -> BatchImported:
+    """Write a batch as far as there is room; return a receipt for each of its rows."""
     # First of all: whoever closes a load waits for its batches, and holds nothing that these want.
     loads = await bulk_loads.loads_of(tx, [row.draft for row in batch.rows.values()])
-    batch, sorted_rows = await _within(tx, envelope, quotas, batch, await known(tx, batch.external_ids))
+    sorted_rows = _sorted(batch, await known(tx, batch.external_ids), room)
     made = dict(zip(sorted_rows.new, await insert_all(tx, list(sorted_rows.new.values()), loads), strict=True))
-    receipts = {receipt.index: receipt for receipt in batch.refused}
+    receipts = {receipt.index: receipt for receipt in (*batch.refused, *sorted_rows.refused)}
     for index in batch.rows:
+        if index in receipts:
+            continue
         if index in made:
             receipts[index] = Receipt(index=index, status=ReceiptStatus.STORED, memory_id=str(made[index]))
             continue
@@ -169,7 +170,7 @@ async def write(
             memory = first.memory
             made_id = made[sorted_rows.again[index]]
             found = Known(made_id, first.partition, memory.verification, memory.content, metadata)
-        receipts[index] = await _repeated(tx, envelope, batch, index, found)
+        receipts[index] = await _repeated(tx, envelope, batch, index, found, room)
     counts = Counter(receipt.status for receipt in receipts.values())
     return BatchImported(
         receipts=[receipts[index] for index in sorted(receipts)],
@@ -304,46 +305,45 @@ def _column(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-async def _within(
-    tx: Transaction, envelope: Envelope, quotas: Quotas, batch: Batch, known_ones: dict[str, Known]
-) -> tuple[Batch, Sorted]:
-    """Sort the rows of a batch, and take out those that are over a quota."""
-    rows, refused, room = dict(batch.rows), list(batch.refused), quotas.room(tx, envelope.principal.name)
-    there = {name: one.content for name, one in known_ones.items()}
-    for index, row in batch.rows.items():
-        name, content = or_none(row.record.external_id), row.record.content
-        replaces = None if name is None else there.get(name)
-        if replaces is not None and batch.on_duplicate is OnDuplicate.SKIP:
-            continue
-        try:
-            await room.take(content, replaces=replaces)
-        except EngramqError as refusal:
-            refused.append(_rejected(index, "content", f"{refusal.fault.error} {refusal.fault.recovery}"))
-            del rows[index]
-        else:
-            if name is not None:
-                there[name] = content
-    batch = replace(batch, rows=rows, refused=refused)
-    return batch, _sorted(batch, known_ones)
-
-
-def _sorted(batch: Batch, known_ones: dict[str, Known]) -> Sorted:
+def _sorted(batch: Batch, known_ones: dict[str, Known], room: Room) -> Sorted:
+    """Sort the rows of a batch; those that are new take their room."""
     rows, first_with = Sorted(), dict[str, int]()
     for index, row in batch.rows.items():
         name = row.record.external_id
-        if name is UNSET:
-            rows.new[index] = row.draft
-        elif name in known_ones:
+        if name is not UNSET and name in known_ones:
             rows.known[index] = known_ones[name]
-        elif name in first_with:
+        elif name is not UNSET and name in first_with:
             rows.again[index] = first_with[name]
+        elif (refused := _over_quota(index, partial(room.take, row.draft.memory))) is not None:
+            rows.refused.append(refused)
         else:
-            first_with[name] = index
             rows.new[index] = row.draft
+            if name is not UNSET:
+                first_with[name] = index
     return rows
 
 
-async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: int, found: Known) -> Receipt:
+def _over_quota(index: int, take: Callable[[], None]) -> Receipt | None:
+    """Take room for a row; return its receipt when there is none."""
+    try:
+        take()
+    except EngramqError as refusal:
+        return _rejected(index, "content", f"{refusal.fault.error} {refusal.fault.recovery}")
+    return None
+
+
+async def _no_room_to_grow(
+    tx: Transaction, room: Room, index: int, found: Known, record: ImportRecord
+) -> Receipt | None:
+    """Take the room that a known memory needs to become what a row says; return the row's receipt when it has none."""
+    if not room.quotas.are_set:
+        return None
+    before = (await read_memories(tx, (found.id,)))[found.id]
+    metadata = {**before.metadata, **record.given.get("metadata", {})}
+    return _over_quota(index, partial(room.grow, before, record.content, metadata))
+
+
+async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: int, found: Known, room: Room) -> Receipt:
     memory_id, row = str(found.id), batch.rows[index]
     draft = row.draft
     if draft.partition is Partition.TRUSTED and found.partition is Partition.UNTRUSTED:
@@ -367,6 +367,9 @@ async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: in
         refuse_backwards_with(standing, row.record.given)
     except EngramqError as refusal:
         return _rejected(index, str(refusal.fault.field), refusal.fault.error)
+    refused = await _no_room_to_grow(tx, room, index, found, row.record)
+    if refused is not None:
+        return refused
     await settle(tx, standing)
     changed = await _replace(tx, envelope, found, row)
     return Receipt(index=index, status=ReceiptStatus.UPDATED if changed else ReceiptStatus.SKIPPED, memory_id=memory_id)
