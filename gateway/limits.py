@@ -60,7 +60,8 @@ class Buckets:
 class CallLimits:
     """Limits on the calls of each principal in its namespace, and on all of a namespace; None or 0 means any number.
 
-    `a_minute` is of a namespace, which may make as many at once when it has rested for a minute.
+    `a_minute` is of a namespace, `each_a_minute` of a principal by its name, trusted or not: who has rested for a
+    minute may make as many at once. A call that is refused counts for none of them.
 
     When none `are_set` there is no need to ask for admission.
     """
@@ -72,12 +73,14 @@ class CallLimits:
         clock: Clock = time.monotonic,
         *,
         a_minute: int | None = None,
+        each_a_minute: int | None = None,
     ) -> None:
         self._tenants = Buckets(a_minute / MINUTE_S, a_minute, clock) if a_minute else None
+        self._principals = Buckets(each_a_minute / MINUTE_S, each_a_minute, clock) if each_a_minute else None
         self._buckets = Buckets(rate, max(1.0, rate * BURST_S), clock) if rate else None
         self._concurrency = concurrency or None
         self._under_way: dict[Hashable, int] = {}
-        self.are_set = any((self._buckets, self._concurrency, self._tenants))
+        self.are_set = any((self._buckets, self._concurrency, self._tenants, self._principals))
 
     @contextmanager
     def admitted(self, caller: Caller) -> Iterator[None]:
@@ -87,12 +90,7 @@ class CallLimits:
         if self._concurrency is not None and under_way >= self._concurrency:
             error = f"At most {self._concurrency:g} calls of a principal may be under way at once."
             raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=BUSY_RETRY_S)
-        if self._buckets is not None and (wait_s := self._buckets.take(key)) > 0:
-            error = "These are more calls per second than a principal may make."
-            raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=round(wait_s, 3) + 0.001)
-        if self._tenants is not None and (wait_s := self._tenants.take(caller.namespace)) > 0:
-            error = "These are more calls a minute than all principals of the namespace may make together."
-            raise refuse(FaultCode.RATE_LIMITED, error, retry_after_s=round(wait_s, 3) + 0.001)
+        self._take(caller)
         self._under_way[key] = under_way + 1
         try:
             yield
@@ -100,6 +98,20 @@ class CallLimits:
             self._under_way[key] -= 1
             if not self._under_way[key]:
                 del self._under_way[key]
+
+    def _take(self, caller: Caller) -> None:
+        namespace, principal = caller.namespace, caller.principal
+        all_three = (
+            (self._buckets, (namespace, principal.identity), "calls per second than a principal may make."),
+            (self._principals, (namespace, principal.name), "calls a minute than a principal may make."),
+            (self._tenants, namespace, "calls a minute than all principals of the namespace may make together."),
+        )
+        asked = [(buckets, key, what) for buckets, key, what in all_three if buckets is not None]
+        for buckets, key, what in asked:
+            if (wait_s := buckets.wait_s(key)) > 0:
+                raise refuse(FaultCode.RATE_LIMITED, f"These are more {what}", retry_after_s=round(wait_s, 3) + 0.001)
+        for buckets, key, _ in asked:
+            buckets.take(key)
 
 
 UNLIMITED: Final = CallLimits(None, None)
@@ -111,7 +123,7 @@ def call_limits(settings: Settings, *, authenticated: bool) -> CallLimits:
     if authenticated:
         rate = RATE if rate is None else rate
         concurrency = CONCURRENCY if concurrency is None else concurrency
-    return CallLimits(rate, concurrency, a_minute=settings.quota_calls)
+    return CallLimits(rate, concurrency, a_minute=settings.quota_calls, each_a_minute=settings.quota_principal_calls)
 
 
 class FailureLimit:

@@ -84,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rate_limit: float | None
     concurrency_limit: float | None
     quota_calls: int
+    quota_principal_calls: int
     quota_memories: int
     quota_bytes: int
     quota_principal_memories: int
@@ -202,13 +203,24 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Calls a minute that all principals of a namespace may make together, by one gateway; 0: no limit",
         integer(0, 1_000_000_000),
     ),
+    Setting(
+        "quota_principal_calls",
+        "0",
+        "Calls a minute that one principal of a namespace may make, by one gateway; 0: no limit",
+        integer(0, 1_000_000_000),
+    ),
     Setting("quota_memories", "0", "Memories that a namespace may have, archived ones too; 0: no limit", QUOTA),
-    Setting("quota_bytes", "0", "Bytes that the contents of a namespace's memories may have; 0: no limit", QUOTA),
+    Setting(
+        "quota_bytes",
+        "0",
+        "Bytes that contents and metadata of a namespace's memories may have; 0: no limit",
+        QUOTA,
+    ),
     Setting("quota_principal_memories", "0", "Memories that one principal may have in a namespace; 0: no limit", QUOTA),
     Setting(
         "quota_principal_bytes",
         "0",
-        "Bytes that the contents of one principal's memories in a namespace may have; 0: no limit",
+        "Bytes that contents and metadata of one principal's memories in a namespace may have; 0: no limit",
         QUOTA,
     ),
     Setting("tools", "full", "Tools that are listed and can be called: full, core, or names with commas", name),

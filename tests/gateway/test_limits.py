@@ -187,3 +187,32 @@ def test_all_principals_of_a_namespace_share_its_calls_a_minute() -> None:
     for authenticated in (True, False):
         assert call_limits(settings, authenticated=authenticated)._tenants is not None
     assert call_limits(read_settings({}), authenticated=True)._tenants is None
+
+
+def test_a_principal_has_calls_a_minute_of_its_own_and_wastes_none_of_the_others() -> None:
+    clock = Clock()
+    limit = CallLimits(None, None, clock, a_minute=3, each_a_minute=2)
+    assert limit.are_set
+    refusals = []
+    for name, untrusted in (("p", False), ("p", True), ("p", True), ("q", False), ("q", False)):
+        try:
+            with limit.admitted(caller(name, untrusted=untrusted)):
+                refusals.append("")
+        except EngramqError as refusal:
+            refusals.append(refusal.fault.error)
+    assert [error.removeprefix("These are more calls a minute than ") for error in refusals] == [
+        "",
+        "",
+        "a principal may make.",
+        "",
+        "all principals of the namespace may make together.",
+    ]
+    with limit.admitted(caller(namespace="other")):
+        pass
+    clock.now += 20.001  # one more for the namespace; q has lost nothing by being refused
+    with limit.admitted(caller("q")):
+        pass
+    settings = read_settings({"ENGRAMQ_QUOTA_PRINCIPAL_CALLS": "120"})
+    for authenticated in (True, False):
+        assert call_limits(settings, authenticated=authenticated)._principals is not None
+    assert call_limits(read_settings({}), authenticated=True)._principals is None
