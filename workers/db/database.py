@@ -32,6 +32,7 @@ MODELS_NAMED: Final = sql("models_named")
 POOL_SIZE: Final = 16
 PATIENCE_S: Final = 2.0  # for a server that restarts
 CONFLICTS_MAX: Final = 10
+UNFIT_MAX: Final = 2  # tries more, on newer sessions
 ENDING_S: Final = 2.0  # for the COMMIT of reads that were answered, when the store is closed
 _PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 
@@ -198,8 +199,10 @@ class Store:
             return await (await execute(connection, query, values)).fetchall()
 
     async def _persist(self, run: Callable[[], Awaitable[T]]) -> T:
-        patient_until, conflicts, failures, uncertain = time.monotonic() + PATIENCE_S, 0, 0, False
+        patient_until = time.monotonic() + PATIENCE_S
+        conflicts, failures, unfit, uncertain = 0, 0, 0, False
         while True:
+            began = time.monotonic()
             try:
                 return await run()
             except CommitUnknown:
@@ -214,6 +217,9 @@ class Store:
                     await problem.first()
                 else:
                     await asyncio.sleep(random.uniform(0, 0.004 * 2 ** min(conflicts, 6)))  # noqa: S311 - jitter
+                continue
+            if found is Meaning.UNFIT and unfit < UNFIT_MAX and await self._pool.doubt(began):
+                unfit += 1
                 continue
             if found is Meaning.GONE and time.monotonic() < patient_until:
                 await self._pool.drop_idle()

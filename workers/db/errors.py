@@ -18,6 +18,7 @@ class Meaning(Enum):
 
     CONFLICT = auto()  # another transaction was in the way: try again
     GONE = auto()  # the server or the connection went away: try again on a new connection, for a while
+    UNFIT = auto()  # this session may not: try again on a new one, which another server may give or other settings
     EXHAUSTED = auto()  # the server will not for now: refuse at once
     DEFECT = auto()  # our own mistake: let it through
 
@@ -40,9 +41,10 @@ _MEANINGS: Final = {
     "55P03": Meaning.CONFLICT,  # lock_timeout
     "53": Meaning.EXHAUSTED,  # disk full, out of memory, too many connections
     "58": Meaning.EXHAUSTED,  # the server's own input or output fails
-    "28": Meaning.EXHAUSTED,  # wrong password or role
-    "3D000": Meaning.EXHAUSTED,  # no such database
-    "25006": Meaning.EXHAUSTED,  # a standby, or a database set read-only
+    "28": Meaning.UNFIT,  # wrong password or role
+    "3D000": Meaning.UNFIT,  # no such database
+    # A standby, or a database set read-only. A session keeps its server, and what was set when it began.
+    "25006": Meaning.UNFIT,
     "EQ001": Meaning.CONFLICT,  # the tenant that was entered is another namespace's: see tenants.py
     "26000": Meaning.CONFLICT,  # a prepared statement was dropped by somebody: who used it has closed the connection
     "57014": Meaning.EXHAUSTED,  # statement_timeout: another try would take as long
@@ -52,10 +54,46 @@ _MEANINGS: Final = {
     "57P05": Meaning.GONE,  # idle_session_timeout
     "08": Meaning.GONE,
 }
-_DISK_FULL: Final = "53100"
+_FULL: Final = "53300"
+# What a server refuses with, in words: the longest beginning of an SQLSTATE that is here counts.
+_NAMES: Final = {
+    "53100": "The database's disk is full.",
+    "53200": "The database is out of memory.",
+    _FULL: "The database has no connection left.",
+    "53": "The database is short of a resource",
+    "58": "The database cannot use its disk",
+    "28P01": "The database refused the workers' password.",
+    "28": "The database does not let the workers in.",
+    "3D000": "The database does not exist on its server.",
+    "25006": "The database is read-only.",
+    "57014": "The database took too long.",
+}
+_RETRY_AFTER_S: Final = {"53100": 5.0}  # else 2
 # libpq tells of a connection that it did not get in words alone. A server of another language is waited for as one that
 # restarts is.
-_NO_CONNECTION_LEFT: Final = ("too many clients", "too many connections", "remaining connection slots are reserved")
+_NO_CONNECTION: Final = {
+    "too many clients": _FULL,
+    "too many connections": _FULL,
+    "remaining connection slots are reserved": _FULL,
+    "password authentication failed": "28P01",
+    "no password supplied": "28P01",
+    "no pg_hba.conf entry": "28000",
+    "authentication failed": "28000",
+    "is not permitted to log in": "28000",
+    "permission denied to set role": "28000",
+    'FATAL:  role "': "28000",
+    'FATAL:  database "': "3D000",
+    "No space left on device": "53100",
+}
+
+
+def state_of(error: Exception | None) -> str:
+    """Return the SQLSTATE of an error, also of a refused connection; empty where it has none."""
+    if not isinstance(error, psycopg.Error):
+        return ""
+    if error.sqlstate or not isinstance(error, psycopg.OperationalError):
+        return error.sqlstate or ""
+    return next((state for words, state in _NO_CONNECTION.items() if words in str(error)), "")
 
 
 def meaning(error: Exception) -> Meaning:
@@ -64,7 +102,7 @@ def meaning(error: Exception) -> Meaning:
         return Meaning.CONFLICT
     if not isinstance(error, psycopg.Error):
         return Meaning.GONE if isinstance(error, OSError) else Meaning.DEFECT
-    state = error.sqlstate or ""
+    state = state_of(error)
     known = _MEANINGS.get(state) or _MEANINGS.get(state[:2])
     if known is not None:
         return known
@@ -73,20 +111,24 @@ def meaning(error: Exception) -> Meaning:
 
 
 def is_full(error: Exception) -> bool:
-    """Return whether the server refused a connection since it has as many as it takes: SQLSTATE 53300."""
-    return isinstance(error, psycopg.OperationalError) and any(words in str(error) for words in _NO_CONNECTION_LEFT)
+    """Return whether the server refused a connection since it has as many as it takes."""
+    return state_of(error) == _FULL
+
+
+def named(error: Exception | None) -> str:
+    """Return what a server that is there refuses, a sentence with nothing of a statement or a row; else nothing."""
+    state = state_of(error)
+    for length in (5, 2):
+        if (name := _NAMES.get(state[:length])) is not None:
+            return name if name.endswith(".") else f"{name} ({state})."
+    return ""
 
 
 def unavailable(error: Exception | None = None) -> EngramqError:
     """Return the refusal that says that nothing was applied; its text holds nothing of a statement or a row."""
-    state = error.sqlstate if isinstance(error, psycopg.Error) else None
-    if state == _DISK_FULL:
-        return refuse(FaultCode.UNAVAILABLE, "The database's disk is full.", retry_after_s=5.0)
-    if error is not None and is_full(error):
-        return refuse(FaultCode.UNAVAILABLE, "The database has no connection left.", retry_after_s=2.0)
+    if name := named(error):
+        return refuse(FaultCode.UNAVAILABLE, name, retry_after_s=_RETRY_AFTER_S.get(state_of(error), 2.0))
     found = Meaning.GONE if error is None else meaning(error)
     if found is Meaning.CONFLICT:
         return refuse(FaultCode.UNAVAILABLE, "Too many others are changing the same memories.", retry_after_s=1.0)
-    if found is Meaning.EXHAUSTED:
-        return refuse(FaultCode.UNAVAILABLE, f"The database refused ({state}).", retry_after_s=2.0)
     return refuse(FaultCode.UNAVAILABLE, "The database cannot be reached.", retry_after_s=1.0)

@@ -1,10 +1,13 @@
 """A bounded set of connections that one process shares, and its part of those that all workers share.
 
 psycopg_pool reconnects with a back-off that grows to minutes, so that a minute's outage is followed by a minute of
-refusals. This pool connects when a connection is wanted: it is back as soon as the server is.
+refusals. This pool connects when a connection is wanted: it is back as soon as the server is. A session that is no good
+any more (see Meaning.UNFIT) is closed instead of being lent again, and none is kept for longer than MAX_AGE_S: another
+server may have the address by then.
 """
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -31,6 +34,8 @@ LOOK_S: Final = 2.0  # how often a pool in use asks for its share
 LOOK_BOUND_S: Final = 1.0
 IDLE_KEPT: Final = 2  # connections that are kept however long nobody needs them
 IDLE_S: Final = 30.0  # how long the others are kept
+MAX_AGE_S: Final = 1800.0  # of a connection; up to a tenth less, so that not all are made anew at once
+DOUBT_S: Final = 0.5  # between two times that all connections are given up
 PREPARED_MAX: Final = 300
 IDLE_TRANSACTION: Final = psycopg.pq.TransactionStatus.IDLE
 
@@ -50,6 +55,8 @@ class Pool:
         self._room = asyncio.Semaphore(size)
         self._open = 0  # connections, idle ones among them
         self._idle: list[tuple[Connection, float]] = []  # with the time since when
+        self._until: dict[Connection, float] = {}  # when each is given up; those that are open
+        self._doubted_at = -DOUBT_S
         self._growing = asyncio.Lock()  # one by one: the share may be used up sooner than the permits
         self._look_at = 0.0
         self._trimming: asyncio.TimerHandle | asyncio.Task[None] | None = None
@@ -72,6 +79,20 @@ class Pool:
         idle, self._idle = self._idle, []
         for connection, _ in idle:
             await self._close(connection)
+
+    async def doubt(self, began: float) -> bool:
+        """Give up every connection, those on loan when they come back: work that began then found one to be no good.
+
+        Return whether another try will have a newer one. It will not within DOUBT_S of the last doubt: then the server
+        itself refuses, and its connections are good for reads.
+        """
+        now = time.monotonic()
+        if now < self._doubted_at + DOUBT_S:
+            return began < self._doubted_at
+        self._doubted_at = now
+        self._until = dict.fromkeys(self._until, 0.0)
+        await self.drop_idle()
+        return True
 
     async def aclose(self) -> None:
         """Close every connection; those on loan when they come back."""
@@ -109,15 +130,16 @@ class Pool:
             raise unavailable(refusal) from None
 
     async def _idle_or_new(self) -> Connection:
-        if self._idle:
-            return self._idle.pop()[0]
+        if (idle := await self._last_idle()) is not None:
+            return idle
         async with self._growing:
-            if self._idle:
-                return self._idle.pop()[0]
+            if (idle := await self._last_idle()) is not None:
+                return idle
             if self._open >= self._allowed:
                 raise Crowded
             connection = await self._connect()
             self._open += 1
+            self._until[connection] = time.monotonic() + MAX_AGE_S * random.uniform(0.9, 1.0)  # noqa: S311 - jitter
             try:
                 exceeded = self._open > 1 and await self._look(connection)
                 # The first connection is every process's due, and it is the first if looking has closed the others.
@@ -130,6 +152,15 @@ class Pool:
                 raise
             return connection
 
+    async def _last_idle(self) -> Connection | None:
+        """Take the connection that was used last, and close those before it that are too old."""
+        while self._idle:
+            connection, _ = self._idle.pop()
+            if time.monotonic() < self._until[connection]:
+                return connection
+            await self._close(connection)
+        return None
+
     async def _connect(self) -> Connection:
         connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
         connection.prepared_max = PREPARED_MAX
@@ -140,7 +171,7 @@ class Pool:
     async def _take_back(self, connection: Connection) -> None:
         whole = False
         try:
-            whole = _whole(connection) and not self._closed
+            whole = _whole(connection) and not self._closed and time.monotonic() < self._until[connection]
             if whole and time.monotonic() >= self._look_at and (self._open > 1 or self._withheld):
                 await self._look(connection)
         except (psycopg.Error, OSError, TimeoutError):
@@ -177,6 +208,7 @@ class Pool:
 
     async def _close(self, connection: Connection) -> None:
         self._open -= 1
+        self._until.pop(connection, None)
         await connection.close()
 
     def _trim_later(self) -> None:

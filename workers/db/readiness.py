@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import psycopg
 
+from engramq.workers.db.errors import named
 from engramq.workers.db.queries import sql
 
 APPLIED: Final = sql("applied_migrations")
@@ -37,8 +38,9 @@ class NotReady(Exception):
     def unreachable(cls, error: Exception) -> Self:
         """Return the exception for a server that cannot be reached or lets nobody in."""
         told = str(error).strip().splitlines()
+        what = named(error).rstrip(".") or "PostgreSQL cannot be reached"
         return cls(
-            f"PostgreSQL cannot be reached: {told[-1].strip() if told else type(error).__name__}.",
+            f"{what}: {told[-1].strip() if told else type(error).__name__}.",
             "See that it runs and that ENGRAMQ_DATABASE_URL is right.",
             Reason.UNREACHABLE,
         )
