@@ -12,6 +12,7 @@ from engramq.gateway.cli.running import run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Command, DeletedList, GraphRestored, ListDeleted, Reply, RestoreGraph
+from engramq.schemas.counts import count_of
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.records import GraphDeletion, NotRestored
 from engramq.schemas.settings import Settings
@@ -42,12 +43,10 @@ def restore_deleted(
         print(msgspec.json.encode({"namespace": namespace, **reply_body(done)}).decode())
         return code
     if done.status == "restored":
-        count = f"{done.edges_restored} edge{'' if done.edges_restored == 1 else 's'}"
-        print(
-            f"Restored edge {done.edge_id}" if done.node_id is UNSET else f"Restored node {done.node_id} with {count}"
-        )
+        node = f"Restored node {done.node_id} with {count_of(done.edges_restored, 'edge')}"
+        print(f"Restored edge {done.edge_id}" if done.node_id is UNSET else node)
     if done.edges_purged:
-        count = f"{done.edges_purged} edge{'' if done.edges_purged == 1 else 's'}"
+        count = count_of(done.edges_purged, "edge")
         print(f"engramq graph: a purge has erased {count} of it for good", file=sys.stderr)
     if done.error is not UNSET:
         print(f"engramq graph: {_plain(done.error)}", file=sys.stderr)

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 import msgspec
 from msgspec import UnsetType
@@ -13,10 +14,13 @@ from engramq.gateway.cli.running import run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Purged, PurgeMemories
+from engramq.schemas.counts import count_of, memories
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.settings import Settings
+
+_DELETED: Final = ("deleted node or edge that was kept", "deleted nodes and edges that were kept")
 
 
 def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str, yes: bool, as_json: bool) -> None:
@@ -38,11 +42,12 @@ def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str
         if listing.unarchived:
             print("restore_memory brings a memory back.")
             _tell_way_back(done, namespace)
-        _tell_kept(done)
+        _tell_kept(done, archived=listing.unarchived)
         _tell_hidden(done)
     else:
         word = "archived" if listing.unarchived else "erased"
         _list(found)
+        _tell_kept(found, archived=listing.unarchived)
         print(f"{counted(found)} of namespace {namespace!r}. Nothing is {word}: --yes does it.", file=sys.stderr)
     notice = (done or found).notice
     if notice and not as_json:
@@ -51,18 +56,20 @@ def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str
 
 def counted(reply: Purged) -> str:
     """Return how much a purge takes, of memories and of the graph; of the graph only what there is."""
-    parts = [f"{reply.matched} memories"]
-    parts += [f"{reply.node_count} nodes"] if reply.node_count else []
     marked = f" ({reply.constitutive_count} of them constitutive)" if reply.constitutive_count else ""
-    parts += [f"{reply.edge_count} edges{marked}"] if reply.edge_count else []
-    parts += [f"{reply.link_count} links"] if reply.link_count else []
-    parts += [f"{reply.deleted_count} deleted nodes and edges that were kept"] if reply.deleted_count else []
-    parts += [f"{reply.proposal_count} proposals"] if reply.proposal_count else []
-    return ", ".join(parts)
+    of_graph = (
+        (reply.node_count, count_of(reply.node_count, "node")),
+        (reply.edge_count, f"{count_of(reply.edge_count, 'edge')}{marked}"),
+        (reply.link_count, count_of(reply.link_count, "link")),
+        (reply.deleted_count, count_of(reply.deleted_count, *_DELETED)),
+        (reply.proposal_count, count_of(reply.proposal_count, "proposal")),
+        (reply.emptied_count, f"properties of {count_of(reply.emptied_count, 'node')}"),
+    )
+    return ", ".join([memories(reply.matched), *(words for number, words in of_graph if number)])
 
 
 def _list(found: Purged) -> None:
-    """Show what a purge takes by ids and beginnings, then what of the principal's it leaves."""
+    """Show what a purge takes by ids and beginnings."""
     _print_some(_lines(found.memory_previews), found.matched)
     for word, previews, count in (
         ("nodes", found.node_previews, found.node_count),
@@ -72,12 +79,13 @@ def _list(found: Purged) -> None:
         if count:
             print(f"{word}:")
             _print_some(_lines(previews), count)
-    _tell_kept(found)
 
 
-def _tell_kept(reply: Purged) -> None:
+def _tell_kept(reply: Purged, *, archived: bool) -> None:
     if reply.kept_node_count:
-        print(f"Edges of others hang on {reply.kept_node_count} nodes of this principal, which stay:")
+        nodes = count_of(reply.kept_node_count, "node")
+        stay = "as they are" if archived else "without the properties that they have from it"
+        print(f"Edges of others hang on {nodes} of this principal. So these stay, {stay}:")
         _print_some(_lines(reply.kept_node_previews), reply.kept_node_count)
 
 
@@ -90,10 +98,10 @@ def _tell_way_back(done: Purged, namespace: str) -> None:
 def _tell_hidden(done: Purged) -> None:
     """Name what the erased ones had replaced: what is back, and what still hides though nothing replaces it."""
     if done.restored_count:
-        print(f"Restored {done.restored_count} memories that they had replaced:")
+        print(f"Restored {memories(done.restored_count)} that they had replaced:")
         _print_some([str(one) for one in done.restored or ()], done.restored_count)
     if done.still_hidden_count:
-        print(f"Still hidden, though nothing replaces them any more, are {done.still_hidden_count} memories:")
+        print(f"Still hidden, though nothing replaces it any more: {memories(done.still_hidden_count)}")
         _print_some(_lines(done.still_hidden), done.still_hidden_count)
         print("restore_memory brings one back; purge does it with --restore-replaced.")
 
@@ -141,4 +149,4 @@ async def _tell_progress(asker: Asker, listing: PurgeMemories, of: int, tell: Ca
 
 def _total(found: Purged) -> int:
     graph = found.node_count + found.edge_count + found.link_count
-    return found.matched + graph + found.deleted_count + found.proposal_count
+    return found.matched + graph + found.deleted_count + found.proposal_count + found.emptied_count

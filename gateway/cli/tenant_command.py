@@ -12,6 +12,7 @@ from engramq.gateway.cli.running import run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
+from engramq.schemas.counts import count_of, memories
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings
@@ -31,15 +32,14 @@ def delete_tenant(deletion: DeleteTenant, settings: Settings, *, namespace: str,
         print(f"Deleted {_counted(done)} of namespace {namespace!r}. Who did it, and when:")
         print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
     else:
-        print(f"{_counted(found)}; {found.content_bytes} bytes of contents.")
+        print(f"{_counted(found)}; {count_of(found.content_bytes, 'byte')} of contents.")
         print(f"This is what namespace {namespace!r} holds. Nothing is deleted: --yes does it.", file=sys.stderr)
 
 
 def _counted(held: TenantDescribed | TenantDeleted) -> str:
-    return (
-        f"{held.memory_count} memories, {held.node_count} nodes, {held.edge_count} edges, {held.link_count} links, "
-        f"{held.token_count} tokens"
-    )
+    graph = ((held.node_count, "node"), (held.edge_count, "edge"), (held.link_count, "link"))
+    counted = [count_of(number, word) for number, word in (*graph, (held.token_count, "token"))]
+    return ", ".join((memories(held.memory_count), *counted))
 
 
 def _teller(as_json: bool) -> Callable[[str], None]:
@@ -65,4 +65,4 @@ async def _tell_progress(asker: Asker, found: TenantDescribed, tell: Callable[[s
     answer = await asker.ask(DescribeTenant())
     if isinstance(answer, Answer) and isinstance(answer.reply, TenantDescribed):
         gone = max(0, found.memory_count - answer.reply.memory_count)
-        tell(f"{gone} of {found.memory_count} memories deleted")
+        tell(f"{gone} of {memories(found.memory_count)} deleted")

@@ -120,7 +120,8 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
 
     `still_hidden` is what they had replaced and nothing replaces now, of many the first; `restored`, what was brought
     back. Each is counted too. So are nodes, edges (the constitutive ones again) and links; `kept_node_...` are the
-    principal's nodes that stay, since edges of others hang on them. `deleted_count` is of edges and nodes that were
+    principal's nodes that stay, since edges of others hang on them; an erasure takes the properties that the principal
+    gave them, of `emptied_count` nodes. `deleted_count` is of edges and nodes that were
     deleted before and kept to be restored; `proposal_count` of proposals. Previews are of what is still there.
     """
 
@@ -147,3 +148,4 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
     archived: int = 0
     deleted_count: int = 0
     proposal_count: int = 0
+    emptied_count: int = 0

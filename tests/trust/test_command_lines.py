@@ -78,11 +78,11 @@ async def test_archiving_hides_what_a_filter_names_until_it_is_restored(
     code, out, err = await terminal("purge", "--created-by", "crawler", "--archive")
     assert (code, out.splitlines()[0]) == (0, f"{memory['id']}  A crawled page")
     assert "Ada --KNOWS--> Bob" in out
-    assert "1 memories, 2 nodes, 1 edges of namespace" in err
+    assert "1 memory, 2 nodes, 1 edge of namespace" in err
     assert "Nothing is archived: --yes does it." in err
     code, out, err = await terminal("purge", "--created-by", "crawler", "--archive", "--yes", "--reason", "odd")
     assert (code, err) == (0, "")
-    assert "Archived 1 memories, 2 nodes, 1 edges" in out
+    assert "Archived 1 memory, 2 nodes, 1 edge" in out
     assert "restore_memory brings a memory back" in out
     assert await agent.recent() == []
     entries = await terminal.entries("--target", memory["id"])
@@ -111,9 +111,7 @@ async def test_a_purge_counts_what_it_takes_of_proposals_and_deletions(
         await crawler.call("graph_add_edge", **known, weight=0.1)
     code, _, err = await terminal("purge", "--created-by", "crawler")
     assert code == 0
-    counted = (
-        "0 memories, 2 nodes, 1 edges (1 of them constitutive), 1 deleted nodes and edges that were kept, 1 proposals"
-    )
+    counted = "0 memories, 2 nodes, 1 edge (1 of them constitutive), 1 deleted node or edge that was kept, 1 proposal"
     assert counted in err
     code, out, _ = await terminal("purge", "--created-by", "crawler", "--yes")
     assert (code, f"Erased {counted}" in out) == (0, True)
@@ -133,12 +131,12 @@ async def test_a_namespace_is_shown_first_and_deleted_when_told_to(
         await theirs.store("Their page")
         await agent.store("Our page")
         code, out, err = await terminal("tenant", "delete", "acme")
-        assert (code, out) == (0, "1 memories, 0 nodes, 0 edges, 0 links, 0 tokens; 10 bytes of contents.\n")
+        assert (code, out) == (0, "1 memory, 0 nodes, 0 edges, 0 links, 0 tokens; 10 bytes of contents.\n")
         assert "Nothing is deleted: --yes does it." in err
         assert await theirs.recent() == ["Their page"]
         code, out, _ = await terminal("tenant", "delete", "acme", "--yes", "--reason", "over")
         assert code == 0
-        assert "Deleted 1 memories" in out
+        assert "Deleted 1 memory" in out
         assert (await theirs.recent(), await agent.recent()) == ([], ["Our page"])
         entries = await terminal.entries("--namespace", "acme", "--command", out.split()[-1])
         assert {(entry["action"], entry["reason"]) for entry in entries} == {("delete_tenant", "over")}

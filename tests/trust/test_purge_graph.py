@@ -71,12 +71,12 @@ def facts(world: World) -> set[str]:
     return {row["fact"] for row in found}
 
 
-def nowhere(world: World, *words: str) -> bool:
-    """Whether no row of any table has one of these words."""
+def nowhere(world: World, *words: str, but: tuple[str, ...] = ()) -> bool:
+    """Whether no row of any table but these has one of these words."""
     tables = world.rows(
         "select oid::regclass::text as name from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
     )
-    for table in tables:
+    for table in (one for one in tables if one["name"] not in but):
         text = str(world.rows(f"select t::text as line from {table['name']} t"))
         assert not [word for word in words if word in text], table
     return True
@@ -283,6 +283,43 @@ async def test_restoring_what_a_purge_erased_at_once_says_so(world: World) -> No
         assert reply.status == "not_restored"
         assert "cannot be undone" in str(reply.error)
     assert edge.edge_id in {row["edge_id"] for row in world.rows("select target_id::text as edge_id from audit_log")}
+
+
+async def node(world: World, name: str, by: Principal = OWNER, **properties: Any) -> NodeAdded:
+    return await world.ask(NodeAdded, AddNode(name=name, properties=properties), principal=by)
+
+
+async def test_nodes_that_stay_lose_what_the_principal_wrote_and_keep_what_others_did(world: World) -> None:
+    poison = dict.fromkeys("abc", "swordfish")
+    first = job(AddNode(name="Held", properties=poison), principal=CRAWLER)
+    await world.outcome(first)
+    await node(world, "Held", year=1843, b="ours")
+    await node(world, "Held", CRAWLER, swordfish=1, year=1843)  # of which the year says nothing new
+    await fact(world, "Bob", "Held")
+    await node(world, "Bare", CRAWLER)
+    await fact(world, "Bob", "Bare")
+    before = world.rows("select properties from nodes where name = 'Held'")
+    listed = await purge(world, created_by="crawler")
+    assert (listed.kept_node_count, listed.emptied_count) == (2, 1)
+    archived = await purge(world, created_by="crawler", archive=True)
+    assert (archived.kept_node_count, archived.emptied_count) == (2, 0)
+    assert world.rows("select properties from nodes where name = 'Held'") == before
+
+    command = job(PurgeMemories(created_by="crawler", erase=True, reason="poisoned"))
+    done = (await world.outcome(command)).reply
+    assert isinstance(done, Purged)
+    assert (done.kept_node_count, done.emptied_count, done.node_count) == (2, 1, 0)
+    assert world.rows("select properties, updated_by from nodes where name = 'Held'") == [
+        {"properties": {"b": "ours", "year": 1843}, "updated_by": OWNER.name}
+    ]
+    (entry, _) = world.rows("select * from audit_log where command_id = %s order by id", command.envelope.id)
+    assert (entry["action"], entry["reason"]) == ("erase_properties", "poisoned")
+    assert (entry["old"], entry["new"]) == ({"property_count": 3}, {"erased": True})
+    again = (await world.outcome(repeated(first, attempt=2))).reply
+    assert isinstance(again, NodeAdded)
+    assert (again.name, again.properties) == ("Held", {})
+    assert nowhere(world, "swordfish", but=("audit_log",))
+    assert (await purge(world, created_by="crawler")).emptied_count == 0
 
 
 async def test_proposals_of_a_principal_and_about_its_edges_go(world: World) -> None:

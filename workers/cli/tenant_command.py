@@ -12,6 +12,7 @@ from typing import IO, Any, Final
 import msgspec
 
 from engramq.schemas.command_line import CommandFailed
+from engramq.schemas.counts import count_of, memories
 from engramq.schemas.ids import format_time
 from engramq.schemas.settings import Settings
 from engramq.workers.cli.running import require_database, run
@@ -45,7 +46,7 @@ def export_tenant(settings: Settings, namespace: str, target: Path | None, *, au
     require_database(settings)
     with _opened(target) as out:
         count = run(_exported(settings, namespace, out, Wanted(audit=audit, embeddings=embeddings)))
-    print(f"{count - 2} records of namespace {namespace!r} exported.", file=sys.stderr)
+    print(f"{count_of(count - 2, 'record')} of namespace {namespace!r} exported.", file=sys.stderr)
 
 
 def unknown(namespace: str) -> CommandFailed:
@@ -119,12 +120,12 @@ def _shown(name: str, held: Contents) -> str:
     return "  ".join(
         (
             _quoted(name),
-            f"{held.memories} memories" + (f" ({states})" if states else ""),
-            f"{held.bytes} bytes",
-            f"{held.nodes} nodes",
-            f"{held.edges} edges",
-            f"{held.links} links",
-            f"{held.tokens} tokens",
+            memories(held.memories) + (f" ({states})" if states else ""),
+            count_of(held.bytes, "byte"),
+            count_of(held.nodes, "node"),
+            count_of(held.edges, "edge"),
+            count_of(held.links, "link"),
+            count_of(held.tokens, "token"),
             f"last written {last}",
         )
     )

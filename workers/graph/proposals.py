@@ -7,6 +7,7 @@ from uuid import UUID
 import msgspec
 
 from engramq.schemas import limits
+from engramq.schemas.counts import count_of
 from engramq.schemas.faults import invalid
 from engramq.schemas.ids import format_time, list_position, parse_list_position
 from engramq.schemas.previews import CUT
@@ -110,7 +111,7 @@ def _effect_on_node(row: Row, node: CountedNode | None, edges: Edges) -> str:
     named = [_words(edges[one]) for one in row["covers"][:_EDGES_NAMED] if one in edges]
     others = len(row["covers"]) - _EDGES_NAMED
     listed = "; ".join(named) + (f"; and {others} more" if others > 0 else "")
-    count = f"{node.edge_count} edge{'' if node.edge_count == 1 else 's'}"
+    count = count_of(node.edge_count, "edge")
     return f"Delete the node {node.name} ({node.label}) and its {count}, constitutive among them: {listed}."
 
 

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from engramq.schemas import limits
 from engramq.schemas.commands import DeletedList, GraphRestored, RestoreGraph
+from engramq.schemas.counts import count_of
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import format_time
 from engramq.schemas.missing import missing
@@ -162,7 +163,7 @@ def _record_of(row: Row, nodes: dict[UUID, Row]) -> GraphDeletion:
 def _what(row: Row, nodes: dict[UUID, Row]) -> str:
     if row["relation"] is not None:
         return f"the edge {_edge_words(row, nodes)}"
-    count = f"{row['edges']} edge{'' if row['edges'] == 1 else 's'}"
+    count = count_of(row["edges"], "edge")
     if row["name"] is not None:
         return f"the node {row['name']} ({row['label']}) and {count}"
     node = nodes.get(row["deleted_id"])

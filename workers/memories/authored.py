@@ -1,7 +1,8 @@
 """What a purge erases of a principal besides its memories: the named nodes, edges and links that it wrote.
 
-Nodes on which edges of others hang stay, since those edges would go with them. What was deleted before and is kept to
-be restored goes too, and so do proposals: those that the principal made, and those about its edges.
+Nodes on which edges of others hang stay, since those edges would go with them; the properties that the principal wrote
+go, those that others wrote last stay. What was deleted before and is kept to be restored goes too, and so do proposals:
+those that the principal made, and those about its edges.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,6 +33,8 @@ ERASE_EDGES: Final = sql("erase_authored_edges")
 ERASE_LINKS: Final = sql("erase_authored_links")
 LOCK_NODES: Final = sql("lock_authored_nodes")
 ERASE_NODES: Final = sql("erase_authored_nodes")
+KEPT_NODES: Final = sql("authored_nodes_left")
+EMPTY_NODES: Final = sql("empty_authored_nodes")
 DELETIONS: Final = sql("authored_deletions")
 ERASE_DELETIONS: Final = sql("erase_deletions")
 PROPOSALS: Final = sql("authored_proposals")
@@ -43,17 +46,21 @@ BEGINNING: Final = UUID(int=0)  # of the ids, which count up
 
 # What the audit log tells of a thing that is erased: ids, and what counts them.
 _AS_TEXT: Final = ("source_id", "target_id", "proposal_id")
-_AS_IT_IS: Final = ("deletion",)
+_AS_IT_IS: Final = ("deletion", "property_count")
 
 Take = Callable[[Transaction, Envelope, Filters, Sequence[Row]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of things that a principal writes: how they are found, and how those that a purge still takes go."""
+    """One kind of things that a principal writes: how they are found, and how those that a purge still takes go.
+
+    `stays`: the things themselves stay, so that what is queued about them does too.
+    """
 
     found_by: bytes
     take: Take
+    stays: bool = False
 
     async def find(self, tx: Transaction, filters: Filters, after: UUID, limit: int) -> list[Row]:
         """Return the first of these things, by their ids, that come after one."""
@@ -81,6 +88,14 @@ async def _erase_nodes(tx: Transaction, envelope: Envelope, filters: Filters, ro
     await _note(tx, envelope, AuditAction.DELETE_NODE, gone)
 
 
+async def _empty_nodes(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+    """Take the principal's properties from its nodes that stay. They are counted alone: keys can say what values do."""
+    locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
+    await _blank(tx, AddNode, "node_id", locked, {"properties": {}})
+    emptied = await tx.rows(EMPTY_NODES, **asdict(filters), ids=ids_of(locked))
+    await _note(tx, envelope, AuditAction.ERASE_PROPERTIES, emptied)
+
+
 async def _erase_deletions(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
     gone = await tx.rows(ERASE_DELETIONS, **asdict(filters), ids=ids_of(rows))
     edges = [row for row in gone if not row["is_node"]]
@@ -100,6 +115,7 @@ KINDS: Final = (
     Kind(found_by=EDGES, take=_erase_edges),
     Kind(found_by=LINKS, take=_erase_links),
     Kind(found_by=NODES, take=_erase_nodes),
+    Kind(found_by=KEPT_NODES, take=_empty_nodes, stays=True),
     Kind(found_by=DELETIONS, take=_erase_deletions),
     Kind(found_by=PROPOSALS, take=_erase_proposals),
 )
@@ -140,6 +156,7 @@ async def tell_listed(tx: Transaction, reply: Purged, filters: Filters) -> None:
     if not filters.unarchived:
         reply.link_count, reply.link_previews = row["links"], await _first(tx, filters, LINKS)
         reply.deleted_count, reply.proposal_count = row["deleted"], row["proposals"]
+        reply.emptied_count = row["emptied"]
     await _tell_stays(tx, reply, filters, row)
 
 

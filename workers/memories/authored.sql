@@ -42,6 +42,15 @@ exists (
     where x.tenant = %(tenant)s and (x.source_id = n.id or x.target_id = n.id) and ({authored_edge}) is not true
 )
 
+-- fragment: anothers_property
+-- Whether somebody else wrote the property p of a principal's node n last. Nothing tells of the node's first ones.
+(%(created_by)s <> (
+    select a.actor from audit_log a
+    where a.tenant = %(tenant)s and a.target_id = n.id and a.action = 'update_node' and a.new -> 'properties' ? p.key
+    order by a.id desc
+    limit 1
+)) is true
+
 -- fragment: constitutive
 -- Whether the properties of an edge x make it constitutive; see graph/constitution.py.
 (x.properties -> 'is_constitutive' = 'true' or x.properties -> 'edge_type' = '"constitutive"')
@@ -63,10 +72,12 @@ select
         )
     ) as proposals,
     count(*) filter (where not n.hung_on) as nodes,
-    count(*) filter (where n.hung_on) as kept
+    count(*) filter (where n.hung_on) as kept,
+    count(*) filter (where n.hung_on and n.emptied) as emptied
 from (
-    select {hung_on} as hung_on
-    from (select x.id from nodes x where {authored_node}) n
+    select {hung_on} as hung_on,
+        exists (select from jsonb_each(n.properties) as p where not {anothers_property}) as emptied
+    from (select x.id, x.properties from nodes x where {authored_node}) n
 ) n
 
 -- name: authored_edges
@@ -133,6 +144,31 @@ delete from nodes n
 where n.tenant = %(tenant)s and n.name is not null and n.id = any(%(ids)s)
     and not exists (select from edges e where e.tenant = %(tenant)s and (e.source_id = n.id or e.target_id = n.id))
 returning n.id
+
+-- name: authored_nodes_left
+-- The first named nodes from an id on that a principal wrote, whatever hangs on them.
+select x.id from nodes x
+where {authored_node} and x.id > %(after_id)s
+order by x.id
+limit %(limit)s
+
+-- name: empty_authored_nodes
+-- Take the properties of these locked nodes away, but those that others wrote last; how many went of each.
+with seen as (
+    select n.id, n.properties as before, coalesce((
+        select jsonb_object_agg(p.key, p.value)
+        from jsonb_each(n.properties) as p
+        where {anothers_property}
+    ), '{}') as after
+    from nodes n
+    where n.tenant = %(tenant)s and n.id = any(%(ids)s)
+)
+update nodes n set properties = s.after, updated_at = now(), updated_by = %(writer)s
+from seen s
+where n.tenant = %(tenant)s and n.id = s.id and s.after <> s.before
+returning n.id, (
+    select count(*) from jsonb_object_keys(s.before) as k where not s.after ? k
+) as property_count
 
 -- name: lock_authored_edges
 -- Lock knowledge edges that the purge takes, as they are now.

@@ -40,13 +40,15 @@ HIDDEN: Final = sql("purge_hidden")
 ARCHIVE: Final = sql("archive_many")
 CONSTITUTIVE: Final = sql("purge_constitutive")
 
-# How the audit log calls what becomes of the graph: of edges, links, nodes, what was deleted before, and proposals.
+# How the audit log calls what becomes of the graph: of edges, links, nodes, what was deleted before, proposals, and
+# properties of nodes that stay.
 _TAKEN: Final = (
     AuditAction.DELETE_EDGE,
     AuditAction.DISCONNECT,
     AuditAction.DELETE_NODE,
     AuditAction.ERASE_DELETED,
     AuditAction.ERASE_PROPOSAL,
+    AuditAction.ERASE_PROPERTIES,
 )
 
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
@@ -205,10 +207,10 @@ class Purge:
             return None
 
         async def effect(tx: Transaction) -> None:
-            tx.lease = self.lease
+            tx.lease, tx.writer = self.lease, self.envelope.principal.name
             await kind.take(tx, self.envelope, filters, found)
 
-        names = {} if self.archive else {str(row["id"]): "" for row in found}
+        names = {} if self.archive or kind.stays else {str(row["id"]): "" for row in found}
         await self.mailboxes.scrub(namespace, names)
         await self.store.write(namespace, effect)
         await self.mailboxes.scrub(namespace, names)
@@ -282,14 +284,15 @@ async def recorded(tx: Transaction, envelope: Envelope, filters: Filters, *, arc
 
 async def _tell_erased(tx: Transaction, envelope: Envelope, reply: Purged) -> dict[str, int]:
     """Add to a reply what a command has taken of the graph; return it as the audit log sums it up."""
-    (edges, edge_ids), (links, link_ids), (nodes, node_ids), (deleted, _), (proposals, _) = [
+    (edges, edge_ids), (links, link_ids), (nodes, node_ids), (deleted, _), (proposals, _), (emptied, _) = [
         await done(tx, envelope.id, action) for action in _TAKEN
     ]
     reply.edge_count, reply.link_count, reply.node_count = edges, links, nodes
     reply.edge_previews, reply.link_previews = authored.named(edge_ids), authored.named(link_ids)
     reply.node_previews = authored.named(node_ids)
-    reply.deleted_count, reply.proposal_count = deleted, proposals
+    reply.deleted_count, reply.proposal_count, reply.emptied_count = deleted, proposals, emptied
     row = await tx.row(CONSTITUTIVE, command_id=UUID(envelope.id))
     assert row is not None
     reply.constitutive_count = row["edges"]
-    return {"edges": edges, "links": links, "nodes": nodes, "deleted": deleted, "proposals": proposals}
+    taken = {"edges": edges, "links": links, "nodes": nodes, "deleted": deleted, "proposals": proposals}
+    return taken | {"emptied": emptied}
