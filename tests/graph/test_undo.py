@@ -15,12 +15,15 @@ from engramq.schemas.commands import (
     ListDeleted,
     RestoreGraph,
 )
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import parse_time
-from engramq.schemas.vocabulary import Decision
+from engramq.schemas.vocabulary import ALL_SCOPES, Decision, Scope
 from engramq.workers.graph import deletions
 from tests.graph.facts import NOWHERE, asked, fact, reclassified
 from tests.graph.harness import ADA, BOB, CAY, Harness
 from tests.jobs import job, repeated
+from tests.refusals import refused
 
 pytestmark = pytest.mark.anyio
 
@@ -268,6 +271,20 @@ async def test_restoring_takes_no_consent_though_deleting_did(harness: Harness) 
     audit_id = await deleted(harness, edge_id=edge_id)
     assert (await harness.body(RestoreGraph(audit_id=audit_id), by=ADA))["status"] == "restored"
     assert (await harness.body(DeleteEdge(edge_id=edge_id)))["status"] == "consent_required"
+
+
+@pytest.mark.parametrize("scopes", [(Scope.READ, Scope.WRITE, Scope.VERIFY), ALL_SCOPES])
+async def test_whoever_is_no_trusted_admin_neither_restores_nor_lists(
+    harness: Harness, scopes: tuple[Scope, ...]
+) -> None:
+    edge = await harness.body(fact())
+    audit_id = await deleted(harness, edge_id=edge["edge_id"])
+    caller = Principal(name="mallory", scopes=scopes, untrusted=scopes == ALL_SCOPES)
+    for command in (RestoreGraph(audit_id=audit_id), ListDeleted()):
+        with refused(FaultCode.FORBIDDEN) as faults:
+            await harness.carry_out(job(command, principal=caller))
+        assert "admin" in faults[0].error
+    assert await harness.body(asked()) == NOWHERE
 
 
 async def test_a_node_with_thousands_of_edges_comes_back_whole(harness: Harness) -> None:

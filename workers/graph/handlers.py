@@ -46,6 +46,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.vocabulary import ReclassifyStatus, Scope
+from engramq.workers.authority import require_admin
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph import consent, edges, nodes, proposals, reads, restoration, walks
 from engramq.workers.graph.reclassification import actor_of, reclassify
@@ -87,12 +88,14 @@ async def delete_node(tx: Transaction, command: DeleteNode, context: Context) ->
 @handles(RestoreGraph)
 async def restore_graph(tx: Transaction, command: RestoreGraph, context: Context) -> GraphRestored:
     """Undo a deletion, as far as nothing stands in its way."""
+    require_admin(context.envelope.principal, "Restoring what was deleted")
     return await restoration.restore(tx, context.envelope, command)
 
 
 @handles(ListDeleted)
-async def list_deleted(tx: Transaction, command: ListDeleted, _context: Context) -> DeletedList:
+async def list_deleted(tx: Transaction, command: ListDeleted, context: Context) -> DeletedList:
     """List the deletions that can be undone."""
+    require_admin(context.envelope.principal, "Listing what was deleted")
     return await restoration.list_deleted(tx, command.limit)
 
 

@@ -46,6 +46,7 @@ from engramq.schemas.ids import format_time, list_position, parse_uuid
 from engramq.schemas.missing import missing
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import AuditAction, MemoryState, OnDuplicate, Partition, Scope, Thing, Verification
+from engramq.workers.authority import require_admin
 from engramq.workers.db import audit
 from engramq.workers.db.memory_previews import previews
 from engramq.workers.db.memory_rows import lock, memory_record, read_memories, similarity
@@ -324,9 +325,7 @@ async def promote_memory(tx: Transaction, command: PromoteMemory, context: Conte
 async def erase_all(command: PurgeMemories, context: Context) -> Filters:
     """Erase or archive, step by step, what a purge takes; the command's own transaction sums it up."""
     command.check()
-    principal = context.envelope.principal
-    if principal.untrusted or Scope.ADMIN not in principal.scopes:
-        raise refuse(FaultCode.FORBIDDEN, f"Purging needs the scope {Scope.ADMIN.value!r}.")
+    require_admin(context.envelope.principal, "Purging")
     filters = Filters.of(command)
     if command.erase or command.archive:
         steps = Purge(context.store, context.mailboxes, context.envelope, context.lease, filters, command.archive)

@@ -1,20 +1,23 @@
 """Carries out the commands on whole tenants."""
 
+from typing import Final
+
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
-from engramq.schemas.envelope import Principal
-from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.missing import missing
-from engramq.schemas.vocabulary import Scope, Thing
+from engramq.schemas.vocabulary import Thing
+from engramq.workers.authority import require_admin
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.handling import Context, handles
 from engramq.workers.tenants.contents import contents
 from engramq.workers.tenants.deletion import Deletion, recorded
 
+ABOUT: Final = "A command on a whole namespace"
+
 
 @handles(DescribeTenant)
 async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Context) -> TenantDescribed:
     """Count what the namespace holds."""
-    _require_admin(context.envelope.principal)
+    require_admin(context.envelope.principal, ABOUT)
     held = await contents(tx)
     if held is None:
         return TenantDescribed(status="not_found", **missing(Thing.NAMESPACE))
@@ -30,7 +33,7 @@ async def describe_tenant(tx: Transaction, _command: DescribeTenant, context: Co
 
 async def delete_all(_command: DeleteTenant, context: Context) -> None:
     """Delete, step by step, what the namespace holds; the command's own transaction sums it up."""
-    _require_admin(context.envelope.principal)
+    require_admin(context.envelope.principal, ABOUT)
     deletion = Deletion(context.store, context.mailboxes, context.envelope, context.lease)
     async for _ in deletion.run():
         context.begun = True
@@ -40,8 +43,3 @@ async def delete_all(_command: DeleteTenant, context: Context) -> None:
 async def delete_tenant(tx: Transaction, _command: DeleteTenant, context: Context, _done: None) -> TenantDeleted:
     """Tell what was deleted. Whoever takes over from a worker that died goes on with what is left."""
     return await recorded(tx, context.envelope)
-
-
-def _require_admin(principal: Principal) -> None:
-    if principal.untrusted or Scope.ADMIN not in principal.scopes:
-        raise refuse(FaultCode.FORBIDDEN, f"Commands on a whole namespace need the scope {Scope.ADMIN.value!r}.")
