@@ -17,6 +17,12 @@ HINTS: Final[Mapping[Thing, str]] = {
     Thing.NAMESPACE: "`engramq tenant list` shows all that there are.",
 }
 
+# The same of what was asked for by its id.
+HINTS_OF_IDS: Final[Mapping[Thing, str]] = {
+    Thing.NODE: "There is no named node of this id. get_node_by_name shows a node's id.",
+    Thing.EDGE: "There is no edge of this id. graph_list_edges shows a node's edges, with their ids.",
+}
+
 
 class Missing(TypedDict):
     """The fields beside `status: "not_found"` that every such reply has but get_edge's."""
@@ -28,3 +34,8 @@ class Missing(TypedDict):
 def missing(what: Thing, hint: str = "") -> Missing:
     """Return those fields; with the usual hint, unless there is a better one."""
     return Missing(what=what, hint=hint or HINTS[what])
+
+
+def missing_id(what: Thing) -> Missing:
+    """Return the fields of what was asked for by its id; of a thing that is only known by one, the usual."""
+    return missing(what, HINTS_OF_IDS.get(what, ""))

@@ -12,8 +12,8 @@ from engramq.gateway.cli.running import run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Command, DeletedList, GraphRestored, ListDeleted, Reply, RestoreGraph
-from engramq.schemas.counts import count_of
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.phrases import count_of
 from engramq.schemas.records import GraphDeletion, NotRestored
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import NotRestoredReason
@@ -54,7 +54,7 @@ def restore_deleted(
         print(f"Not restored: {_plain(_words(left))}", file=sys.stderr)
     if done.not_restored_count > len(done.not_restored):
         print(f"... and {done.not_restored_count - len(done.not_restored)} more", file=sys.stderr)
-    if done.hint is not UNSET and not done.not_restored:
+    if done.hint is not UNSET:
         print(f"engramq graph: {done.hint}", file=sys.stderr)
     return code
 

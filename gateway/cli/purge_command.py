@@ -14,9 +14,9 @@ from engramq.gateway.cli.running import run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Purged, PurgeMemories
-from engramq.schemas.counts import count_of, memories
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.settings import Settings
 

@@ -12,9 +12,9 @@ from engramq.gateway.cli.running import run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
-from engramq.schemas.counts import count_of, memories
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.settings import Settings
 
 

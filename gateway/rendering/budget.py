@@ -178,12 +178,15 @@ class _Fitting:
     def _shorten(self, name: str, least: int) -> None:
         inner = self._inner
         whole, omitted = inner[name], inner.get("omitted", 0)
+        is_cut = inner.get("truncated") if "next_cursor" in inner else None  # of a page: whether others follow
 
         def keep(count: int) -> None:
             inner[name] = (whole[-count:] if count else []) if name == _NEWEST_LAST else whole[:count]
             inner["omitted"] = omitted + len(whole) - count
             if "count" in inner and name in _AT_LEAST_ONE:
                 inner["count"] = count
+            if is_cut is not None:
+                inner["truncated"] = is_cut or count < len(whole)
 
         keep(_largest(min(least, len(whole)), len(whole), self._fits_with(keep)))
 

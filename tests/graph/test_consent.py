@@ -15,7 +15,7 @@ from engramq.schemas.commands import (
     ProposeReclassification,
 )
 from engramq.schemas.faults import FaultCode
-from engramq.schemas.missing import missing
+from engramq.schemas.missing import missing, missing_id
 from engramq.schemas.vocabulary import Decision, ProposalState, Sector, Thing
 from tests.graph.facts import UNKNOWN_ID, approved, asked, decided, fact, proposed, reclassified
 from tests.graph.harness import ADA, BOB, CAY, Harness
@@ -255,7 +255,7 @@ async def test_a_proposal_needs_an_edge_and_a_sector_and_a_decision_needs_a_prop
     assert wrong["error"].startswith("Invalid sector: 'Episodic'. Must be one of: emotional, ")
     for unknown in (UNKNOWN_ID, "nonsense"):
         body = await harness.body(ProposeReclassification(edge_id=unknown, new_sector="episodic"))
-        assert body == {"status": "not_found", "error": f"Edge not found: {unknown}", **missing(Thing.EDGE)}
+        assert body == {"status": "not_found", "error": f"Edge not found: {unknown}", **missing_id(Thing.EDGE)}
         assert (await decided(harness, unknown)) == NO_PROPOSAL
     proposal = await proposed(harness, edge_id, Sector.EPISODIC)
     foreign = DecideProposal(proposal_id=proposal, decision=Decision.APPROVE)

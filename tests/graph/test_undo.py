@@ -20,7 +20,7 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import parse_time
 from engramq.schemas.vocabulary import ALL_SCOPES, Decision, Scope
 from engramq.workers.graph import deletions
-from tests.graph.facts import NOWHERE, asked, fact, reclassified
+from tests.graph.facts import NOWHERE, UNKNOWN_ID, asked, fact, reclassified
 from tests.graph.harness import ADA, BOB, CAY, Harness
 from tests.jobs import job, repeated
 from tests.refusals import refused
@@ -162,6 +162,7 @@ async def test_an_edge_whose_like_is_there_again_is_not_restored(harness: Harnes
     assert body["status"] == "not_restored"
     assert "Ada (Entity) --KNOWS--> Bob (Entity)" in body["error"]
     assert [one["why"] for one in body["not_restored"]] == ["there_again"]
+    assert body["hint"] == "To have this back, delete the one that is there first: the two cannot both be."
     assert harness.everything() == before
     await deleted(harness, edge_id=standing)
     assert (await restored(harness, audit_id))["status"] == "restored"
@@ -194,8 +195,31 @@ async def test_an_edge_without_one_of_its_ends_waits_for_it(harness: Harness) ->
         "why": "end_missing",
         "restore_first": [second],
     }
+    assert body["hint"] == "What `restore_first` names brings the missing ends back. Then restore this again."
     assert (await restored(harness, second))["edges_restored"] == 0
     assert (await restored(harness, first))["status"] == "restored"
+
+
+async def test_an_end_that_is_gone_for_good_is_said_to_be(harness: Harness) -> None:
+    edge = await harness.body(fact())
+    first = await deleted(harness, edge_id=edge["edge_id"])
+    await deleted(harness, node_id=edge["source_id"])
+    harness.rows("delete from deleted_graph where is_node")
+    body = await restored(harness, first)
+    (left,) = body["not_restored"]
+    assert (left["preview"], left["restore_first"]) == (
+        f"a node that is gone ({edge['source_id']}) --KNOWS--> Bob (Entity)",
+        [],
+    )
+    assert body["hint"].startswith("An end that nothing brings back is gone for good")
+    assert left["preview"] in body["error"]
+
+
+async def test_an_unknown_id_has_a_hint_about_ids(harness: Harness) -> None:
+    for command in (DeleteEdge(edge_id=UNKNOWN_ID), DeleteNode(node_id=UNKNOWN_ID), DeleteEdge(edge_id="nope")):
+        body = await harness.body(command)
+        assert (body["status"], " of this id. " in body["hint"]) == ("not_found", True), body
+        assert "exactly as written" not in body["hint"]
 
 
 async def test_what_a_node_could_not_bring_along_comes_with_another_call(harness: Harness) -> None:

@@ -125,6 +125,7 @@ async def test_a_cursor_leads_through_all_proposals(stage: Stage, max_chars: int
             cursor = {} if page["next_cursor"] is None else {"cursor": page["next_cursor"]}
             page = await agent.call("list_proposals", state="pending", max_chars=max_chars, **cursor)
             assert page["proposals"]
+            assert page["truncated"] is (page["next_cursor"] is not None)
             seen += [one["proposal_id"] for one in page["proposals"]]
         assert seen == made[::-1]
         other = await agent.call("list_proposals", state="used", cursor="x" * 40)

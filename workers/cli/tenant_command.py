@@ -12,8 +12,8 @@ from typing import IO, Any, Final
 import msgspec
 
 from engramq.schemas.command_line import CommandFailed
-from engramq.schemas.counts import count_of, memories
 from engramq.schemas.ids import format_time
+from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.settings import Settings
 from engramq.workers.cli.running import require_database, run
 from engramq.workers.db.database import Store

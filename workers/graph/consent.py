@@ -19,7 +19,8 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import format_time, parse_uuid
-from engramq.schemas.missing import missing
+from engramq.schemas.missing import missing, missing_id
+from engramq.schemas.phrases import all_of
 from engramq.schemas.vocabulary import (
     AuditAction,
     Decision,
@@ -126,7 +127,7 @@ async def change_consent(
     if used is not None:
         return used
     standing = await proposal_rows.join(tx, envelope, draft, open_ones)
-    what = " and ".join(sorted(change))
+    what = all_of(sorted(change))
     return ChangeNeedsConsent(
         error=f"Edge {edge_id} is constitutive: {PRINCIPALS} different principals must approve this change of {what}.",
         hint=_missing(envelope, standing, SAME_CALL, call_again(envelope)),
@@ -148,7 +149,7 @@ async def propose(
     row = None if edge_id is None else await tx.row(LOCK_EDGE, id=edge_id)
     if row is None or edge_id is None:
         error = f"Edge not found: {command.edge_id}"
-        return NotProposed(status=ReclassifyStatus.NOT_FOUND, error=error, **missing(Thing.EDGE))
+        return NotProposed(status=ReclassifyStatus.NOT_FOUND, error=error, **missing_id(Thing.EDGE))
     if not is_constitutive(row["properties"]):
         return ConsentNotNeeded(
             error=f"Edge {edge_id} is not constitutive: changing it takes no consent.",
@@ -194,7 +195,7 @@ def _missing(envelope: Envelope, standing: Row, ask: str, again: str) -> str:
     `ask` is what others do to approve, `again` what is done then. What names decide_proposal is a sentence of its own,
     which the gateway takes out for those who have no such tool.
     """
-    approved_by, names = standing["approved_by"], " and ".join(standing["approved_by"])
+    approved_by, names = standing["approved_by"], all_of(standing["approved_by"])
     if standing["state"] == ProposalState.APPROVED:
         return f"Approved by {names}: {again} by {format_time(standing['expires_at'])}."
     if envelope.principal.name in approved_by:

@@ -19,7 +19,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid, uuid7
-from engramq.schemas.missing import missing
+from engramq.schemas.missing import missing_id
 from engramq.schemas.vocabulary import DEFAULT_SECTOR, AuditAction, Sector, SectorSource, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
@@ -81,7 +81,7 @@ async def delete_edge(tx: Transaction, envelope: Envelope, command: DeleteEdge) 
     edge_id = parse_uuid(command.edge_id)
     row = None if edge_id is None else await tx.row(LOCK, id=edge_id)
     if row is None:
-        return GraphDeleted(status="not_found", edge_id=command.edge_id, **missing(Thing.EDGE))
+        return GraphDeleted(status="not_found", edge_id=command.edge_id, **missing_id(Thing.EDGE))
     covers = (row["id"],) if is_constitutive(row["properties"]) else ()
     deletion = Deletion(AuditAction.DELETE_EDGE, row["id"], covers, audit.reason_of(command))
     consent = await deletion_consent(tx, envelope, deletion)
@@ -97,7 +97,7 @@ async def delete_node(tx: Transaction, envelope: Envelope, command: DeleteNode) 
     node_id = parse_uuid(command.node_id)
     row = None if node_id is None else await tx.row(LOCK_NODE, id=node_id)
     if row is None or node_id is None:
-        return GraphDeleted(status="not_found", node_id=command.node_id, **missing(Thing.NODE))
+        return GraphDeleted(status="not_found", node_id=command.node_id, **missing_id(Thing.NODE))
     counted = await tx.row(COUNTED, id=node_id, keys=list(MARKS))
     assert counted is not None
     covers = tuple(UUID(edge) for edge, properties in counted["marked"] if is_constitutive(properties))

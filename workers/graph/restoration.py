@@ -6,10 +6,10 @@ from uuid import UUID
 
 from engramq.schemas import limits
 from engramq.schemas.commands import DeletedList, GraphRestored, RestoreGraph
-from engramq.schemas.counts import count_of
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import format_time
 from engramq.schemas.missing import missing
+from engramq.schemas.phrases import count_of
 from engramq.schemas.records import GraphDeletion, NotRestored
 from engramq.schemas.vocabulary import AuditAction, NotRestoredReason, Thing
 from engramq.workers.db import audit
@@ -28,6 +28,10 @@ DELETIONS: Final = sql("deletions")
 
 DAYS: Final = limits.GRAPH_RESTORE_DAYS
 
+_HINT_THERE: Final = "To have this back, delete the one that is there first: the two cannot both be."
+_HINT_FIRST: Final = "What `restore_first` names brings the missing ends back. Then restore this again."
+_HINT_GONE: Final = "An end that nothing brings back is gone for good: graph_add_edge writes such a fact anew."
+
 
 async def restore(tx: Transaction, envelope: Envelope, command: RestoreGraph) -> GraphRestored:
     """Bring back what a deletion took and nothing stands in the way of; see the reply."""
@@ -42,7 +46,7 @@ async def restore(tx: Transaction, envelope: Envelope, command: RestoreGraph) ->
     purged = _edges_purged(entry, kept["edges"])
     if kept["node_id"] is not None and await tx.row(RESTORE_NODE, **deletion) is None:
         error = f"There is a node {kept['name']} ({kept['label']}) again, so nothing was restored."
-        hint = "Delete that one first, or keep it: the two cannot both be."
+        hint = _HINT_THERE
         return GraphRestored(status="not_restored", audit_id=command.audit_id, error=error, hint=hint, **named)
     row = await tx.row(RESTORE_EDGES, **deletion)
     assert row is not None
@@ -57,8 +61,8 @@ async def restore(tx: Transaction, envelope: Envelope, command: RestoreGraph) ->
         edges_purged=purged,
         **named,
     )
-    if any(one.restore_first for one in reply.not_restored):
-        reply.hint = "What `restore_first` names brings the missing ends back. Then restore this again."
+    if reply.not_restored:
+        reply.hint = _hint(reply.not_restored)
     if kept["node_id"] is None and not restored:
         reply.status = "not_restored"
         reply.error = _why(reply.not_restored)
@@ -140,6 +144,15 @@ def _why(left: Sequence[NotRestored]) -> str:
     return f"An end of {first.preview} is missing, so nothing was restored."
 
 
+def _hint(left: Sequence[NotRestored]) -> str:
+    said = {_HINT_THERE: False, _HINT_FIRST: False, _HINT_GONE: False}
+    for one in left:
+        said[_HINT_THERE] |= one.why is NotRestoredReason.THERE_AGAIN
+        said[_HINT_FIRST] |= bool(one.restore_first)
+        said[_HINT_GONE] |= one.why is NotRestoredReason.END_MISSING and not one.restore_first
+    return " ".join(hint for hint, holds in said.items() if holds)
+
+
 async def _nodes(tx: Transaction, ids: Iterable[UUID | None]) -> dict[UUID, Row]:
     wanted = sorted({one for one in ids if one is not None})
     return {row["id"]: row for row in await tx.rows(NODES, ids=wanted, days=DAYS)} if wanted else {}
@@ -178,4 +191,4 @@ def _edge_words(row: Row, nodes: dict[UUID, Row]) -> str:
 
 def _node_words(node_id: UUID, nodes: dict[UUID, Row]) -> str:
     node = nodes.get(node_id)
-    return str(node_id) if node is None else f"{node['name']} ({node['label']})"
+    return f"a node that is gone ({node_id})" if node is None else f"{node['name']} ({node['label']})"

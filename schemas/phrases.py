@@ -1,4 +1,6 @@
-"""Numbers of things in words: "1 memory", "2 memories"."""
+"""Pieces of sentences: "1 memory", "2 memories", "weight, valid_from and properties"."""
+
+from collections.abc import Sequence
 
 
 def count_of(number: int, one: str, several: str = "") -> str:
@@ -9,3 +11,8 @@ def count_of(number: int, one: str, several: str = "") -> str:
 def memories(number: int) -> str:
     """Return so many memories."""
     return count_of(number, "memory", "memories")
+
+
+def all_of(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
