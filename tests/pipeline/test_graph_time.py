@@ -42,3 +42,13 @@ async def test_an_agent_tells_and_asks_when_facts_hold(agent: Agent) -> None:
         "graph_add_edge", **lives, target_name="Rome", valid_from="2024-01-01", valid_until="2023-01-01"
     )
     assert (backwards["status"], backwards["field"]) == ("invalid_parameter", "valid_until")
+
+
+async def test_an_edge_goes_on_with_an_end_that_never_comes(agent: Agent) -> None:
+    lives = {"source_name": "Ada", "relation": "LIVES_IN", "target_name": "London"}
+    await agent.call("graph_add_edge", **lives, valid_from="2020-01-01", valid_until="2023-05-31")
+    assert (await agent.call("graph_list_edges", node_name="Ada"))["edges"] == []
+    edge = await agent.call("graph_add_edge", **lives, valid_until="9999-12-31")
+    assert (edge["valid_from"][:10], edge["valid_until"][:10]) == ("2020-01-01", "9999-12-31")
+    assert len((await agent.call("graph_list_edges", node_name="Ada"))["edges"]) == 1
+    assert len((await agent.call("graph_list_edges", node_name="Ada", as_of="2021-01-01"))["edges"]) == 1

@@ -29,6 +29,29 @@ values (
     now() + make_interval(hours => %(hours)s)
 )
 
+-- name: lock_proposer
+-- Let nobody else make proposals in this principal's name, for its open ones to be counted.
+select pg_advisory_xact_lock(hashtextextended('engramq.proposals ' || %(principal)s, %(tenant)s))
+
+-- name: count_open_proposals
+-- How many proposals of a principal wait for a decision or to be used.
+select count(*) as proposals
+from proposals p
+where p.tenant = %(tenant)s and p.proposed_by = %(principal)s
+    and p.rejected_at is null and p.used_at is null and p.expires_at > now()
+
+-- name: trim_proposals
+-- Forget proposals that ended long ago, with their approvals.
+with old as (
+    select id from proposals
+    where tenant = %(tenant)s and coalesce(used_at, rejected_at, expires_at) <= now() - make_interval(days => %(days)s)
+    limit %(limit)s
+    for update skip locked
+), gone as (
+    delete from proposals p using old where p.tenant = %(tenant)s and p.id = old.id returning 1
+)
+select count(*) as trimmed from gone
+
 -- name: approve_proposal
 -- Note an approval; a principal's second one changes nothing.
 insert into approvals (tenant, proposal_id, principal)

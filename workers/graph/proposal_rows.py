@@ -18,6 +18,9 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 
+LOCK_PROPOSER: Final = sql("lock_proposer")
+COUNT_OPEN: Final = sql("count_open_proposals")
+TRIM: Final = sql("trim_proposals")
 INSERT: Final = sql("insert_proposal")
 APPROVE: Final = sql("approve_proposal")
 LOCK: Final = sql("lock_proposal")
@@ -29,6 +32,13 @@ BY_IDS: Final = sql("proposals_by_id")
 
 PRINCIPALS: Final = limits.CONSENT_PRINCIPALS
 OPEN: Final = (ProposalState.PENDING, ProposalState.APPROVED)
+
+TRIMMED_AT_ONCE: Final = 5_000
+
+_NO_ROOM: Final = (
+    f"Have some of them decided, or wait: each ends {limits.CONSENT_HOURS} hours after it was made. "
+    'list_proposals(state="pending") shows them. decide_proposal ends one.'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +115,25 @@ async def read(tx: Transaction, proposal_id: UUID) -> Row:
     return {**row, "state": ProposalState(row["state"])}
 
 
+async def trim(tx: Transaction) -> int:
+    """Forget proposals that ended long ago, at most TRIMMED_AT_ONCE; return how many."""
+    row = await tx.row(TRIM, days=limits.PROPOSAL_DAYS, limit=TRIMMED_AT_ONCE)
+    return 0 if row is None else int(row["trimmed"])
+
+
+async def _refuse_many(tx: Transaction, proposer: str) -> None:
+    """Raise EngramqError when a principal has as many open proposals as one may have."""
+    await tx.send(LOCK_PROPOSER, principal=proposer)
+    counted = await tx.row(COUNT_OPEN, principal=proposer)
+    assert counted is not None
+    if counted["proposals"] >= limits.OPEN_PROPOSALS:
+        error = f"You have {limits.OPEN_PROPOSALS} open proposals, which is the most that one principal may have."
+        raise refuse(FaultCode.QUOTA_EXCEEDED, error, recovery=_NO_ROOM)
+
+
 async def _propose(tx: Transaction, envelope: Envelope, draft: Draft) -> Row:
     proposal_id, proposer = UUID(uuid7()), envelope.principal.name
+    await _refuse_many(tx, proposer)
     await tx.send(
         INSERT,
         **draft.identity,

@@ -1,6 +1,8 @@
 """Proposals as those read them who are to decide: what each would do, in words, and to what."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -8,7 +10,7 @@ import msgspec
 
 from engramq.schemas import limits
 from engramq.schemas.faults import invalid
-from engramq.schemas.ids import format_time, list_position, parse_list_position
+from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_time
 from engramq.schemas.phrases import count_of
 from engramq.schemas.previews import CUT
 from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Proposal
@@ -22,14 +24,16 @@ from engramq.workers.graph.reads import graph_edge
 
 LIST: Final = sql("list_proposals")
 EDGES: Final = sql("named_edges")
+NAMES: Final = sql("edge_names")
 NODES: Final = sql("counted_nodes")
+
+PAGE_BYTES: Final = 2 * 1024 * 1024  # of the records of a page, but for its first
 
 _EDGES_NAMED: Final = 10  # of those that a node would take along
 _VALUES_NAMED: Final = 10  # of those that a change would write
 _VALUE_CHARS: Final = 80  # of a value or a key in words, as JSON
 _PROPERTIES: Final = "properties"
-
-Edges = Mapping[UUID, GraphEdge]
+_END: Final = "valid_until"
 
 
 async def list_proposals(
@@ -48,22 +52,32 @@ async def list_proposals(
         before_id=before_id,
         limit=limits.PROPOSALS_SHOWN + 1,
     )
-    shown, more = rows[: limits.PROPOSALS_SHOWN], len(rows) > limits.PROPOSALS_SHOWN
-    position = list_position(format_time(shown[-1]["created_at"]), str(shown[-1]["id"])) if more else None
-    return await _records(tx, shown), position
+    shown = _within_bytes(await _records(tx, rows[: limits.PROPOSALS_SHOWN]))
+    more = len(rows) > len(shown)
+    return shown, list_position(shown[-1].created_at, shown[-1].proposal_id) if more else None
+
+
+def _within_bytes(records: Sequence[Proposal]) -> list[Proposal]:
+    """Return the first records that have no more than PAGE_BYTES together, as JSON; one in any case."""
+    taken = itertools.accumulate(len(msgspec.json.encode(one)) for one in records)
+    return [
+        one for number, (one, size) in enumerate(zip(records, taken, strict=True)) if not number or size <= PAGE_BYTES
+    ]
 
 
 async def _records(tx: Transaction, rows: Sequence[Row]) -> list[Proposal]:
-    covered = {one for row in rows for one in row["covers"][:_EDGES_NAMED]}
-    whole = {row["target_id"] for row in rows if not _on_edge(row)}
-    edges = {row["id"]: graph_edge(row) for row in await tx.rows(EDGES, ids=list(covered))} if covered else {}
+    of_edges, of_nodes = [row for row in rows if _on_edge(row)], [row for row in rows if not _on_edge(row)]
+    targets, whole = ({row["target_id"] for row in some} for some in (of_edges, of_nodes))
+    covered = {one for row in of_nodes for one in row["covers"][:_EDGES_NAMED]}
+    edges = {row["id"]: graph_edge(row) for row in await tx.rows(EDGES, ids=list(targets))} if targets else {}
     nodes = {row["id"]: _node(row) for row in await tx.rows(NODES, ids=list(whole))} if whole else {}
-    return [_record(row, edges, nodes.get(row["target_id"])) for row in rows]
+    names = {row["id"]: _named(row) for row in await tx.rows(NAMES, ids=list(covered))} if covered else {}
+    return [_record(row, edges.get(row["target_id"]), nodes.get(row["target_id"]), names) for row in rows]
 
 
-def _record(row: Row, edges: Edges, node: CountedNode | None) -> Proposal:
+def _record(row: Row, edge: GraphEdge | None, node: CountedNode | None, names: Mapping[UUID, str]) -> Proposal:
     on_edge = _on_edge(row)
-    change = None if row["change"] is None else _change(row["change"], edges.get(row["target_id"]))
+    change = None if row["change"] is None else _change(row["change"], edge)
     return Proposal(
         proposal_id=str(row["id"]),
         action=ProposalAction(row["action"]),
@@ -77,10 +91,8 @@ def _record(row: Row, edges: Edges, node: CountedNode | None) -> Proposal:
         approved_by=list(row["approved_by"]),
         created_at=format_time(row["created_at"]),
         expires_at=format_time(row["expires_at"]),
-        effect=_effect_on_edge(row, edges.get(row["target_id"]), change)
-        if on_edge
-        else _effect_on_node(row, node, edges),
-        edge=edges.get(row["target_id"]) if on_edge else None,
+        effect=_effect_on_edge(row, edge, change) if on_edge else _effect_on_node(row, node, names),
+        edge=edge,
         node=node,
         change=change,
     )
@@ -105,10 +117,10 @@ def _effect_on_edge(row: Row, edge: GraphEdge | None, change: EdgeChange | None)
     return f"Give the edge {_words(edge)} the sector {row['new_sector']}; now it is {edge.memory_sector}."
 
 
-def _effect_on_node(row: Row, node: CountedNode | None, edges: Edges) -> str:
+def _effect_on_node(row: Row, node: CountedNode | None, names: Mapping[UUID, str]) -> str:
     if node is None:
         return "Nothing: the node is gone."
-    named = [_words(edges[one]) for one in row["covers"][:_EDGES_NAMED] if one in edges]
+    named = [names[one] for one in row["covers"][:_EDGES_NAMED] if one in names]
     others = len(row["covers"]) - _EDGES_NAMED
     listed = "; ".join(named) + (f"; and {others} more" if others > 0 else "")
     count = count_of(node.edge_count, "edge")
@@ -139,9 +151,18 @@ def _from_to(name: str, old: Mapping[str, Any], key: str, new: Mapping[str, Any]
 
 
 def _ending(edge: GraphEdge, change: EdgeChange) -> str:
+    """Say what else becomes of the edge: that it is protected no longer, or that reads leave it out."""
     now = is_constitutive(edge.properties)
     then = is_constitutive({**edge.properties, **change.new.get(_PROPERTIES, {})})
-    return " After that it is no longer constitutive." if now and not then else ""
+    said = " After that it is no longer constitutive." if now and not then else ""
+    end = change.new.get(_END)
+    if end is not None and _has_passed(end) and not (edge.valid_until and _has_passed(edge.valid_until)):
+        said += " It has ended then: lists, neighbours and paths leave it out, but for an as_of before that."
+    return said
+
+
+def _has_passed(moment: str) -> bool:
+    return parse_time(moment) <= datetime.now(UTC)
 
 
 def _json(value: object) -> str:
@@ -152,6 +173,11 @@ def _json(value: object) -> str:
 def _words(edge: GraphEdge) -> str:
     source, target = edge.source, edge.target
     return f"{source.name} ({source.label}) --{edge.relation}--> {target.name} ({target.label})"
+
+
+def _named(row: Row) -> str:
+    source, target = (f"{row[f'{end}_name']} ({row[f'{end}_label']})" for end in ("source", "target"))
+    return f"{source} --{row['relation']}--> {target}"
 
 
 def _on_edge(row: Row) -> bool:

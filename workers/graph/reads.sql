@@ -85,6 +85,14 @@ join nodes s on s.id = e.source_id and s.tenant = %(tenant)s and s.partition = '
 join nodes t on t.id = e.target_id and t.tenant = %(tenant)s and t.partition = 'trusted'
 where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.id = any(%(ids)s)
 
+-- name: edge_names
+-- What names knowledge edges: relation and ends. Their properties may be large.
+select e.id, e.relation, s.label as source_label, s.name as source_name, t.label as target_label, t.name as target_name
+from edges e
+join nodes s on s.id = e.source_id and s.tenant = %(tenant)s and s.partition = 'trusted'
+join nodes t on t.id = e.target_id and t.tenant = %(tenant)s and t.partition = 'trusted'
+where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.id = any(%(ids)s)
+
 -- name: counted_nodes
 -- Named nodes by their ids, and how many edges each has; an edge from a node to itself is one.
 select n.id, n.label, n.name,

@@ -17,7 +17,7 @@ from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
-from engramq.workers.graph import deletions
+from engramq.workers.graph import deletions, proposal_rows
 from engramq.workers.links import co_retrieval, decay
 from engramq.workers.memories import expiry
 from engramq.workers.memories.pending import pending_after, pending_contents
@@ -113,13 +113,15 @@ class Upkeep:
         return len(await self.store.read(namespace, lambda tx: pending_contents(tx, ids)))
 
     async def trim(self) -> None:
-        """Forget old commands, pairs that nobody finds together any more, and what was deleted long ago."""
+        """Forget old commands, pairs found together no more, old deletions and proposals that ended long ago."""
         for namespace in await self.store.namespaces():
             while await self.store.write(namespace, ledger.trim) == ledger.TRIMMED_AT_ONCE:
                 pass
             while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
                 pass
             while await self.store.write(namespace, deletions.trim) == deletions.TRIMMED_AT_ONCE:
+                pass
+            while await self.store.write(namespace, proposal_rows.trim) == proposal_rows.TRIMMED_AT_ONCE:
                 pass
 
     async def archive_expired(self) -> None:
