@@ -1,6 +1,6 @@
 """What idle tenants cost: `python -m bench.idle_tenants`. Linux only (reads /proc).
 
-Runs PostgreSQL, Redis and one worker of the kinds upkeep and recall over so many namespaces, none of which anybody uses.
+Runs PostgreSQL, Redis and one worker of the kinds upkeep and recall over so many namespaces, none of which is in use.
 Prints a JSON line for each count: the CPU time of worker and PostgreSQL as a share of one core. Each namespace has one
 memory that is finished. What a first look at everything costs is over before the measurement begins.
 """
