@@ -321,6 +321,7 @@ class AuditAction(StrEnum):
     ERASE_DELETED = "erase_deleted"  # an edge or node that was kept to be restored
     ERASE_PROPOSAL = "erase_proposal"
     ERASE_PROPERTIES = "erase_properties"  # of a node that stays
+    TAKE_BACK = "take_back"  # what a purged principal changed of an edge or node of others
     DELETE_TENANT = "delete_tenant"
     CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
     REVOKE_TOKEN = "revoke_token"  # noqa: S105 - what was done, no token

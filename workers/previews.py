@@ -35,6 +35,9 @@ _READERS: Final[Mapping[str, Reader]] = {
     "edge_previews": edge_previews,
     "link_previews": edge_previews,
     "kept_node_previews": node_previews,
+    "changed_edge_previews": edge_previews,
+    "changed_node_previews": node_previews,
+    "changed_memory_previews": _of_memories(*Partition),
 }
 
 R = TypeVar("R", bound=Reply)

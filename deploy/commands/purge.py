@@ -25,7 +25,9 @@ from engramq.schemas.vocabulary import Partition
 @click.option("--yes", is_flag=True, help="Do it. Without it everything is only listed.")
 @click.option("--archive", "unarchived", is_flag=True, help="Archive memories, and delete nodes and edges, instead.")
 @click.option(
-    "--restore-replaced", is_flag=True, help="With --yes: bring back what they had replaced and nothing else replaces."
+    "--restore-replaced",
+    is_flag=True,
+    help="With --yes: bring back what they had replaced and nothing else replaces, and what others' facts were.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj

@@ -16,7 +16,7 @@ from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Purged, PurgeMemories
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.phrases import count_of, memories
+from engramq.schemas.phrases import all_of, count_of, memories
 from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.settings import Settings
 
@@ -43,11 +43,13 @@ def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str
             print("restore_memory brings a memory back.")
             _tell_way_back(done, namespace)
         _tell_kept(done, archived=listing.unarchived)
+        _tell_changed(done, listing, namespace)
         _tell_hidden(done)
     else:
         word = "archived" if listing.unarchived else "erased"
         _list(found)
         _tell_kept(found, archived=listing.unarchived)
+        _tell_changed(found, listing, namespace)
         print(f"{counted(found)} of namespace {namespace!r}. Nothing is {word}: --yes does it.", file=sys.stderr)
     notice = (done or found).notice
     if notice and not as_json:
@@ -87,6 +89,30 @@ def _tell_kept(reply: Purged, *, archived: bool) -> None:
         stay = "as they are" if archived else "without the properties that they have from it"
         print(f"Edges of others hang on {nodes} of this principal. So these stay, {stay}:")
         _print_some(_lines(reply.kept_node_previews), reply.kept_node_count)
+
+
+def _tell_changed(reply: Purged, listing: PurgeMemories, namespace: str) -> None:
+    """Name what of others the principal changed; what was taken back is counted."""
+    if reply.taken_back_count:
+        back = count_of(reply.taken_back_count, "node or edge", "nodes and edges")
+        print(f"Set {back} of others back to what they were before this principal changed them.")
+    kinds = (
+        ("edge", "edges", reply.changed_edge_count, reply.changed_edge_previews),
+        ("node", "nodes", reply.changed_node_count, reply.changed_node_previews),
+        ("memory", "memories", reply.changed_memory_count, reply.changed_memory_previews),
+    )
+    counted = [count_of(count, one, several) for one, several, count, _ in kinds if count]
+    if not counted:
+        return
+    print(f"Of others this principal changed {all_of(counted)}, which stay:")
+    for _, several, count, previews in kinds:
+        if count:
+            print(f"{several}:")
+            _print_some(_lines(previews), count)
+    print("What was there before (--action update_edge, update_node, reclassify or update):")
+    print(f"engramq audit --namespace {shlex.quote(namespace)} --actor {shlex.quote(str(listing.created_by))}")
+    if not listing.restore_replaced:
+        print("--restore-replaced sets edges and nodes back where they still are as it left them.")
 
 
 def _tell_way_back(done: Purged, namespace: str) -> None:
@@ -134,7 +160,8 @@ async def _purge(
         asker = Asker(bus, namespace, settings.principal)
         found = await asker.run(listing, Purged)
         of = _total(found)
-        if not yes or not of:
+        to_take_back = found.changed_edge_count + found.changed_node_count if listing.restore_replaced else 0
+        if not yes or not of + to_take_back:
             return found, None
         purge = {"archive": True} if listing.unarchived else {"erase": True}
         command = msgspec.structs.replace(listing, **purge)

@@ -84,7 +84,8 @@ class Identity(Reply, kw_only=True, tag="identity"):
 
 class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
     """Find, and with `erase` erase for good, all memories of a principal, a source type, a time span; all that is given
-    has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had replaced.
+    has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had replaced, and
+    of others' edges and nodes what the principal changed.
     With no filters but a principal and times, the nodes, edges, links and proposals that it wrote are meant too.
     `archive` hides memories, and deletes nodes and edges so that they can be restored, instead; `unarchived` lists what
     that would take.
@@ -122,7 +123,8 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
     back. Each is counted too. So are nodes, edges (the constitutive ones again) and links; `kept_node_...` are the
     principal's nodes that stay, since edges of others hang on them; an erasure takes the properties that the principal
     gave them, of `emptied_count` nodes. `deleted_count` is of edges and nodes that were
-    deleted before and kept to be restored; `proposal_count` of proposals. Previews are of what is still there.
+    deleted before and kept to be restored; `proposal_count` of proposals. `changed_...` are of others
+    and not as the principal found them; `taken_back_count` edges and nodes are again. Previews are of what is there.
     """
 
     status: Literal["success"] = "success"
@@ -149,3 +151,10 @@ class Purged(WriteReply, kw_only=True, tag="purged"):
     deleted_count: int = 0
     proposal_count: int = 0
     emptied_count: int = 0
+    changed_edge_count: int = 0
+    changed_node_count: int = 0
+    changed_memory_count: int = 0
+    changed_edge_previews: list[GraphPreview] | UnsetType = UNSET
+    changed_node_previews: list[GraphPreview] | UnsetType = UNSET
+    changed_memory_previews: list[MemoryPreview] | UnsetType = UNSET
+    taken_back_count: int = 0

@@ -264,3 +264,31 @@ async def test_what_is_in_the_audit_log_stays(terminal: Terminal, agent: Agent, 
     after = await terminal.entries()
     assert after[: len(before)] == before
     assert after[-1]["action"] == "erase"
+
+
+async def test_what_a_principal_changed_of_others_is_named_and_set_back(terminal: Terminal, stage: Stage) -> None:
+    knows = {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"}
+    async with agent_of(await stage.gateway(), principal="ada") as ada:
+        await ada.call("graph_add_edge", **knows)
+        held = await ada.call("graph_add_edge", **knows | {"target_name": "Held"})
+    async with agent_of(await stage.gateway(), principal="crawler") as crawler:
+        await crawler.call("graph_add_edge", **knows, weight=0.1)
+        await crawler.call("graph_add_node", name="Own", properties={"p": "swordfish"})
+        await crawler.call("graph_add_node", name="Held", properties={"p": "swordfish"})
+    async with agent_of(await stage.gateway(), principal="ada") as ada:
+        await ada.call("graph_add_edge", **knows | {"target_name": "Own"})
+    code, out, err = await terminal("purge", "--created-by", "crawler")
+    assert code == 0
+    assert "hang on 1 node of this principal. So these stay, without the properties that they have from it:" in out
+    assert "Of others this principal changed 1 edge and 1 node, which stay:" in out
+    assert held["target_id"] in out
+    assert "--actor crawler" in out
+    assert "0 memories, properties of 1 node of namespace" in err
+    code, out, _ = await terminal("purge", "--created-by", "crawler", "--restore-replaced", "--yes")
+    assert code == 0
+    assert "Set 2 nodes and edges of others back" in out
+    assert "Of others" not in out
+    async with agent_of(await stage.gateway(), principal="ada") as ada:
+        assert (await ada.call("get_edge", **knows))["weight"] == 1.0
+        for name in ("Own", "Held"):
+            assert (await ada.call("get_node_by_name", name=name))["properties"] == {}

@@ -1,11 +1,14 @@
 """The ledger: a command's row commits together with its effect and its answer, so that the effect happens once."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from engramq.schemas import limits
+from engramq.schemas.commands import Command
 from engramq.schemas.envelope import Envelope, PrincipalId
+from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Sent, Transaction
 
@@ -13,6 +16,7 @@ BEGIN: Final = sql("ledger_begin")
 END: Final = sql("ledger_end")
 REFUSE: Final = sql("ledger_refuse")
 FIND: Final = sql("ledger_find")
+BLANK: Final = sql("ledger_blank")
 TRIM: Final = sql("ledger_trim")
 
 TRIMMED_AT_ONCE: Final = 5_000
@@ -62,6 +66,15 @@ async def trim(tx: Transaction) -> int:
     return 0 if row is None else int(row["trimmed"])
 
 
+async def blank(
+    tx: Transaction, wrote: type[Command], field: str, about: Collection[UUID], values: Mapping[str, Any]
+) -> None:
+    """Put other values into the stored answers of the commands that wrote something; their `field` has its id."""
+    if about:
+        names = [str(one) for one in about]
+        await tx.send(BLANK, command=_tag(wrote), field=field, names=names, blank=Jsonb(dict(values)))
+
+
 async def _find(tx: Transaction, command_id: UUID, principal: PrincipalId, key: str | None) -> LedgerEntry | None:
     row = await tx.row(FIND, command_id=command_id, **_whose(principal), idempotency_key=key)
     if row is None:
@@ -78,8 +91,13 @@ def _identity(envelope: Envelope) -> dict[str, Any]:
     return {
         "command_id": UUID(envelope.id),
         **_whose(envelope.principal.identity),
-        "command": type(envelope.command).__struct_config__.tag,  # the word by which it is known on the wire
+        "command": _tag(type(envelope.command)),
         "idempotency_key": envelope.idempotency_key,
         "fingerprint": envelope.fingerprint,
         "attempt": envelope.attempt,
     }
+
+
+def _tag(command: type[Command]) -> str:
+    """Return the word by which a command is known on the wire."""
+    return str(command.__struct_config__.tag)

@@ -45,3 +45,9 @@ with old as (
     delete from ledger l using old where l.tenant = %(tenant)s and l.command_id = old.command_id returning 1
 )
 select count(*) as trimmed from gone
+
+-- name: ledger_blank
+-- Put other values into the stored answers of one kind of commands that are about these things.
+update ledger l set answer = jsonb_set(l.answer, array['reply'], (l.answer -> 'reply') || %(blank)s::jsonb)
+where l.tenant = %(tenant)s and l.command = %(command)s
+    and l.answer #>> array['reply', %(field)s::text] = any(%(names)s::text[])

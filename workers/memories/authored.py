@@ -12,16 +12,16 @@ from typing import Any, Final
 from uuid import UUID
 
 from engramq.schemas import limits
-from engramq.schemas.commands import AddEdge, AddNode, Command, Purged
+from engramq.schemas.commands import AddEdge, AddNode, Purged
 from engramq.schemas.envelope import Envelope
-from engramq.schemas.records import GraphPreview
+from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.vocabulary import AuditAction
-from engramq.workers.db import audit
-from engramq.workers.db.json_values import Jsonb
+from engramq.workers.db import audit, ledger
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.graph.taking_back import ChangedBy, changed
 from engramq.workers.links.deferred import drop_by_id
 from engramq.workers.memories.purge_filters import LINKS_STAY, Filters
 
@@ -40,7 +40,6 @@ ERASE_DELETIONS: Final = sql("erase_deletions")
 PROPOSALS: Final = sql("authored_proposals")
 ERASE_PROPOSALS: Final = sql("erase_proposals")
 ERASE_ABOUT: Final = sql("erase_proposals_about")
-BLANK: Final = sql("blank_answers")
 
 BEGINNING: Final = UUID(int=0)  # of the ids, which count up
 
@@ -91,7 +90,7 @@ async def _erase_nodes(tx: Transaction, envelope: Envelope, filters: Filters, ro
 async def _empty_nodes(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
     """Take the principal's properties from its nodes that stay. They are counted alone: keys can say what values do."""
     locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
-    await _blank(tx, AddNode, "node_id", locked, {"properties": {}})
+    await ledger.blank(tx, AddNode, "node_id", ids_of(locked), {"properties": {}})
     emptied = await tx.rows(EMPTY_NODES, **asdict(filters), ids=ids_of(locked))
     await _note(tx, envelope, AuditAction.ERASE_PROPERTIES, emptied)
 
@@ -139,11 +138,11 @@ async def _note(tx: Transaction, envelope: Envelope, action: AuditAction, gone: 
 
 
 async def _blank_edges(tx: Transaction, gone: Sequence[Row]) -> None:
-    await _blank(tx, AddEdge, "edge_id", gone, {"relation": "", "properties": {}})
+    await ledger.blank(tx, AddEdge, "edge_id", ids_of(gone), {"relation": "", "properties": {}})
 
 
 async def _blank_nodes(tx: Transaction, gone: Sequence[Row]) -> None:
-    await _blank(tx, AddNode, "node_id", gone, {"label": "", "name": "", "properties": {}})
+    await ledger.blank(tx, AddNode, "node_id", ids_of(gone), {"label": "", "name": "", "properties": {}})
 
 
 async def tell_listed(tx: Transaction, reply: Purged, filters: Filters) -> None:
@@ -174,17 +173,20 @@ async def _tell_stays(tx: Transaction, reply: Purged, filters: Filters, counted:
         reply.notice = LINKS_STAY
 
 
+async def tell_changed(tx: Transaction, reply: Purged, filters: Filters) -> None:
+    """Add to a reply what of others the principal changed, and nothing has taken back."""
+    assert filters.created_by is not None
+    by = ChangedBy(filters.created_by, filters.since, filters.until)
+    found = await changed(tx, by, limits.PURGED_SHOWN)
+    reply.changed_edge_count, reply.changed_edge_previews = found.edges, named(found.edge_ids)
+    reply.changed_node_count, reply.changed_node_previews = found.nodes, named(found.node_ids)
+    previews = [MemoryPreview(id=one, preview=None) for one in found.memory_ids]
+    reply.changed_memory_count, reply.changed_memory_previews = found.memories, previews
+
+
 def named(ids: Sequence[str]) -> list[GraphPreview]:
     """Return what names things in a reply; previews are read later: see workers/previews.py."""
     return [GraphPreview(id=one, preview=None) for one in ids]
-
-
-async def _blank(tx: Transaction, wrote: type[Command], field: str, gone: Sequence[Row], blank: dict[str, Any]) -> None:
-    """Take what is gone out of the stored answers of the commands that wrote it."""
-    if gone:
-        command = str(wrote.__struct_config__.tag)
-        names = [str(row["id"]) for row in gone]
-        await tx.send(BLANK, command=command, field=field, names=names, blank=Jsonb(blank))
 
 
 async def _first(tx: Transaction, filters: Filters, query: bytes, *, hung_on: bool = False) -> list[GraphPreview]:

@@ -203,9 +203,3 @@ returning x.target_id as id, x.id as proposal_id
 delete from proposals p
 where p.tenant = %(tenant)s and p.covers && %(ids)s::uuid[]
 returning p.target_id as id, p.id as proposal_id
-
--- name: blank_answers
--- Take what was erased out of the stored answers of the commands that wrote it.
-update ledger l set answer = jsonb_set(l.answer, array['reply'], (l.answer -> 'reply') || %(blank)s::jsonb)
-where l.tenant = %(tenant)s and l.command = %(command)s
-    and l.answer #>> array['reply', %(field)s::text] = any(%(names)s::text[])

@@ -60,7 +60,17 @@ from engramq.workers.links.replies import displaced_records
 from engramq.workers.links.room import lock_with_linked
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import linking
-from engramq.workers.memories import change, expiry, importing, pending, purge, restoration, review, still_hidden, store
+from engramq.workers.memories import (
+    change,
+    expiry,
+    importing,
+    pending,
+    purge_report,
+    restoration,
+    review,
+    still_hidden,
+    store,
+)
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.purge import Purge
 from engramq.workers.memories.purge_filters import Filters
@@ -336,6 +346,9 @@ async def erase_all(command: PurgeMemories, context: Context) -> Filters:
                 context.begun = True
         if command.restore_replaced:
             await steps.restore_replaced(context.services[LinkRules])
+        if command.restore_replaced and filters.take_graph:
+            async for _ in steps.take_back():
+                context.begun = True
     return filters
 
 
@@ -350,8 +363,8 @@ async def purge_memories(tx: Transaction, command: PurgeMemories, context: Conte
     Whoever takes over from a worker that died goes on with what is left; the audit log tells how much was done by all.
     """
     if command.erase or command.archive:
-        return await purge.recorded(tx, context.envelope, filters, archived=command.archive)
-    return await purge.listed(tx, filters)
+        return await purge_report.recorded(tx, context.envelope, filters, archived=command.archive)
+    return await purge_report.listed(tx, filters)
 
 
 async def embed_batch(command: ImportBatch, context: Context) -> importing.Batch:

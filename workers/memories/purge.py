@@ -5,28 +5,28 @@ they can be restored: see authored_archive.py.
 """
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
 
-from engramq.schemas import limits
-from engramq.schemas.commands import Purged
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.records import MemoryPreview
 from engramq.schemas.vocabulary import AuditAction, MemoryState
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
+from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.graph import taking_back
+from engramq.workers.graph.taking_back import ChangedBy
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.memories import authored, authored_archive, change, restoration, still_hidden
 from engramq.workers.memories.authored import Kind
-from engramq.workers.memories.purge_filters import GRAPH_STAYS, Filters, told
+from engramq.workers.memories.purge_filters import Filters
 from engramq.workers.queue.contract import Lease, MailboxView
 
 log = logging.getLogger(__name__)
@@ -35,21 +35,8 @@ COUNT: Final = sql("purge_count")
 NEXT: Final = sql("purge_next")
 SUCCESSORS: Final = sql("purge_successors")
 STILL: Final = sql("purge_still")
-DONE: Final = sql("purge_done")
 HIDDEN: Final = sql("purge_hidden")
 ARCHIVE: Final = sql("archive_many")
-CONSTITUTIVE: Final = sql("purge_constitutive")
-
-# How the audit log calls what becomes of the graph: of edges, links, nodes, what was deleted before, proposals, and
-# properties of nodes that stay.
-_TAKEN: Final = (
-    AuditAction.DELETE_EDGE,
-    AuditAction.DISCONNECT,
-    AuditAction.DELETE_NODE,
-    AuditAction.ERASE_DELETED,
-    AuditAction.ERASE_PROPOSAL,
-    AuditAction.ERASE_PROPERTIES,
-)
 
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
 
@@ -130,13 +117,6 @@ async def archive(
         await audit.record(tx, envelope, AuditAction.ARCHIVE, row["id"], old=old, new=new, reason=reason)
 
 
-async def done(tx: Transaction, command_id: str, action: AuditAction) -> tuple[int, list[str]]:
-    """Return with how many memories a command has done this by now, whoever carried it out, and the first ids."""
-    row = await tx.row(DONE, command_id=UUID(command_id), action=action, shown=limits.PURGED_SHOWN)
-    assert row is not None
-    return row["memories"], [str(one) for one in row["ids"] or ()]
-
-
 async def hidden_by(tx: Transaction, command_id: str) -> list[UUID]:
     """Return what a command's erasures, or what it archived, left hidden and nothing replaces now."""
     rows = await tx.rows(HIDDEN, command_id=UUID(command_id))
@@ -174,6 +154,21 @@ class Purge:
                 yield after
                 after = await self._erase_some_authored(kind, filters, after)
 
+    async def take_back(self) -> AsyncIterator[int]:
+        """Set back what the principal changed of edges and nodes of others, yielding as it goes on."""
+        filters = await self._until_now()
+        assert filters.created_by is not None
+        by, after = ChangedBy(filters.created_by, filters.since, filters.until), 0
+        while entries := await self._next_changes(by, after):
+
+            async def effect(tx: Transaction, entries: list[Row] = entries) -> None:
+                tx.lease, tx.writer = self.lease, self.envelope.principal.name
+                await taking_back.take_back(tx, self.envelope, by, entries)
+
+            await self.store.write(self.envelope.namespace, effect)
+            after = entries[-1]["id"]
+            yield after
+
     async def restore_replaced(self, rules: LinkRules) -> None:
         """Bring back what the erased ones had replaced and nothing replaces now, each in a transaction of its own.
 
@@ -192,6 +187,12 @@ class Purge:
                 if refusal.fault.code is not FaultCode.DEGREE_LIMIT:
                     raise
                 log.info("A memory was not restored", extra={"command_id": self.envelope.id, "memory_id": memory_id})
+
+    async def _next_changes(self, by: ChangedBy, after: int) -> list[Row]:
+        def find(tx: Transaction) -> Awaitable[list[Row]]:
+            return taking_back.next_changes(tx, by, after, ERASED_AT_ONCE)
+
+        return await self.store.read(self.envelope.namespace, find)
 
     async def _until_now(self) -> Filters:
         """Return the filters, with an end: else somebody who keeps writing would keep this going."""
@@ -241,58 +242,3 @@ class Purge:
         await self.mailboxes.scrub(namespace, gone)
         log.info("Memories purged", extra={"command_id": self.envelope.id, "count": len(ids)})
         return found.position
-
-
-async def listed(tx: Transaction, filters: Filters) -> Purged:
-    """Return what a purge would take, without taking anything."""
-    matched, _ = await count(tx, filters)
-    found = await find(tx, filters, BEGINNING, limits.PURGED_SHOWN)
-    ids = [str(one) for one in found.contents]
-    previews = [MemoryPreview(id=one, preview=None) for one in ids]  # read later: see workers/previews.py
-    reply = Purged(matched=matched, erased=0, memory_ids=ids, memory_previews=previews)
-    if filters.take_graph:
-        await authored.tell_listed(tx, reply, filters)
-    else:
-        reply.notice = GRAPH_STAYS
-    return reply
-
-
-async def recorded(tx: Transaction, envelope: Envelope, filters: Filters, *, archived: bool) -> Purged:
-    """Sum a purge up in one audit row: what all tries at the command have erased, or archived."""
-    taken, ids = await done(tx, envelope.id, AuditAction.ARCHIVE if archived else AuditAction.ERASE)
-    restored, restored_ids = await done(tx, envelope.id, AuditAction.RESTORE)
-    hidden = await hidden_by(tx, envelope.id)
-    reply = Purged(
-        matched=taken,
-        erased=0 if archived else taken,
-        archived=taken if archived else 0,
-        memory_ids=ids,
-        still_hidden_count=len(hidden),
-        restored=restored_ids,
-        restored_count=restored,
-        **still_hidden.named(hidden, limits.PURGED_SHOWN),
-    )
-    new = {"archived" if archived else "erased": taken, "filters": told(filters)}
-    if filters.take_graph:
-        new |= await _tell_erased(tx, envelope, reply)
-        await authored.tell_stays(tx, reply, filters)
-    else:
-        reply.notice = GRAPH_STAYS
-    await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=audit.reason_of(envelope.command))
-    return reply
-
-
-async def _tell_erased(tx: Transaction, envelope: Envelope, reply: Purged) -> dict[str, int]:
-    """Add to a reply what a command has taken of the graph; return it as the audit log sums it up."""
-    (edges, edge_ids), (links, link_ids), (nodes, node_ids), (deleted, _), (proposals, _), (emptied, _) = [
-        await done(tx, envelope.id, action) for action in _TAKEN
-    ]
-    reply.edge_count, reply.link_count, reply.node_count = edges, links, nodes
-    reply.edge_previews, reply.link_previews = authored.named(edge_ids), authored.named(link_ids)
-    reply.node_previews = authored.named(node_ids)
-    reply.deleted_count, reply.proposal_count, reply.emptied_count = deleted, proposals, emptied
-    row = await tx.row(CONSTITUTIVE, command_id=UUID(envelope.id))
-    assert row is not None
-    reply.constitutive_count = row["edges"]
-    taken = {"edges": edges, "links": links, "nodes": nodes, "deleted": deleted, "proposals": proposals}
-    return taken | {"emptied": emptied}

@@ -1,0 +1,155 @@
+"""What a principal changed of edges and nodes that others wrote: counted, named, and taken back.
+
+The audit log has each change with its old and new values. Taken back is what still is as the principal wrote it; what
+somebody changed since stays, and so does what two principals agreed to.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from engramq.schemas.commands import AddEdge, AddNode
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.ids import format_time, parse_time
+from engramq.schemas.vocabulary import AuditAction, SectorSource
+from engramq.workers.db import audit, ledger
+from engramq.workers.db.json_values import Jsonb, same
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.graph.intervals import ENDS
+
+COUNT: Final = sql("changed_count")
+EDGES: Final = sql("changed_edges")
+NODES: Final = sql("changed_nodes")
+MEMORIES: Final = sql("changed_memories")
+NEXT: Final = sql("next_changes")
+LOCK_EDGES: Final = sql("lock_changed_edges")
+LOCK_NODES: Final = sql("lock_changed_nodes")
+CHANGES: Final = sql("changes_of")
+WRITE_EDGE: Final = sql("write_edge_back")
+WRITE_NODE: Final = sql("update_node")
+
+_PROPERTIES: Final = "properties"
+_SECTOR: Final = "memory_sector"
+_OF_EDGES: Final = ("weight", _SECTOR, _PROPERTIES, *ENDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedBy:
+    """Whose changes are meant, and from when until when; None: any time."""
+
+    created_by: str
+    since: datetime | None
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """How much of others a principal changed that is there, and the first ids of each."""
+
+    edges: int
+    nodes: int
+    memories: int
+    edge_ids: Sequence[str]
+    node_ids: Sequence[str]
+    memory_ids: Sequence[str]
+
+
+async def changed(tx: Transaction, by: ChangedBy, limit: int) -> Changed:
+    """Return what of others the principal changed and nothing has taken back."""
+    row = await tx.row(COUNT, **asdict(by))
+    assert row is not None
+    edges, nodes, memories = [
+        [str(one["id"]) for one in await tx.rows(query, **asdict(by), limit=limit)] if row[kind] else []
+        for query, kind in ((EDGES, "edges"), (NODES, "nodes"), (MEMORIES, "memories"))
+    ]
+    return Changed(**row, edge_ids=edges, node_ids=nodes, memory_ids=memories)
+
+
+async def next_changes(tx: Transaction, by: ChangedBy, after: int, limit: int) -> list[Row]:
+    """Return the first entries from one on that tell of changes."""
+    return await tx.rows(NEXT, **asdict(by), after_entry=after, limit=limit)
+
+
+async def take_back(tx: Transaction, envelope: Envelope, by: ChangedBy, entries: Sequence[Row]) -> None:
+    """Set back what these entries are about, as far as it still is as the principal wrote it, and note that."""
+    ids = sorted({entry["target_id"] for entry in entries})
+    edges = await tx.rows(LOCK_EDGES, **asdict(by), ids=ids)
+    nodes = await tx.rows(LOCK_NODES, **asdict(by), ids=ids)
+    changes = defaultdict[UUID, list[Row]](list)
+    for change in await tx.rows(CHANGES, **asdict(by), ids=[row["id"] for row in (*edges, *nodes)]):
+        changes[change["target_id"]].append(change)
+    for row in edges:
+        await _edge_back(tx, envelope, row, changes[row["id"]])
+    for row in nodes:
+        await _node_back(tx, envelope, row, changes[row["id"]])
+
+
+async def _edge_back(tx: Transaction, envelope: Envelope, row: Row, changes: Sequence[Row]) -> None:
+    now = {name: row[name] for name in _OF_EDGES}
+    told = _as_told(now)
+    undone = _undo(told, changes, fixed={_SECTOR} if row["sector_source"] == SectorSource.MANUAL else set())
+    if not undone:
+        return
+    before = now | {name: told[name] for name in ("weight", _SECTOR, _PROPERTIES)} | _ends(now, told)
+    await tx.send(WRITE_EDGE, **{**before, _PROPERTIES: Jsonb(before[_PROPERTIES])}, id=row["id"])
+    await ledger.blank(tx, AddEdge, "edge_id", [row["id"]], {_PROPERTIES: {}})
+    await _note(tx, envelope, row["id"], undone)
+
+
+async def _node_back(tx: Transaction, envelope: Envelope, row: Row, changes: Sequence[Row]) -> None:
+    told = {_PROPERTIES: dict(row[_PROPERTIES])}
+    undone = _undo(told, changes, fixed=set())
+    if undone:
+        await tx.send(WRITE_NODE, id=row["id"], properties=Jsonb(told[_PROPERTIES]))
+        await ledger.blank(tx, AddNode, "node_id", [row["id"]], {_PROPERTIES: {}})
+        await _note(tx, envelope, row["id"], undone)
+
+
+async def _note(tx: Transaction, envelope: Envelope, target: UUID, undone: Sequence[int]) -> None:
+    """Note which entries were taken back; their values would be kept for good in one more place."""
+    reason = audit.reason_of(envelope.command)
+    await audit.record(tx, envelope, AuditAction.TAKE_BACK, target, old={}, new={"entries": undone}, reason=reason)
+
+
+def _undo(told: dict[str, Any], changes: Sequence[Row], fixed: set[str]) -> list[int]:
+    """Set what is still as a change made it to what it was before, newest change first; return the changes' entries.
+
+    `told` is what is now, as the audit log tells it; nothing in `fixed` is set back.
+    """
+    undone = []
+    for change in changes:
+        old, new = change["old"], change["new"]
+        back = {name for name in told.keys() & new.keys() - fixed - {_PROPERTIES} if same(told[name], new[name])}
+        told.update({name: old[name] for name in back})
+        if _undo_properties(told[_PROPERTIES], old.get(_PROPERTIES, {}), new.get(_PROPERTIES, {})) or back:
+            undone.append(change["id"])
+    return undone
+
+
+def _undo_properties(now: dict[str, Any], old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    back = [key for key in new if key in now and same(now[key], new[key])]
+    for key in back:
+        if key in old:
+            now[key] = old[key]
+        else:
+            del now[key]
+    return bool(back)
+
+
+def _as_told(now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an edge's values as the audit log has them: times are texts there."""
+    times = {name: None if now[name] is None else format_time(now[name]) for name in ENDS}
+    return {**now, **times, _PROPERTIES: dict(now[_PROPERTIES])}
+
+
+def _ends(now: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, datetime | None]:
+    """Return the interval that was; the one that is when others have changed an end so that it would be backwards."""
+    start, end = (None if told[name] is None else parse_time(told[name]) for name in ENDS)
+    if start is not None and end is not None and start >= end:
+        return {name: now[name] for name in ENDS}
+    return dict(zip(ENDS, (start, end), strict=True))
