@@ -285,6 +285,16 @@ async def test_restoring_what_a_purge_erased_at_once_says_so(world: World) -> No
     assert edge.edge_id in {row["edge_id"] for row in world.rows("select target_id::text as edge_id from audit_log")}
 
 
+async def test_what_was_written_again_is_left_in_entries_of_changes_alone(world: World) -> None:
+    for poison in ("swordfish one", "swordfish two"):
+        await fact(world, "Ada", "Eve", CRAWLER, properties={"p": poison})
+        await node(world, "Mallory", CRAWLER, p=poison)
+    await purge(world, created_by="crawler", erase=True)
+    assert nowhere(world, "swordfish", but=("audit_log",))
+    told = world.rows("select action from audit_log where old::text || new::text || coalesce(reason, '') ~ 'swordfish'")
+    assert {row["action"] for row in told} <= {"update_edge", "update_node"}
+
+
 async def node(world: World, name: str, by: Principal = OWNER, **properties: Any) -> NodeAdded:
     return await world.ask(NodeAdded, AddNode(name=name, properties=properties), principal=by)
 

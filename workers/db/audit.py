@@ -1,4 +1,4 @@
-"""The audit log: who did what to which memory, never what the memory contains."""
+"""The audit log: who did what to what; of memories never what they contain, of the graph the values that changed."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
