@@ -166,6 +166,29 @@ async def test_the_command_writes_a_file_of_its_own_and_leaves_none_half_done(
     assert names_in(tmp_path) == ["acme.jsonl"]
 
 
+async def test_two_exports_to_one_file_share_nothing_before_it_is_whole(
+    acme: Tenant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_by_another = tmp_path / "acme.jsonl.partial"
+    left_by_another.write_text("of somebody")
+    left_by_another.chmod(0o644)
+    modes: list[int] = []
+
+    async def waiting(tx: Transaction, wanted: Wanted, release: str) -> AsyncIterator[bytes]:
+        modes.extend(modes_in(tmp_path, but=left_by_another))
+        async for line in lines(tx, wanted, release):
+            yield line
+
+    monkeypatch.setattr("engramq.workers.cli.tenant_command.lines", waiting)
+    codes = await asyncio.gather(*(run("tenant", "export", acme.namespace, str(tmp_path / "acme.jsonl")) for _ in "ab"))
+    assert 0 in codes
+    assert set(modes) == {0o600}
+    assert names_in(tmp_path) == ["acme.jsonl", "acme.jsonl.partial"]
+    assert left_by_another.read_text() == "of somebody"
+    lines_ = (tmp_path / "acme.jsonl").read_text().splitlines()
+    assert [json.loads(lines_[0])["type"], json.loads(lines_[-1])["type"]] == ["engramq.export", "end"]
+
+
 async def test_a_namespace_that_is_none_is_said_to_be_none(
     acme: Tenant, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,6 +215,10 @@ async def test_the_list_shows_what_each_namespace_holds(
     assert [line.split()[0] for line in shown] == ["acme", "empty", "other"]
     assert "acme  4 memories (3 active, 1 pending)" in shown[0]
     assert shown[1].endswith("last written never")
+
+
+def modes_in(folder: Path, but: Path) -> list[int]:
+    return [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir() if path != but]
 
 
 def names_in(folder: Path) -> list[str]:

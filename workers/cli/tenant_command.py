@@ -1,6 +1,7 @@
 """`engramq tenant list` and `engramq tenant export`: what namespaces hold, read from the database."""
 
 import os
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,9 +84,9 @@ def _opened(target: Path | None) -> Iterator[IO[bytes]]:
         return
     if target.exists():
         raise CommandFailed(f"{str(target)!r} is there already: give another name, or remove it.")
-    partial = target.with_name(target.name + PARTIAL)
+    partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")  # of this export alone
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as problem:
         raise _unwritable(problem) from None
     try:

@@ -21,7 +21,7 @@ from engramq.workers.queue.contract import Lease, MailboxView
 
 log = logging.getLogger(__name__)
 
-NOW: Final = sql("tenant_now")
+BEGUN: Final = sql("tenant_deletion_begun")
 SOME_MEMORIES: Final = sql("some_memories")
 DELETE_NODES: Final = sql("delete_nodes")
 STOP_CLOCK: Final = sql("stop_clock")
@@ -68,7 +68,7 @@ class Deletion:
     async def run(self) -> AsyncIterator[int]:
         """Delete all that is there now, yielding after each transaction how many rows it took."""
         namespace = self.envelope.namespace
-        until = await self.store.read(namespace, _now)
+        until = await self.store.write(namespace, self._begin)
         await self.mailboxes.scrub_namespace(namespace)
         for step in BEFORE:
             async for rows in self._all(step, until):
@@ -79,6 +79,21 @@ class Deletion:
             async for rows in self._all(step, until):
                 yield rows
         await self.mailboxes.scrub_namespace(namespace)
+
+    async def _begin(self, tx: Transaction) -> datetime:
+        """Return when the first try began: what was written later is no affair of another one either."""
+        tx.lease = self.lease
+        row = await tx.row(BEGUN, command_id=UUID(self.envelope.id), action=AuditAction.DELETE_TENANT)
+        if row is None:
+            reason = audit.reason_of(self.envelope.command)
+            new = {"begun": True}
+            entry = await audit.record(
+                tx, self.envelope, AuditAction.DELETE_TENANT, None, old={}, new=new, reason=reason
+            )
+            row = await entry.fetchone()
+        assert row is not None
+        at: datetime = row["at"]
+        return at
 
     async def _all(self, step: Step, until: datetime) -> AsyncIterator[int]:
         async def effect(tx: Transaction) -> int:
@@ -134,10 +149,3 @@ async def recorded(tx: Transaction, envelope: Envelope) -> TenantDeleted:
         link_count=row["links"],
         token_count=row["tokens"],
     )
-
-
-async def _now(tx: Transaction) -> datetime:
-    row = await tx.row(NOW)
-    assert row is not None
-    now: datetime = row["now"]
-    return now

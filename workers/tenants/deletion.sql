@@ -1,6 +1,9 @@
--- name: tenant_now
--- What time it is: what is written later is no affair of a deletion that is under way.
-select now() as now
+-- name: tenant_deletion_begun
+-- When the first try at a deletion began.
+select at from audit_log
+where tenant = %(tenant)s and command_id = %(command_id)s and action = %(action)s
+order by id
+limit 1
 
 -- name: revoke_tokens
 -- Let nobody in any more.
