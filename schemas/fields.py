@@ -60,6 +60,16 @@ def refuse_backwards(valid_from: datetime | UnsetType | None, valid_until: datet
         )
 
 
+def refuse_reversed(since: datetime | UnsetType, until: datetime | UnsetType) -> None:
+    """Raise EngramqError for a span of time that ends before it begins; both ends are included."""
+    if since is not UNSET and until is not UNSET and until < since:
+        raise invalid(
+            "until",
+            f"until, {format_time(until)}, is earlier than since, {format_time(since)}.",
+            "Give a later until, an earlier since, or leave one of them out.",
+        )
+
+
 def refuse_future(as_of: datetime | UnsetType) -> None:
     """Raise EngramqError for a time that is still to come, of which nobody knows what will hold."""
     if as_of is not UNSET and as_of > datetime.now(UTC):

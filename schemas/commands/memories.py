@@ -31,6 +31,7 @@ from engramq.schemas.fields import (
     refuse_backwards,
     refuse_every_project,
     refuse_future,
+    refuse_reversed,
 )
 from engramq.schemas.ids import list_position
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
@@ -145,8 +146,9 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     collapse_duplicates: Annotated[bool, Meta(description="Show hits of the same content once")] = False
 
     def check(self) -> None:
-        """Raise EngramqError for a look into the future."""
+        """Raise EngramqError for a look into the future, and a span that ends before it begins."""
         refuse_future(self.as_of)
+        refuse_reversed(self.since, self.until)
 
 
 class MemoryList(Page, kw_only=True, tag="memories"):

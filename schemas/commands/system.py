@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import Cursor, Identifier, Moment, Name
+from engramq.schemas.fields import Cursor, Identifier, Moment, Name, refuse_reversed
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, WorkerKind
 
@@ -59,7 +59,8 @@ class ListAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="aud
     cursor: Cursor | UnsetType = UNSET
 
     def check(self) -> None:
-        """Refuse an action that is never audited. The listing has no room for all of them."""
+        """Refuse an action that is never audited (the listing has no room for all of them), and a reversed span."""
+        refuse_reversed(self.since, self.until)
         if self.action is not UNSET and self.action not in set(AuditAction):
             raise invalid("action", "action is none that is audited.", f"Give one of {', '.join(AuditAction)}.")
 

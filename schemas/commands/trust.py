@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import MemoryId, Moment, Name, Note
+from engramq.schemas.fields import MemoryId, Moment, Name, Note, refuse_reversed
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, WorkerKind
 
@@ -109,6 +109,7 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
 
     def check(self) -> None:
         """Refuse to take everything: one filter at least is needed. To erase and to archive exclude each other."""
+        refuse_reversed(self.since, self.until)
         filters = (self.created_by, self.source_type, self.thread, self.partition, self.since, self.until)
         if all(one is UNSET for one in filters):
             raise invalid("created_by", "Nothing says which memories are meant.", "Give at least one filter.")

@@ -309,3 +309,11 @@ async def test_a_restoration_says_what_keeps_a_memory_hidden(agent: Agent) -> No
     assert await agent.recent() == [memory["content"]]
     await agent.call("verify_memory", memory_id=memory["id"], verification="rejected")
     assert "verify_memory" in (await agent.call("restore_memory", memory_id=memory["id"]))["notice"]
+
+
+@pytest.mark.promise("TI-7")
+async def test_a_span_that_ends_before_it_begins_is_refused_by_name(agent: Agent) -> None:
+    for tool, arguments in (("search_memories", {"query": "fact"}), ("audit", {})):
+        refused = await agent.call(tool, **arguments, since=JUNE, until=MAY)
+        assert (refused["status"], refused["field"]) == ("invalid_parameter", "until")
+        assert (await agent.call(tool, **arguments, since=MAY, until=MAY))["status"] == "success"

@@ -54,6 +54,9 @@ async def test_the_entries_of_a_memory_have_its_links_and_outcomes(agent: Agent,
 @pytest.mark.promise("OV-10")
 async def test_the_entries_of_a_node_have_its_edges(agent: Agent) -> None:
     edge = await agent.call("graph_add_edge", source_name="Ada", target_name="Engine", relation="DESIGNED")
+    await agent.call("graph_add_edge", source_name="Ada", target_name="Engine", relation="DESIGNED", weight=0.5)
+    for target in (edge["edge_id"], edge["source_id"], edge["target_id"]):
+        assert actions(await agent.call("audit", target=target)) == ["update_edge"], target
     await agent.call("graph_delete_edge", edge_id=edge["edge_id"], reason="false")
     for target in (edge["edge_id"], edge["source_id"], edge["target_id"]):
         found = actions(await agent.call("audit", target=target))

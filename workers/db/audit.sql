@@ -10,13 +10,17 @@ returning id, at
 
 -- fragment: names_target
 -- Whether an entry is about something else, but names %(target_id)s: as an end of a link or an edge, as what replaced a
--- memory, as what lost a link or what stays hidden.
+-- memory, as what lost a link or what stays hidden; or is about an edge that ends there.
 %(target_id)s::uuid::text in (
     a.old ->> 'source_id', a.old ->> 'target_id', a.new ->> 'source_id', a.new ->> 'target_id',
     a.old ->> 'superseded_by', a.new ->> 'superseded_by')
 or a.new -> 'displaced' @> jsonb_build_array(jsonb_build_object('memory_id', %(target_id)s::uuid::text))
 or a.new -> 'displaced' @> jsonb_build_array(jsonb_build_object('other_id', %(target_id)s::uuid::text))
 or a.new -> 'still_hidden' @> to_jsonb(%(target_id)s::uuid::text)
+or a.target_id in (
+    select e.id from edges e
+    where e.tenant = %(tenant)s and e.layer = 'knowledge' and %(target_id)s::uuid in (e.source_id, e.target_id)
+)
 
 -- name: audit_entries
 -- The newest entries, newest first. Those of a command are kept together by their ids.
