@@ -26,21 +26,16 @@ from engramq.schemas.commands.graph import (
     EdgeList,
     EdgeMissing,
     EdgesMissing,
-    FindPath,
     GetEdge,
     GetNodeByName,
     GraphDeleted,
     ListEdges,
     NameAmbiguous,
-    Neighbors,
     NodeAdded,
     NodeFound,
     NodeMissing,
-    PathReport,
-    QueryNeighbors,
     Reclassified,
     ReclassifySector,
-    WalkStartMissing,
 )
 from engramq.schemas.commands.links import (
     Activated,
@@ -108,6 +103,7 @@ from engramq.schemas.commands.trust import (
     VerifyMemory,
 )
 from engramq.schemas.commands.undo import DeletedList, GraphRestored, ListDeleted, RestoreGraph
+from engramq.schemas.commands.walks import FindPath, Neighbors, PathReport, QueryNeighbors, WalkStartMissing
 
 AnyCommand = (
     StoreMemory
