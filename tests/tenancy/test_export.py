@@ -6,6 +6,7 @@ import json
 import re
 import stat
 import struct
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tests.tenancy.tables import Tenant, furnish, tenant_tables
 
 pytestmark = pytest.mark.anyio
 
+BOUND_S = 20.0
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 TYPES = ["memory", "node", "edge", "link", "deferred_link", "tombstone", "proposal"]
 # How the page calls what is told of the rows of a table.
@@ -173,16 +175,19 @@ async def test_two_exports_to_one_file_share_nothing_before_it_is_whole(
     left_by_another.write_text("of somebody")
     left_by_another.chmod(0o644)
     modes: list[int] = []
+    both = threading.Barrier(2, timeout=BOUND_S)  # each export has a thread of its own
 
     async def waiting(tx: Transaction, wanted: Wanted, release: str) -> AsyncIterator[bytes]:
+        both.wait()
         modes.extend(modes_in(tmp_path, but=left_by_another))
+        both.wait()
         async for line in lines(tx, wanted, release):
             yield line
 
     monkeypatch.setattr("engramq.workers.cli.tenant_command.lines", waiting)
     codes = await asyncio.gather(*(run("tenant", "export", acme.namespace, str(tmp_path / "acme.jsonl")) for _ in "ab"))
-    assert 0 in codes
-    assert set(modes) == {0o600}
+    assert codes == [0, 0]
+    assert modes == [0o600] * 4
     assert names_in(tmp_path) == ["acme.jsonl", "acme.jsonl.partial"]
     assert left_by_another.read_text() == "of somebody"
     lines_ = (tmp_path / "acme.jsonl").read_text().splitlines()
