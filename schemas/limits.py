@@ -19,6 +19,7 @@ SIMILAR_SHOWN: Final = 5
 TAGS: Final = 50  # of a memory
 REFERENCE_CHARS: Final = 60  # of what a reference stands for, in a reply
 IMPORT_ROWS: Final = 1_000
+IDENTITY_BYTES: Final = 16  # of the digest by which a row of an import is known again
 
 BATCH_LINKS: Final = 200  # links of one connects
 OUTCOME_MEMORIES: Final = 50

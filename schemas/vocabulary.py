@@ -245,6 +245,13 @@ class OnDuplicate(StrEnum):
     UPDATE = "update"
 
 
+class Absence(StrEnum):
+    """Why the memory of a row that was imported before is not to be found: archived, or gone for good."""
+
+    FORGOTTEN = "forgotten"
+    ERASED = "erased"
+
+
 class Scope(StrEnum):
     """What a principal may do."""
 

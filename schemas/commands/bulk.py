@@ -8,8 +8,19 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, WriteReply
 from engramq.schemas.commands.memories import NewMemory
+from engramq.schemas.faults import invalid
 from engramq.schemas.fields import UnitInterval
-from engramq.schemas.vocabulary import MemorySource, OnDuplicate, ReceiptStatus, Scope, Verification, WorkerKind
+from engramq.schemas.vocabulary import (
+    Absence,
+    MemorySource,
+    OnDuplicate,
+    ReceiptStatus,
+    Scope,
+    Verification,
+    WorkerKind,
+)
+
+RowIdentity = Annotated[bytes, Meta(min_length=limits.IDENTITY_BYTES, max_length=limits.IDENTITY_BYTES)]
 
 
 class ImportRecord(NewMemory, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,7 +42,11 @@ class ImportRecord(NewMemory, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ImportBatch(Command, frozen=True, kw_only=True, omit_defaults=True, tag="import_batch"):
-    """Store many memories of one namespace in one transaction. Rows have been validated at the door."""
+    """Store many memories of one namespace in one transaction. Rows have been validated at the door.
+
+    `identities`: by what each record is known again, whatever batch and principal brings it; () when by nothing but the
+    command's idempotency key.
+    """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
     scope: ClassVar[Scope] = Scope.WRITE
@@ -39,14 +54,24 @@ class ImportBatch(Command, frozen=True, kw_only=True, omit_defaults=True, tag="i
 
     records: Annotated[tuple[ImportRecord, ...], Meta(min_length=1, max_length=limits.IMPORT_ROWS)]
     on_duplicate: OnDuplicate = OnDuplicate.SKIP
+    identities: tuple[RowIdentity, ...] = ()
+
+    def check(self) -> None:
+        """Raise EngramqError for identities that are not one for each record."""
+        if self.identities and len(self.identities) != len(self.records):
+            raise invalid("identities", f"{len(self.identities)} identities for {len(self.records)} records.")
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one row: the memory it is, or why it was refused."""
+    """What became of one row: the memory it is, or why it was refused.
+
+    `absence`: why the memory of a row that was imported before is not to be found.
+    """
 
     index: int
     status: ReceiptStatus
     memory_id: str | UnsetType = UNSET
+    absence: Absence | UnsetType = UNSET
     field: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
 

@@ -48,7 +48,7 @@ def _value(info: Any, name: str, full: bool) -> Any:  # noqa: C901 - one case fo
         case msgspec.inspect.FloatType():
             return 0.25
         case msgspec.inspect.BytesType():
-            return b"\x00\xff"
+            return b"\x00\xff" * max(1, (info.min_length or 0) // 2)
         case msgspec.inspect.DateTimeType():
             return MOMENT
         case msgspec.inspect.AnyType():

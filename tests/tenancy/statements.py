@@ -83,6 +83,9 @@ BY_NAME: dict[str, Any] = {
     "sample": 1000,
     "rare": 0,
     "days": 7,
+    "digests": [bytes(16)],
+    "after_digest": b"",
+    "identity": [bytes(16)],
     "scopes": ["read"],
     "sha256": "0" * 64,
 }

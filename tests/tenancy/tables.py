@@ -100,6 +100,7 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
         "deleted_graph", deletion=1, id=UUID(uuid7()), is_node=True, deleted_at=datetime.now(UTC), created_by="ada",
         record=Jsonb({"label": "Entity", "name": f"{namespace}-gone", "created_at": "2020-01-01T00:00:00+00:00"}),
     )  # fmt: skip
+    insert("imported_rows", digest=bytes(16), memory_id=ids["memory"], trusted=True)
     insert("approvals", proposal_id=ids["proposal"], principal="ada")
     insert(
         "audit_log",

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 BOUND_S = 20.0
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
-TYPES = ["memory", "node", "edge", "link", "deferred_link", "tombstone", "proposal"]
+TYPES = ["memory", "node", "edge", "link", "deferred_link", "tombstone", "proposal", "imported_row"]
 # How the page calls what is told of the rows of a table.
 PLACES = {
     "memories": "memory",
@@ -36,6 +36,7 @@ PLACES = {
     "deferred_links": "deferred_link",
     "link_tombstones": "tombstone",
     "proposals": "proposal",
+    "imported_rows": "imported_row",
     "approvals": "its `approvals`",
     "audit_log": "audit",
 }

@@ -45,7 +45,7 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_uuid
 from engramq.schemas.missing import missing
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import AuditAction, MemoryState, OnDuplicate, Partition, Scope, Thing, Verification
+from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition, Scope, Thing, Verification
 from engramq.workers.authority import require_admin
 from engramq.workers.db import audit
 from engramq.workers.db.memory_previews import previews
@@ -63,6 +63,7 @@ from engramq.workers.links.similarity import linking
 from engramq.workers.memories import (
     change,
     expiry,
+    import_rows,
     importing,
     pending,
     purge_report,
@@ -367,13 +368,11 @@ async def purge_memories(tx: Transaction, command: PurgeMemories, context: Conte
     return await purge_report.listed(tx, filters)
 
 
-async def embed_batch(command: ImportBatch, context: Context) -> importing.Batch:
-    """Route and embed the records of an import; what is known by its external id and skipped needs no vector."""
-    batch, skipped = importing.routed(context.envelope, command, context.settings.retention), set[str]()
-    if batch.on_duplicate is OnDuplicate.SKIP:
-        names = batch.external_ids
-        skipped = await context.store.read(context.envelope.namespace, lambda tx: importing.taken(tx, names))
-    return await importing.embedded(batch, skipped, context.services[Vectorizer])
+async def embed_batch(command: ImportBatch, context: Context) -> import_rows.Batch:
+    """Route and embed the records of an import; what is known already and skipped needs no vector."""
+    batch = importing.routed(context.envelope, command, context.settings.retention)
+    known = await context.store.read(context.envelope.namespace, lambda tx: import_rows.known_already(tx, batch))
+    return await importing.embedded(batch, known, context.services[Vectorizer])
 
 
 async def follow_import(reply: Reply, command: ImportBatch, context: Context) -> None:
@@ -388,7 +387,7 @@ async def follow_import(reply: Reply, command: ImportBatch, context: Context) ->
 
 @handles(ImportBatch, before=embed_batch, after=follow_import)
 async def import_batch(
-    tx: Transaction, _command: ImportBatch, context: Context, batch: importing.Batch
+    tx: Transaction, _command: ImportBatch, context: Context, batch: import_rows.Batch
 ) -> BatchImported:
     """Write many memories at once."""
     return await importing.write(tx, context.envelope, batch, context.services[BulkLoads], _room(tx, context))

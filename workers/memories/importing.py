@@ -2,8 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -24,7 +24,6 @@ from engramq.schemas.vocabulary import (
     Partition,
     ReceiptStatus,
     SectorSource,
-    Verification,
 )
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
@@ -37,6 +36,18 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.bulk_loads import BulkLoads, Target
 from engramq.workers.memories.change import BEGINNING, fits, refuse_backwards_with
 from engramq.workers.memories.expiry import expiry_of, settle
+from engramq.workers.memories.import_rows import (
+    Batch,
+    Known,
+    Row,
+    known,
+    made_known,
+    out_of,
+    over_quota,
+    rejected,
+    sort,
+)
+from engramq.workers.memories.imported_rows import GoneIn, absence_of, gone_in, let_in_again
 from engramq.workers.memories.quotas import Room
 from engramq.workers.memories.routing import VOUCHED_FOR, route
 from engramq.workers.memories.store import Draft, columns_of
@@ -44,8 +55,6 @@ from engramq.workers.memories.supersession import move_end
 
 log = logging.getLogger(__name__)
 
-TAKEN: Final = sql("known_external_ids")
-WITH_EXTERNAL_IDS: Final = sql("with_external_ids")
 INSERT_MANY: Final = sql("insert_memories")
 REPLACE: Final = sql("replace_memory")
 FORGET_SIMILARITY_LINKS: Final = sql("forget_similarity_links")
@@ -70,74 +79,30 @@ _UPDATED: Final = (
 ROWS_AT_ONCE: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A memory that has an external id already; locked."""
-
-    id: UUID
-    partition: Partition
-    verification: Verification
-    content: str
-    metadata: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A record and the memory that it is where there is none yet."""
-
-    record: ImportRecord
-    draft: Draft
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The rows of one import that may be written, by their index, and receipts for the others.
-
-    `degraded`: some had to go without a vector.
-    """
-
-    on_duplicate: OnDuplicate
-    rows: dict[int, Row]
-    refused: list[Receipt]
-    degraded: bool = False
-
-    @property
-    def external_ids(self) -> list[str]:
-        """The external ids of the rows, each once."""
-        return sorted({row.record.external_id for row in self.rows.values() if row.record.external_id is not UNSET})
-
-
-@dataclass(slots=True)
-class Sorted:
-    """Which rows are new, which say again what another row or a known memory said, and which are over a quota."""
-
-    new: dict[int, Draft] = field(default_factory=dict)
-    again: dict[int, int] = field(default_factory=dict)  # index -> index of the row that made the memory
-    known: dict[int, Known] = field(default_factory=dict)
-    refused: list[Receipt] = field(default_factory=list)  # there is no room for them
-
-
 def routed(envelope: Envelope, command: ImportBatch, retention: Sequence[Retention]) -> Batch:
     """Put each record on its side of the trust boundary; what may not go there gets its receipt."""
+    command.check()
     rows: dict[int, Row] = {}
     refused: list[Receipt] = []
-    for index, record in enumerate(command.records):
+    identities = command.identities or (None,) * len(command.records)
+    for index, (record, identity) in enumerate(zip(command.records, identities, strict=True)):
         memory = record.memory
         try:
             partition = route(memory, envelope.principal)
         except EngramqError as refusal:
             name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"
-            refused.append(_rejected(index, name, refusal.fault.error))
+            refused.append(rejected(index, name, refusal.fault.error))
         else:
             project = envelope.project_named(record.project)
             expires_at = expiry_of(retention, memory)
-            rows[index] = Row(record, Draft(memory, partition, envelope.principal.name, None, project, expires_at))
+            draft = Draft(memory, partition, envelope.principal.name, None, project, expires_at)
+            rows[index] = Row(record, draft, identity)
     return Batch(command.on_duplicate, rows, refused)
 
 
-async def embedded(batch: Batch, skipped: set[str], vectorizer: Vectorizer) -> Batch:
-    """Give the rows their vectors, those with the external ids in `skipped` excepted."""
-    wanted = {index: row for index, row in batch.rows.items() if row.record.external_id not in skipped}
+async def embedded(batch: Batch, known_already: set[int], vectorizer: Vectorizer) -> Batch:
+    """Give the rows their vectors, but for those that are known already, by index."""
+    wanted = {index: row for index, row in batch.rows.items() if index not in known_already}
     try:
         embeddings = await vectorizer.embed([row.record.content for row in wanted.values()], bulk=True)
     except EmbedderUnavailable as problem:
@@ -145,7 +110,7 @@ async def embedded(batch: Batch, skipped: set[str], vectorizer: Vectorizer) -> B
         return replace(batch, degraded=bool(wanted))
     vectors = dict(zip(wanted, embeddings, strict=True))
     rows = {
-        index: Row(row.record, replace(row.draft, embedding=vectors.get(index))) for index, row in batch.rows.items()
+        index: replace(row, draft=replace(row.draft, embedding=vectors.get(index))) for index, row in batch.rows.items()
     }
     return replace(batch, rows=rows)
 
@@ -154,23 +119,25 @@ async def write(tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: B
     """Write a batch as far as there is room; return a receipt for each of its rows."""
     # First of all: whoever closes a load waits for its batches, and holds nothing that these want.
     loads = await bulk_loads.loads_of(tx, [row.draft for row in batch.rows.values()])
-    sorted_rows = _sorted(batch, await known(tx, batch.external_ids), room)
+    known_ones, before = await known(tx, batch.external_ids), await gone_in(tx, batch.identities)
+    out = out_of(batch, known_ones, before)
+    sorted_rows = sort(batch, known_ones, out, room)
+    await let_in_again(tx, [row.identity for row in sorted_rows.new.values() if row.identity in before])
     made = dict(zip(sorted_rows.new, await insert_all(tx, list(sorted_rows.new.values()), loads), strict=True))
     receipts = {receipt.index: receipt for receipt in (*batch.refused, *sorted_rows.refused)}
-    for index in batch.rows:
+    for index, row in batch.rows.items():
         if index in receipts:
             continue
         if index in made:
             receipts[index] = Receipt(index=index, status=ReceiptStatus.STORED, memory_id=str(made[index]))
-            continue
-        found = sorted_rows.known.get(index)
-        if found is None:
-            first = batch.rows[sorted_rows.again[index]].draft
-            metadata = {} if first.memory.metadata is UNSET else first.memory.metadata
-            memory = first.memory
-            made_id = made[sorted_rows.again[index]]
-            found = Known(made_id, first.partition, memory.verification, memory.content, metadata)
-        receipts[index] = await _repeated(tx, envelope, batch, index, found, room)
+        elif index in out:
+            receipts[index] = _stays_out(index, row, out[index])
+        else:
+            found = sorted_rows.known.get(index)
+            if found is None:
+                first = sorted_rows.again[index]
+                found = made_known(batch.rows[first].draft, made[first])
+            receipts[index] = await _repeated(tx, envelope, batch, index, found, room)
     counts = Counter(receipt.status for receipt in receipts.values())
     return BatchImported(
         receipts=[receipts[index] for index in sorted(receipts)],
@@ -209,36 +176,24 @@ def updated(reply: BatchImported) -> list[Activated]:
     return [Activated(memory_id=one) for one in ids if isinstance(one, str)]
 
 
-async def taken(tx: Transaction, external_ids: Sequence[str]) -> set[str]:
-    """Return those of these external ids that are taken."""
-    if not external_ids:
-        return set()
-    return {row["external_id"] for row in await tx.rows(TAKEN, external_ids=list(external_ids))}
-
-
-async def known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, Known]:
-    """Lock the memories that have these external ids, and return them by external id."""
-    if not external_ids:
-        return {}
-    rows = await tx.rows(WITH_EXTERNAL_IDS, external_ids=list(external_ids))
-    return {
-        row["external_id"]: Known(
-            row["id"], Partition(row["partition"]), Verification(row["verification"]), row["content"], row["metadata"]
-        )
-        for row in rows
-    }
-
-
-async def insert_all(tx: Transaction, drafts: Sequence[Draft], loads: Mapping[Target, int] | None = None) -> list[UUID]:
-    """Make memories, whose external ids have to be different, and return their ids in the order given.
+async def insert_all(tx: Transaction, new: Sequence[Row], loads: Mapping[Target, int]) -> list[UUID]:
+    """Make memories, whose external ids and identities have to be different; return their ids in the order given.
 
     `loads`: the open loads that they belong to.
 
-    Raises Again when somebody took one of the external ids in between.
+    Raises Again when somebody took one of the external ids, or brought one of the rows, in between.
     """
-    rows = [{**_listed(columns_of(draft)), **_vector(draft), "load_id": _load(draft, loads or {})} for draft in drafts]
-    # All importers take external ids in one order, so that two of them cannot wait for each other.
-    ordered = sorted(rows, key=lambda row: row["external_id"] or "")
+    rows = [
+        {
+            **_listed(columns_of(row.draft)),
+            **_vector(row.draft),
+            "load_id": _load(row.draft, loads),
+            "identity": row.identity,
+        }
+        for row in new
+    ]
+    # All importers take external ids and identities in one order, so that two of them cannot wait for each other.
+    ordered = sorted(rows, key=lambda row: (row["external_id"] or "", row["identity"] or b""))
     for start in range(0, len(ordered), ROWS_AT_ONCE):
         part = ordered[start : start + ROWS_AT_ONCE]
         columns: dict[str, Any] = {name: [row[name] for row in part] for name in part[0]}
@@ -305,31 +260,11 @@ def _column(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _sorted(batch: Batch, known_ones: dict[str, Known], room: Room) -> Sorted:
-    """Sort the rows of a batch; those that are new take their room."""
-    rows, first_with = Sorted(), dict[str, int]()
-    for index, row in batch.rows.items():
-        name = row.record.external_id
-        if name is not UNSET and name in known_ones:
-            rows.known[index] = known_ones[name]
-        elif name is not UNSET and name in first_with:
-            rows.again[index] = first_with[name]
-        elif (refused := _over_quota(index, partial(room.take, row.draft.memory))) is not None:
-            rows.refused.append(refused)
-        else:
-            rows.new[index] = row.draft
-            if name is not UNSET:
-                first_with[name] = index
-    return rows
-
-
-def _over_quota(index: int, take: Callable[[], None]) -> Receipt | None:
-    """Take room for a row; return its receipt when there is none."""
-    try:
-        take()
-    except EngramqError as refusal:
-        return _rejected(index, "content", f"{refusal.fault.error} {refusal.fault.recovery}")
-    return None
+def _stays_out(index: int, row: Row, found: GoneIn) -> Receipt:
+    if row.draft.partition is Partition.TRUSTED and found.partition is Partition.UNTRUSTED:
+        # Said aloud: whoever imports a file first must not keep what is trusted out in silence.
+        return rejected(index, "content", f"It is the untrusted memory {found.memory_id}: promote or erase that one.")
+    return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=str(found.memory_id), absence=found.absence)
 
 
 async def _no_room_to_grow(
@@ -340,7 +275,7 @@ async def _no_room_to_grow(
         return None
     before = (await read_memories(tx, (found.id,)))[found.id]
     metadata = {**before.metadata, **record.given.get("metadata", {})}
-    return _over_quota(index, partial(room.grow, before, record.content, metadata))
+    return over_quota(index, partial(room.grow, before, record.content, metadata))
 
 
 async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: int, found: Known, room: Room) -> Receipt:
@@ -349,24 +284,25 @@ async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: in
     if draft.partition is Partition.TRUSTED and found.partition is Partition.UNTRUSTED:
         # Said aloud: whoever takes external ids first must not keep what is trusted out in silence.
         error = f"It belongs to the untrusted memory {memory_id}: promote or erase that one."
-        return _rejected(index, "external_id", error)
+        return rejected(index, "external_id", error)
     if batch.on_duplicate is OnDuplicate.SKIP:
-        return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id)
+        absence = absence_of(found.state)
+        return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id, absence=absence)
     if draft.partition is Partition.UNTRUSTED and found.partition is Partition.TRUSTED:
         error = f"It belongs to the trusted memory {memory_id}, and what this row says is untrusted."
-        return _rejected(index, "external_id", error)
+        return rejected(index, "external_id", error)
     if _slips_in(found, draft):
         error = (
             f"Memory {memory_id} is {found.verification}, this text is not: set it to unverified with verify_memory."
         )
-        return _rejected(index, "content", error)
+        return rejected(index, "content", error)
     if not fits(found.metadata, row.record.given.get("metadata", {})):
-        return _rejected(index, "metadata", "Merged with what is there it would be too large.")
+        return rejected(index, "metadata", "Merged with what is there it would be too large.")
     standing = (await lock(tx, found.id))[found.id]  # has been locked
     try:
         refuse_backwards_with(standing, row.record.given)
     except EngramqError as refusal:
-        return _rejected(index, str(refusal.fault.field), refusal.fault.error)
+        return rejected(index, str(refusal.fault.field), refusal.fault.error)
     refused = await _no_room_to_grow(tx, room, index, found, row.record)
     if refused is not None:
         return refused
@@ -379,10 +315,6 @@ def _slips_in(found: Known, draft: Draft) -> bool:
     """Say whether an untrusted memory would be promoted with a text that nobody has vouched for."""
     vouched_for = found.partition is Partition.UNTRUSTED and found.verification in VOUCHED_FOR
     return vouched_for and found.content != draft.memory.content and draft.memory.verification not in VOUCHED_FOR
-
-
-def _rejected(index: int, name: str, error: str) -> Receipt:
-    return Receipt(index=index, status=ReceiptStatus.REJECTED, field=name, error=error)
 
 
 def _listed(columns: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ where tenant = %(tenant)s and external_id = any(%(external_ids)s)
 -- name: with_external_ids
 -- Which of these external ids are taken, and what an update of their memories must leave alone. Locked in the order
 -- that all writers keep.
-select n.id, n.external_id, m.partition, m.verification, m.content, m.metadata
+select n.id, n.external_id, m.partition, m.verification, m.state, m.content, m.metadata
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.external_id = any(%(external_ids)s)
@@ -14,7 +14,7 @@ order by n.id
 for no key update of n, m
 
 -- name: insert_memories
--- Make many memories at once; a row whose external id is taken is left out.
+-- Make many memories at once; a row whose external id is taken, or whose identity went in before, is left out.
 with given as (
     select *
     from unnest(
@@ -24,15 +24,21 @@ with given as (
         %(sector_source)s::text[], %(verification)s::text[], %(state)s::text[], %(tags)s::jsonb[],
         %(project)s::text[], %(valid_from)s::timestamptz[], %(valid_until)s::timestamptz[], %(expires_at)s::timestamptz[],
         %(metadata)s::jsonb[],
-        %(embedding)s::text[], %(model_id)s::smallint[], %(load_id)s::integer[]
+        %(embedding)s::text[], %(model_id)s::smallint[], %(load_id)s::integer[], %(identity)s::bytea[]
     ) as given (
         id, partition, external_id, content, confidence, source, source_type, speaker, occurred_at, thread, position,
         sector, sector_source, verification, state, tags, project, valid_from, valid_until, expires_at, metadata, embedding,
-        model_id, load_id
+        model_id, load_id, identity
     )
+), gone_in as (
+    insert into imported_rows (tenant, digest, memory_id, trusted)
+    select %(tenant)s, identity, id, partition = 'trusted' from given where identity is not null
+    on conflict (tenant, digest) do nothing
+    returning memory_id
 ), node as (
     insert into nodes (id, tenant, label, partition, external_id)
     select id, %(tenant)s, 'Memory', partition, external_id from given
+    where identity is null or id in (select memory_id from gone_in)
     on conflict (tenant, external_id) where external_id is not null do nothing
     returning id, partition
 )

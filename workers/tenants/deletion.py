@@ -51,6 +51,7 @@ AFTER: Final = (
     Step(sql("delete_some_nodes"), "nodes"),
     Step(sql("delete_some_deleted")),  # after what somebody may have deleted meanwhile
     Step(sql("delete_some_proposals")),
+    Step(sql("delete_some_imported_rows")),
     Step(sql("delete_lexeme_counts")),
     Step(sql("delete_some_answers")),
 )

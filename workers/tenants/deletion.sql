@@ -95,6 +95,19 @@ with few as (
 )
 select count(*) as rows from gone
 
+-- name: delete_some_imported_rows
+-- Forget some rows of imports, so that they go in again; those whose memories are there came after the deletion began.
+with few as (
+    select r.digest from imported_rows r
+    where r.tenant = %(tenant)s
+        and not exists (select from nodes n where n.tenant = r.tenant and n.id = r.memory_id)
+    order by r.digest
+    limit %(limit)s
+), gone as (
+    delete from imported_rows r using few where r.tenant = %(tenant)s and r.digest = few.digest returning 1
+)
+select count(*) as rows from gone
+
 -- name: delete_some_answers
 -- Remove what is kept of some commands, but of the deletion itself.
 with few as (

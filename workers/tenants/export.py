@@ -26,6 +26,7 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
     "deferred_links": ("tenant",),
     "link_tombstones": ("tenant",),
     "proposals": ("tenant",),
+    "imported_rows": ("tenant",),
     "approvals": ("tenant", "proposal_id"),
     "audit_log": ("tenant", "namespace"),
 }
@@ -35,7 +36,9 @@ TABLES_LEFT_OUT: Final = frozenset(
     {"tokens", "ledger", "lexeme_counts", "loads", "co_retrievals", "namespaces", "deleted_graph"}
 )
 
-_FIRST: Final = {"after_id": UUID(int=0), "after_other": UUID(int=0), "after_entry": 0}
+_FIRST: Final = {
+    "after_id": UUID(int=0), "after_other": UUID(int=0), "after_entry": 0, "after_digest": b""
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ PARTS: Final = (
     Part("deferred_link", "deferred_links", sql("export_deferred_links")),
     Part("tombstone", "link_tombstones", sql("export_tombstones")),
     Part("proposal", "proposals", sql("export_proposals")),
+    Part("imported_row", "imported_rows", sql("export_imported_rows")),
 )
 AUDIT: Final = Part("audit", "audit_log", sql("export_audit"))
 

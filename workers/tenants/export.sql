@@ -73,6 +73,15 @@ where p.tenant = %(tenant)s and p.id > %(after_id)s
 order by p.id
 limit %(limit)s
 
+-- name: export_imported_rows
+-- By what rows of imports are known again, in the order of the digests.
+select r.digest as after_digest,
+    ((to_jsonb(r) - %(left_out)s::text[]) || jsonb_build_object('digest', encode(r.digest, 'hex')))::text as line
+from imported_rows r
+where r.tenant = %(tenant)s and r.digest > %(after_digest)s
+order by r.digest
+limit %(limit)s
+
 -- name: export_audit
 -- Entries of the audit log by their ids.
 select a.id as after_entry, (to_jsonb(a) - %(left_out)s::text[])::text as line
