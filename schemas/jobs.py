@@ -17,6 +17,7 @@ LONGEST_WAIT_S: Final = 1.75
 FEWEST_WAITING: Final = 64 + COMMANDS_PER_JOB
 BULK: Final = frozenset({WorkerKind.IMPORTS})  # mailboxes whose callers wait as long as it takes
 
+ALIVE_S: Final = 5.0  # how often a worker says that it lives
 REPLY_TTL_S: Final = 60  # of a reply list: how long a gateway that went away leaves its replies behind
 NOTE_TTL_S: Final = 7 * 24 * 3600  # as long as an idempotency key is kept
 REGISTER_S: Final = 30.0  # how often a gateway says that its reply list is in use

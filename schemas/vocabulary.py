@@ -245,6 +245,13 @@ class OnDuplicate(StrEnum):
     UPDATE = "update"
 
 
+class RowFormat(StrEnum):
+    """How an import's file writes its rows: JSON Lines, or comma-separated values and their kind."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
 class Absence(StrEnum):
     """Why the memory of a row that was imported before is not to be found: archived, or gone for good."""
 

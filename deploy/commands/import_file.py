@@ -11,7 +11,7 @@ import click
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.setting_values import namespace
-from engramq.schemas.vocabulary import OnDuplicate
+from engramq.schemas.vocabulary import OnDuplicate, RowFormat
 
 PIPE: Final = "-"
 
@@ -54,6 +54,17 @@ def _require_writable(rejects: Path, source: Path | None) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where bad rows are told of. Default: FILE.rejects.jsonl.",
 )
+@click.option(
+    "--format",
+    "row_format",
+    type=click.Choice([str(word) for word in RowFormat]),
+    help="How the rows are written. Default: as the name, or the first line, tells.",
+)
+@click.option(
+    "--split",
+    is_flag=True,
+    help="Make several memories of one thread, in order, of a text over 32,768 characters. Default: reject it.",
+)
 @click.pass_obj
 def command(
     supervisor: tuple[str, ...],
@@ -63,11 +74,14 @@ def command(
     on_duplicate: str,
     batch: int,
     rejects: Path | None,
+    row_format: str | None,
+    split: bool,
 ) -> ExitCode:
-    """Load memories from a JSONL file.
+    """Load memories from a JSONL or CSV file.
 
-    One object per line, with the parameters of store_memory; FILE - is standard input. The exit code is 1 when rows
-    were rejected, 3 when the import could not go on: the same command then goes on with the rest.
+    One object per line, or one row with a first row of names, with the parameters of store_memory; FILE - is standard
+    input. gzip, bzip2, xz and UTF-16 are told by themselves. A row that went in before is skipped. The exit code is 1
+    when rows were rejected, 3 when the import could not go on: the same command then goes on with the rest.
     """
     source = None if file == PIPE else Path(file)
     if rejects is not None:
@@ -82,4 +96,6 @@ def command(
             on_duplicate=OnDuplicate(on_duplicate),
             batch_size=batch,
             rejects=rejects,
+            split=split,
+            row_format=None if row_format is None else RowFormat(row_format),
         )

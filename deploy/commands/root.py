@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "gateway": Lazy("gateway", "Serve MCP over HTTP (or on a socket), with the servers of the environment."),
     "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
     "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
-    "import": Lazy("import_file", "Load memories from a JSONL file."),
+    "import": Lazy("import_file", "Load memories from a JSONL or CSV file."),
     "purge": Lazy(
         "purge", "List, then erase for good, what a principal wrote, or memories of a source, thread or time."
     ),

@@ -1,6 +1,5 @@
-"""`engramq import FILE.jsonl`: bulk loading through the imports mailbox."""
+"""`engramq import FILE`: bulk loading through the imports mailbox."""
 
-import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -10,10 +9,14 @@ from pathlib import Path
 from typing import IO, Final
 
 import anyio
-import click
-import msgspec
+from msgspec import UNSET
 
-from engramq.gateway.cli.import_rows import Batch, Rejection, make_batches, read_rows
+from engramq.gateway.cli.asking import open_bus
+from engramq.gateway.cli.import_records import Rejection, read_records
+from engramq.gateway.cli.import_rejects import RejectFile
+from engramq.gateway.cli.import_rows import Batch, check_rows, make_batches
+from engramq.gateway.cli.import_source import Source
+from engramq.gateway.cli.import_workers import START_S, ImportWorkers
 from engramq.gateway.cli.progress import Progress
 from engramq.gateway.queue.bus import Bus, Pending
 from engramq.schemas.commands import BatchImported, GetCommand, ImportBatch
@@ -21,7 +24,7 @@ from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, OnDuplicate, ReceiptStatus
+from engramq.schemas.vocabulary import ALL_SCOPES, Absence, CommandStatus, OnDuplicate, ReceiptStatus, RowFormat
 
 IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
 BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts is not minutes of work
@@ -37,9 +40,10 @@ class Importer:
     bus: Bus
     principal: Principal
     on_duplicate: OnDuplicate
-    rejects: "RejectFile"
+    rejects: RejectFile
     progress: Progress
     counts: Counter[ReceiptStatus] = field(default_factory=Counter)
+    absent: Counter[Absence] = field(default_factory=Counter)  # of those that were skipped
     degraded: bool = False
     project: str = ""  # of the rows that name none
 
@@ -71,17 +75,21 @@ class Importer:
             if receipt.status is ReceiptStatus.REJECTED:
                 self._reject(Rejection(row.line, str(receipt.field or "line"), str(receipt.error or "")))
             else:
-                # Carried out before: nothing is stored anew, whatever the first reply said.
-                self.counts[ReceiptStatus.SKIPPED if answer.replayed else receipt.status] += 1
+                self.counts[receipt.status] += 1
+                if receipt.absence is not UNSET:
+                    self.absent[receipt.absence] += 1
         self.progress.show(sum(self.counts.values()))
 
     async def _ask_until_answered(self, batch: Batch) -> Answer:
         """Ask again while the service is overloaded or away: the key makes the batch once only."""
         give_up = time.monotonic() + GIVE_UP_S
-        # Rows without external ids are never duplicates: they are the same request whatever is done with duplicates.
-        on_duplicate = self.on_duplicate if batch.named else OnDuplicate.SKIP
-        command = ImportBatch(records=tuple(row.record for row in batch.rows), on_duplicate=on_duplicate)
-        for tries in itertools.count(1):
+        command = ImportBatch(
+            records=tuple(row.record for row in batch.rows),
+            # A row without an external id that is there already says the same.
+            on_duplicate=self.on_duplicate if batch.named else OnDuplicate.SKIP,
+            identities=tuple(row.identity for row in batch.rows),
+        )
+        while True:
             try:
                 answer = await self.bus.ask(
                     command,
@@ -97,13 +105,11 @@ class Importer:
                         continue
                     raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
                 if answer.fault is None or answer.fault.code not in NOT_APPLIED:
-                    # What an earlier try of ours has done is not there since another import.
-                    return answer if tries == 1 else msgspec.structs.replace(answer, replayed=False)
+                    return answer
                 fault = answer.fault
             except EngramqError as refused:
                 fault = refused.fault
             await self._wait_or_give_up(fault, give_up)
-        raise AssertionError("unreachable")
 
     async def _until_ended(self, command_id: str, namespace: str, give_up: float) -> None:
         """Wait until a command that outlived our patience has ended; its stored reply is then ours by the key."""
@@ -126,60 +132,53 @@ class Importer:
         self.rejects.write(rejection)
 
 
-class CannotReject(Exception):
-    """The file that is to tell of rejected rows cannot be written."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a file is imported: where to, what is done with what is there, and how its rows are read.
 
+    `namespace`: of all rows; None, of those that the rows name. `row_format`: None, told by the content.
+    """
 
-class RejectFile:
-    """Where rejected rows are told of: a file made at the first of them, or the error stream."""
-
-    def __init__(self, path: Path | None, stack: ExitStack) -> None:
-        self.path = path
-        self._stack = stack
-        self._file: IO[bytes] | None = None
-
-    def write(self, rejection: Rejection) -> None:
-        """Tell of one row; raises CannotReject."""
-        if self.path is None:
-            click.echo(f"line {rejection.line}: {rejection.field}: {rejection.reason}", err=True)
-            return
-        try:
-            if self._file is None:
-                self._file = self._stack.enter_context(self.path.open("wb"))
-            self._file.write(msgspec.json.encode(rejection) + b"\n")
-        except OSError as problem:
-            told = problem.strerror or problem
-            raise CannotReject(f"{self.path} cannot be written: {told}. Name another file with --rejects.") from None
+    namespace: str | None
+    on_duplicate: OnDuplicate
+    batch_size: int
+    split: bool
+    row_format: RowFormat | None
 
 
 async def import_file(
-    source: IO[bytes],
-    settings: Settings,
-    *,
-    namespace: str | None,
-    on_duplicate: OnDuplicate,
-    batch_size: int,
-    rejects: Path | None,
-    total_bytes: int | None,
-) -> tuple[Counter[ReceiptStatus], bool]:
-    """Import all of `source`; returns how many rows became what, and whether some wait for their vectors."""
+    raw: IO[bytes], settings: Settings, options: Options, rejects: Path | None, total_bytes: int | None
+) -> Importer:
+    """Import all of `raw`, a file or a pipe; returns the importer, which has counted what became of the rows.
+
+    Raises EngramqError, NoWorker, CannotReject, UnusableFile, maybe in a group.
+    """
     async with AsyncExitStack() as resources:
         files = resources.enter_context(ExitStack())
         keys = Keys(settings.key_prefix)
-        bus = await resources.enter_async_context(
-            Bus(
-                settings.redis_url, keys, mailbox_bound=settings.mailbox_bound, reply_timeout_s=settings.reply_timeout_s
-            )
-        )
+        bus = await resources.enter_async_context(open_bus(settings))
+        workers = ImportWorkers(settings.redis_url, keys)
+        resources.push_async_callback(workers.close)
+        await workers.require(START_S)
+        source = Source(raw)
         progress = resources.enter_context(Progress(source, total_bytes))
-        rows = read_rows(progress.lines(), namespace or settings.namespace, one_namespace=namespace is not None)
+        rows = check_rows(
+            read_records(source.lines(), options.row_format),
+            options.namespace or settings.namespace,
+            one_namespace=options.namespace is not None,
+            split=options.split,
+        )
         importer = Importer(
             bus,
             Principal(name=settings.principal, scopes=ALL_SCOPES),
-            on_duplicate,
+            options.on_duplicate,
             RejectFile(rejects, files),
             progress,
             project=settings.project,
         )
-        await importer.run(make_batches(rows, batch_size, BATCH_CHARS))
-        return importer.counts, importer.degraded
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(workers.watch)
+            await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
+            watching.cancel_scope.cancel()
+        importer.rejects.close()
+        return importer

@@ -1,14 +1,14 @@
-"""From the lines of a JSONL file to batches of checked records, in bounded memory."""
+"""Records from what the rows of a file say: checked, told apart, and put together for sending."""
 
-import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 from msgspec import UNSET
 
+from engramq.gateway.cli.import_identity import Identities
+from engramq.gateway.cli.import_records import CONTENT, NAMESPACE, RECORD_FIELDS, Given, Rejection, rejection
+from engramq.gateway.cli.import_split import pieces
 from engramq.gateway.mcp.arguments import AROUND, check_arguments, without_absent
 from engramq.gateway.mcp.parameters import problem_in
 from engramq.gateway.mcp.tools import TOOLS
@@ -19,35 +19,23 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
 
 HELD_BATCHES: Final = 8
-LINE: Final = "line"  # the field of a rejection that concerns the line as a whole
-NAMESPACE: Final = "namespace"
-_RECORD_FIELDS: Final = frozenset(ImportRecord.__struct_fields__)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A checked line: where it stood, whose it is, what is to be stored."""
+    """A checked record: the line on which it begins, whose it is, what is to be stored, by what it is known again."""
 
     line: int
     namespace: str
     record: ImportRecord
-
-
-class Rejection(msgspec.Struct, frozen=True):
-    """A line that cannot be stored, and why."""
-
-    line: int
-    field: str
-    reason: str
+    identity: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one namespace that are stored together, once for one `key`.
+    """Rows of one namespace that are stored together, once for one `key`: tries to send them share it.
 
-    Rows with an external id (`named`) are known again by it, and say something new when the file is imported again to
-    update, or after one was erased: their key is a fresh one. Of other rows the key is the digest of what they say and
-    the count of equal batches before, so that the same file brings nothing twice.
+    `named`: rows with external ids, which an update may change.
     """
 
     namespace: str
@@ -56,44 +44,62 @@ class Batch:
     named: bool
 
 
-def read_rows(lines: Iterable[bytes], namespace: str, *, one_namespace: bool) -> Iterator[Row | Rejection]:
-    """Check each line; blank ones are passed over.
+def check_rows(
+    records: Iterable[Given | Rejection], namespace: str, *, one_namespace: bool, split: bool = False
+) -> Iterator[Row | Rejection]:
+    """Check what each row says.
 
-    `namespace` is for rows that name none; with `one_namespace` it is for all rows, whatever they name.
+    `namespace` is for rows that name none; with `one_namespace` it is for all rows, whatever they name. `split`: a text
+    that is too long becomes several records of one thread.
     """
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
+    identities = Identities()
+    for given in records:
+        if isinstance(given, Rejection):
+            yield given
             continue
         try:
-            yield _read_row(number, line, namespace, one_namespace)
+            own = given.values.pop(NAMESPACE, None)
+            own = namespace if own is None else own
+            _check_namespace(own)
+            _check_namespace(namespace)
+            whose = namespace if one_namespace else own
+            checked = _checked(given.values, whose, split=split)
         except EngramqError as refused:
-            yield Rejection(number, str(refused.fault.field), refused.fault.error)
+            yield rejection(given.line, refused)
+            continue
+        for record in checked:
+            yield Row(given.line, whose, record, identities.of(whose, record))
 
 
-def _read_row(number: int, line: bytes, namespace: str, one_namespace: bool) -> Row:
-    if len(line) > limits.BODY_BYTES:
-        raise invalid(LINE, f"The line is longer than {limits.BODY_BYTES} bytes.")
+def _checked(values: dict[str, Any], namespace: str, *, split: bool) -> list[ImportRecord]:
+    """Return the records that a row is: one, unless its text is split."""
+    content = values.get(CONTENT)
+    if not isinstance(content, str) or len(content) <= limits.CONTENT_CHARS:
+        return [_record(values)]
+    text = content.strip()
+    if split and len(text) > limits.CONTENT_CHARS:
+        return [_record(piece) for piece in pieces(values, _record({**values, CONTENT: "-"}), namespace)]
+    if split and text:
+        return [_record({**values, CONTENT: text})]
     try:
-        given = msgspec.json.decode(line.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise invalid(LINE, f"The line is no JSON: {problem}.") from None
-    except RecursionError:
-        raise invalid(LINE, "The line is nested too deeply.") from None
-    if not isinstance(given, dict):
-        raise invalid(LINE, "The line is no JSON object.")
-    own = given.pop(NAMESPACE, namespace)
-    _check_namespace(own)
-    _check_namespace(namespace)
+        return [_record(values)]
+    except EngramqError as refused:
+        if refused.fault.field != CONTENT:
+            raise
+        told = f"{refused.fault.error} --split makes several memories of it."
+        raise invalid(CONTENT, told) from None
+
+
+def _record(values: dict[str, Any]) -> ImportRecord:
     # Exports of other tools write null for what is not known.
     tool = TOOLS["store_memory"]
-    record = without_absent(tool, {name: value for name, value in given.items() if value is not None})
+    given = without_absent(tool, {name: value for name, value in values.items() if value is not None})
     for name in AROUND:
-        if name in record:
+        if name in given:
             raise invalid(name, f"A record has no field {name}.")
-    checked = check_arguments(tool, record).parameters
+    checked = check_arguments(tool, given).parameters
     # What the row leaves out stays out: an update changes only what is named.
-    fields = {name: getattr(checked, name) for name in record.keys() & _RECORD_FIELDS}
-    return Row(number, namespace if one_namespace else own, ImportRecord(**fields))
+    return ImportRecord(**{name: getattr(checked, name) for name in given.keys() & RECORD_FIELDS})
 
 
 def _check_namespace(name: Any) -> None:
@@ -110,7 +116,7 @@ def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iter
     HELD_BATCHES times `size` rows in all.
     """
     waiting: dict[tuple[str, bool], list[Row]] = {}
-    made: Counter[str] = Counter()
+    lengths: dict[tuple[str, bool], int] = {}
     held = 0
     for row in rows:
         if isinstance(row, Rejection):
@@ -119,28 +125,21 @@ def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iter
         whose = row.namespace, row.record.external_id is not UNSET
         mine = waiting.setdefault(whose, [])
         mine.append(row)
+        lengths[whose] = lengths.get(whose, 0) + len(row.record.content)
         held += 1
-        if len(mine) >= size or sum(len(one.record.content) for one in mine) >= chars:
+        if len(mine) >= size or lengths[whose] >= chars:
             ready = whose
         elif held > HELD_BATCHES * size:
             ready = max(waiting, key=lambda whose: len(waiting[whose]))
         else:
             continue
         held -= len(waiting[ready])
-        yield _batch(waiting.pop(ready), made)
+        del lengths[ready]
+        yield _batch(waiting.pop(ready))
     for rest in waiting.values():
-        yield _batch(rest, made)
+        yield _batch(rest)
 
 
-def _batch(rows: list[Row], made: Counter[str]) -> Batch:
-    """Make a batch; `made` counts the equal ones of rows without external ids."""
-    namespace, named = rows[0].namespace, rows[0].record.external_id is not UNSET
-    if named:
-        return Batch(namespace, tuple(rows), f"import:{uuid7()}", named)
-    digest = hashlib.blake2b(namespace.encode(), digest_size=24)
-    for row in rows:
-        digest.update(b"\n" + msgspec.json.encode(row.record, order="deterministic"))
-    said = digest.hexdigest()
-    key = f"import:{said}:{made[said]}"
-    made[said] += 1
-    return Batch(namespace, tuple(rows), key, named)
+def _batch(rows: list[Row]) -> Batch:
+    named = rows[0].record.external_id is not UNSET
+    return Batch(rows[0].namespace, tuple(rows), f"import:{uuid7()}", named)

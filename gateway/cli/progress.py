@@ -4,25 +4,28 @@ import sys
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import Final, Protocol, Self
 
 import click
-
-from engramq.schemas import limits
 
 LINE_EVERY_S: Final = 5.0
 
 
-class Progress:
-    """Counts bytes read against the file's size; without a size (a pipe) there is no time left to tell."""
+class Readable(Protocol):
+    """What is read: `position` of its bytes by now."""
 
-    def __init__(self, source: IO[bytes], total_bytes: int | None) -> None:
+    position: int
+
+
+class Progress:
+    """Sets bytes read against the file's size; without a size (a pipe) there is no time left to tell."""
+
+    def __init__(self, source: Readable, total_bytes: int | None) -> None:
         self._source = source
-        self._read = 0
         self._rows = self._rows_shown = 0
         self._is_terminal = sys.stderr.isatty()
         self._bar = click.progressbar(
-            self.lines(),
+            _nothing(),
             length=total_bytes or None,
             file=sys.stderr,
             hidden=not self._is_terminal,
@@ -32,20 +35,10 @@ class Progress:
         )
         self._started = self._shown = time.monotonic()
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the source, counting them; of one that is too long only its (too long) beginning."""
-        while line := self._source.readline(limits.BODY_BYTES + 1):
-            self._read += len(line)
-            rest = line
-            while len(rest) > limits.BODY_BYTES and not rest.endswith(b"\n"):
-                rest = self._source.readline(limits.BODY_BYTES + 1)
-                self._read += len(rest)
-            yield line
-
     def show(self, rows: int) -> None:
         """Say that so many rows are in: at once on a terminal, elsewhere if it is time to say something."""
         self._rows = rows
-        self._bar.update(self._read - self._bar.pos)
+        self._bar.update(self._source.position - self._bar.pos)
         if not self._is_terminal and time.monotonic() - self._shown >= LINE_EVERY_S:
             self._write_line()
 
@@ -68,3 +61,8 @@ class Progress:
         self._bar.__exit__(kind, error, trace)
         if not self._is_terminal and self._rows > self._rows_shown:
             self._write_line()
+
+
+def _nothing() -> Iterator[None]:
+    """Yield nothing: the bar is moved by hand, and an iterator that knew its length would be its size."""
+    yield from ()

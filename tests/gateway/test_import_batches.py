@@ -1,44 +1,109 @@
-"""A file becomes batches that are stored once, however often it is imported."""
+"""A file becomes batches; each row has an identity that neither batch, nor order, nor wording changes."""
 
-import json
 from collections.abc import Iterable
+from typing import Any
 
-from engramq.gateway.cli.import_rows import Batch, make_batches, read_rows
+import pytest
+
+from engramq.gateway.cli.import_identity import Occurrences, digest_of
+from engramq.gateway.cli.import_records import Given, Rejection
+from engramq.gateway.cli.import_rows import Batch, Row, check_rows, make_batches
 
 NAMESPACE = "tenant"
+WHEN = "2026-01-31T09:00:00"
 
 
-def batches(rows: Iterable[dict[str, str]], size: int = 2) -> list[Batch]:
-    lines = [json.dumps(row).encode() for row in rows]
-    made = list(make_batches(read_rows(lines, NAMESPACE, one_namespace=False), size, chars=1_000))
+def rows(said: Iterable[dict[str, Any]], **options: Any) -> list[Row | Rejection]:
+    given = [Given(number, dict(values)) for number, values in enumerate(said, start=1)]
+    return list(check_rows(given, NAMESPACE, **{"one_namespace": False, **options}))
+
+
+def identities(said: Iterable[dict[str, Any]], **options: Any) -> list[bytes]:
+    made = rows(said, **options)
+    assert all(isinstance(one, Row) for one in made), made
+    return [one.identity for one in made if isinstance(one, Row)]
+
+
+def batches(said: Iterable[dict[str, Any]], size: int = 2) -> list[Batch]:
+    made = list(make_batches(rows(said), size, chars=1_000))
     assert all(isinstance(one, Batch) for one in made)
     return [one for one in made if isinstance(one, Batch)]
 
 
-def test_rows_without_external_ids_keep_their_keys_when_a_file_is_imported_again() -> None:
-    rows = [{"content": text} for text in "abcde"]
-    first, again = batches(rows), batches(rows)
-    assert [one.key for one in first] == [one.key for one in again]
-    assert len({one.key for one in first}) == 3
-    assert not any(one.named for one in first)
+@pytest.mark.promise("IM-8")
+def test_equal_rows_are_told_apart_by_their_number_and_removing_one_changes_no_other() -> None:
+    said = [{"content": text} for text in "abaca"]
+    known = identities(said)
+    assert len(set(known)) == 5
+    assert identities([*said[1:], {"content": "new"}])[:4] == [known[1], known[0], known[3], known[2]]
 
 
-def test_equal_batches_of_one_file_are_different_ones() -> None:
-    rows = [{"content": "the same"}] * 6
-    keys = [one.key for one in batches(rows)]
-    assert len(set(keys)) == 3
-    assert keys == [one.key for one in batches(rows)]
+@pytest.mark.promise("IM-8")
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"metadata": {"b": [1, {"d": 1, "c": 2}], "a": 1}, "content": "x", "occurred_at": WHEN + "Z"},
+        {"confidence": 1.0, "source": "extracted", "verification": "unverified", "tags": []},
+        {"confidence": "1", "speaker": None, "thread": "", "namespace": NAMESPACE},
+        {"occurred_at": "2026-01-31T10:00:00+01:00"},
+    ],
+)
+def test_the_same_said_otherwise_is_the_same_row(other: dict[str, Any]) -> None:
+    said = {"content": "x", "occurred_at": WHEN, "metadata": {"a": 1, "b": [1, {"c": 2, "d": 1}]}}
+    assert identities([said]) == identities([{**said, **other}])
 
 
-def test_equal_rows_of_two_namespaces_are_different_batches() -> None:
-    here, there = batches([{"content": "x"}, {"content": "x", "namespace": "other"}])
-    assert here.key != there.key
+@pytest.mark.promise("IM-8")
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"content": "y"},
+        {"confidence": 0.5},
+        {"metadata": {"a": 1}},
+        {"tags": ["a"]},
+        {"namespace": "other"},
+        {"external_id": "x"},
+        {"partition": "trusted"},
+    ],
+)
+def test_a_row_that_says_something_else_is_another(other: dict[str, Any]) -> None:
+    assert identities([{"content": "x"}]) != identities([{"content": "x", **other}])
 
 
-def test_rows_with_external_ids_are_sent_anew_and_apart_from_others() -> None:
-    rows = [{"content": "a", "external_id": "1"}, {"content": "b"}, {"content": "c", "external_id": "2"}]
-    first, again = batches(rows), batches(rows)
+@pytest.mark.promise("IM-8")
+def test_an_external_id_names_a_row_whatever_it_says() -> None:
+    first, second, elsewhere = identities(
+        [
+            {"content": "a", "external_id": "1"},
+            {"content": "b", "external_id": "1"},
+            {"content": "a", "external_id": "1", "namespace": "other"},
+        ]
+    )
+    assert first == second != elsewhere
+
+
+def test_one_namespace_for_all_rows_is_theirs_in_their_identities_too() -> None:
+    said = [{"content": "x", "namespace": "other"}]
+    assert identities(said, one_namespace=True) == identities([{"content": "x"}])
+
+
+def test_rows_with_external_ids_travel_apart_from_others_and_every_batch_has_a_key_of_its_own() -> None:
+    said = [{"content": "a", "external_id": "1"}, {"content": "b"}, {"content": "c", "external_id": "2"}]
+    first, again = batches(said), batches(said)
     assert [[row.line for row in one.rows] for one in first] == [[1, 3], [2]]
     assert [one.named for one in first] == [True, False]
-    assert first[0].key != again[0].key, "an update, or what was erased since, is no repetition"
-    assert first[1].key == again[1].key
+    assert len({one.key for one in first + again}) == 4
+
+
+def test_rows_of_two_namespaces_travel_apart() -> None:
+    here, there = batches([{"content": "x"}, {"content": "x", "namespace": "other"}])
+    assert (here.namespace, there.namespace) == (NAMESPACE, "other")
+
+
+def test_occurrences_are_counted_however_many_there_are() -> None:
+    seen = Occurrences()
+    digests = [digest_of(str(number)) for number in range(20_000)]
+    assert [seen.count(one) for one in digests] == [0] * 20_000
+    assert [seen.count(one) for one in digests[::7]] == [1] * len(digests[::7])
+    assert seen.count(digests[7]) == 2
+    assert (seen.count(bytes(16)), seen.count(bytes(16))) == (0, 1)

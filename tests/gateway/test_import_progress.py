@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from engramq.gateway.cli import progress
+from engramq.gateway.cli.import_source import Source
 from engramq.gateway.cli.progress import Progress
 from engramq.schemas import limits
 
@@ -39,13 +40,15 @@ def shown(
     """Return what is said of ten rows that are read one by one, so many seconds apart."""
     terminal = Terminal(watched=watched)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Progress(io.BytesIO(SOURCE), total_bytes) as telling:
-        for rows, _ in enumerate(telling.lines(), start=1):
+    source = Source(io.BytesIO(SOURCE))
+    with Progress(source, total_bytes) as telling:
+        for rows, _ in enumerate(source.lines(), start=1):
             clock.s += step_s
             telling.show(rows)
     return terminal.getvalue()
 
 
+@pytest.mark.promise("IM-1")
 def test_a_terminal_sees_a_bar_with_rate_and_time_left(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> None:
     said = shown(monkeypatch, clock, watched=True, total_bytes=len(SOURCE), step_s=2.0)
     assert "]   50%  00:00:10  left  5 rows  0/s" in said.split("\r")[-6]
@@ -60,6 +63,7 @@ def test_a_terminal_sees_rows_and_rate_of_a_pipe(monkeypatch: pytest.MonkeyPatch
     assert "left" not in said
 
 
+@pytest.mark.promise("IM-1")
 def test_elsewhere_there_are_plain_lines_now_and_then(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> None:
     every_s = progress.LINE_EVERY_S / 5
     said = shown(monkeypatch, clock, watched=False, total_bytes=len(SOURCE), step_s=every_s)
@@ -74,11 +78,13 @@ def test_elsewhere_there_are_plain_lines_now_and_then(monkeypatch: pytest.Monkey
 def test_nothing_is_said_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(watched=False)
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Progress(io.BytesIO(b""), 0) as telling:
-        assert list(telling.lines()) == []
+    source = Source(io.BytesIO(b""))
+    with Progress(source, 0):
+        assert list(source.lines()) == []
     assert terminal.getvalue() == ""
 
 
 def test_of_a_line_that_is_too_long_the_beginning_is_enough_to_say_so() -> None:
-    lines = list(Progress(io.BytesIO(b"x" * (3 * limits.BODY_BYTES) + b"\nnext\n"), None).lines())
-    assert [len(line) for line in lines] == [limits.BODY_BYTES + 1, 5]
+    source = Source(io.BytesIO(b"x" * (3 * limits.BODY_BYTES) + b"\nnext\n"))
+    assert [len(line) for line in source.lines()] == [limits.BODY_BYTES + 1, 5]
+    assert source.position == 3 * limits.BODY_BYTES + 6

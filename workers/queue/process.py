@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
 from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.workers.queue.contract import Actor
@@ -23,7 +24,6 @@ from engramq.workers.queue.worker import MailboxWorker
 log = logging.getLogger(__name__)
 
 GRACE_S: Final = 8.0  # for what runs when the process is asked to stop
-ALIVE_S: Final = 5.0  # how often a worker says that it lives
 FORGOTTEN_S: Final = 60.0  # after which a silent worker is forgotten
 
 

@@ -1,0 +1,232 @@
+"""What the lines of a file say, row by row: JSON Lines, or CSV whose first row names the fields. In bounded memory."""
+
+import csv
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from engramq.gateway.cli.import_source import UTF8_BOM, BrokenOff, UnusableFile
+from engramq.schemas import limits
+from engramq.schemas.commands import ImportRecord
+from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.vocabulary import RowFormat
+
+LINE: Final = "line"  # the field of a rejection that concerns the line as a whole
+FILE: Final = "file"  # and of one that concerns the rest of the file
+NAMESPACE: Final = "namespace"
+CONTENT: Final = "content"
+TAGS: Final = "tags"
+RECORD_FIELDS: Final = frozenset(ImportRecord.__struct_fields__)
+FIELDS: Final = (*ImportRecord.__struct_fields__, NAMESPACE)
+
+_SUFFIXES: Final = {
+    ".csv": RowFormat.CSV,
+    ".tsv": RowFormat.CSV,
+    ".jsonl": RowFormat.JSONL,
+    ".ndjson": RowFormat.JSONL,
+}
+_PACKED_SUFFIXES: Final = (".gz", ".bz2", ".xz")
+_DELIMITERS: Final = ",;\t"
+_TOO_LONG: Final = f"The line is longer than {limits.BODY_BYTES} bytes."
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a row says, unchecked, and the line on which it begins."""
+
+    line: int
+    values: dict[str, Any]
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A row that cannot be stored, the line on which it begins, and why."""
+
+    line: int
+    field: str
+    reason: str
+
+
+def rejection(line: int, refused: EngramqError) -> Rejection:
+    """Return what is told of a row that was refused."""
+    return Rejection(line, str(refused.fault.field), refused.fault.error)
+
+
+def format_by_name(path: Path | None) -> RowFormat | None:
+    """Return the format that a file's name tells; None when the content has to."""
+    suffixes = [] if path is None else [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in _PACKED_SUFFIXES:
+        suffixes.pop()
+    return _SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def read_records(lines: Iterable[bytes], row_format: RowFormat | None) -> Iterator[Given | Rejection]:
+    """Yield each row; blank lines are passed over. What cannot be read on ends in a rejection of the rest.
+
+    Raises UnusableFile when the first row of a CSV file does not name fields.
+    """
+    numbered = _Numbered(lines)
+    try:
+        first = next((line for line in numbered if line.strip()), None)
+        if first is None:
+            return
+        number = numbered.count
+        if (row_format or _format_by_content(first)) is RowFormat.CSV:
+            yield from _csv_records(first, numbered)
+        else:
+            yield from _json_records(itertools.chain([(number, first)], ((numbered.count, line) for line in numbered)))
+    except BrokenOff as problem:
+        yield Rejection(numbered.count + 1, FILE, str(problem))
+
+
+class _Numbered:
+    """Lines, counted as they are given."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = iter(lines)
+        self.count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        line = next(self._lines)
+        self.count += 1
+        return line
+
+
+def _format_by_content(first: bytes) -> RowFormat:
+    line = first.removeprefix(UTF8_BOM).lstrip()
+    names = () if line.startswith(b"{") else _header(line)[0]
+    return RowFormat.CSV if CONTENT in names else RowFormat.JSONL
+
+
+def _json_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[Given | Rejection]:
+    for number, line in lines:
+        if not line.strip():
+            continue
+        try:
+            yield Given(number, _json_object(line))
+        except EngramqError as refused:
+            yield rejection(number, refused)
+
+
+def _json_object(line: bytes) -> dict[str, Any]:
+    if len(line) > limits.BODY_BYTES:
+        raise invalid(LINE, _TOO_LONG)
+    try:
+        given = msgspec.json.decode(line.removeprefix(UTF8_BOM))
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise invalid(LINE, f"The line is no JSON: {problem}.") from None
+    except RecursionError:
+        raise invalid(LINE, "The line is nested too deeply.") from None
+    if not isinstance(given, dict):
+        raise invalid(LINE, "The line is no JSON object.")
+    return given
+
+
+class _TooLong(Exception):
+    """A line was cut, so nobody knows whether a quotation mark is open."""
+
+
+class _Feed:
+    """Lines for the parser, as text. Of a row that becomes too long only its quotation marks go on, to find its end."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = lines
+        self._bytes = 0
+
+    def begin(self) -> None:
+        """A row begins."""
+        self._bytes = 0
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the row is longer than any may be."""
+        return self._bytes > limits.BODY_BYTES
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        if len(line) > limits.BODY_BYTES:
+            raise _TooLong
+        self._bytes += len(line)
+        if self.is_too_long:
+            return '"' * (line.count(b'"') % 2)
+        return line.decode("utf-8", "surrogateescape")  # bytes that are no text are refused with their field
+
+
+def _csv_records(first: bytes, lines: _Numbered) -> Iterator[Given | Rejection]:
+    names, delimiter = _header(first.removeprefix(UTF8_BOM))
+    _check_header(names)
+    feed = _Feed(lines)
+    csv.field_size_limit(limits.BODY_BYTES)
+    rows = csv.reader(feed, delimiter=delimiter, strict=True)
+    while True:
+        number = lines.count + 1
+        feed.begin()
+        try:
+            cells = next(rows, None)
+            if cells is None:
+                return
+            if feed.is_too_long:
+                raise invalid(LINE, f"{_TOO_LONG[:-1]}: is a quotation mark never closed?")
+            if any(cells):
+                yield Given(number, _named(names, cells))
+        except _TooLong:
+            yield Rejection(number, LINE, _TOO_LONG)
+        except csv.Error as problem:
+            yield Rejection(number, LINE, f"The line is no CSV: {problem}.")
+        except EngramqError as refused:
+            yield rejection(number, refused)
+
+
+def _header(line: bytes) -> tuple[list[str], str]:
+    """Return the names in the first row and what stands between them: what gives the most names of fields."""
+    text = line.decode("utf-8", "replace")
+    read = [(_cells(text, delimiter), delimiter) for delimiter in _DELIMITERS]
+    return max(read, key=lambda one: len({*one[0]} & {*FIELDS}))
+
+
+def _cells(text: str, delimiter: str) -> list[str]:
+    try:
+        return [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
+    except csv.Error:
+        return []
+
+
+def _check_header(names: list[str]) -> None:
+    """Raise UnusableFile unless each name is that of a field, there once, and one is the content."""
+    problem = None
+    unknown = [name for name in names if name not in FIELDS]
+    if unknown:
+        problem = f"no memory has a field {unknown[0][: limits.NAME_CHARS]!r}"
+    elif len({*names}) < len(names):
+        problem = f"{next(name for name in names if names.count(name) > 1)} is there twice"
+    elif CONTENT not in names:
+        problem = f"{CONTENT} is missing"
+    if problem is not None:
+        raise UnusableFile(f"The first row of a CSV file names the fields: {problem}. Fields are {', '.join(FIELDS)}.")
+
+
+def _named(names: list[str], cells: list[str]) -> dict[str, Any]:
+    if len(cells) != len(names):
+        raise invalid(LINE, f"The row has {len(cells)} cells, the first row {len(names)}.")
+    values: dict[str, Any] = {name: cell for name, cell in zip(names, cells, strict=True) if cell}
+    if TAGS in values:
+        values[TAGS] = _tags(values[TAGS])
+    return values
+
+
+def _tags(cell: str) -> Any:
+    if not cell.lstrip().startswith("["):
+        return [tag.strip() for tag in cell.split(";") if tag.strip()]
+    try:
+        return msgspec.json.decode(cell)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        raise invalid(TAGS, "tags is neither words with ; between them nor a JSON list.") from None

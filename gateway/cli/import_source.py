@@ -1,0 +1,143 @@
+"""The lines of a file, or of a pipe, whatever it is packed in and encoded with; in bounded memory.
+
+gzip, bzip2 and xz are told by their first bytes, UTF-16 by its byte order mark. Lines come as UTF-8.
+"""
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from engramq.schemas import limits
+
+CHUNK_BYTES: Final = 64 * 1024
+MAGIC_BYTES: Final = 6  # as many as the longest of those below
+UTF8_BOM: Final = codecs.BOM_UTF8
+# What a decoder puts in the place of bytes that are no text: no line with it is valid UTF-8.
+_NO_TEXT: Final = b"\xff"
+
+_PACKED: Final[tuple[tuple[bytes, str, Callable[[Any], Any]], ...]] = (
+    (b"\x1f\x8b", "gzip", lambda file: gzip.GzipFile(fileobj=file)),
+    (b"BZh", "bzip2", bz2.BZ2File),
+    (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
+)
+_UNKNOWN: Final = ((b"PK\x03\x04", "a zip archive"), (b"\x28\xb5\x2f\xfd", "packed by zstd"))
+_DAMAGES: Final = (EOFError, zlib.error, lzma.LZMAError, OSError)
+
+
+class UnusableFile(Exception):
+    """The file as a whole cannot be imported; the message says why and what to do."""
+
+
+class BrokenOff(Exception):
+    """The file cannot be read on; the message says why."""
+
+
+class Source:
+    """A file, or a pipe, to be read once.
+
+    `position`: how many of its bytes, as they are in the file, the lines given so far took.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self._file = _Headed(raw)
+        self.position = 0
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines, of one that is too long only its (too long) beginning.
+
+        Raises UnusableFile, or BrokenOff after the last line that could be read.
+        """
+        packing = ""
+        try:
+            magic = self._file.head(MAGIC_BYTES)
+            for beginning, what in _UNKNOWN:
+                if magic.startswith(beginning):
+                    raise UnusableFile(f"The file is {what}. Unpack it, or pack it with gzip, bzip2 or xz.")
+            stream: Any = self._file
+            for beginning, name, opened in _PACKED:
+                if magic.startswith(beginning):
+                    packing, stream = name, _Headed(opened(io.BufferedReader(self._file, CHUNK_BYTES)))
+            if stream.head(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                stream = _Transcoded(stream)
+            plain = stream is self._file
+            for line, size in _cut_lines(io.BufferedReader(stream, CHUNK_BYTES)):
+                self.position = self.position + size if plain else self._file.given
+                yield line
+        except _DAMAGES as problem:
+            raise BrokenOff(_told(problem, packing)) from None
+
+
+def _cut_lines(stream: io.BufferedReader) -> Iterator[tuple[bytes, int]]:
+    """Yield each line, cut where it is too long, and its whole size."""
+    while line := stream.readline(limits.BODY_BYTES + 1):
+        size, rest = len(line), line
+        while len(rest) > limits.BODY_BYTES and not rest.endswith(b"\n"):
+            rest = stream.readline(limits.BODY_BYTES + 1)
+            size += len(rest)
+        yield line, size
+
+
+def _told(problem: Exception, packing: str) -> str:
+    if isinstance(problem, OSError) and problem.strerror:
+        return f"The file cannot be read on: {problem.strerror}."
+    if isinstance(problem, EOFError):
+        return f"The file ends too early: its {packing} data is cut off. Whatever came from here on is missing."
+    return f"The file's {packing} data is damaged. Whatever came from here on is missing."
+
+
+class _Headed(io.RawIOBase):
+    """A stream whose first bytes can be looked at; `given`: how many bytes have been read from it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._head = b""
+        self.given = 0
+
+    def head(self, size: int) -> bytes:
+        """Return the first bytes, which stay to be read."""
+        while len(self._head) < size and (more := self._stream.read1(CHUNK_BYTES)):
+            self._head += more
+        return self._head[:size]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._head[: len(buffer)] or self._stream.read1(len(buffer))
+        self._head = self._head[len(buffer) :]
+        buffer[: len(data)] = data
+        self.given += len(data)
+        return len(data)
+
+
+class _Transcoded(io.RawIOBase):
+    """UTF-16, by its byte order mark, as UTF-8; a line with what is no text is no UTF-8 then."""
+
+    def __init__(self, stream: _Headed) -> None:
+        self._stream = io.BufferedReader(stream, CHUNK_BYTES)
+        self._decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
+        self._ready = b""
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self._ended:
+            data = self._stream.read1(CHUNK_BYTES)
+            self._ended = not data
+            self._ready = self._decoded(data)
+        given, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(given)] = given
+        return len(given)
+
+    def _decoded(self, data: bytes) -> bytes:
+        try:
+            return self._decoder.decode(data, final=not data).encode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:  # half a character at the end
+            return _NO_TEXT

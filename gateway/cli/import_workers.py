@@ -1,0 +1,61 @@
+"""Whether somebody takes imports: told at once, since a batch would wait in its mailbox for ever."""
+
+import time
+from typing import Final
+
+import anyio
+import click
+
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, UnsupportedServer, pack
+from engramq.schemas.jobs import ALIVE_S
+from engramq.schemas.keys import Keys
+from engramq.schemas.vocabulary import WorkerKind
+
+SILENT_S: Final = 3 * ALIVE_S  # after which a worker counts as gone
+START_S: Final = 10.0  # that a stack which is being started gets
+RETURN_S: Final = 60.0  # and workers that are being restarted
+ASK_S: Final = 0.2
+START_ONE: Final = "Start one: `engramq worker imports`, or `engramq worker --all`. See `engramq status`."
+
+
+class NoWorker(Exception):
+    """Nobody takes imports; the message says what to do."""
+
+
+class ImportWorkers:
+    """The workers of the imports mailbox, as their signs of life in Redis show them."""
+
+    def __init__(self, redis_url: str, keys: Keys) -> None:
+        self._redis = RedisConnection(redis_url)
+        self._key = keys.of[WorkerKind.IMPORTS].alive
+
+    async def require(self, patience_s: float) -> None:
+        """Return when there is one; says so at once when there is none, and raises NoWorker after a while."""
+        if await self._are_there():
+            return
+        click.echo(f"No worker takes imports; waiting {patience_s:.0f} s for one. {START_ONE}", err=True)
+        give_up = time.monotonic() + patience_s
+        while time.monotonic() < give_up:
+            await anyio.sleep(ASK_S)
+            if await self._are_there():
+                return
+        raise NoWorker(f"No worker takes imports. {START_ONE}")
+
+    async def watch(self) -> None:
+        """Raise NoWorker once there have been none for a while."""
+        while True:
+            await anyio.sleep(ALIVE_S)
+            await self.require(RETURN_S)
+
+    async def _are_there(self) -> bool:
+        """Say whether one has shown a sign of life; also when Redis cannot be asked, which whoever sends will tell."""
+        try:
+            await self._redis.open()
+            (count,) = await self._redis.exchange([pack("ZCOUNT", self._key, time.time() - SILENT_S, "+inf")])
+        except (*CONNECTION_ERRORS, UnsupportedServer):
+            return True
+        return not isinstance(count, int) or count > 0
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._redis.close()
