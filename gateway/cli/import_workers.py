@@ -12,7 +12,8 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 
 SILENT_S: Final = 3 * ALIVE_S  # after which a worker counts as gone
-START_S: Final = 10.0  # that a stack which is being started gets
+QUIET_S: Final = 2.0  # before it is said: a stack that this very command has started needs a moment
+START_S: Final = 10.0  # that workers get which are being started
 RETURN_S: Final = 60.0  # and workers that are being restarted
 ASK_S: Final = 0.2
 START_ONE: Final = "Start one: `engramq worker imports`, or `engramq worker --all`. See `engramq status`."
@@ -30,15 +31,18 @@ class ImportWorkers:
         self._key = keys.of[WorkerKind.IMPORTS].alive
 
     async def require(self, patience_s: float) -> None:
-        """Return when there is one; says so at once when there is none, and raises NoWorker after a while."""
-        if await self._are_there():
-            return
-        click.echo(f"No worker takes imports; waiting {patience_s:.0f} s for one. {START_ONE}", err=True)
-        give_up = time.monotonic() + patience_s
-        while time.monotonic() < give_up:
+        """Return when there is one; says so soon when there is none, and raises NoWorker when none comes."""
+        begun, told = time.monotonic(), False
+        while not await self._are_there():
+            waited_s = time.monotonic() - begun
+            if waited_s >= patience_s:
+                break
+            if waited_s >= QUIET_S and not told:
+                told = True
+                click.echo(f"No worker takes imports; waiting {patience_s:.0f} s for one. {START_ONE}", err=True)
             await anyio.sleep(ASK_S)
-            if await self._are_there():
-                return
+        else:
+            return
         raise NoWorker(f"No worker takes imports. {START_ONE}")
 
     async def watch(self) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import read_settings
+from engramq.schemas.vocabulary import WorkerKind
 from tests.gateway.worker_side import WorkerSide
 
 pytestmark = pytest.mark.anyio
@@ -268,6 +270,8 @@ async def test_the_command_lines_end_with_a_clear_error(
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"content": "x"}\n')
     arguments = ["import", str(rows)] if command == "import" else ["purge", "--thread", "t", "--yes"]
+    async with Redis.from_url(redis_url) as redis:
+        await redis.zadd(keys.of[WorkerKind.IMPORTS].alive, {"a worker": time.time()})
     monkeypatch.setattr(workers, "script", {kind: lambda _c, _e: Pong() for kind in every_command()})
     code = await asyncio.wait_for(asyncio.to_thread(main, arguments), BOUND_S)
     assert code == 3
