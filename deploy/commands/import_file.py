@@ -69,6 +69,7 @@ def _require_writable(rejects: Path, source: Path | None) -> None:
 def command(
     supervisor: tuple[str, ...],
     /,
+    *,
     file: str,
     namespace: str | None,
     on_duplicate: str,

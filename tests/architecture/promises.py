@@ -36,7 +36,7 @@ ALL = (
 KEPT = (
     _numbers("MT", "1-20")
     | _numbers("QP", "1-2 6-11 14-16 18")
-    | _numbers("IM", "1 9 11")
+    | _numbers("IM", "1-4 6 8-11")
     | _numbers("OP", "1-3 5 11")
     | _numbers("CN", "1-46")
     | _numbers("TP", "1-28")
@@ -52,7 +52,7 @@ KEPT = (
 LATER: dict[str, set[str]] = {
     "issue 14, nothing lost around the core": (
         _numbers("QP", "3-5 12-13 17 19")
-        | _numbers("IM", "2-8 10 12")
+        | _numbers("IM", "5 7 12")
         | _numbers("SE", "14-19")
         | _numbers("OP", "9")
         | _numbers("OV", "18")
