@@ -93,10 +93,12 @@ async def test_a_stack_that_never_lives_long_has_its_periodic_work_done_once_a_p
     assert rare_turns == 1
 
 
-async def test_workers_say_that_they_live(stage: Stage) -> None:
-    await stage.workers(an_actor(echo))
+async def test_workers_say_that_they_live_and_when_they_end(stage: Stage) -> None:
+    worker = await stage.workers(an_actor(echo))
     key = stage.keys.of[an_actor(echo).kind].alive
     await stage.until(lambda: stage.redis.zcard(key))
+    await worker.stop()
+    assert await stage.redis.zcard(key) == 0
 
 
 @pytest.mark.promise("QP-10")

@@ -24,6 +24,7 @@ from engramq.workers.queue.worker import MailboxWorker
 log = logging.getLogger(__name__)
 
 GRACE_S: Final = 8.0  # for what runs when the process is asked to stop
+FAREWELL_S: Final = 1.0  # for what a process that ends says of it, once its workers have ended
 FORGOTTEN_S: Final = 60.0  # after which a silent worker is forgotten
 
 
@@ -52,10 +53,11 @@ async def serve(
     workers = [MailboxWorker(actor, settings.redis_url, keys, grace_s=grace_s, slot=slot) for actor in actors]
     pipeline = Pipeline(settings.redis_url, SCRIPTS)
     schedules = [Schedule(actor.kind, periodic, keys, pipeline) for actor in actors for periodic in actor.schedule]
-    endless = [pipeline.run(), _report_alive(actors, keys, pipeline), *(schedule.run() for schedule in schedules)]
+    endless = [pipeline.run(), *(schedule.run() for schedule in schedules)]
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(worker.async_run()) for worker in workers]
         others = [group.create_task(coroutine) for coroutine in endless]
+        reporting = group.create_task(_report_alive(actors, keys, pipeline, stop))
         log.info("Workers serve", extra={"kinds": [str(actor.kind) for actor in actors]})
         if ready is not None:
             ready.set()
@@ -64,7 +66,8 @@ async def serve(
         for worker in workers:
             worker.stop()
         await asyncio.wait(running)
-        for task in others:
+        await asyncio.wait([reporting], timeout=FAREWELL_S)
+        for task in (reporting, *others):
             task.cancel()
 
 
@@ -88,14 +91,18 @@ async def _reach(redis_url: str, stop: asyncio.Event) -> bool:
         await connection.close()
 
 
-async def _report_alive(actors: Sequence[Actor], keys: Keys, pipeline: Pipeline) -> None:
-    """Write which workers live, so that status can tell of a mailbox that nobody serves."""
+async def _report_alive(actors: Sequence[Actor], keys: Keys, pipeline: Pipeline, stop: asyncio.Event) -> None:
+    """Write until `stop` which workers live, so that a mailbox that nobody serves can be told of; then take it back."""
     worker_id = uuid7()
-    while True:
+    while not stop.is_set():
         now = time.time()
         with contextlib.suppress(ConnectionLost, RedisError):
             for actor in actors:
                 alive = keys.of[actor.kind].alive
                 await pipeline.call(pack("ZADD", alive, now, worker_id))
                 await pipeline.call(pack("ZREMRANGEBYSCORE", alive, "-inf", now - FORGOTTEN_S))
-        await asyncio.sleep(ALIVE_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), ALIVE_S)
+    with contextlib.suppress(ConnectionLost, RedisError):
+        for actor in actors:
+            await pipeline.call(pack("ZREM", keys.of[actor.kind].alive, worker_id))
