@@ -253,9 +253,10 @@ class RowFormat(StrEnum):
 
 
 class Absence(StrEnum):
-    """Why the memory of a row that was imported before is not to be found: archived, or gone for good."""
+    """Why the memory of a row that was imported before is not to be found: archived, expired, or gone for good."""
 
     FORGOTTEN = "forgotten"
+    EXPIRED = "expired"
     ERASED = "erased"
 
 

@@ -68,6 +68,7 @@ def _tell(importer: Importer) -> None:
     print("  ".join(f"{status} {importer.counts[status]}" for status in ReceiptStatus))
     for absence, what in (
         (Absence.FORGOTTEN, "is archived: restore_memory brings it back"),
+        (Absence.EXPIRED, "is past its time: restore_memory brings it back"),
         (Absence.ERASED, "was erased, and stays so"),
     ):
         if rows := importer.absent[absence]:

@@ -14,15 +14,18 @@ from engramq.schemas.commands import (
     Forgotten,
     ImportBatch,
     ImportRecord,
+    MemoryChanged,
     Promoted,
     PromoteMemory,
     Purged,
     PurgeMemories,
+    RestoreMemory,
     Verified,
     VerifyMemory,
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
+from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Absence, OnDuplicate, ReceiptStatus, Verification
 from tests.jobs import job
 from tests.refusals import refused
@@ -105,6 +108,37 @@ async def test_an_external_id_that_was_erased_stays_out_and_one_that_is_forgotte
     reply = await world.ask(BatchImported, command)
     assert reply.receipts[0].memory_id == anew.stored.id
     assert told(reply)[0] == (SKIPPED, None)
+
+
+async def test_what_has_expired_stays_out_as_expired_whether_upkeep_was_there_or_not(world: World) -> None:
+    past = datetime(2024, 3, 9, tzinfo=UTC)
+    records = (ImportRecord(content="x", expires_at=past), ImportRecord(content="y", external_id="y", expires_at=past))
+    command = ImportBatch(records=records, identities=(identity(1), identity(2)))
+    first = await world.ask(BatchImported, command)
+    assert told(await world.ask(BatchImported, command)) == [(SKIPPED, Absence.EXPIRED)] * 2
+    await world.upkeep.archive_expired()
+    assert told(await world.ask(BatchImported, command)) == [(SKIPPED, Absence.EXPIRED)] * 2
+    for receipt in first.receipts:
+        await world.ask(MemoryChanged, RestoreMemory(memory_id=str(receipt.memory_id), reason="needed again"))
+    assert told(await world.ask(BatchImported, command)) == [(SKIPPED, None)] * 2
+
+
+async def test_rows_that_stay_out_or_are_skipped_take_no_room(world: World) -> None:
+    archived, erased = (await bring_in(world, [1, 2])).receipts
+    await world.keep("there", external_id="e")
+    await world.ask(Forgotten, ForgetMemory(memory_id=str(archived.memory_id)))
+    await world.ask(Forgotten, ForgetMemory(memory_id=str(erased.memory_id), erase=True))
+    world.use(settings=read_settings({"ENGRAMQ_QUOTA_MEMORIES": "3"}))
+    records = tuple(ImportRecord(content=f"row {number}") for number in (1, 2, 3, 4))
+    records = (ImportRecord(content="e", external_id="e"), *records, records[2])
+    command = ImportBatch(records=records, identities=tuple(map(identity, (9, 1, 2, 3, 4, 3))))
+    skipped = [(SKIPPED, None), (SKIPPED, Absence.FORGOTTEN), (SKIPPED, Absence.ERASED)]
+    reply = await world.ask(BatchImported, command)
+    assert told(reply) == [*skipped, (STORED, None), (REJECTED, None), (SKIPPED, None)]
+    assert str(reply.receipts[4].error).startswith("The namespace may have 3 memories and has 3")
+    # Rejected for want of room, it is not known: it goes in once there is room.
+    await world.ask(Forgotten, ForgetMemory(memory_id=str(archived.memory_id), erase=True))
+    assert told(await world.ask(BatchImported, command))[4] == (STORED, None)
 
 
 async def test_a_row_that_was_refused_goes_in_later(world: World) -> None:

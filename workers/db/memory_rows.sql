@@ -33,6 +33,10 @@ coalesce(m.valid_until, case when m.superseded_from is not null then greatest(m.
 -- Whether a memory m reads as archived.
 (m.state = 'archived' or coalesce(m.expires_at <= now(), false))
 
+-- fragment: absence
+-- Why a memory m reads as archived; null when it does not. Whether upkeep has been there makes no difference.
+case when m.expires_at <= now() then 'expired' when m.state = 'archived' then 'forgotten' end
+
 -- fragment: withdrawn
 -- Whether a memory m is nobody's truth, at whatever time: archived, expired or rejected.
 ({archived} or m.verification = 'rejected')

@@ -6,14 +6,14 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import ImportRecord, Receipt
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.vocabulary import MemoryState, OnDuplicate, Partition, ReceiptStatus, Verification
+from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptStatus, Verification
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.memories.imported_rows import GoneIn, gone_in
+from engramq.workers.memories.imported_rows import GoneIn, absence_of, gone_in
 from engramq.workers.memories.quotas import Room
 from engramq.workers.memories.store import Draft
 
@@ -23,12 +23,12 @@ WITH_EXTERNAL_IDS: Final = sql("with_external_ids")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A memory that has an external id already; locked."""
+    """A memory that has an external id already; locked. `absence`: why it is not to be found; UNSET when it is."""
 
     id: UUID
     partition: Partition
     verification: Verification
-    state: MemoryState
+    absence: Absence | UnsetType
     content: str
     metadata: dict[str, Any]
 
@@ -100,7 +100,7 @@ async def known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, Known
             row["id"],
             Partition(row["partition"]),
             Verification(row["verification"]),
-            MemoryState(row["state"]),
+            absence_of(row),
             row["content"],
             row["metadata"],
         )
@@ -161,4 +161,4 @@ def made_known(draft: Draft, memory_id: UUID) -> Known:
     """Return what is known of a memory that this batch has made."""
     memory = draft.memory
     metadata = {} if memory.metadata is UNSET else memory.metadata
-    return Known(memory_id, draft.partition, memory.verification, MemoryState.ACTIVE, memory.content, metadata)
+    return Known(memory_id, draft.partition, memory.verification, UNSET, memory.content, metadata)

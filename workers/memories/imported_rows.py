@@ -7,7 +7,8 @@ from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.vocabulary import Absence, MemoryState, Partition
+from engramq.schemas.vocabulary import Absence, Partition
+from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 
@@ -17,19 +18,14 @@ FORGET: Final = sql("forget_imported_rows")
 
 @dataclass(frozen=True, slots=True)
 class GoneIn:
-    """A row that went in before: the memory that it became; `state` None when that was erased.
+    """A row that went in before: the memory that it became.
 
-    `partition`: where the memory is, or was.
+    `partition`: where the memory is, or was. `absence`: why it is not to be found; UNSET when it is.
     """
 
     memory_id: UUID
     partition: Partition
-    state: MemoryState | None
-
-    @property
-    def absence(self) -> Absence | UnsetType:
-        """Why the memory is not to be found; UNSET when it is there."""
-        return Absence.ERASED if self.state is None else absence_of(self.state)
+    absence: Absence | UnsetType
 
     def stays_out_of(self, partition: Partition) -> bool:
         """Say whether the row is not to go in once more.
@@ -37,13 +33,13 @@ class GoneIn:
         An erased untrusted memory is no reason to keep a trusted row out: else whoever imports a file first, and is
         not trusted, would decide what others cannot import.
         """
-        erased_untrusted = self.state is None and self.partition is Partition.UNTRUSTED
+        erased_untrusted = self.absence is Absence.ERASED and self.partition is Partition.UNTRUSTED
         return not (erased_untrusted and partition is Partition.TRUSTED)
 
 
-def absence_of(state: MemoryState) -> Absence | UnsetType:
-    """Return why a memory in this state is not to be found; UNSET when it is."""
-    return Absence.FORGOTTEN if state is MemoryState.ARCHIVED else UNSET
+def absence_of(row: Row) -> Absence | UnsetType:
+    """Return what the column `absence` of a row says; UNSET for null."""
+    return UNSET if row["absence"] is None else Absence(row["absence"])
 
 
 async def gone_in(tx: Transaction, identities: Sequence[bytes]) -> dict[bytes, GoneIn]:
@@ -52,10 +48,7 @@ async def gone_in(tx: Transaction, identities: Sequence[bytes]) -> dict[bytes, G
         return {}
     rows = await tx.rows(FIND, digests=list(identities))
     return {
-        bytes(row["digest"]): GoneIn(
-            row["memory_id"], Partition(row["partition"]), None if row["state"] is None else MemoryState(row["state"])
-        )
-        for row in rows
+        bytes(row["digest"]): GoneIn(row["memory_id"], Partition(row["partition"]), absence_of(row)) for row in rows
     }
 
 

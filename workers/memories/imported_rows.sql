@@ -1,7 +1,7 @@
 -- name: imported_rows
--- What became of rows that went in before: state is null where the memory was erased. Of such a one the partition is the
--- one that it went into, unless it was promoted since.
-select r.digest, r.memory_id, m.state,
+-- What became of rows that went in before. Of a memory that was erased the partition is the one that it went into, unless
+-- it was promoted since.
+select r.digest, r.memory_id, case when m.node_id is null then 'erased' else {absence} end as absence,
     case when n.partition is not null then n.partition
         when r.trusted or exists (
             select from audit_log a

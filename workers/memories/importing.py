@@ -47,7 +47,7 @@ from engramq.workers.memories.import_rows import (
     rejected,
     sort,
 )
-from engramq.workers.memories.imported_rows import GoneIn, absence_of, gone_in, let_in_again
+from engramq.workers.memories.imported_rows import GoneIn, gone_in, let_in_again
 from engramq.workers.memories.quotas import Room
 from engramq.workers.memories.routing import VOUCHED_FOR, route
 from engramq.workers.memories.store import Draft, columns_of
@@ -286,8 +286,7 @@ async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: in
         error = f"It belongs to the untrusted memory {memory_id}: promote or erase that one."
         return rejected(index, "external_id", error)
     if batch.on_duplicate is OnDuplicate.SKIP:
-        absence = absence_of(found.state)
-        return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id, absence=absence)
+        return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id, absence=found.absence)
     if draft.partition is Partition.UNTRUSTED and found.partition is Partition.TRUSTED:
         error = f"It belongs to the trusted memory {memory_id}, and what this row says is untrusted."
         return rejected(index, "external_id", error)
