@@ -121,6 +121,7 @@ async def test_words_of_large_namespaces_are_counted(world: World, monkeypatch: 
         "'x', to_tsvector('english', concat_ws(' ', 'common', 'w' || row_number() over (), "
         "case when row_number() over () <= 100 then 'seldom' end)) from made"
     )
+    world.rows("insert into changes (tenant, minute, backend) values (tenant_of('large'), now(), 0)")
     await world.upkeep.count_lexemes()
     await world.upkeep.count_lexemes()
     counted = world.rows(

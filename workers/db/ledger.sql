@@ -1,6 +1,9 @@
 -- name: ledger_begin
 -- Claim a command id (and an idempotency key) for this transaction; no row when either is taken. Waits for another
 -- transaction that is about to take it.
+with noted as (
+    {changed_now}
+)
 insert into ledger (command_id, tenant, principal, principal_untrusted, command, idempotency_key, fingerprint, attempt)
 values (
     %(command_id)s, %(tenant)s, %(principal)s, %(principal_untrusted)s, %(command)s, %(idempotency_key)s,

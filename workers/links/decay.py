@@ -11,6 +11,7 @@ from engramq.workers.sectors.decay import LINK_HALF_LIFE_HOURS
 
 DECAY: Final = sql("decay_links")
 CLOCK: Final = sql("clock_of")
+NOTE_DECAYED: Final = sql("note_decayed")
 
 AUTOMATIC: Final = (Origin.SIMILARITY, Origin.CO_RETRIEVAL)
 STEP_HOURS: Final = 10.0  # active hours of decay that are written at once: fewer take less than a percent
@@ -53,3 +54,8 @@ async def clock(tx: Transaction) -> float:
     row = await tx.row(CLOCK)
     assert row is not None
     return float(row["hours"])
+
+
+async def note_decayed(tx: Transaction, hours: float) -> None:
+    """Note that a pass has gone through all links, and what the clock showed when it began."""
+    await tx.send(NOTE_DECAYED, hours=hours)

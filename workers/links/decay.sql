@@ -41,3 +41,7 @@ select
 -- name: clock_of
 -- What a namespace's clock shows.
 select {clock} as hours
+
+-- name: note_decayed
+-- Note at which hours of its clock a namespace's links have decayed.
+update namespaces set links_decayed_at_hours = %(hours)s where tenant = %(tenant)s

@@ -129,7 +129,8 @@ select count(*) as rows from gone
 
 -- name: stop_clock
 -- Set the namespace's clock back to the beginning.
-update namespaces set active_hours = 0, in_use = '{}', in_use_since = null where tenant = %(tenant)s
+update namespaces set active_hours = 0, in_use = '{}', in_use_since = null, links_decayed_at_hours = null
+where tenant = %(tenant)s
 
 -- name: tenant_deleted
 -- How much the tries at a deletion have removed so far, by what it was.

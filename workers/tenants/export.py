@@ -33,7 +33,7 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
 # Tables that no export has: secrets, what engramq makes by itself, and what is forgotten within days anyway. What was
 # deleted from the graph is no content of the namespace any more.
 TABLES_LEFT_OUT: Final = frozenset(
-    {"tokens", "ledger", "lexeme_counts", "loads", "co_retrievals", "namespaces", "deleted_graph"}
+    {"tokens", "ledger", "lexeme_counts", "loads", "co_retrievals", "namespaces", "deleted_graph", "changes"}
 )
 
 _FIRST: Final = {

@@ -5,18 +5,22 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+from engramq.schemas import limits
 from engramq.schemas.commands import EmbedPending
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.retention import Retention
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.db import ledger
+from engramq.workers.db import changes, ledger
+from engramq.workers.db.changes import Looks
 from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
+from engramq.workers.db.queries import sql
 from engramq.workers.graph import deletions, proposal_rows
 from engramq.workers.links import co_retrieval, decay
 from engramq.workers.memories import expiry
@@ -37,7 +41,12 @@ EXPIRE_EVERY_S: Final = 60.0
 RETAIN_EVERY_S: Final = 3_600.0  # it looks through all memories
 DECAY_EVERY_S: Final = 900.0
 DECAYED_ANEW_HOURS: Final = 1.0  # of active hours, between two passes through the links of a namespace
+CHANGES_KEPT_S: Final = 150.0  # the least that a change is remembered: see 0019_changes.sql
 FIRST: Final = UUID(int=0)
+
+OUTDATED: Final = sql("outdated_namespaces")
+EXPIRING: Final = sql("expiring_namespaces")
+DECAYING: Final = sql("decaying_namespaces")
 
 
 @dataclass(slots=True)
@@ -59,18 +68,23 @@ class Upkeep:
     retention: Sequence[Retention] = ()
     pending_s: float = PENDING_S
     _progress: dict[str, Progress] = field(default_factory=dict)
-    _decayed: dict[str, float] = field(default_factory=dict)  # what the clock showed when links last decayed
 
     async def look(self) -> tuple[FollowUp, ...]:
-        """Return the commands that finish what is unfinished."""
-        namespaces = await self.store.namespaces()
-        for gone in self._progress.keys() - set(namespaces):
+        """Return the commands that finish what is unfinished, where something changed since all was finished."""
+        changed = await changes.changed(self.store, Looks.SWEEP)
+        for gone in self._progress.keys() - changed.keys():
             del self._progress[gone]
-        self.unfinished.forget(set(namespaces))
+        self.unfinished.forget(set(changed))
         found: list[FollowUp] = []
-        for namespace in namespaces:
+        settled: dict[str, datetime] = {}
+        for namespace, seen_at in changed.items():
+            # Pending memories first: one that gets its vector meanwhile is seen by the second look.
             found += await self._look_at(namespace)
-            found += await self.unfinished.look_at(namespace)
+            found += await self.unfinished.look_at(namespace, seen_at)
+            until = self.unfinished.settled(namespace)
+            if until is not None and namespace not in self._progress:
+                settled[namespace] = until
+        await changes.settle(self.store, Looks.SWEEP, settled)
         return tuple(found)
 
     async def look_in_time(self) -> tuple[FollowUp, ...]:
@@ -114,7 +128,12 @@ class Upkeep:
 
     async def trim(self) -> None:
         """Forget old commands, pairs found together no more, old deletions and proposals that ended long ago."""
-        for namespace in await self.store.namespaces():
+        kept = {
+            "ledger_days": limits.IDEMPOTENCY_DAYS,
+            "pair_days": co_retrieval.KEPT_DAYS,
+            "graph_days": limits.GRAPH_RESTORE_DAYS,
+        }
+        for namespace in await self._named(OUTDATED, **kept):
             while await self.store.write(namespace, ledger.trim) == ledger.TRIMMED_AT_ONCE:
                 pass
             while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
@@ -126,7 +145,7 @@ class Upkeep:
 
     async def archive_expired(self) -> None:
         """Archive memories that have expired."""
-        for namespace in await self.store.namespaces():
+        for namespace in await self._named(EXPIRING):
             while await self.store.write(namespace, expiry.archive_expired) == expiry.AT_ONCE:
                 pass
 
@@ -163,15 +182,10 @@ class Upkeep:
 
     async def decay_links(self) -> None:
         """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
-        namespaces = await self.store.namespaces()
-        for gone in self._decayed.keys() - set(namespaces):
-            del self._decayed[gone]
-        for namespace in namespaces:
-            clock = await self.store.read(namespace, decay.clock)
-            if clock < self._decayed.get(namespace, -DECAYED_ANEW_HOURS) + DECAYED_ANEW_HOURS:
-                continue
+        for namespace in await self._named(DECAYING, hours=DECAYED_ANEW_HOURS):
+            hours = await self.store.read(namespace, decay.clock)
             await self._decay(namespace)
-            self._decayed[namespace] = clock
+            await self.store.write(namespace, partial(decay.note_decayed, hours=hours))
 
     async def _decay(self, namespace: str) -> None:
         decayed = await self.store.write(namespace, lambda tx: decay.decay(tx, None))
@@ -179,14 +193,19 @@ class Upkeep:
             decayed = await self.store.write(namespace, partial(decay.decay, after=decayed.after))
 
     async def count_lexemes(self) -> None:
-        """Count the words of large namespaces, for full text to tell common ones from rare ones."""
-        for namespace in await self.store.namespaces():
+        """Count the words of large namespaces that changed, for full text to tell common ones from rare ones."""
+        for namespace, seen_at in (await changes.changed(self.store, Looks.COUNTS)).items():
             for partition in Partition:
                 await self._count(namespace, partition)
+            await changes.settle(self.store, Looks.COUNTS, {namespace: seen_at})
 
     async def _count(self, namespace: str, partition: Partition) -> None:
         if await self.store.read(namespace, lambda tx: lexemes.is_worth_counting(tx, partition)):
             await self.store.write(namespace, lambda tx: lexemes.count_lexemes(tx, partition))
+
+    async def _named(self, query: bytes, **values: Any) -> list[str]:
+        """Return the namespaces that a query of all of them names."""
+        return [row["namespace"] for row in await self.store.ask(query, **values)]
 
     def schedule(self) -> tuple[Periodic, ...]:
         """Return the periodic work."""

@@ -1,11 +1,13 @@
 """Finding what stores leave to be done and a crash took away: memories without a sector or without similarity links.
 
 No index says which they are (see the schema), so each sweep looks at the newest memories of a namespace, and once in a
-while, over as many sweeps as it takes, at all of them. That is also how imported memories get their links.
+while, over as many sweeps as it takes, at all of them. That is also how imported memories get their links. A namespace
+is looked at from a change (see changes.py) until such looks have found nothing left of it.
 """
 
 import time
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -50,6 +52,11 @@ class Seen:
     more: bool = False
     place: SweepPosition = field(default_factory=SweepPosition)
 
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing was unfinished."""
+        return not (self.without_sector or self.without_links)
+
 
 async def look(tx: Transaction, place: SweepPosition, *, older_than_s: float, limit: int, unlinked: int) -> Seen:
     """Look at the next `limit` memories that are older than that, not beyond so many that lack their links."""
@@ -90,8 +97,19 @@ class _Progress:
 
     place: SweepPosition | None = None  # of the round through all memories; None between rounds
     round_at: float = 0.0
+    round_began: datetime | None = None  # when the round under way began; None once it found something
+    seen_at: datetime | None = None  # when the last round began that found nothing
+    settled: datetime | None = None  # see Unfinished.settled
     sectors: _Pace = field(default_factory=_Pace)
     links: _Pace = field(default_factory=_Pace)
+
+    def note_round(self, seen: Seen) -> None:
+        """Note what the next step of a round saw."""
+        self.place = seen.place if seen.more else None
+        if not seen.nothing:
+            self.round_began = None
+        elif self.place is None:
+            self.seen_at = self.round_began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +126,14 @@ class Unfinished:
         for gone in self._progress.keys() - kept:
             del self._progress[gone]
 
-    async def look_at(self, namespace: str) -> tuple[FollowUp, ...]:
-        """Return the commands that finish what is unfinished."""
+    def settled(self, namespace: str) -> datetime | None:
+        """Return the moment of which the last look says that nothing was left then; None when it cannot say."""
+        return self._progress[namespace].settled if namespace in self._progress else None
+
+    async def look_at(self, namespace: str, seen_at: datetime | None = None) -> tuple[FollowUp, ...]:
+        """Return the commands that finish what is unfinished. `seen_at`: when this look begins, for `settled`."""
         progress = self._progress.setdefault(namespace, _Progress())
-        now = time.monotonic()
+        progress.settled, now = None, time.monotonic()
         if now < min(progress.sectors.back_off.not_before, progress.links.back_off.not_before):
             return ()
         newest, due = await self.store.read(namespace, self._newest)
@@ -119,11 +141,13 @@ class Unfinished:
         # What is imported is linked after its load, which needs all there is.
         loading = 0 < self.activity.loading_s < LOAD_MAX_S
         if progress.place is None and newest.more and now >= progress.round_at:
-            progress.place, progress.round_at = newest.place, now + ROUND_EVERY_S
+            progress.place, progress.round_at, progress.round_began = newest.place, now + ROUND_EVERY_S, seen_at
         elif progress.place is not None and not loading:
             place = progress.place
             older = await self.store.read(namespace, lambda tx: self._look(tx, place, LINKED_AT_ONCE))
-            progress.place = older.place if older.more else None
+            progress.note_round(older)
+        if newest.nothing and not due and not loading:
+            progress.settled = progress.seen_at if newest.more else seen_at
         sectors = progress.sectors.portion(newest.without_sector, older.without_sector, now)
         unlinked = [] if loading else newest.without_links[:LINKED_AT_ONCE]
         links = progress.links.portion([*due, *unlinked], older.without_links, now)

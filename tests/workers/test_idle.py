@@ -1,0 +1,211 @@
+"""Upkeep looks where something changed until nothing is left of it, and nowhere else."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from engramq.schemas.commands import (
+    ClassifySectors,
+    ForgetMemory,
+    Forgotten,
+    LinkActivated,
+    PendingEmbedded,
+    StoreMemory,
+)
+from engramq.workers.db.database import Store
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.links import decay
+from engramq.workers.memories import expiry
+from engramq.workers.upkeep import lexemes, unfinished
+from engramq.workers.upkeep.schedule import Upkeep
+from engramq.workers.upkeep.unfinished import Unfinished
+from tests.jobs import job
+from tests.workers.conftest import World, world
+
+__all__ = ["world"]
+pytestmark = pytest.mark.anyio
+
+SETTLED = (
+    "update memories set sector_source = 'auto', sector = 'semantic', links_made_at = now() where state = 'active'"
+)
+
+
+def upkeep_of(world: World) -> Upkeep:
+    """Return upkeep that looks at what was stored just now too."""
+    patient = Unfinished(store=world.store, older_than_s=0.0)
+    return Upkeep(store=world.store, unfinished=patient, interval_s=5.0, pending_s=0.0)
+
+
+def grow_old(world: World) -> None:
+    """Let all changes be of ten minutes ago, when all of their transactions have ended."""
+    world.rows("update changes set minute = now() - interval '10 minutes'")
+
+
+def changed(world: World) -> set[str]:
+    """Return the namespaces that sweeps look at."""
+    rows = world.rows("select namespace from changes join namespaces using (tenant) where not swept")
+    return {row["namespace"] for row in rows}
+
+
+def tell_transactions(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list that every transaction's namespace comes into, and `*` for questions about all."""
+    told: list[str] = []
+
+    def telling(run: Callable[..., Awaitable[Any]], *, of_all: bool) -> Callable[..., Awaitable[Any]]:
+        async def noted(self: Store, given: Any, *rest: Any, **named: Any) -> Any:
+            told.append("*" if of_all else given)
+            return await run(self, given, *rest, **named)
+
+        return noted
+
+    for name in ("read", "write", "look_up", "ask"):
+        monkeypatch.setattr(Store, name, telling(getattr(Store, name), of_all=name == "ask"))
+    return told
+
+
+async def everything(upkeep: Upkeep) -> None:
+    """Do all that is done on a schedule, once."""
+    for one in upkeep.schedule():
+        await one.run()
+
+
+@pytest.mark.promise("SC-10")
+async def test_many_idle_namespaces_are_asked_about_as_often_as_few(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    for count in (2, 40):
+        for number in range(count):
+            await world.keep("a fact", namespace=f"idle-{number}")
+        world.rows(SETTLED)
+        grow_old(world)
+        upkeep = upkeep_of(world)
+        await everything(upkeep)  # looks at all of them for the last time
+        assert changed(world) == set()
+        assert world.count("changes") == 0
+        with monkeypatch.context() as patched:
+            told = tell_transactions(world, patched)
+            await everything(upkeep)
+        asked.append(told)
+    assert asked[0] == asked[1] == ["*"] * 6
+
+
+@pytest.mark.promise("SC-10")
+async def test_a_namespace_is_looked_at_until_nothing_is_left_of_its_change(world: World) -> None:
+    upkeep = upkeep_of(world)
+    world.model.down = True
+    await world.keep("waits for its vector", namespace="busy")
+    world.model.down = False
+    grow_old(world)
+    (pending,) = await upkeep.look()
+    assert changed(world) == {"busy"}
+    assert (await world.ask(PendingEmbedded, pending.command, namespace="busy")).activated == 1
+    found = await upkeep.look()
+    assert {type(one.command) for one in found} == {ClassifySectors, LinkActivated}
+    assert changed(world) == {"busy"}, "handed on, not done"
+    world.rows(SETTLED)
+    assert await upkeep.look() == ()
+    assert changed(world) == set()
+
+
+@pytest.mark.promise("SC-10")
+async def test_a_change_of_the_last_minutes_is_looked_at_again(world: World) -> None:
+    upkeep = upkeep_of(world)
+    await world.keep("just now")
+    world.rows(SETTLED)
+    assert await upkeep.look() == ()
+    assert changed(world) == {"default_user"}, "a transaction that began in that minute may still be under way"
+
+
+@pytest.mark.promise("SC-10")
+async def test_every_command_that_writes_notes_its_change_once_a_minute(world: World) -> None:
+    for number in range(5):
+        kept = await world.keep(f"fact {number}")
+    assert world.count("changes") == 1
+    grow_old(world)
+    await world.ask(Forgotten, ForgetMemory(memory_id=kept.stored.id))
+    assert world.count("changes") == 2
+
+
+@pytest.mark.promise("SC-10")
+async def test_nobody_waits_for_the_transaction_that_notes_a_change_first(world: World) -> None:
+    noted, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(tx: Transaction) -> None:
+        await expiry.archive_expired(tx)
+        noted.set()
+        await may_end.wait()
+
+    first = asyncio.create_task(world.store.write("default_user", slow))
+    await asyncio.wait_for(noted.wait(), 10)
+    await asyncio.wait_for(world.outcome(job(StoreMemory(content="meanwhile"))), 10)
+    may_end.set()
+    await first
+    assert world.count("changes") == 2
+
+
+@pytest.mark.promise("SC-10")
+async def test_a_large_namespace_is_settled_by_a_round_through_all_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unfinished, "LOOKED_AT", 2)
+    monkeypatch.setattr(unfinished, "ROUND_EVERY_S", 0.0)
+    ids = [(await world.keep(f"fact {number}")).stored.id for number in range(7)]
+    world.rows(SETTLED)
+    world.rows("update memories set links_made_at = null where node_id = %s", ids[0])  # as an import may leave it
+    grow_old(world)
+    upkeep = upkeep_of(world)
+    found: list[str] = []
+    for _ in range(12):
+        for one in await upkeep.look():
+            assert isinstance(one.command, LinkActivated)
+            found += [told.memory_id for told in one.command.memories]
+    assert set(found) == {ids[0]}
+    assert changed(world) == {"default_user"}
+    world.rows(SETTLED)
+    for _ in range(12):
+        await upkeep.look()
+    assert changed(world) == set()
+
+
+@pytest.mark.promise("SC-10")
+async def test_words_are_counted_again_only_where_something_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr(lexemes, "COUNTED_FROM", 1)
+
+    async def count(tx: Transaction, _partition: str) -> int:
+        counted.append(tx.namespace)
+        return 0
+
+    monkeypatch.setattr(lexemes, "count_lexemes", count)
+    for namespace in ("one", "two"):
+        await world.keep("a fact", namespace=namespace)
+    grow_old(world)
+    await world.upkeep.count_lexemes()
+    assert counted == ["one", "two"]
+    await world.keep("another fact", namespace="two")
+    await world.upkeep.count_lexemes()
+    assert counted == ["one", "two", "two"]
+
+
+@pytest.mark.promise("SC-10")
+async def test_links_decay_only_where_the_clock_has_gone_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[str] = []
+    run = decay.decay
+
+    async def noting(tx: Transaction, after: Any) -> decay.Decayed:
+        passed.append(tx.namespace)
+        return await run(tx, after)
+
+    monkeypatch.setattr(decay, "decay", noting)
+    for namespace in ("one", "two"):
+        await world.keep("a fact", namespace=namespace)
+    await world.upkeep.decay_links()
+    assert passed == ["one", "two"]
+    world.rows("update namespaces set active_hours = 1 where namespace = 'two'")
+    await upkeep_of(world).decay_links()  # another process knows it too
+    assert passed == ["one", "two", "two"]
