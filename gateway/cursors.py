@@ -18,6 +18,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from engramq.schemas.commands import Command
+from engramq.schemas.connection import refusal_of
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.keys import Keys
 
@@ -96,6 +97,7 @@ class CursorSecret:
         try:
             # With NX and GET a key that is there stays and is returned; nil says that `fresh` is the key now.
             kept = await self._redis.set(self._key, fresh, nx=True, get=True)
-        except (RedisError, OSError):
-            raise refuse(FaultCode.UNAVAILABLE, "The key of the cursors cannot be reached.") from None
+        except (RedisError, OSError) as problem:
+            why = refusal_of(problem) or "The key of the cursors cannot be reached."
+            raise refuse(FaultCode.UNAVAILABLE, why) from None
         return fresh if kept is None else bytes(kept)

@@ -6,9 +6,10 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
+import msgspec
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engramq.gateway.health import AskHealth, Health, health
 from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.identity.shared import Shared
 from engramq.schemas import limits
@@ -35,13 +37,6 @@ HEALTH_PATHS: Final = ("/healthz", "/readyz")
 _SCHEMES: Final = ("http://", "https://")
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.ASCII)
-
-
-class Readiness(Protocol):
-    """What /readyz asks."""
-
-    async def missing(self) -> list[str]:
-        """Return what is missing before calls can be answered; empty when nothing is."""
 
 
 class _Body:
@@ -149,24 +144,24 @@ def _refused(status: int, error: str) -> JSONResponse:
     return JSONResponse({"status": "error", "error": error}, status)
 
 
-def health_routes(readiness: Readiness) -> list[Route]:
+def health_routes(ask_health: AskHealth) -> list[Route]:
     """Return /healthz (the process lives) and /readyz (calls can be answered; 503 names what is missing).
+
+    Where reads are answered and writes refused, /readyz says `degraded` and why; it stays 200, for reads to go on.
 
     These need no authentication, so requests at the same time share one check.
     """
-    looks: Shared[list[str]] = Shared(1)
+    looks: Shared[Health] = Shared(1)
 
     async def healthz(_request: Request) -> JSONResponse:
         return JSONResponse({"status": "alive"})
 
     async def readyz(_request: Request) -> JSONResponse:
         try:
-            missing = await looks.run("ready", readiness.missing)
+            found = await looks.run("ready", ask_health)
         except EngramqError as refusal:
-            missing = [refusal.fault.error]
-        if missing:
-            return JSONResponse({"status": "unavailable", "missing": missing}, 503)
-        return JSONResponse({"status": "ready"})
+            found = health(refusal.fault.error)
+        return JSONResponse(msgspec.to_builtins(found), 503 if found.missing else 200)
 
     return [Route(path, endpoint) for path, endpoint in zip(HEALTH_PATHS, (healthz, readyz), strict=True)]
 

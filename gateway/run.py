@@ -14,6 +14,7 @@ from anyio.abc import SocketListener, TaskStatus
 from redis.asyncio import BlockingConnectionPool, Redis
 
 from engramq.gateway.cursors import CursorSecret
+from engramq.gateway.health import Health, health_of
 from engramq.gateway.http import GRACE_S, HEALTH_PATHS, HttpServer, bind, health_routes, http_server
 from engramq.gateway.identity.authorization import local_caller, settings_caller
 from engramq.gateway.identity.bearer import Authenticator, Bearer, Everybody
@@ -31,15 +32,11 @@ from engramq.gateway.rendering.replies import ReplyStyle
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
-from engramq.schemas.commands import Ping
-from engramq.schemas.envelope import Answer
-from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Auth, Settings, SettingsError, parse_setting
 
 log = logging.getLogger(__name__)
 
-READY_S: Final = 2.0
 REDIS_S: Final = 2.0  # to connect, to get a connection, and for an answer
 REDIS_CONNECTIONS: Final = 16
 LAST_STOP_S: Final = GRACE_S + 2.0  # after which whatever still runs is cancelled
@@ -56,20 +53,9 @@ class Gateway:
         self.service = service
         self._local_limits = call_limits(settings, authenticated=False)
 
-    async def missing(self) -> list[str]:
-        """Return what is missing before calls can be answered: redis, or a worker that answers."""
-        try:
-            await self._bus.ready()
-        except EngramqError:
-            return ["redis"]
-        caller = settings_caller(self._settings)
-        try:
-            answer = await self._bus.ask(
-                Ping(), namespace=caller.namespace, principal=caller.principal, timeout_s=READY_S
-            )
-        except EngramqError:
-            return ["worker"]
-        return [] if isinstance(answer, Answer) and answer.reply is not None else ["worker"]
+    async def health(self) -> Health:
+        """Return whether calls are answered now."""
+        return await health_of(self._bus, settings_caller(self._settings))
 
     def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
@@ -89,10 +75,10 @@ class Gateway:
         server = build_server(service, profile, http_caller)
         calls = self._calls(server, service, profile)
         if authenticator is None:
-            app = http_app(server, calls, health_routes(self))
+            app = http_app(server, calls, health_routes(self.health))
             return http_server(Everybody(app, settings_caller(settings)), settings)
         resource = Resource(settings)
-        app = http_app(server, calls, [*health_routes(self), *resource.routes()])
+        app = http_app(server, calls, [*health_routes(self.health), *resource.routes()])
         open_paths = frozenset({*HEALTH_PATHS, *METADATA_PATHS})
         return http_server(Bearer(app, authenticator, resource, open_paths=open_paths), settings)
 
@@ -175,7 +161,7 @@ async def _serve(
     async with anyio.create_task_group() as tasks:
         awaiting_signal = await tasks.start(_await_signal, stopping)
         if listener is not None:
-            tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping)
+            tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, gateway.health)
             log.info("Serving stdio sessions")
         if web is not None and bound is not None:
             tasks.start_soon(web.run_on, bound)

@@ -20,6 +20,7 @@ from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.tools.tool import Items, Tool
 from engramq.schemas import limits
 from engramq.schemas.commands import Command
+from engramq.schemas.connection import refusal_of
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
@@ -93,7 +94,8 @@ class Breadcrumbs:
             # The text goes along each time: it is 2 KB on a local socket, and no NOSCRIPT has to be handled.
             return await self._redis.eval(script.text, len(where), *where, *common, *arguments)
         except (RedisError, OSError) as problem:
-            raise refuse(FaultCode.UNAVAILABLE, "The breadcrumbs cannot be reached.") from problem
+            why = refusal_of(problem) or "The breadcrumbs cannot be reached."
+            raise refuse(FaultCode.UNAVAILABLE, why) from problem
 
 
 def _recalled(data: bytes) -> tuple[str | None, ...]:

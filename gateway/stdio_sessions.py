@@ -1,6 +1,7 @@
 """Serves stdio sessions on a unix socket: each connection says whom it serves, then speaks MCP in lines.
 
 The hello is one JSON line, `{"engramq": 1, ...}` (see Hello), answered by `{"ok": true}` or `{"ok": false, "error"}`.
+Or it asks for the gateway's health alone: `{"engramq": 1, "health": true}`, answered by a line with that (see Health).
 Only this user can open the socket, so what the hello says is trusted.
 """
 
@@ -19,6 +20,7 @@ from anyio import CancelScope
 from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
 
 from engramq.gateway.framing import Line, LineReader
+from engramq.gateway.health import AskHealth
 from engramq.schemas import limits
 from engramq.schemas.fields import Name, SessionName
 from engramq.schemas.settings import SettingsError, parse_setting
@@ -46,6 +48,13 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     project: str = ""
     detail: str = ""
     reply_chars: str = ""
+
+
+class AskedForHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole of what somebody wants to know who asks for the gateway's health."""
+
+    engramq: Literal[1]
+    health: Literal[True]
 
 
 Lines = AsyncGenerator[Line]
@@ -77,7 +86,9 @@ def _make_way(path: Path) -> None:
         raise SettingsError(f"--socket: another gateway serves {path}.")
 
 
-async def serve_stdio_sessions(listener: SocketListener, open_session: OpenSession, stopping: anyio.Event) -> None:
+async def serve_stdio_sessions(
+    listener: SocketListener, open_session: OpenSession, stopping: anyio.Event, ask_health: AskHealth
+) -> None:
     """Serve every connection; what goes wrong on one ends that one only.
 
     Once `stopping` is set no more is accepted or read, and each connection ends when its last answer is sent.
@@ -88,7 +99,7 @@ async def serve_stdio_sessions(listener: SocketListener, open_session: OpenSessi
         streams.add(stream)
         try:
             async with stream:
-                await _serve_stdio_session(stream, open_session)
+                await _serve_stdio_session(stream, open_session, ask_health)
         except* HUNG_UP:
             log.debug("A stdio session hung up")
         except* Exception:  # other clients share this process
@@ -117,12 +128,15 @@ def _stop_reading(stream: SocketStream) -> None:
         same.shutdown(socket.SHUT_RD)
 
 
-async def _serve_stdio_session(stream: SocketStream, open_session: OpenSession) -> None:
+async def _serve_stdio_session(stream: SocketStream, open_session: OpenSession, ask_health: AskHealth) -> None:
     reader = LineReader(stream, limits.BODY_BYTES)
     async with aclosing(reader.lines()) as lines:
         with anyio.move_on_after(HELLO_S) as waiting:
             first = await anext(lines, None)
         if waiting.cancelled_caught or first is None:
+            return
+        if _asks_for_health(first):
+            await stream.send(msgspec.json.encode(await ask_health()) + b"\n")
             return
         try:
             session = open_session(_hello(first))
@@ -146,6 +160,14 @@ def _sender(stream: SocketStream) -> Send:
             await stream.send(message[sent:])
 
     return send
+
+
+def _asks_for_health(line: Line) -> bool:
+    try:
+        msgspec.json.decode(line.head, type=AskedForHealth)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _hello(line: Line) -> Hello:

@@ -5,13 +5,25 @@ does not. Both halves of the queue use this one; it is the only module of the co
 """
 
 import asyncio
+import logging
 import re
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import hiredis
 from redis.asyncio import ConnectionPool
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    MasterDownError,
+    MaxConnectionsError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 
 from engramq.schemas.scripts import Script
 
@@ -22,6 +34,53 @@ OLDEST_SERVER: Final = (7, 0)  # BLMPOP came with Redis 7.0
 
 # What an exchange raises when the connection is gone. Whether the server carried the commands out is then unknown.
 CONNECTION_ERRORS: Final = (RedisError, OSError, TimeoutError)
+
+
+_NOT_LET_IN: Final = "Redis wants a password, or another one."
+# What a server that is there refuses with: by the driver's class where it has one, else by the answer's first word.
+_REFUSALS: Final[dict[type[RedisError], str]] = {
+    OutOfMemoryError: "Redis is out of memory.",
+    ReadOnlyError: "Redis is a read-only replica.",
+    MasterDownError: "Redis is a replica that has lost its master.",
+    AuthenticationError: _NOT_LET_IN,
+    NoPermissionError: "Redis does not let this user do that.",
+    BusyLoadingError: "Redis is still loading its data.",
+    MaxConnectionsError: "Redis has no connection left.",
+}
+_REFUSAL_WORDS: Final = {
+    "MISCONF": "Redis cannot write to its disk.",
+    "NOREPLICAS": "Redis has too few replicas to take writes.",
+    "NOAUTH": _NOT_LET_IN,
+    "Authentication": _NOT_LET_IN,  # required: as the driver's faster parser has it
+    "DENIED": "Redis does not take connections from here.",
+}
+SAY_AGAIN_S: Final = 60.0
+
+
+def refusal_of(problem: object) -> str:
+    """Return what a server refuses, as a sentence; nothing where it cannot be reached or made another error."""
+    for kind, name in _REFUSALS.items():
+        if isinstance(problem, kind):
+            return name
+    return _REFUSAL_WORDS.get(str(problem).partition(" ")[0], "") if isinstance(problem, RedisError) else ""
+
+
+class RefusalLog:
+    """Logs what a server refuses: when that begins, and then once a minute."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._said = ""
+        self._said_at = 0.0
+
+    def note(self, problem: object) -> str:
+        """Return what is refused, if anything is; see `refusal_of`."""
+        name = refusal_of(problem)
+        now = time.monotonic()
+        if name and (name != self._said or now >= self._said_at + SAY_AGAIN_S):
+            self._log.error("Redis refuses", extra={"error": name})
+            self._said, self._said_at = name, now
+        return name
 
 
 class UnsupportedServer(RuntimeError):

@@ -13,6 +13,7 @@ from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope
 from engramq.workers.answers import decode_answer, filled
 from engramq.workers.db import ledger
 from engramq.workers.db.audit import Wanted, entries
+from engramq.workers.db.health import Health, health_of
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.handling import Context, handles, handles_without_transaction
 
@@ -36,9 +37,10 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
 
 
 @handles_without_transaction(Ping)
-async def ping(command: Ping, _context: Context) -> Pong:
-    """Answer with what was sent."""
-    return Pong(payload=command.payload)
+async def ping(command: Ping, context: Context) -> Pong:
+    """Answer with what was sent, and if asked with what the database refuses."""
+    health = await health_of(context.store) if command.database else Health()
+    return Pong(payload=command.payload, refused=health.refused, reads=health.reads)
 
 
 @handles(ListAudit)

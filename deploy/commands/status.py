@@ -48,6 +48,7 @@ def _table(answer: dict[str, object]) -> str:
     lines = [f"engramq in {answer['home']}, supervisor {answer['pid']}, up {answer['uptime_s']} s"]
     for label, value in {"http": answer["http"], **_dictionary(answer["addresses"])}.items():
         lines.append(f"  {label:<20}{value or '-'}")
+    lines.append(f"  {'health':<20}{_health(_dictionary(answer.get('health')))}")
     lines.append(f"  {'service':<12}{'state':<10}{'pid':>8}{'up s':>10}{'MB':>8}{'restarts':>10}")
     complaints = []
     for service in _dictionaries(answer["services"]):
@@ -58,6 +59,16 @@ def _table(answer: dict[str, object]) -> str:
     leases = [f"{lease['kind']} (pid {lease['pid']})" for lease in _dictionaries(answer["leases"])]
     lines.append(f"  used by {', '.join(leases) or 'nobody: it stops soon'}")
     return "\n".join([*lines, *complaints])
+
+
+def _health(found: dict[str, object]) -> str:
+    """The status, and what is missing or refused; a dash where no gateway says."""
+    reasons = [f"no {name} answers" for name in _strings(found.get("missing"))] + _strings(found.get("refused"))
+    return f"{found.get('status', '-')}{': ' if reasons else ''}{' '.join(reasons)}"
+
+
+def _strings(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
 
 
 def _dictionary(value: object) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engramq.deploy.supervisor.runner import Runner, State
+
+HEALTH_BOUND_S = 6.0  # a gateway takes 4 s to find that nobody answers
 
 _KB_PER_MB = 1024
 _ON_LINUX = sys.platform.startswith("linux")
@@ -36,6 +40,25 @@ def memory_mb(pid: int, *, whole_tree: bool) -> float:
     """Memory of a process, of its descendants too if asked: the proportional share on Linux, else the resident size."""
     pids = _tree(pid) if whole_tree else [pid]
     return round(sum(_memory_kb(each) for each in pids) / _KB_PER_MB, 1)
+
+
+def health(gateway_socket: Path) -> dict[str, object] | None:
+    """What the gateway says of itself and of the servers: `status`, and `missing` and `refused` where there is such.
+
+    None where there is none that answers. Blocks, within HEALTH_BOUND_S.
+    """
+    answer = b""
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(HEALTH_BOUND_S)
+            line.connect(str(gateway_socket))
+            line.sendall(b'{"engramq": 1, "health": true}\n')
+            while not answer.endswith(b"\n") and (piece := line.recv(65_536)):
+                answer += piece
+        found = json.loads(answer)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "status" in found else None
 
 
 def without_password(address: str) -> str:

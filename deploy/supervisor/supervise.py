@@ -122,7 +122,7 @@ class Supervisor:
         return self.http_url
 
     def describe(self) -> dict[str, object]:
-        """What `engramq status` shows. Reads /proc for the memory figures: call it in a thread."""
+        """What `engramq status` shows. Reads /proc for the memory figures and asks the gateway: call it in a thread."""
         return {
             "home": str(self.home.path),
             "pid": os.getpid(),
@@ -131,6 +131,7 @@ class Supervisor:
             "http": self.http_url or None,
             "addresses": {name: report.without_password(value) for name, value in self.stack.addresses.items()},
             "leases": [dict(lease) for lease in list(self._leases.values())],
+            "health": report.health(self.home.gateway_socket),
             "services": [report.of_service(runner) for runner in list(self._runners.values())],
         }
 

@@ -13,13 +13,13 @@ from types import TracebackType
 from typing import Any, Final
 
 import msgspec
-from redis.exceptions import NoScriptError, OutOfMemoryError
+from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError
 
 from engramq.gateway.queue.batch import Batch, Outbox, WaitingCall
 from engramq.gateway.queue.outcomes import fail, overloaded, succeed, unavailable
 from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_note, fingerprint
 from engramq.schemas.commands import Command
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, UnsupportedServer, pack
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, UnsupportedServer, pack
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import uuid7
@@ -30,6 +30,7 @@ from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 log = logging.getLogger(__name__)
 
 UNREACHABLE_S: Final = 2.0  # a command that could not be sent for so long is refused
+REFUSED_S: Final = 30.0  # how long a refusal is told that nothing since has contradicted
 SEND_S: Final = 2.0  # for the replies to one write
 WAITING_MAX: Final = 16_384  # callers that may wait at once
 NOTES_MAX: Final = 1_000  # notes kept while Redis is away
@@ -81,6 +82,8 @@ class Bus:
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failure = on_failure
         self._failure: BaseException | None = None
+        self._refusals = RefusalLog(log)
+        self._refused, self._refused_at, self._takes_reads = "", 0.0, False
         self._owner: asyncio.Task[Any] | None = None
         self._cancelled_owner = False
 
@@ -187,8 +190,16 @@ class Bus:
         await self._deliver(envelope, self._reply_timeout_s)
         return Pending(envelope.id)
 
+    @property
+    def refused(self) -> str:
+        """What Redis refused of late, as a sentence; nothing when it has taken such a thing since."""
+        return self._refused if time.monotonic() < self._refused_at + REFUSED_S else ""
+
     async def ready(self) -> None:
-        """Return when Redis answers; raises EngramqError `unavailable` when it does not within about 2 s."""
+        """Return when Redis answers; raises EngramqError `unavailable`, within about 2 s when it does not.
+
+        The error says what it refuses.
+        """
         ping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self._tasks or self._failure is not None:
             raise unavailable()
@@ -274,14 +285,26 @@ class Bus:
                     failures = 0
                     continue
                 except UnsupportedServer as problem:
-                    log.error("Redis cannot be used", extra={"error": str(problem)})
-                    self._fail_pings(refuse(FaultCode.UNAVAILABLE, str(problem)))
-                except CONNECTION_ERRORS:
-                    self._fail_pings(unavailable())
-                for waiting in self._outbox.overdue(UNREACHABLE_S):
-                    fail(waiting.future, unavailable())
+                    why, age_s = str(problem), UNREACHABLE_S
+                    log.error("Redis cannot be used", extra={"error": why})
+                    self._fail_pings(unavailable(why))
+                except CONNECTION_ERRORS as problem:
+                    why = self._note_refusal(problem)
+                    # One that refuses will go on doing so; one that loads its data is a server that restarts.
+                    age_s = 0.0 if why and not isinstance(problem, BusyLoadingError) else UNREACHABLE_S
+                    self._fail_pings(unavailable(why))
+                for waiting in self._outbox.overdue(age_s):
+                    fail(waiting.future, unavailable(why))
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
+
+    def _note_refusal(self, problem: object) -> str:
+        """Log and remember what Redis refuses; return it, nothing where it refuses nothing."""
+        why = self._refusals.note(problem)
+        if why:
+            self._refused, self._refused_at = why, time.monotonic()
+            self._takes_reads = isinstance(problem, OutOfMemoryError)
+        return why
 
     async def _send(self) -> None:
         """Send all that waits in one write; raises UnsupportedServer or one of CONNECTION_ERRORS."""
@@ -301,18 +324,33 @@ class Bus:
                 self._outbox.resend.append(batch)
             raise
         for batch, reply in zip(batches, replies[: len(batches)], strict=True):
-            if reply != TAKEN:
+            if reply == TAKEN:
+                self._conclude_taken(batch)
+            else:
                 await self._conclude_untaken(batch, reply)
-                continue
-            for waiting in batch.commands:
-                if not waiting.for_reply:
-                    succeed(waiting.future)
         for command_id, (_, written) in notes.items():
             del self._notes[command_id]
             succeed(written)
-        for ping in self._pings[:pings]:
-            succeed(ping)
-        del self._pings[:pings]
+        if pings:
+            self._conclude_pings(pings, replies[-1])
+
+    def _conclude_taken(self, batch: Batch) -> None:
+        """Act on a batch that is in its mailbox: who did not want an answer has waited for that."""
+        if batch.commands[0].write or not self._takes_reads:
+            self._refused = ""
+        for waiting in batch.commands:
+            if not waiting.for_reply:
+                succeed(waiting.future)
+
+    def _conclude_pings(self, count: int, reply: Any) -> None:
+        """Act on what Redis said of a PING, which it refuses while it cannot write to its disk."""
+        refused = self._note_refusal(reply) if isinstance(reply, RedisError) else ""
+        for ping in self._pings[:count]:
+            if refused:
+                fail(ping, unavailable(refused))
+            else:
+                succeed(ping)
+        del self._pings[:count]
 
     async def _conclude_untaken(self, batch: Batch, reply: Any) -> None:
         """Act on what Redis said of a batch that it did not take: what room there is and will be, or an error."""
@@ -328,10 +366,12 @@ class Bus:
                 self._outbox.resend.append(batch.first(room))
             batch.refuse(partial(overloaded, wait_ms / 1000))
         elif isinstance(reply, OutOfMemoryError):
-            batch.refuse(overloaded)
+            batch.refuse(partial(overloaded, why=self._note_refusal(reply)))
         else:
-            log.error("Redis refused a job", extra={"error": type(reply).__name__})
-            batch.refuse(unavailable)
+            why = self._note_refusal(reply)
+            if not why:
+                log.error("Redis refused a job", extra={"error": type(reply).__name__})
+            batch.refuse(partial(unavailable, why))
 
     def _send_again(self, batch: Batch) -> None:
         self._outbox.resend.append(batch)
@@ -348,7 +388,7 @@ class Bus:
                 await self._reading.open()
                 *_, found = await self._reading.exchange(commands, BLOCK_S + SEND_S)
             except (*CONNECTION_ERRORS, UnsupportedServer) as problem:
-                if not failures:
+                if not self._refusals.note(problem) and not failures:
                     log.warning("Redis went away", extra={"error": type(problem).__name__})
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
@@ -368,7 +408,8 @@ class Bus:
                         waiting.future.set_result(answer)
                 await asyncio.sleep(0)  # the callers go on before time is spent on asking for more
             elif found is not None:
-                log.error("Redis refused a read", extra={"error": type(found).__name__})
+                if not self._refusals.note(found):
+                    log.error("Redis refused a read", extra={"error": type(found).__name__})
                 await asyncio.sleep(BACKOFF_S[-1])
 
     def _registration(self) -> list[bytes]:

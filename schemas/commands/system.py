@@ -15,17 +15,23 @@ from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, Worker
 
 
 class Ping(Command, frozen=True, kw_only=True, omit_defaults=True, tag="ping"):
-    """Do nothing and answer; readiness and the round-trip benchmark use it. `payload` comes back as it is."""
+    """Do nothing and answer; readiness and the round-trip benchmark use it. `payload` comes back as it is.
+
+    `database`: say too whether the database serves.
+    """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     payload: bytes = b""
+    database: bool = False
 
 
 class Pong(Reply, kw_only=True, tag="pong"):
-    """The answer to a ping."""
+    """The answer to a ping: what the database refuses, as a sentence, and whether it serves reads."""
 
     payload: bytes = b""
+    refused: str = ""
+    reads: bool = True
     status: Literal["success"] = "success"
 
 

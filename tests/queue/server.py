@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from resource import RLIM_INFINITY, RLIMIT_FSIZE, prlimit
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -23,8 +24,8 @@ class Server:
         self.url = f"unix://{self.socket}"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start, and return when it answers."""
+    def start(self, *, wait: bool = True, **more: str) -> None:
+        """Start, with more settings, and return when it answers."""
         settings = {
             "port": "0",
             "unixsocket": str(self.socket),
@@ -33,9 +34,13 @@ class Server:
             "appendonly": "yes",
             "appendfsync": "no",
             "logfile": str(self.folder / "redis.log"),
+            **{name.replace("_", "-"): value for name, value in more.items()},
         }
         options = [part for name, value in settings.items() for part in (f"--{name}", value)]
-        self._process = subprocess.Popen([find_binary(os.environ), *options])
+        # Python ignores the signal that a file above its limit brings: so does the server, and sees the error.
+        self._process = subprocess.Popen([find_binary(os.environ), *options], restore_signals=False)
+        if not wait:
+            return
         deadline = time.monotonic() + READY_BOUND_S
         with Redis.from_url(self.url) as probe:
             while True:
@@ -54,6 +59,11 @@ class Server:
     def stop(self) -> None:
         """End it for good."""
         self._end(signal.SIGKILL)
+
+    def limit_files(self, most: int) -> None:
+        """Let it write no file beyond so many bytes, as on a disk that is full; -1: as far as it wants."""
+        assert self._process is not None
+        prlimit(self._process.pid, RLIMIT_FSIZE, (most, RLIM_INFINITY))
 
     def pause(self) -> None:
         """Make it hang: it accepts connections and answers nothing."""

@@ -150,7 +150,10 @@ def test_a_fingerprint_tells_commands_and_arguments_apart() -> None:
 
 
 def test_a_replys_body_has_no_tag() -> None:
-    assert reply_body(Pong(payload=b"x")) == {"payload": "eA==", "status": "success"}
+    assert reply_body(Pong(payload=b"x")) == {
+        **{"payload": "eA==", "status": "success"},
+        **{"refused": "", "reads": True},
+    }
 
 
 def test_a_session_that_an_older_gateway_left_out_is_its_own_and_none_is_said() -> None:

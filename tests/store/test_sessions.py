@@ -1,8 +1,9 @@
 """Sessions of the database that are no good any more: closed, not lent again; what a server refuses is named."""
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
@@ -12,6 +13,8 @@ import pytest
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Meaning, meaning, named, unavailable
+from engramq.workers.db.health import Health, health_of
+from engramq.workers.db.pool import DOUBT_S
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import OutcomeUnknown
@@ -173,6 +176,32 @@ def test_what_a_server_refuses_is_named(problem: psycopg.Error, name: str) -> No
 def test_a_server_that_is_away_or_restarts_is_waited_for(words: str) -> None:
     problem = psycopg.OperationalError(words)
     assert (meaning(problem), named(problem)) == (Meaning.GONE, "")
+
+
+@pytest.mark.promise("QP-17")
+async def test_the_database_tells_what_it_refuses_without_a_write(store: Store, database: Database) -> None:
+    assert await health_of(store) == Health()
+    with read_only(database):
+        assert await health_of(store) == Health("The database is read-only.")
+    await asyncio.sleep(DOUBT_S)  # the sessions of just then are doubted again
+    assert await health_of(store) == Health()
+
+
+@pytest.mark.promise("QP-17")
+async def test_a_refusal_is_logged_once_and_told_until_a_write_is_taken(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(_tx: Transaction) -> Awaitable[None]:
+        raise psycopg.errors.DiskFull("x")
+
+    with caplog.at_level(logging.ERROR):
+        for _ in range(3):
+            with refused(FaultCode.UNAVAILABLE):
+                await store.write(NAMESPACE, full)
+    assert [vars(record)["error"] for record in caplog.records] == ["The database's disk is full."]
+    assert await health_of(store) == Health("The database's disk is full.")
+    await store.write(NAMESPACE, write)
+    assert await health_of(store) == Health()
 
 
 async def test_a_read_that_tries_to_write_is_refused_soon(store: Store) -> None:

@@ -12,7 +12,8 @@ from typing import Any, Final, Self, TypeVar
 import psycopg
 
 from engramq.workers.db.conninfo import SESSION, worker_conninfo
-from engramq.workers.db.errors import Again, Meaning, meaning, unavailable
+from engramq.workers.db.errors import Again, Meaning, meaning, named, unavailable
+from engramq.workers.db.health import Refusals
 from engramq.workers.db.lookups import Answer, Lookup, look_up
 from engramq.workers.db.pool import Connection, Pool, Row, execute
 from engramq.workers.db.queries import sql
@@ -46,6 +47,7 @@ class Store:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._tenants = Tenants()
+        self.refusals = Refusals()
         self._ending: set[asyncio.Task[None]] = set()  # reads that have been answered
 
     @classmethod
@@ -139,6 +141,10 @@ class Store:
         """Return the rows of a query that belongs to no namespace."""
         return await self._persist(partial(self._ask, query, values))
 
+    async def renew(self) -> None:
+        """Give up the connections that are open now, since the server may say something else to a new one."""
+        await self._pool.doubt(time.monotonic())
+
     async def alone(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `work` once on a connection that is closed afterwards, outside any transaction.
 
@@ -175,7 +181,9 @@ class Store:
         try:
             async with self._opened(namespace, read_only=False) as opened:
                 at_end = opened.at_end
-                return await work(opened)
+                result = await work(opened)
+            self.refusals.note_write()
+            return result
         except CommitUnknown:
             raise
         except Exception:
@@ -228,6 +236,7 @@ class Store:
                 continue
             if uncertain:
                 raise OutcomeUnknown("the connection was lost during COMMIT") from problem
+            self.refusals.note(named(problem))
             raise unavailable(problem) from problem
 
 

@@ -26,3 +26,7 @@ select register_embedding_model(%(name)s, %(sha256)s, %(dimensions)s) as id
 -- name: models_named
 -- The digests of the models of one name; ids are given in the order of registration.
 select sha256 from embedding_models where name = %(name)s order by id
+
+-- name: takes_writes
+-- Whether this session may not write. One that began in a database that was read-only stays so.
+select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as read_only

@@ -55,6 +55,7 @@ _MEANINGS: Final = {
     "08": Meaning.GONE,
 }
 _FULL: Final = "53300"
+READ_ONLY: Final = "The database is read-only."
 # What a server refuses with, in words: the longest beginning of an SQLSTATE that is here counts.
 _NAMES: Final = {
     "53100": "The database's disk is full.",
@@ -65,7 +66,7 @@ _NAMES: Final = {
     "28P01": "The database refused the workers' password.",
     "28": "The database does not let the workers in.",
     "3D000": "The database does not exist on its server.",
-    "25006": "The database is read-only.",
+    "25006": READ_ONLY,
     "57014": "The database took too long.",
 }
 _RETRY_AFTER_S: Final = {"53100": 5.0}  # else 2

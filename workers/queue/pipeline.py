@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, UnsupportedServer
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, UnsupportedServer
 from engramq.schemas.scripts import Script
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ class Pipeline:
         self._turn = asyncio.Lock()
         self._closed = False
         self._reached = True
+        self._refusals = RefusalLog(log)
 
     async def call(self, packed: bytes) -> Any:
         """Return the reply to a packed command; raises ConnectionLost."""
@@ -77,7 +78,7 @@ class Pipeline:
             await self._connection.open()
             replies = await self._connection.exchange([packed for packed, _ in calls])
         except (*CONNECTION_ERRORS, UnsupportedServer) as problem:
-            if self._reached:
+            if not self._refusals.note(problem) and self._reached:
                 log.warning("Redis cannot be reached", extra={"error": type(problem).__name__})
         finally:
             for _, answer in calls[len(replies) :]:
@@ -86,7 +87,7 @@ class Pipeline:
             if isinstance(reply, NoScriptError):
                 await self._connection.close()  # opening it again loads the scripts
             if isinstance(reply, ResponseError):
-                _fail(answer, type(reply).__name__)
+                _fail(answer, self._refusals.note(reply) or type(reply).__name__)
             elif not answer.done():
                 answer.set_result(reply)
         self._reached = bool(replies)

@@ -18,7 +18,7 @@ from arq.worker import Worker, func
 from redis.exceptions import NoScriptError, RedisError
 
 from engramq.schemas.codec import JOB_FUNCTION
-from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, pack, pack_script
+from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, RefusalLog, pack, pack_script
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
@@ -75,6 +75,7 @@ class MailboxWorker(Worker):
         # By task, not by id: a job whose lease was lost may be claimed again here while its first run still ends.
         self.running: dict[asyncio.Task[None], ClaimedJob] = {}
         self._tokens = map(f"{worker_id}:{{}}".format, itertools.count())
+        self._refusals = RefusalLog(log)
         self._unsure: str | None = None  # the token of a claim that is on its way, or whose answer was lost
         self._poison_left = False  # the last claim left a poison job in the mailbox
         self._poison_job: ClaimedJob | None = None  # the one that this worker holds the slot for
@@ -138,7 +139,8 @@ class MailboxWorker(Worker):
             try:
                 await self._poll_iteration()
             except Exception as problem:  # noqa: BLE001 - a worker that stops serving is worse than one that tries again
-                if not isinstance(problem, (ConnectionLost, *CONNECTION_ERRORS)):
+                refused = self._refusals.note(problem)
+                if not refused and not isinstance(problem, (ConnectionLost, *CONNECTION_ERRORS)):
                     log.error(
                         "Picking jobs failed", extra={"mailbox": self.actor.kind, "error": type(problem).__name__}
                     )

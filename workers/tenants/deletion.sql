@@ -129,7 +129,7 @@ select count(*) as rows from gone
 
 -- name: stop_clock
 -- Set the namespace's clock back to the beginning.
-update namespaces set active_hours = 0, in_use = '{}', in_use_since = null, links_decayed_at_hours = null
+update namespaces set active_hours = 0, in_use = '{}', in_use_since = null, links_decayed_at_hours = 0
 where tenant = %(tenant)s
 
 -- name: tenant_deleted

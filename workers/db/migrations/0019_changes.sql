@@ -19,8 +19,8 @@ grant select, insert on changes to engramq_worker;
 -- What was there before is looked at once.
 insert into changes (tenant, minute, backend) select tenant, date_trunc('minute', now()), 0 from namespaces;
 
--- What the clock showed when the namespace's links last decayed; null: they are due.
-alter table namespaces add column links_decayed_at_hours double precision;
+-- What the clock showed when the namespace's links last decayed.
+alter table namespaces add column links_decayed_at_hours double precision not null default 0;
 grant update (links_decayed_at_hours) on namespaces to engramq_worker;
 
 -- Old rows are found by their age alone, whosever they are. An index that is no key does not begin with the tenant: see
@@ -109,7 +109,7 @@ create function decaying_namespaces(hours double precision) returns setof text
 language sql stable security definer set search_path = public, pg_temp
 begin atomic
     select n.namespace from namespaces n
-    where n.links_decayed_at_hours is null or n.active_hours >= n.links_decayed_at_hours + hours
+    where n.active_hours >= n.links_decayed_at_hours + hours
     order by 1;
 end;
 revoke all on function decaying_namespaces(double precision) from public;
