@@ -10,16 +10,23 @@ import json
 import math
 import re
 
+from engramq.deploy.reads import is_read
+
 # A line beyond this is neither a legal request (1,000 records of 32,768 characters fit) nor worth the memory.
 LONGEST_LINE = 128 * 1024 * 1024
 
 UNAVAILABLE = -32000
 INVALID_REQUEST = -32600
-# The outcome of a request that was under way is unknown; one that was never sent was not carried out.
+# The outcome of a write that was under way is unknown; a request that was never sent was not carried out.
 _UNDER_WAY = {
     "status": "pending",
     "recovery": "A write may have been done: look for its effect, or repeat it with the same idempotency_key, which "
-    "never does it twice. A read can just be repeated.",
+    "never does it twice.",
+}
+_READ_UNDER_WAY = {
+    "status": "error",
+    "code": "unavailable",
+    "recovery": "It was a read: nothing was changed. Call again.",
 }
 _NEVER_SENT = {
     "status": "error",
@@ -71,6 +78,7 @@ class Conversation:
         self._initialize_key = ""
         self._initialized = b""
         self._open: dict[str, object] = {}
+        self._reads: set[str] = set()  # the keys of open requests that change nothing; and of some that were open
         self._batches: list[list[str]] = []  # the keys of each that is wholly unanswered, the oldest first
 
     @property
@@ -91,11 +99,20 @@ class Conversation:
                 cancelled = parameters.get("requestId") if isinstance(parameters, dict) else None
                 self._open.pop(_key(cancelled), None)
             elif isinstance(method, str) and _is_id(message.get("id")):
-                self._open[_key(message["id"])] = message["id"]
+                self._note_request(message)
                 if method == "initialize":
                     self._initialize, self._initialize_key, self._initialized = line, _key(message["id"]), b""
         if not line.lstrip().startswith(b"{"):
             self._note_batch(messages)
+
+    def _note_request(self, message: dict[str, object]) -> None:
+        key = _key(message["id"])
+        self._open[key] = message["id"]
+        self._reads.discard(key)
+        if is_read(message):
+            if len(self._reads) > 2 * len(self._open):
+                self._reads &= self._open.keys()
+            self._reads.add(key)
 
     def note_received(self, line: bytes) -> None:
         """The gateway's line is about to go to the client."""
@@ -135,7 +152,11 @@ class Conversation:
         A handshake still to be answered is kept: it has no effects, and `handshake` sends it again.
         """
         kept = {key: value for key, value in self._open.items() if key == self._initialize_key}
-        lines = [_error(value, reason, _UNDER_WAY) for key, value in self._open.items() if key not in kept]
+        lines = [
+            _error(value, reason, _READ_UNDER_WAY if key in self._reads else _UNDER_WAY)
+            for key, value in self._open.items()
+            if key not in kept
+        ]
         self._open = kept
         return lines
 

@@ -1,7 +1,7 @@
 """A Redis-protocol server (Valkey from its wheel, or one on this machine) on a socket only, its file in ENGRAMQ_HOME.
 
-Append-only file on and nothing ever evicted: what it has acknowledged survives its own death. Every function blocks,
-within a bound.
+Append-only file on and nothing ever evicted: what it has acknowledged survives its own death, unless its disk was full.
+Every function blocks, within a bound.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import platform
 import shutil
 import signal
 import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -20,6 +21,8 @@ from engramq.deploy.embedded import process
 from engramq.deploy.home import DeployError, Home
 
 PROBE_BOUND_S = 2.0
+TRY_AGAIN_S = 5.0  # after the file was turned off, or could not be turned on
+ROOM = 32 * 2**20  # bytes that are free beyond what the file takes when it is written anew
 STOP_SIGNALS = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
 
 # A full mailbox holds some 10,000 commands of a few kB; beyond this a write is refused and nothing is lost.
@@ -52,6 +55,7 @@ class Redis:
         self._environment = environment
         self._fsync = fsync
         self._binary = ""
+        self._try_at = 0.0
 
     @property
     def url(self) -> str:
@@ -71,10 +75,12 @@ class Redis:
             fsync="everysec" if self._fsync else "no",
             memory=_MEMORY_LIMIT,
         )
-        # Replaced whole: a crash or a full disk in the middle must not leave half a configuration.
-        written = self._configuration.with_suffix(".new")
-        written.write_text(settings)
-        written.replace(self._configuration)
+        # Replaced whole: a crash or a full disk in the middle must not leave half a configuration. And only if it is
+        # another one, so that a full disk does not keep the server from starting again.
+        if not self._configuration.exists() or self._configuration.read_text() != settings:
+            written = self._configuration.with_suffix(".new")
+            written.write_text(settings)
+            written.replace(self._configuration)
         self.mend()
 
     def mend(self) -> None:
@@ -99,6 +105,46 @@ class Redis:
                 return line.recv(64).startswith(b"+PONG")
         except OSError:
             return False
+
+    def tend(self) -> str:
+        """Let the server go on while its disk is full: without its file until there is room, and with it again after.
+
+        A server that cannot write its file takes no command, not even one that reads a memory. The ledger in PostgreSQL
+        is the truth about what was carried out, so nothing that was acknowledged is in that file alone. Blocks, within
+        PROBE_BOUND_S. Returns what is wrong; nothing when nothing is, or when it does not answer.
+        """
+        try:
+            told = self._told()
+            if told.get("aof_enabled") == "1":
+                if told.get("aof_last_write_status", "ok") == "ok":
+                    return ""
+                self._ask("CONFIG SET appendonly no")
+                self._try_at = time.monotonic() + TRY_AGAIN_S
+            elif time.monotonic() >= self._try_at and self._has_room(int(told.get("used_memory", "0"))):
+                self._try_at = time.monotonic() + TRY_AGAIN_S
+                if self._ask("CONFIG SET appendonly yes").startswith("+"):
+                    return ""
+        except (OSError, ValueError):
+            return ""
+        return "redis: its disk is full. The queue is in memory alone until there is room; reads go on."
+
+    def _told(self) -> dict[str, str]:
+        """What it tells of its file and its memory."""
+        lines = (self._ask("INFO persistence") + self._ask("INFO memory")).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def _ask(self, command: str) -> str:
+        """The answer to one command, as it came; only for those that are answered by one line or one text."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(PROBE_BOUND_S)
+            line.connect(str(self.socket))
+            line.sendall(command.encode() + b"\r\n")
+            with line.makefile("rb") as answer:
+                first = answer.readline().decode()
+                return answer.read(int(first[1:])).decode() if first.startswith("$") else first
+
+    def _has_room(self, used_memory: int) -> bool:
+        return shutil.disk_usage(self.home.redis).free > used_memory + ROOM
 
     @property
     def _configuration(self) -> Path:

@@ -130,6 +130,7 @@ def _redis(server: redis.Redis) -> SupervisedService:
         prepare=server.prepare,
         mend=server.mend,
         is_ready=server.is_ready,
+        tend=server.tend,
         stop_signals=redis.STOP_SIGNALS,
         orphan_signals=redis.STOP_SIGNALS,
     )

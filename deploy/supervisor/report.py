@@ -31,7 +31,7 @@ def of_service(runner: Runner) -> dict[str, object]:
         "memory_mb": memory_mb(pid, whole_tree=True) if pid is not None else None,
         "restarts": runner.restarts,
         "log": str(runner.log),
-        "complaint": runner.complaint,
+        "complaint": runner.complaint or runner.ailment,
         "last_lines": runner.last_lines if runner.complaint or runner.state is State.FAILING else [],
     }
 

@@ -31,6 +31,7 @@ _KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 LONGEST_DELAY_AFTER_KILL_S = 0.5
 # Programs that refuse a setting end with this (as command lines do); trying again at once is of no use.
 REFUSED_EXIT_CODE = 2
+TEND_PERIOD_S = 1.0
 FIRST_PROBE_S = 0.01
 LONGEST_PROBE_S = 0.25
 
@@ -59,6 +60,7 @@ class Runner:
         self.started_at = 0.0
         self.restarts = 0
         self.complaint = ""
+        self.ailment = ""  # what is wrong with it while it serves
         self._state_file = state_file
         self._changed = changed
         self._exited = asyncio.Event()
@@ -139,6 +141,7 @@ class Runner:
         self.notice_exit()
         if not self.service.once:
             await self._until_ready()
+            await self._tend()
         await self._exited.wait()
         self._state_file.forget(self.service.name)
         return self.child.returncode
@@ -156,6 +159,18 @@ class Runner:
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, LONGEST_PROBE_S)
+
+    async def _tend(self) -> None:
+        """Look after the service until it ends, if there is a way to."""
+        while self.service.tend is not None and not self._exited.is_set():
+            found = await asyncio.to_thread(self.service.tend)
+            if found != self.ailment:
+                extra = {"service": self.service.name, "problem": found or self.ailment}
+                logger.warning("Service ails" if found else "Service ails no more", extra=extra)
+                self.ailment = found
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._exited.wait(), TEND_PERIOD_S)
+        self.ailment = ""
 
     def _note_death(self, code: int) -> None:
         lived_s = time.time() - self.started_at

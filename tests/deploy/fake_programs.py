@@ -27,6 +27,11 @@ def serve_one(line: socket.socket, home: Path) -> None:
     seen: list[str] = []
     stream = line.makefile("rwb")
     hello = json.loads(stream.readline())
+    if "health" in hello:
+        send(stream, {"status": "degraded", "refused": ["The disk is full."]})
+        stream.close()
+        line.close()
+        return
     refused = hello["namespace"] == "refused"
     send(stream, {"ok": False, "error": "That namespace is refused."} if refused else {"ok": True})
     for text in stream:

@@ -27,7 +27,7 @@ def program(home: Home, name: str, *arguments: str, death_signal: int = 15) -> L
 
 
 def worker(home: Home) -> SupervisedService:
-    mark = home.path / "worker.up"
+    mark, ailment = home.path / "worker.up", home.path / "worker.ails"
     return SupervisedService(
         "worker",
         lambda: program(home, "worker"),
@@ -35,6 +35,7 @@ def worker(home: Home) -> SupervisedService:
         mend=lambda: mark.unlink(missing_ok=True),
         prepare=lambda: mark.unlink(missing_ok=True),
         is_ready=mark.exists,
+        tend=lambda: ailment.read_text() if ailment.exists() else "",
     )
 
 

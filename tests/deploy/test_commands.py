@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -175,6 +176,22 @@ def test_status_tells_what_runs_and_by_its_exit_code_whether_anything_does(
         "gateway": "ready",
     }
     assert all(each["memory_mb"] > 0 for each in found["services"] if each["pid"])
+
+
+@pytest.mark.promise("QP-17")
+def test_status_tells_what_ails_a_service_that_goes_on_and_what_the_gateway_says(
+    home: Home, environment: dict[str, str]
+) -> None:
+    with Client(environment) as client:
+        client.ask("ping")
+        (home.path / "worker.ails").write_text("its disk is full")
+        await_true(lambda: service(home, "worker")["complaint"] == "its disk is full")
+        shown = engramq(environment, "status").stdout
+        assert service(home, "worker")["state"] == "ready"
+        (home.path / "worker.ails").unlink()
+        await_true(lambda: not service(home, "worker")["complaint"])
+    assert "its disk is full" in shown
+    assert re.search(r"^  health +degraded: The disk is full\.$", shown, re.MULTILINE)
 
 
 def test_help_lists_every_command_without_loading_gateway_or_workers() -> None:

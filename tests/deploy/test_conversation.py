@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.deploy.conversation import Conversation, LineBuffer
+from engramq.deploy.reads import READ_TOOLS
+from engramq.gateway.mcp.tools import TOOLS
 
 
 def line(**fields: object) -> bytes:
@@ -143,3 +145,39 @@ def test_a_line_beyond_the_bound_is_dropped_alone() -> None:
     assert buffer.feed(b"345") == []
     assert buffer.feed(b"67\nok") == [None]
     assert buffer.finish() == [b"ok\n"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "status"),
+    [
+        ("tools/call", {"name": "search_memories"}, "error"),
+        ("tools/call", {"name": "store_memory"}, "pending"),
+        ("tools/call", {"name": ["search_memories"]}, "pending"),
+        ("tools/call", {}, "pending"),
+        ("tools/list", None, "error"),
+        ("ping", None, "error"),
+        ("something/new", None, "pending"),
+    ],
+)
+def test_a_cut_read_is_unavailable_and_a_cut_write_may_have_been_done(method: str, params: object, status: str) -> None:
+    conversation = Conversation()
+    conversation.note_sent(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode())
+    (answer,) = conversation.fail_open("gone")
+    told = json.loads(answer)["error"]["data"]
+    assert told["status"] == status
+    assert ("A write may have been done" in told["recovery"]) is (status == "pending")
+    assert told.get("code") == ("unavailable" if status == "error" else None)
+
+
+def test_an_id_that_is_used_again_is_what_it_is_now() -> None:
+    conversation = Conversation()
+    for method, answered in (("tools/list", True), ("tools/call", False)):
+        conversation.note_sent(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method}).encode())
+        if answered:
+            conversation.note_received(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+    (answer,) = conversation.fail_open("gone")
+    assert json.loads(answer)["error"]["data"]["status"] == "pending"
+
+
+def test_the_relay_knows_the_tools_that_read() -> None:
+    assert {name for name, tool in TOOLS.items() if tool.read_only} == READ_TOOLS

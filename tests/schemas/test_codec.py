@@ -151,8 +151,10 @@ def test_a_fingerprint_tells_commands_and_arguments_apart() -> None:
 
 def test_a_replys_body_has_no_tag() -> None:
     assert reply_body(Pong(payload=b"x")) == {
-        **{"payload": "eA==", "status": "success"},
-        **{"refused": "", "reads": True},
+        "payload": "eA==",
+        "status": "success",
+        "refused": "",
+        "reads": True,
     }
 
 

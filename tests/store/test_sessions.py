@@ -14,7 +14,6 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Meaning, meaning, named, unavailable
 from engramq.workers.db.health import Health, health_of
-from engramq.workers.db.pool import DOUBT_S
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import OutcomeUnknown
@@ -179,11 +178,13 @@ def test_a_server_that_is_away_or_restarts_is_waited_for(words: str) -> None:
 
 
 @pytest.mark.promise("QP-17")
-async def test_the_database_tells_what_it_refuses_without_a_write(store: Store, database: Database) -> None:
+async def test_the_database_tells_what_it_refuses_without_a_write(
+    store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engramq.workers.db.pool.DOUBT_S", 0.0)
     assert await health_of(store) == Health()
     with read_only(database):
         assert await health_of(store) == Health("The database is read-only.")
-    await asyncio.sleep(DOUBT_S)  # the sessions of just then are doubted again
     assert await health_of(store) == Health()
 
 
