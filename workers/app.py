@@ -233,7 +233,11 @@ async def open_store(database_url: str) -> Store:
             try:
                 applied = await migrate(database_url)
             except NotReady as problem:
-                may_migrate = problem.reason is Reason.UNREACHABLE
+                is_refused = problem.reason is not Reason.UNREACHABLE
+                if is_refused and found.reason is Reason.UNREACHABLE:
+                    found = problem  # names the statement that is missing, which somebody may run meanwhile
+                else:
+                    may_migrate = not is_refused
             else:
                 may_migrate = bool(applied)  # else a migration does not mend it
                 log.info("Database migrated", extra={"applied": applied})

@@ -38,10 +38,16 @@ class NotReady(Exception):
     def unreachable(cls, error: Exception) -> Self:
         """Return the exception for a server that cannot be reached or lets nobody in."""
         told = str(error).strip().splitlines()
-        what = named(error).rstrip(".") or "PostgreSQL cannot be reached"
+        what = named(error).rstrip(".")
+        recovery = "See that it runs and that ENGRAMQ_DATABASE_URL is right."
+        if what:
+            recovery = (
+                "See that role, password and database in ENGRAMQ_DATABASE_URL are right. The workers' role is made by "
+                "`engramq migrate` with a URL of the owner."
+            )
         return cls(
-            f"{what}: {told[-1].strip() if told else type(error).__name__}.",
-            "See that it runs and that ENGRAMQ_DATABASE_URL is right.",
+            f"{what or 'PostgreSQL cannot be reached'}: {told[-1].strip() if told else type(error).__name__}.",
+            recovery,
             Reason.UNREACHABLE,
         )
 
@@ -102,8 +108,9 @@ async def check_schema(connection: psycopg.AsyncConnection[Any]) -> None:
     """Return if the schema is this version's; raises NotReady naming both otherwise, or psycopg.Error."""
     try:
         behind = await missing(connection, packaged())
-    except psycopg.errors.InsufficientPrivilege:
-        raise NotReady("The workers' role may not read the schema's version.", "Run `engramq migrate`.") from None
+    except psycopg.errors.InsufficientPrivilege:  # the first migration grants it: it was begun, and did not end well
+        problem = "The workers' role may not read the schema's version."
+        raise NotReady(problem, "Run `engramq migrate`.", Reason.BEHIND) from None
     if behind:
         raise NotReady(
             f"The database has schema {behind[0].version - 1}; this version of engramq needs {behind[-1].version}.",
