@@ -22,7 +22,14 @@ from engramq.gateway.mcp.tools.sessions import BreadcrumbTrail, SessionBegun
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.mcp.wording import Reader, worded, worded_body
 from engramq.gateway.rendering.budget import Body, text_of
-from engramq.gateway.rendering.replies import ReplyStyle, body_of, bounded, notice_of, rest_of
+from engramq.gateway.rendering.replies import (
+    ReplyStyle,
+    body_of,
+    bounded,
+    notice_of,
+    rest_of,
+    withheld_body_of,
+)
 from engramq.gateway.sessions import (
     NothingFound,
     Resolver,
@@ -38,7 +45,7 @@ from engramq.schemas.commands import Command, Reply, StoreMemory
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.vocabulary import Detail, Partition
+from engramq.schemas.vocabulary import Detail, Partition, Scope
 
 log = logging.getLogger(__name__)
 
@@ -215,9 +222,14 @@ class Service:
 
     async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply) -> ToolReply:
         """Return a worker's reply as the client reads it."""
-        body = body_of(reply, self._detail(arguments), call.caller.principal.name)
-        if (notice := notice_of(reply, arguments.parameters, call.caller.principal)) is not None:  # type: ignore[arg-type]
-            body["notice"] = notice
+        caller, asked = call.caller.principal, arguments.parameters
+        notice = notice_of(reply, asked, caller)  # type: ignore[arg-type]
+        if Scope.READ not in caller.scopes:
+            body = withheld_body_of(reply, asked, caller.name, notice)
+        else:
+            body = body_of(reply, self._detail(arguments), caller.name)
+            if notice is not None:
+                body["notice"] = notice
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):
             return self._rendered(call, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.

@@ -11,6 +11,8 @@ from msgspec import UNSET
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.rendering.brief import brief_of
 from engramq.gateway.rendering.budget import Body, text_of, within
+from engramq.gateway.rendering.withheld import NOTICE as NOTICE_WITHHELD
+from engramq.gateway.rendering.withheld import withheld
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import (
@@ -76,6 +78,20 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
         return report
     body: Body = reply_body(reply) if detail is Detail.FULL else msgspec.to_builtins(brief_of(reply, caller))
     body.pop("type", None)
+    return _in_order(body)
+
+
+def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | None) -> Body:
+    """Return a reply in brief as plain values for a caller who may not read: without contents, and saying so.
+
+    `command` is what was asked, `notice` what the caller has to be told besides.
+    """
+    brief, left_out = withheld(brief_of(reply, caller), command)
+    body: Body = msgspec.to_builtins(brief)
+    body.pop("type", None)
+    told = [notice or body.get("notice"), NOTICE_WITHHELD if left_out else None]
+    if any(told):
+        body["notice"] = " ".join(filter(None, told))
     return _in_order(body)
 
 

@@ -1,0 +1,77 @@
+"""That no reply to who may not read has contents anywhere: each field that can hold them is known."""
+
+from typing import Final
+
+import msgspec
+import pytest
+
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.rendering.brief import BRIEF_FORMS
+from engramq.gateway.rendering.withheld import HIDDEN
+from engramq.schemas.commands.links import Resolved
+from engramq.schemas.vocabulary import Scope
+
+# Texts and objects in replies to writes that no author chooses at will, or that the caller has just said.
+HARMLESS: Final = {
+    "status", "summary", "error", "hint", "notice", "warning", "what", "action", "code", "recovery", "field", "reason",
+    "relation", "removed_relation", "source_query", "target_query", "effect", "signal", "state", "resolution", "at",
+    "created_at", "updated_at", "occurred_at", "valid_from", "valid_until", "expires_at", "superseded_at",
+    "promoted_at", "accessed_at", "restore_until", "superseded_by", "supersedes", "created_by", "promoted_by",
+    "proposed_by", "approved_by", "omitted_fields", "edge_ids", "explain", "resolved_references", "connect_result",
+    "label", "name", "source_label", "target_label", "edges_skipped_by", "old_verification", "new_verification",
+}  # fmt: skip
+
+
+def structs_of_writes() -> set[type[msgspec.Struct]]:
+    """Return every Struct that brief replies to the tools of other scopes than read and admin are made of."""
+    tools = [tool for tool in TOOLS.values() if tool.scope in (Scope.WRITE, Scope.VERIFY)]
+    assert len(tools) > 10
+    waiting = [*msgspec.inspect.multi_type_info([BRIEF_FORMS.get(one, one) for tool in tools for one in tool.replies])]
+    found: set[type[msgspec.Struct]] = set()
+    while waiting:
+        match waiting.pop():
+            case msgspec.inspect.StructType(cls=cls, fields=fields) if cls not in found:
+                found.add(cls)
+                waiting += [one.type for one in fields]
+            case msgspec.inspect.UnionType(types=types):
+                waiting += types
+            case msgspec.inspect.ListType(item_type=item) | msgspec.inspect.Metadata(type=item):
+                waiting.append(item)
+            case msgspec.inspect.DictType(value_type=value):
+                waiting.append(value)
+    return found - {Resolved}
+
+
+def free_texts(struct: type[msgspec.Struct]) -> set[str]:
+    """Return the fields that can hold words of an author's: texts that are no ids, lists of texts, free objects."""
+
+    def is_free(kind: msgspec.inspect.Type) -> bool:
+        match kind:
+            case msgspec.inspect.StrType() | msgspec.inspect.AnyType():
+                return True
+            case msgspec.inspect.UnionType(types=types):
+                return any(is_free(one) for one in types)
+            case msgspec.inspect.ListType(item_type=item) | msgspec.inspect.Metadata(type=item):
+                return is_free(item)
+            case msgspec.inspect.DictType(value_type=value):
+                return is_free(value)
+        return False
+
+    info = msgspec.inspect.type_info(struct)
+    assert isinstance(info, msgspec.inspect.StructType)
+    return {one.name for one in info.fields if is_free(one.type) and one.name != "id" and not one.name.endswith("_id")}
+
+
+@pytest.mark.promise("SE-17")
+def test_every_text_of_an_author_in_replies_to_writes_is_hidden() -> None:
+    shown = {
+        f"{struct.__name__}.{name}"
+        for struct in structs_of_writes()
+        for name in free_texts(struct) - HIDDEN.get(struct, {}).keys() - HARMLESS
+    }
+    assert shown == set()
+
+
+def test_what_is_hidden_is_there_to_be_hidden() -> None:
+    for struct, fields in HIDDEN.items():
+        assert fields.keys() <= set(struct.__struct_fields__), struct.__name__
