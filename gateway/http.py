@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -17,9 +18,11 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engramq.gateway.connections import BOUNDS, Bounds, Connections, room_for
 from engramq.gateway.health import AskHealth, Health, health
 from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.identity.shared import Shared
+from engramq.gateway.protocol import BoundedProtocol
 from engramq.schemas import limits
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings, SettingsError, is_loopback
@@ -30,7 +33,6 @@ DISCARD_BYTES: Final = 16 * limits.BODY_BYTES
 # Longer than clients (5 s) and proxies (60 s) keep an idle connection, so that the side which sends requests closes
 # it: otherwise a call that arrives just as the time is up is cut off, and its outcome is unknown.
 KEEP_ALIVE_S: Final = 75
-CONCURRENCY: Final = 2_000  # connections and requests at once; beyond it 503
 
 HEALTH_PATHS: Final = ("/healthz", "/readyz")
 
@@ -208,8 +210,9 @@ class HttpServer(uvicorn.Server):
         await self.serve(sockets=[bound])
 
 
-def http_server(app: ASGIApp, settings: Settings) -> HttpServer:
-    """Return a server of `app` (which knows its callers) behind the guard."""
+def http_server(app: ASGIApp, settings: Settings, bounds: Bounds = BOUNDS) -> HttpServer:
+    """Return a server of `app` (which knows its callers) behind the guard, on connections that are bounded."""
+    bounds = room_for(bounds)
     if settings.allowed_origins:
         app = CORSMiddleware(
             app,
@@ -219,7 +222,12 @@ def http_server(app: ASGIApp, settings: Settings) -> HttpServer:
             expose_headers=["mcp-session-id", "www-authenticate", "retry-after"],
         )
     options: dict[str, Any] = {
-        "http": "httptools",
+        "http": partial(
+            BoundedProtocol,
+            bounds=bounds,
+            connections=Connections(bounds, settings.trusted_proxies),
+            health=frozenset(HEALTH_PATHS),
+        ),
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
@@ -229,6 +237,5 @@ def http_server(app: ASGIApp, settings: Settings) -> HttpServer:
         "forwarded_allow_ips": list(settings.trusted_proxies),
         "timeout_graceful_shutdown": GRACE_S,
         "timeout_keep_alive": KEEP_ALIVE_S,
-        "limit_concurrency": CONCURRENCY,
     }
     return HttpServer(uvicorn.Config(Guard(app, allowed(settings)), **options))

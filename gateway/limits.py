@@ -134,18 +134,19 @@ class FailureLimit:
 
     def check(self, address: str) -> None:
         """Raise EngramqError with `rate_limited` when the address has failed too often recently."""
-        self._refuse(self._buckets.wait_s(_network(address)))
+        self._refuse(self._buckets.wait_s(network_of(address)))
 
     def note(self, address: str) -> None:
         """Count a failure; raises EngramqError with `rate_limited` when it was one too many."""
-        self._refuse(self._buckets.take(_network(address)))
+        self._refuse(self._buckets.take(network_of(address)))
 
     def _refuse(self, wait_s: float) -> None:
         if wait_s > 0:
             raise refuse(FaultCode.RATE_LIMITED, "Authentication failed too often.", retry_after_s=round(wait_s, 1))
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
+    """Return what counts as one address: of IPv6 the network of 64 bits."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -13,6 +13,7 @@ from anyio import CancelScope
 from anyio.abc import SocketListener, TaskStatus
 from redis.asyncio import BlockingConnectionPool, Redis
 
+from engramq.gateway.connections import BOUNDS, Bounds
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.health import Health, health_of
 from engramq.gateway.http import GRACE_S, HEALTH_PATHS, HttpServer, bind, health_routes, http_server
@@ -65,7 +66,7 @@ class Gateway:
         server = build_server(service, profile, lambda _ctx: caller)
         return partial(serve_lines, server, self._calls(server, service, profile), caller)
 
-    def web(self) -> HttpServer:
+    def web(self, bounds: Bounds = BOUNDS) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
         settings = self._settings
         profile = profile_of(settings.tools, output_schemas=settings.output_schemas)
@@ -76,11 +77,11 @@ class Gateway:
         calls = self._calls(server, service, profile)
         if authenticator is None:
             app = http_app(server, calls, health_routes(self.health))
-            return http_server(Everybody(app, settings_caller(settings)), settings)
+            return http_server(Everybody(app, settings_caller(settings)), settings, bounds)
         resource = Resource(settings)
         app = http_app(server, calls, [*health_routes(self.health), *resource.routes()])
         open_paths = frozenset({*HEALTH_PATHS, *METADATA_PATHS})
-        return http_server(Bearer(app, authenticator, resource, open_paths=open_paths), settings)
+        return http_server(Bearer(app, authenticator, resource, open_paths=open_paths), settings, bounds)
 
     def _style_of(self, hello: Hello) -> ReplyStyle:
         """Return how a stdio session is answered; raises SettingsError for what its front should not have."""

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from mcp.client import Client
 
+from engramq.gateway.connections import BOUNDS, Bounds
 from engramq.gateway.http import bind
 from engramq.gateway.mcp.transport import mark_surrogates
 from engramq.gateway.run import Gateway
@@ -82,9 +83,9 @@ class Site:
 
 
 @asynccontextmanager
-async def site_of(gateway: Gateway) -> AsyncIterator[Site]:
+async def site_of(gateway: Gateway, bounds: Bounds = BOUNDS) -> AsyncIterator[Site]:
     with bind("127.0.0.1", 0) as bound:
-        web = gateway.web()
+        web = gateway.web(bounds)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(web.run_on, bound)
             yield Site(bound.getsockname()[1])

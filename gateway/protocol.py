@@ -1,0 +1,271 @@
+"""HTTP/1.1 as uvicorn speaks it, with what neither it nor httptools bounds: bytes and time of heads and bodies.
+
+A whole request that comes at once sets no timer: what comes at once is as large as one read, 256 KB. Refusals are
+written here, since the application sees a request only when its head is whole.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from engramq.gateway.connections import Bounds, Connections, Standing
+
+# Chunks of one byte have five around it; more than so much of frame for each byte is nobody's body.
+FRAME_PER_BYTE: Final = 16
+RETRY_S: Final = 1
+
+_BUSY: Final = "There are too many connections, all together or from this address."
+_LARGE_HEAD: Final = "The request line and headers may have at most {0.header_bytes} bytes and {0.headers} headers."
+_LARGE_FRAME: Final = "The body's chunks have too much around them."
+_SLOW_HEAD: Final = "The request line and headers did not come within {0.header_s:g} seconds."
+_SLOW_BODY: Final = "The body did not come within {0.body_s:g} seconds."
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. `health` are the paths that are answered whatever the limits."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        bounds: Bounds,
+        connections: Connections,
+        health: frozenset[str],
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._bounds = bounds
+        self._counted = connections
+        self._health = frozenset(path.encode() for path in health)
+        self._standing = Standing.REFUSED
+        self._address = ""
+        self._in_head = False
+        self._in_body = False
+        self._heads = 0  # that began in what is being read
+        self._head_bytes = 0  # that have come of this head, as far as known
+        self._frame_bytes = 0  # of this body's parts so far, less the body
+        self._body_bytes = 0
+        self._deadline: asyncio.TimerHandle | None = None
+        self._write_deadline: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Count the connection, and begin to wait for its first request."""
+        super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        self._standing = self._counted.enter(self._address)
+        if self._standing is Standing.REFUSED:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
+            self.transport.close()  # at once, since it is not counted
+        else:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take the connection off the count, once."""
+        self._disarm()
+        self._stop_write_deadline()
+        if self._standing is not Standing.REFUSED:
+            self._counted.leave(self._address, self._standing)
+            self._standing = Standing.REFUSED
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless the connection is refused; then judge how far the request has come."""
+        if self._refused:
+            return  # read and dropped: closed with bytes unread, the client would see no answer but a reset
+        was_idle = not self._in_head and not self._in_body
+        self._heads = 0
+        if self._in_head:
+            self._head_bytes += len(data)
+        elif self._in_body:
+            self._frame_bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing() or self._refused:
+            return
+        if self._heads and self._in_head:
+            # Where it begins in these bytes is not known, unless they are all there is.
+            self._head_bytes = len(data) if was_idle and self._heads == 1 else 0
+        self._judge()
+
+    def _judge(self) -> None:
+        if self._in_head:
+            if self._head_bytes > self._bounds.header_bytes:
+                self._refuse_head()
+            elif self._deadline is None:
+                self._await_head()
+        elif self._in_body:
+            frame = self._frame_bytes - self._body_bytes
+            if frame > self._bounds.header_bytes + FRAME_PER_BYTE * self._body_bytes:
+                self._refuse(HTTPStatus.BAD_REQUEST, _LARGE_FRAME)
+            elif self._deadline is None and self._is_served():
+                self._await_body()
+        elif self._deadline is None and self.timeout_keep_alive_task is None and not self._is_busy():
+            self._await_head()  # what came was no beginning of a request: an empty line
+
+    # What the parser finds
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        self._in_head = True
+        self._heads += 1
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Begin to serve a request, or refuse it for the size of its head or the number of connections."""
+        self._in_head = False
+        self._disarm()
+        if self._refused:
+            return
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self._bounds.header_bytes or len(self.headers) > self._bounds.headers:
+            self._refuse_head()
+            return
+        asks_for_health = self.url.partition(b"?")[0] in self._health
+        if not asks_for_health and (self._standing is Standing.SPARE or self._is_overrun()):
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
+            return
+        self._in_body = True
+        self._frame_bytes = self._body_bytes = 0
+        super().on_headers_complete()
+        self.headers = []  # trailers go there, not into the request that its application has already
+        if self._standing is Standing.SPARE:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        if self._refused:
+            return
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._in_body = False
+        self._disarm()
+        if not self._refused:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """End an answer; a request that had to wait for it begins to have a body's time only now."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self.loop.call_later(self._bounds.write_s, self.transport.abort)
+        elif self._in_body and self._is_busy() and self._is_served():
+            self._await_body()
+
+    # Time
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read its answer, for so long."""
+        super().pause_writing()
+        self._stop_write_deadline()
+        self._write_deadline = self.loop.call_later(self._bounds.write_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self._stop_write_deadline()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that nobody uses; what its client has not read by now is lost."""
+        self._close_soon()
+
+    def _await_head(self) -> None:
+        is_spare = self._standing is Standing.SPARE
+        self._arm(self._bounds.spare_s if is_spare else self._bounds.header_s, self._head_is_late)
+
+    def _await_body(self) -> None:
+        self._arm(self._bounds.body_s, self._body_is_late)
+
+    def _head_is_late(self) -> None:
+        self._deadline = None
+        if self._is_busy():
+            self._await_head()  # what was asked before is still being answered
+        elif self._in_head:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, _SLOW_HEAD.format(self._bounds))
+        else:
+            self._close_soon()
+
+    def _body_is_late(self) -> None:
+        self._deadline = None
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, _SLOW_BODY.format(self._bounds))
+
+    def _arm(self, seconds: float, late: Callable[[], None]) -> None:
+        self._disarm()
+        self._deadline = self.loop.call_later(seconds, late)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _stop_write_deadline(self) -> None:
+        if self._write_deadline is not None:
+            self._write_deadline.cancel()
+            self._write_deadline = None
+
+    # Ends
+
+    def _is_busy(self) -> bool:
+        """Say whether a request is being answered."""
+        asked = self._asked()
+        return asked is not None and not asked.response_complete
+
+    def _asked(self) -> RequestResponseCycle | None:
+        """Return the last request that began to be read, None before the first; uvicorn's type hides that."""
+        return self.cycle
+
+    def _is_served(self) -> bool:
+        """Say whether the request that is being read is the one that is being answered, none before it."""
+        return not self.pipeline
+
+    def _is_overrun(self) -> bool:
+        return len(self.tasks) >= self._bounds.connections + self._bounds.spare
+
+    def _refuse_head(self) -> None:
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _LARGE_HEAD.format(self._bounds))
+
+    def _refuse(self, status: HTTPStatus, error: str) -> None:
+        """Answer by this status, unless an answer is under way, and close the connection once that can be read."""
+        self._disarm()
+        self._refused = True
+        is_answered, asked = False, self._asked()
+        if asked is not None and asked.response_complete:
+            is_answered = self._in_body  # early, before its body had come
+        elif asked is not None:
+            # A body that is late ends its own request, which then cannot answer; a head, whatever was asked before.
+            is_answered = asked.response_started or bool(self.pipeline) or not self._in_body
+            asked.disconnected = True
+            asked.message_event.set()
+        if is_answered:
+            self._close_soon()
+            return
+        body = json.dumps({"status": "error", "error": error}).encode()
+        lines = [
+            f"HTTP/1.1 {status.value} {status.phrase}",
+            "content-type: application/json",
+            f"content-length: {len(body)}",
+            "connection: close",
+        ]
+        if status is HTTPStatus.SERVICE_UNAVAILABLE:
+            lines.append(f"retry-after: {RETRY_S}")
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(self._bounds.linger_s, self.transport.abort)
+
+    def _close_soon(self) -> None:
+        """Close the connection when what is written has been read, or soon."""
+        if not self.transport.is_closing():
+            self.transport.close()
+        self.loop.call_later(self._bounds.linger_s, self.transport.abort)
