@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from engramq.schemas.command_line import ExitCode
@@ -17,6 +18,7 @@ from engramq.schemas.command_line import ExitCode
 LONGEST_RUN_PATH = 103 - len("-pg/.s.PGSQL.5432.lock")
 
 PRIVATE = 0o700
+_OTHERS_WRITE = 0o022
 # Others may pass through such a folder and not list it: PostgreSQL under an account of its own needs it.
 PASSABLE = 0o711
 
@@ -57,10 +59,10 @@ class Home:
         self.postgres_sockets = self.run.with_name(self.run.name + "-pg")
 
     def ensure(self) -> None:
-        """Make the folders that are missing and refuse those that somebody else owns or can write to.
+        """Make the folders that are missing and refuse what somebody else owns, can write to, or has put there.
 
         Raises:
-            DeployError: a folder cannot be made, is a link, or belongs to another user.
+            DeployError: a folder cannot be made, is a link, or could hold what another user has written.
         """
         try:
             self.path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -68,11 +70,38 @@ class Home:
             raise DeployError(
                 "home_unusable", f"The folder {self.path} cannot be made: {error.strerror}.", _ELSEWHERE
             ) from error
-        # Root may use a folder that somebody else owns (a mounted volume); nobody else can.
-        if not self.path.is_dir() or os.geteuid() not in (0, self.path.stat().st_uid):
-            raise DeployError("home_unusable", f"{self.path} is not a folder of this user.", _ELSEWHERE)
+        self.refuse_others()
         for folder in (self.run, self.logs, self.redis):
             private_folder(folder)
+
+    def refuse_others(self) -> None:
+        """Refuse a home that somebody else owns or can write to, or where others have left files.
+
+        What is there decides what is started (settings of PostgreSQL can name commands) and what is ended, root's home
+        included: nobody runs another's. The folders that PostgreSQL may own are for `embedded.postgres` to judge. A
+        folder that is empty is closed instead.
+
+        Raises:
+            DeployError: it is such a home; what is wrong, and how to mend it.
+        """
+        if not self.path.is_dir():
+            raise DeployError("home_unusable", f"{self.path} is not a folder.", _ELSEWHERE)
+        found = self.path.stat()
+        if found.st_uid != os.geteuid():
+            raise DeployError(
+                "home_unusable",
+                f"{self.path} is not a folder of this user, but of {_name_of(found.st_uid)}.",
+                f"Run engramq as its owner. {_ELSEWHERE}",
+            )
+        if stat.S_IMODE(found.st_mode) & _OTHERS_WRITE:
+            if any(self.path.iterdir()):
+                raise DeployError(
+                    "home_unusable",
+                    f"Others can write to {self.path}, and may have done so.",
+                    f"See what is in it, then close it: chmod go-w {self.path}",
+                )
+            self.path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS_WRITE)
+        refuse_foreign(self.path, except_for=(self.postgres.name, self.postgres_sockets.name))
 
 
 def home_from(environment: os._Environ[str] | dict[str, str]) -> Home:
@@ -94,7 +123,7 @@ def private_folder(folder: Path) -> None:
     """Make a folder that only this user can enter, or check that an existing one is so.
 
     Raises:
-        DeployError: it is a link, belongs to another user, or cannot be made.
+        DeployError: it is a link, belongs to another user or holds files of one, or cannot be made.
     """
     try:
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -107,6 +136,34 @@ def private_folder(folder: Path) -> None:
         raise DeployError("home_unusable", f"{folder} is not a folder of this user.", _ELSEWHERE)
     if stat.S_IMODE(found.st_mode) & 0o077:
         folder.chmod(PRIVATE)
+    refuse_foreign(folder)
+
+
+def refuse_foreign(folder: Path, owners: Collection[int] = (), except_for: Collection[str] = ()) -> None:
+    """Refuse a folder in which somebody else's files are; `owners` may have some besides this user and root.
+
+    Raises:
+        DeployError: there is such a file; it is named.
+    """
+    ours = {0, os.geteuid(), *owners}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            owner = entry.stat(follow_symlinks=False).st_uid
+            if owner not in ours and entry.name not in except_for:
+                raise DeployError(
+                    "home_unusable",
+                    f"{entry.path} belongs to {_name_of(owner)}, and nothing of others is used.",
+                    "See what it is, then remove it, or have root give it to this user (chown).",
+                )
+
+
+def _name_of(uid: int) -> str:
+    import pwd  # noqa: PLC0415 - there is none on Windows, which is told so
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
 
 
 def _run_folder(home: Path) -> Path:

@@ -15,12 +15,13 @@ import socket
 import stat
 import struct
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
 from engramq.deploy.embedded import process
-from engramq.deploy.home import PASSABLE, PRIVATE, DeployError, Home
+from engramq.deploy.home import PASSABLE, PRIVATE, DeployError, Home, refuse_foreign
 
 OWNER_ROLE = "engramq"
 # The workers' login; `engramq migrate` makes it, and it owns nothing.
@@ -39,6 +40,12 @@ _CHARACTER_TYPES = ("C.UTF-8", "en_US.UTF-8", "C")
 # Below this much shared memory (containers have 64 MB) parallel index builds would fail, so segments go to files.
 _SHARED_MEMORY_WANTED = 512 * 1024 * 1024
 
+# Whom the server runs as when root has no user namespaces. Not nobody, as which much else runs; clusters that are its
+# already stay so.
+_ACCOUNTS = ("postgres", "daemon")
+_ACCOUNTS_OF_OLD = ("nobody",)
+_EVERYBODY_ELSE = Path("/proc/sys/kernel/overflowuid")
+
 _SETTINGS = """\
 # Written by engramq at every start. Put settings of your own into local.conf beside this file.
 listen_addresses = ''
@@ -46,6 +53,7 @@ unix_socket_directories = '{sockets}'
 unix_socket_permissions = 0700
 data_directory = '{data}'
 hba_file = '{hba}'
+ident_file = '{ident}'
 max_connections = {connections}
 shared_buffers = {buffers}
 work_mem = 16MB
@@ -87,6 +95,11 @@ class ServerAccount:
     def owner(self) -> tuple[int, int]:
         """The (uid, gid) that the server's files have, seen from outside."""
         return self.account or (os.geteuid(), os.getegid())
+
+    @property
+    def caller(self) -> str:
+        """The account that the server sees at the other end of its socket when this user connects."""
+        return pwd.getpwuid(os.geteuid() if self.mapped_to is None else self.mapped_to).pw_name
 
 
 class Postgres:
@@ -148,7 +161,8 @@ class Postgres:
         complaint = ""
         for character_type in _CHARACTER_TYPES:
             shutil.rmtree(unfinished, ignore_errors=True)
-            arguments = [f"--pgdata={unfinished}", f"--username={OWNER_ROLE}", "--auth=trust", "--encoding=UTF8"]
+            arguments = [f"--pgdata={unfinished}", f"--username={OWNER_ROLE}", "--encoding=UTF8"]
+            arguments += ["--auth-local=peer", "--auth-host=reject"]  # of its own files, which are not used
             arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
             arguments += [f"--lc-ctype={character_type}", "--data-checksums", "--no-instructions"]
             done = process.run(
@@ -172,6 +186,7 @@ class Postgres:
             sockets=_quoted(self.home.postgres_sockets),
             data=_quoted(self.data),
             hba=_quoted(folder / "engramq.hba"),
+            ident=_quoted(folder / "engramq.ident"),
             local=_quoted(folder / "local.conf"),
             connections=100 if self.fsync else 300,
             buffers="128MB",
@@ -179,18 +194,23 @@ class Postgres:
             sync_method="syncfs" if sys.platform.startswith("linux") else "fsync",
             fsync="on" if self.fsync else "off",
         )
-        for name, text in (("engramq.hba", "local all all trust\n"), ("engramq.conf", settings)):
+        written = {
+            "engramq.hba": "local all all peer map=engramq\n",
+            "engramq.ident": f'engramq "{self._whom().caller}" all\n',
+            "engramq.conf": settings,
+        }
+        for name, text in written.items():
             # Replaced whole: a crash or a full disk in the middle must not leave half a configuration.
-            written = folder / (name + ".new")
-            written.write_text(text)
+            fresh = folder / (name + ".new")
+            fresh.write_text(text)
             if os.geteuid() == 0:
-                os.chown(written, *self._whom().owner)
-            written.replace(folder / name)
+                os.chown(fresh, *self._whom().owner)
+            fresh.replace(folder / name)
 
     def _create_database(self) -> None:
-        done = process.run(
-            self._launch("createdb", f"--host={self.home.postgres_sockets}", f"--username={OWNER_ROLE}", DATABASE), 30.0
-        )
+        arguments = (f"--host={self.home.postgres_sockets}", f"--username={OWNER_ROLE}", DATABASE)
+        # By this user itself: the server's account is no account that may log in.
+        done = process.run(replace(self._launch("createdb", *arguments), mapped_to=None, account=None), 30.0)
         if done.returncode != 0 and "already exists" not in done.stderr:
             raise DeployError("createdb_failed", f"The database cannot be made: {done.stderr.strip()[-300:]}")
 
@@ -215,23 +235,41 @@ class Postgres:
         if os.geteuid() != 0:
             return ServerAccount()
         program = str(binaries / "postgres")
-        nobody = _someone_unprivileged()
-        if nobody is not None and _runs(program, ServerAccount(mapped_to=nobody.pw_uid)):
-            return ServerAccount(mapped_to=nobody.pw_uid)
-        return self._choose_account(program)
+        before = self._account_before()
+        if before is not None:
+            return self._usable(program, [before])
+        name = _someone_unprivileged()
+        if name is not None and _runs(program, ServerAccount(mapped_to=name.pw_uid)):
+            return ServerAccount(mapped_to=name.pw_uid)
+        return self._usable(program, [entry for name in _ACCOUNTS if (entry := _account(name)) is not None])
 
-    def _choose_account(self, program: str) -> ServerAccount:
+    def _account_before(self) -> pwd.struct_passwd | None:
+        """Return the account that the cluster belongs to, None when that is root, or there is no cluster.
+
+        Whoever has that account decides what the server does, so the server goes on with its rights, never with root's.
+        """
+        if not self.data.exists() or (owner := self.data.lstat().st_uid) == 0:
+            return None
+        for entry in map(_account, (*_ACCOUNTS, *_ACCOUNTS_OF_OLD)):
+            if entry is not None and entry.pw_uid == owner:
+                return entry
+        raise DeployError(
+            "home_unusable",
+            f"{self.data} belongs to uid {owner}, and root runs nothing of others.",
+            f"Run engramq as its owner; or see what is in it, then chown -R root {self.home.postgres}.",
+        )
+
+    def _usable(self, program: str, candidates: Sequence[pwd.struct_passwd]) -> ServerAccount:
         """Root without user namespaces (most containers): an account that exists and reaches both binaries and data."""
-        candidates = [entry for name in ("postgres", "nobody", "daemon") if (entry := _account(name)) is not None]
-        if self.home.path.stat().st_uid == 0:
-            self.home.path.chmod(PASSABLE)
+        self.home.path.chmod(PASSABLE)
         for entry in candidates:
             whom = ServerAccount(account=(entry.pw_uid, entry.pw_gid))
             if _runs(program, whom, must_reach=(str(self.home.path),)):
                 return whom
+        names = " or ".join(entry.pw_name for entry in candidates) or " or ".join(_ACCOUNTS)
         raise DeployError(
             "no_account",
-            f"PostgreSQL refuses to run as root, and no unprivileged account can reach {self.home.path} and {program}.",
+            f"PostgreSQL refuses to run as root, and no account {names} can reach {self.home.path} and {program}.",
             "Set ENGRAMQ_HOME (and install engramq) below a folder that others may pass through, such as "
             "/var/lib/engramq, or run as another user, or set ENGRAMQ_DATABASE_URL to a server of your own.",
         )
@@ -243,12 +281,14 @@ class Postgres:
             except OSError as error:
                 raise DeployError("home_unusable", f"The folder {folder} cannot be made: {error.strerror}.") from error
             found = folder.lstat()
-            ours = found.st_uid in (os.geteuid(), owner[0]) or folder.is_relative_to(self.home.path)
-            if not stat.S_ISDIR(found.st_mode) or not ours:
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), owner[0]):
                 raise DeployError("home_unusable", f"{folder} is not a folder of this user.", "Remove it.")
+            refuse_foreign(folder, owners=owner[:1])
             if found.st_uid != owner[0]:
                 _give_away(folder, owner)
             folder.chmod(PRIVATE)
+        if self.data.exists():
+            refuse_foreign(self.data, owners=owner[:1])
 
 
 def find_binaries() -> Path:
@@ -305,8 +345,15 @@ def _runs(program: str, whom: ServerAccount, must_reach: tuple[str, ...] = ()) -
 
 
 def _someone_unprivileged() -> pwd.struct_passwd | None:
-    """An account whose name initdb can look up; it is only a name, nothing runs with its rights."""
-    return _account("nobody") or next((entry for entry in pwd.getpwall() if entry.pw_uid != 0), None)
+    """An account whose name initdb can look up; it is only a name, nothing runs with its rights.
+
+    In a user namespace everybody else is seen as one account (usually nobody), which cannot be ours too.
+    """
+    try:
+        others = int(_EVERYBODY_ELSE.read_text())
+    except OSError:
+        others = 65534
+    return next((entry for entry in pwd.getpwall() if entry.pw_uid not in (0, others)), None)
 
 
 def _account(name: str) -> pwd.struct_passwd | None:
@@ -317,7 +364,7 @@ def _account(name: str) -> pwd.struct_passwd | None:
 
 
 def _give_away(folder: Path, owner: tuple[int, int]) -> None:
-    """The cluster was made under another identity (another container, another kernel setting): hand all of it over."""
+    """The cluster was made by root inside a user namespace, and there is none now: hand all of it over."""
     os.chown(folder, *owner, follow_symlinks=False)
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):

@@ -28,10 +28,11 @@ def shut_down(home: Home, stop_bound_s: float = STOP_BOUND_S, answer_bound_s: fl
         whether anything ran.
 
     Raises:
-        DeployError: something could not be stopped; it is named.
+        DeployError: something could not be stopped; it is named. Or others may have written to the home.
     """
     if not home.path.exists():
         return False
+    home.refuse_others()  # the file there names processes to be ended
     asked = _ask(home, stop_bound_s)
     deadline = time.monotonic() + answer_bound_s
     while True:

@@ -44,11 +44,16 @@ class StateFile:
         text = json.dumps({name: [who.pid, who.started] for name, who in self._processes.items()})
         fresh = self._path.with_suffix(".new")
         try:
-            fresh.write_text(text)
+            with open(fresh, "w", opener=_private) as file:
+                file.write(text)
             fresh.replace(self._path)
         except OSError as error:
             # A full disk must not take the stack down; on Linux the kernel ends our children with us all the same.
             logger.warning("State file not written", extra={"path": str(self._path), "error": str(error)})
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def recorded(path: Path) -> dict[str, ProcessIdentity]:

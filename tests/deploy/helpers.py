@@ -1,6 +1,7 @@
 """Talking to supervisors and stdio relays from tests, every wait with a bound."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,12 +9,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from engramq.deploy.client import connect
 from engramq.deploy.embedded import process
 from engramq.deploy.embedded.process import ProcessIdentity
 from engramq.deploy.home import Home
 
 BOUND_S = 20.0
+OTHER = 12345  # a user id that nobody has
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes a second user of the machine, which only root can be")
 FAKE_ENGRAMQ = str(Path(__file__).with_name("fake_engramq.py"))
 
 

@@ -16,7 +16,7 @@ from engramq.deploy.embedded.postgres import Postgres
 from engramq.deploy.embedded.redis import Redis, find_binary
 from engramq.deploy.embedded.servers import Servers, running_servers, start_servers
 from engramq.deploy.home import DeployError, Home
-from tests.deploy.helpers import await_true, identity
+from tests.deploy.helpers import OTHER, await_true, identity, needs_root
 
 COUNT = "SELECT count(*) FROM kept"
 
@@ -143,6 +143,64 @@ def test_a_server_that_cannot_start_is_reported_with_its_own_words_and_leaves_no
     assert not Redis(home).is_ready()
     (home.postgres / "local.conf").unlink()
     start_servers(home.path, fsync=False).stop()
+
+
+@needs_root
+@pytest.mark.promise("SE-15")
+def test_nothing_that_somebody_else_left_is_run(home: Home) -> None:
+    start_servers(home.path, fsync=False).stop()
+    for planted in (home.postgres / "local.conf", home.postgres / "data" / "postgresql.auto.conf"):
+        before = planted.read_bytes() if planted.exists() else None
+        planted.write_text(f"archive_mode = on\narchive_command = 'id > {home.path}/proof; true'\n")
+        os.chown(planted, OTHER, OTHER)
+        with pytest.raises(DeployError, match=f"{planted} belongs to"):
+            start_servers(home.path, fsync=False)
+        planted.unlink() if before is None else planted.write_bytes(before)
+        if before is not None:
+            os.chown(planted, 0, 0)
+    assert not (home.path / "proof").exists()
+    os.chown(home.postgres / "data", OTHER, OTHER)
+    with pytest.raises(DeployError, match="root runs nothing of others"):
+        start_servers(home.path, fsync=False)
+    os.chown(home.postgres / "data", 0, 0)
+    start_servers(home.path, fsync=False).stop()
+
+
+@needs_root
+@pytest.mark.promise("SE-16")
+@pytest.mark.parametrize("namespaces", [True, False], ids=["user namespace", "account"])
+def test_the_socket_serves_nobody_else_even_where_its_folder_is_open(
+    home: Home, monkeypatch: pytest.MonkeyPatch, namespaces: bool
+) -> None:
+    if not namespaces:
+        monkeypatch.setattr(postgres, "_someone_unprivileged", lambda: None)
+    with running_servers(home.path, fsync=False) as servers:
+        account = servers.postgres.data.stat().st_uid
+        assert (account == 0) is namespaces
+        for folder in (home.path, home.postgres_sockets):
+            folder.chmod(0o755)
+        servers.postgres.socket.chmod(0o777)
+        others = {OTHER, 65534, 1} | ({account} if account else set())
+        for uid in others:
+            assert postgres_answer(servers.postgres.socket, uid) == "28000", uid
+        assert postgres.probe(servers.postgres.socket, "engramq", "engramq") == "ready"
+        remember(servers)
+    # A cluster that an account has goes on as that account.
+    monkeypatch.undo()
+    with running_servers(home.path, fsync=False) as servers:
+        assert servers.postgres.data.stat().st_uid == account
+        assert remembers(servers)
+
+
+def postgres_answer(address: Path, uid: int) -> str:
+    """Return what the server answers a process of this user."""
+    program = (
+        "import os, sys; from pathlib import Path; from engramq.deploy.embedded.postgres import probe\n"
+        "os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))\n"
+        "print(probe(Path(sys.argv[1]), 'engramq', 'engramq'))"
+    )
+    argv = [sys.executable, "-c", program, str(address), str(uid)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 
 
 def test_a_redis_binary_of_ones_own_is_used_and_a_wrong_one_refused_by_name() -> None:

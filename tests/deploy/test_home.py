@@ -9,8 +9,10 @@ import pytest
 
 from engramq.deploy import settings
 from engramq.deploy.home import DeployError, Home, private_folder
+from engramq.deploy.supervisor.shutdown import shut_down
 from engramq.schemas import vocabulary
 from engramq.schemas.settings import SETTINGS
+from tests.deploy.helpers import OTHER, needs_root
 
 
 def test_folders_are_closed_to_others(tmp_path: Path) -> None:
@@ -89,3 +91,41 @@ def test_a_bad_linger_time_is_refused_by_name(text: str) -> None:
 def test_a_bad_port_is_refused_by_name(text: str) -> None:
     with pytest.raises(DeployError, match="ENGRAMQ_PORT"):
         settings.port({"ENGRAMQ_PORT": text})
+
+
+@pytest.mark.promise("SE-15")
+def test_a_home_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    empty, full = tmp_path / "empty", tmp_path / "full"
+    for folder, mode in ((empty, 0o777), (full, 0o775)):
+        folder.mkdir()
+        folder.chmod(mode)
+    Home(empty).ensure()  # nothing was there yet
+    assert stat.S_IMODE(empty.stat().st_mode) & 0o022 == 0
+
+    (full / "local.conf").touch()
+    for refused in (Home(full).ensure, lambda: shut_down(Home(full))):
+        with pytest.raises(DeployError, match=rf"write to {full}.*chmod go-w"):
+            refused()
+    assert [entry.name for entry in full.iterdir()] == ["local.conf"]  # nothing was made in it
+
+
+@pytest.mark.promise("SE-15")
+@needs_root
+def test_a_home_of_another_user_or_with_their_files_is_refused_by_root_too(tmp_path: Path) -> None:
+    theirs, mixed = Home(tmp_path / "theirs"), Home(tmp_path / "mixed")
+    theirs.path.mkdir(mode=0o700)
+    os.chown(theirs.path, OTHER, OTHER)
+    with pytest.raises(DeployError, match=r"not a folder of this user, but of .*Run engramq as its owner"):
+        theirs.ensure()
+    with pytest.raises(DeployError, match="not a folder of this user"):
+        shut_down(theirs)
+
+    mixed.ensure()
+    for planted in (mixed.path / "supervisor.json", mixed.redis / "redis.conf", mixed.run / "gateway.sock"):
+        planted.touch()
+        mixed.ensure()  # its own files are no reason
+        os.chown(planted, OTHER, OTHER)
+        with pytest.raises(DeployError, match=f"{planted} belongs to"):
+            mixed.ensure()
+        planted.unlink()
+    mixed.ensure()
