@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from engramq.gateway.connections import Bounds, Connections, Standing
+from engramq.gateway.identity.local_peer import CONNECTION, LocalConnection
 
 # Chunks of one byte have five around it; more than so much of frame for each byte is nobody's body.
 FRAME_PER_BYTE: Final = 16
@@ -25,6 +26,10 @@ _LARGE_HEAD: Final = "The request line and headers may have at most {0.header_by
 _LARGE_FRAME: Final = "The body's chunks have too much around them."
 _SLOW_HEAD: Final = "The request line and headers did not come within {0.header_s:g} seconds."
 _SLOW_BODY: Final = "The body did not come within {0.body_s:g} seconds."
+
+
+def _with_port(address: tuple[str, int | None] | None) -> tuple[str, int] | None:
+    return None if address is None or address[1] is None else (address[0], address[1])
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -47,6 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._health = frozenset(path.encode() for path in health)
         self._standing = Standing.REFUSED
         self._address = ""
+        self._line = LocalConnection(None, None)
         self._in_head = False
         self._in_body = False
         self._heads = 0  # that began in what is being read
@@ -63,6 +69,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Count the connection, and begin to wait for its first request."""
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
+        self._line = LocalConnection(self.client, _with_port(self.server))
         self._standing = self._counted.enter(self._address)
         if self._standing is Standing.REFUSED:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, _BUSY)
@@ -119,6 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._heads += 1
         super().on_message_begin()
+        self.scope[CONNECTION] = self._line  # type: ignore[typeddict-unknown-key]  # ours
 
     def on_headers_complete(self) -> None:
         """Begin to serve a request, or refuse it for the size of its head or the number of connections."""

@@ -18,7 +18,8 @@ from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.health import Health, health_of
 from engramq.gateway.http import GRACE_S, HEALTH_PATHS, HttpServer, bind, health_routes, http_server
 from engramq.gateway.identity.authorization import local_caller, settings_caller
-from engramq.gateway.identity.bearer import Authenticator, Bearer, Everybody
+from engramq.gateway.identity.bearer import Authenticator, Bearer
+from engramq.gateway.identity.local_peer import OwnerOnly, home_token
 from engramq.gateway.identity.metadata import METADATA_PATHS, Resource
 from engramq.gateway.identity.tokens import TokenAuthenticator
 from engramq.gateway.limits import call_limits
@@ -77,7 +78,10 @@ class Gateway:
         calls = self._calls(server, service, profile)
         if authenticator is None:
             app = http_app(server, calls, health_routes(self.health))
-            return http_server(Everybody(app, settings_caller(settings)), settings, bounds)
+            owner = OwnerOnly(
+                app, settings_caller(settings), open_paths=frozenset(HEALTH_PATHS), token=_token_of(settings.home)
+            )
+            return http_server(owner, settings, bounds)
         resource = Resource(settings)
         app = http_app(server, calls, [*health_routes(self.health), *resource.routes()])
         open_paths = frozenset({*HEALTH_PATHS, *METADATA_PATHS})
@@ -106,6 +110,15 @@ class Gateway:
                 from engramq.gateway.identity.jwt import jwt_authenticator  # noqa: PLC0415 - 50 ms of imports, for JWTs only
 
                 return jwt_authenticator(self._settings)
+
+
+def _token_of(home: Path) -> str | None:
+    """Return the token that stands in where a caller's account cannot be known; None where there can be none."""
+    try:
+        return home_token(home)
+    except OSError as problem:
+        log.warning("No token of the home", extra={"home": str(home), "error": str(problem)})
+        return None
 
 
 async def run_gateway(settings: Settings, *, socket_path: Path | None, http: bool) -> None:

@@ -35,7 +35,7 @@ class Authenticator(Protocol):
 
 
 class Everybody:
-    """Lets every request in as the same caller: for a server that only this machine reaches."""
+    """Lets every request in as the same caller, whose ever it is; see `local_peer.OwnerOnly`."""
 
     def __init__(self, app: ASGIApp, caller: Caller) -> None:
         self._app = app

@@ -1,6 +1,7 @@
 """Requests put to two gateways that differ in one thing: whether calls of tools are answered ahead of the SDK."""
 
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,6 +11,7 @@ import anyio
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message
 
+from engramq.gateway.identity.local_peer import CONNECTION, LocalConnection
 from engramq.gateway.run import Gateway
 from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
@@ -100,6 +102,7 @@ async def exchange(app: Any, headers: list[tuple[str, str]], body: bytes, parts:
         "headers": raw,
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 2),
+        CONNECTION: LocalConnection(("127.0.0.1", 1), ("127.0.0.1", 2), lambda _peer, _server: os.geteuid()),
         "state": {},
     }
     with anyio.fail_after(20):

@@ -79,7 +79,9 @@ async def gateway_over(
     `variables` are settings without their prefix, in lower case.
     """
     changes = {f"ENGRAMQ_{name.upper()}": value for name, value in variables.items()}
-    settings = read_settings({"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", **changes})
+    settings = read_settings(
+        {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_HOME": "/nowhere", **changes}
+    )
     redis = open_redis(redis_url)
     async with Bus(redis_url, keys, mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
         service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
