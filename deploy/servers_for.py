@@ -25,6 +25,8 @@ _NEEDS = {
     "migrate": (settings.DATABASE_URL,),
     "audit": (settings.DATABASE_URL,),
     "token": (settings.DATABASE_URL,),
+    "dead": (settings.REDIS_URL,),
+    "dead change": (settings.REDIS_URL, settings.DATABASE_URL),
     "tenant": (settings.DATABASE_URL,),
     "tenant delete": (settings.REDIS_URL,),
 }

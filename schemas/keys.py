@@ -28,6 +28,7 @@ class MailboxKeys(NamedTuple):
     rate        hash: how fast the mailbox is served, as far as that is known; see schemas/scripts.py
     dead        hash: id -> dead letter
     dead_index  zset: id of a dead letter -> when it died, in milliseconds
+    dead_bytes  integer: bytes of the dead letters together; not there while it has to be counted
     alive       zset: worker id -> when it was last seen, in seconds
     """
 
@@ -37,6 +38,7 @@ class MailboxKeys(NamedTuple):
     rate: str
     dead: str
     dead_index: str
+    dead_bytes: str
     alive: str
 
 
@@ -72,6 +74,7 @@ class Keys:
                 rate=f"{prefix}:rate:{kind}",
                 dead=f"{prefix}:dead:{kind}",
                 dead_index=f"{prefix}:dead-index:{kind}",
+                dead_bytes=f"{prefix}:dead-bytes:{kind}",
                 alive=f"{prefix}:alive:{kind}",
             )
             for kind in WorkerKind

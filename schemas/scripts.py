@@ -83,6 +83,23 @@ end
 local function subtract(depth_key, count)
   if redis.call('DECRBY', depth_key, count) < 0 then redis.call('SET', depth_key, 0) end
 end
+-- How many bytes the dead letters have; counted when that is not known, as after an update.
+local function letter_bytes(dead, bytes_key)
+  local known = redis.call('GET', bytes_key)
+  if known then return tonumber(known) end
+  local sum = 0
+  for _, id in ipairs(redis.call('HKEYS', dead)) do sum = sum + redis.call('HSTRLEN', dead, id) end
+  redis.call('SET', bytes_key, sum)
+  return sum
+end
+local function drop_letter(dead, index, bytes_key, id)
+  local size = redis.call('HSTRLEN', dead, id)
+  redis.call('ZREM', index, id)
+  if redis.call('HDEL', dead, id) == 0 then return 0 end
+  if redis.call('EXISTS', dead) == 0 then redis.call('DEL', bytes_key)
+  elseif redis.call('EXISTS', bytes_key) == 1 then subtract(bytes_key, size) end
+  return 1
+end
 -- A session's instance is the time it began, so that no two are ever equal. `ticked` is up to when the clock of active
 -- hours was told that the session was in use, `owed` what it has not been told of older instances ("from until " each).
 -- Returns the instance, ticked and owed as they are when `telling`, which then count as told.
@@ -114,6 +131,9 @@ _NUMBERS: Final = {
     "KNOWN_MS": 1_000,  # of busy time, before which nothing is refused
     "FRESH_MS": 10_000,  # after which a rate that nobody has seen since may be wrong: workers may have come or gone
     "RATE_TTL_MS": 60_000,  # how long it is kept to go on from
+    # Answers that wait for one gateway: so many are always kept; beyond, while there are fewer bytes.
+    "FEW_REPLIES": 64,
+    "REPLY_BYTES": 64 * 1024 * 1024,
     "STAY_AWAY_MS": 8_000,  # longest time that a refused caller is told to wait, but for that quarter
 }
 _OWED_BYTES: Final = 2_000  # of times in which a session was only read by the gateway, so that no command has told them
@@ -128,10 +148,10 @@ class Script(msgspec.Struct, frozen=True):
 
 def _script(body: str, *, allow_oom: bool = True) -> Script:
     # A Redis at maxmemory still lets what is in it drain, be read and be cleaned up; only new writes are refused.
-    prelude = _PRELUDE.replace("OWED_BYTES", str(_OWED_BYTES))
+    text = _PRELUDE.replace("OWED_BYTES", str(_OWED_BYTES)) + body
     for name, number in _NUMBERS.items():
-        prelude = prelude.replace(name, str(number))
-    text = ("#!lua flags=allow-oom\n" if allow_oom else "#!lua\n") + prelude + body
+        text = text.replace(name, str(number))
+    text = ("#!lua flags=allow-oom\n" if allow_oom else "#!lua\n") + text
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -246,9 +266,9 @@ WAKE: Final = _script("wake(KEYS[1])")
 # its arguments and these. Returns 0 with nothing done when the lease is not this worker's any more, else 1, or when
 # sessions were used: now, then instance, ticked and owed of each (see use_session).
 #   end     mailbox, depth, job, tries, job id, rate, how many of its commands were served: the job is over
-#   reply   reply list, ttl (s), answers...
+#   reply   reply list, ttl (s), answers...; left out when the gateway reads none and too many bytes wait for it
 #   job     mailbox, wakeups, depth, job, tries, job id, payload, bound, delay (ms), tries so far: retry or follow-up
-#   dead    dead letters, their index, id, letter, most to keep
+#   dead    dead letters, their index, their bytes, id, letter, most to keep, most bytes: the oldest go, never the last
 #   session_state  session state, touched, sessions, session, ttl (s), gap (ms), most to keep, stored ('' none),
 #           recalled ('-' none, else ids each with a newline), touched ids...
 SETTLE: Final = _script("""
@@ -262,6 +282,7 @@ steps['end'] = function(a)
   subtract(a[2], commands_in(a[5]))
 end
 steps['reply'] = function(a)
+  if redis.call('LLEN', a[1]) >= FEW_REPLIES and redis.call('MEMORY', 'USAGE', a[1]) > REPLY_BYTES then return end
   redis.call('RPUSH', a[1], unpack(a, 3))
   redis.call('EXPIRE', a[1], a[2])
 end
@@ -270,12 +291,15 @@ steps['job'] = function(a)
   if taken == -1 and a[10] ~= '0' then redis.call('SET', a[5], a[10]) end
 end
 steps['dead'] = function(a)
-  redis.call('HSET', a[1], a[3], a[4])
-  redis.call('ZADD', a[2], now, a[3])
-  local surplus = redis.call('ZCARD', a[2]) - a[5]
-  if surplus > 0 then
-    local oldest = redis.call('ZPOPMIN', a[2], surplus)
-    for i = 1, #oldest, 2 do redis.call('HDEL', a[1], oldest[i]) end
+  drop_letter(a[1], a[2], a[3], a[4])
+  letter_bytes(a[1], a[3])
+  redis.call('HSET', a[1], a[4], a[5])
+  redis.call('ZADD', a[2], now, a[4])
+  local bytes = redis.call('INCRBY', a[3], #a[5])
+  local letters = redis.call('ZCARD', a[2])
+  while letters > tonumber(a[6]) or (letters > 1 and bytes > tonumber(a[7])) do
+    drop_letter(a[1], a[2], a[3], redis.call('ZRANGE', a[2], 0, 0)[1])
+    bytes, letters = tonumber(redis.call('GET', a[3])), letters - 1
   end
 end
 steps['session_state'] = function(a)
@@ -371,14 +395,19 @@ redis.call('SET', KEYS[1], ARGV[2])
 return redis.call('EXISTS', KEYS[2])
 """)
 
-# KEYS dead letters, their index, mailbox, wakeups, depth, job; ARGV id, job id, payload, bound. Puts a dead letter back
-# into its mailbox. Returns 1, or 0 when it is gone or the mailbox is full.
+# KEYS dead letters, their index, mailbox, wakeups, depth, job, bytes of the letters; ARGV id, job id, payload, bound.
+# Puts a dead letter back into its mailbox. Returns 1, or 0 when it is gone or the mailbox is full.
 REVIVE: Final = _script("""
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 if enqueue(KEYS[3], KEYS[4], KEYS[5], KEYS[6], ARGV[2], ARGV[3], tonumber(ARGV[4]), now_ms()) ~= -1 then return 0 end
-redis.call('HDEL', KEYS[1], ARGV[1])
-redis.call('ZREM', KEYS[2], ARGV[1])
-return 1
+return drop_letter(KEYS[1], KEYS[2], KEYS[7], ARGV[1])
+""")
+
+# KEYS dead letters, their index, their bytes; ARGV ids. Removes dead letters for good and returns how many there were.
+DROP_LETTERS: Final = _script("""
+local dropped = 0
+for _, id in ipairs(ARGV) do dropped = dropped + drop_letter(KEYS[1], KEYS[2], KEYS[3], id) end
+return dropped
 """)
 
 # KEYS schedule; ARGV token, ttl (ms). Keeps a periodic work's lease while it is still this worker's.

@@ -339,6 +339,8 @@ class AuditAction(StrEnum):
     TAKE_BACK = "take_back"  # what a purged principal changed of an edge or node of others
     DELETE_TENANT = "delete_tenant"
     CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
+    RETRY_COMMAND = "retry_command"
+    DROP_COMMAND = "drop_command"
     REVOKE_TOKEN = "revoke_token"  # noqa: S105 - what was done, no token
 
 

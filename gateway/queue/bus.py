@@ -33,6 +33,7 @@ UNREACHABLE_S: Final = 2.0  # a command that could not be sent for so long is re
 REFUSED_S: Final = 30.0  # how long a refusal is told that nothing since has contradicted
 SEND_S: Final = 2.0  # for the replies to one write
 WAITING_MAX: Final = 16_384  # callers that may wait at once
+WAITING_BYTES: Final = 128 * 1024 * 1024  # of their commands together
 NOTES_MAX: Final = 1_000  # notes kept while Redis is away
 NOTE_WAIT_S: Final = 0.5  # how long a caller waits for its note to be written
 FULL_S: Final = 0.05  # before a mailbox without room is asked again
@@ -76,6 +77,7 @@ class Bus:
         self._reading = RedisConnection(redis_url)
         self._outbox = Outbox(keys, mailbox_bound)
         self._waiting: dict[str, WaitingCall] = {}
+        self._waiting_bytes = 0
         self._notes: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
         self._pings: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
@@ -233,18 +235,20 @@ class Bus:
     async def _deliver(self, envelope: Envelope, timeout_s: float) -> Answer | None:
         if not self._tasks or self._failure is not None:
             raise unavailable()
-        if len(self._waiting) >= WAITING_MAX:
+        data = encode(envelope)
+        if len(self._waiting) >= WAITING_MAX or self._waiting_bytes + len(data) > WAITING_BYTES:
             raise overloaded()
         loop = asyncio.get_running_loop()
         waiting = WaitingCall(
             id=envelope.id,
-            data=encode(envelope),
+            data=data,
             mailbox=envelope.command.mailbox,
             write=envelope.command.write,
             for_reply=bool(envelope.reply_to),
             future=loop.create_future(),
         )
         self._waiting[waiting.id] = waiting
+        self._waiting_bytes += len(data)
         timer = loop.call_later(timeout_s, waiting.expire)
         self._outbox.new.append(waiting)
         self._wake.set()
@@ -253,6 +257,7 @@ class Bus:
         finally:
             timer.cancel()
             del self._waiting[waiting.id]
+            self._waiting_bytes -= len(data)
         if answer is None and waiting.for_reply:
             await self._write_note(waiting, envelope)
         return answer

@@ -1,5 +1,6 @@
 """Dead letters: commands that were given up, kept with their raw bytes until an operator retries or drops them."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -9,8 +10,8 @@ from engramq.schemas.codec import DecodeError, decode_envelope, decoded, encode_
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.jobs import FOLLOW_UP_BOUND
-from engramq.schemas.keys import JOB_KEY, Keys
-from engramq.schemas.scripts import REVIVE
+from engramq.schemas.keys import JOB_KEY, Keys, MailboxKeys
+from engramq.schemas.scripts import DROP_LETTERS, REVIVE
 from engramq.schemas.vocabulary import WorkerKind
 
 
@@ -39,7 +40,14 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         except DecodeError:
             return None
 
+    @property
+    def namespace(self) -> str | None:
+        """The namespace of the command, None where that cannot be read."""
+        envelope = self.envelope()
+        return None if envelope is None else envelope.namespace
 
+
+_PER_READ: Final = 100
 _decoder: Final = msgspec.msgpack.Decoder(DeadLetter)
 
 
@@ -53,6 +61,11 @@ def decode_letter(data: bytes) -> DeadLetter:
     return decoded(_decoder, data)
 
 
+async def drop_letters(redis: Any, of: MailboxKeys, ids: Sequence[str | bytes]) -> int:
+    """Remove letters of a mailbox for good, and return how many there were."""
+    return int(await redis.eval(DROP_LETTERS.text, 3, of.dead, of.dead_index, of.dead_bytes, *ids))
+
+
 class DeadLetters:
     """The dead letters of every mailbox. The client belongs to the caller; its errors come through."""
 
@@ -60,13 +73,22 @@ class DeadLetters:
         self._redis: Any = redis
         self._keys = keys
 
-    async def list(self, mailbox: WorkerKind, limit: int = 100) -> list[DeadLetter]:
-        """Return the newest letters of a mailbox, the newest first."""
-        ids = await self._redis.zrevrange(self._keys.of[mailbox].dead_index, 0, limit - 1)
-        if not ids:
-            return []
-        found = await self._redis.hmget(self._keys.of[mailbox].dead, ids)
-        return [decode_letter(data) for data in found if data is not None]
+    async def list(self, mailbox: WorkerKind, limit: int = 100, namespace: str | None = None) -> list[DeadLetter]:
+        """Return the newest letters of a mailbox, of one namespace if it is named, the newest first.
+
+        Who wrote what cannot be read is not known: such letters are of no namespace.
+        """
+        found: list[DeadLetter] = []
+        start = 0
+        while len(found) < limit:
+            ids = await self._redis.zrevrange(self._keys.of[mailbox].dead_index, start, start + _PER_READ - 1)
+            if not ids:
+                break
+            start += len(ids)
+            letters = await self._redis.hmget(self._keys.of[mailbox].dead, ids)
+            decoded_ = (decode_letter(data) for data in letters if data is not None)
+            found += [one for one in decoded_ if namespace is None or one.namespace == namespace]
+        return found[:limit]
 
     async def show(self, letter_id: str) -> DeadLetter | None:
         """Return the letter with this id, in whatever mailbox it is."""
@@ -90,13 +112,14 @@ class DeadLetters:
         keys, mailbox = self._keys, letter.mailbox
         revived = await self._redis.eval(
             REVIVE.text,
-            6,
+            7,
             keys.of[mailbox].dead,
             keys.of[mailbox].dead_index,
             keys.of[mailbox].mailbox,
             keys.of[mailbox].wakeups,
             keys.of[mailbox].depth,
             JOB_KEY + job,
+            keys.of[mailbox].dead_bytes,
             letter.id,
             job,
             letter.raw if letter.whole_job else encode_job([letter.raw], int(letter.died_at * 1000)),
@@ -106,8 +129,5 @@ class DeadLetters:
 
     async def drop(self, letter_id: str) -> bool:
         """Remove a letter for good; False when there is none."""
-        async with self._redis.pipeline(transaction=True) as batch:
-            for mailbox in WorkerKind:
-                batch.hdel(self._keys.of[mailbox].dead, letter_id)
-                batch.zrem(self._keys.of[mailbox].dead_index, letter_id)
-            return any(await batch.execute())
+        dropped = [await drop_letters(self._redis, self._keys.of[mailbox], [letter_id]) for mailbox in WorkerKind]
+        return any(dropped)

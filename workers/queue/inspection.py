@@ -19,7 +19,7 @@ from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SCRUB_JOB, SCRUB_SESSION
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import OutcomeUnknown
-from engramq.workers.queue.dead_letters import decode_letter
+from engramq.workers.queue.dead_letters import decode_letter, drop_letters
 
 JOBS_PER_READ: Final = 50
 LETTERS_PER_READ: Final = 100
@@ -165,11 +165,13 @@ class Inspection:
         for start in range(0, len(ids), LETTERS_PER_READ):
             several = ids[start : start + LETTERS_PER_READ]
             letters = await self._redis.hmget(self._keys.of[kind].dead, several)
-            for letter_id, data in zip(several, letters, strict=True):
-                if data is not None and erased.is_in_letter(data):
-                    await self._redis.hdel(self._keys.of[kind].dead, letter_id)
-                    await self._redis.zrem(self._keys.of[kind].dead_index, letter_id)
-                    places += 1
+            gone = [
+                letter_id
+                for letter_id, data in zip(several, letters, strict=True)
+                if data is not None and erased.is_in_letter(data)
+            ]
+            if gone:
+                places += await drop_letters(self._redis, self._keys.of[kind], gone)
         return places
 
     async def _scrub_replies(self, erased: "_Erased") -> int:

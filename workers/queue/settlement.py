@@ -18,6 +18,7 @@ from engramq.workers.queue.contract import FollowUp, Outcome, SessionState, Sess
 from engramq.workers.queue.dead_letters import DeadLetter, encode_letter
 
 DEAD_LETTERS_MAX: Final = 10_000  # kept per mailbox, the newest
+DEAD_BYTES_MAX: Final = 16 * 1024 * 1024  # of a mailbox's letters together; all: a fifth of the embedded Redis
 UNBOUNDED: Final = 2**53  # for commands that were in the mailbox already
 SYSTEM: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
@@ -107,8 +108,9 @@ class Settlement:
 
     def bury(self, letter: DeadLetter) -> None:
         """Keep a dead letter."""
-        where = (self.keys.of[letter.mailbox].dead, self.keys.of[letter.mailbox].dead_index)
-        self._steps.append(("dead", *where, letter.id, encode_letter(letter), DEAD_LETTERS_MAX))
+        of = self.keys.of[letter.mailbox]
+        where = (of.dead, of.dead_index, of.dead_bytes)
+        self._steps.append(("dead", *where, letter.id, encode_letter(letter), DEAD_LETTERS_MAX, DEAD_BYTES_MAX))
 
     def pack(self, job: str, token: str) -> bytes:
         """Return the call of the script, which writes if the lease of `job` is still held with `token`."""
