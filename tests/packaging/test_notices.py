@@ -63,12 +63,12 @@ def test_every_dependency_is_named_with_the_licence_of_its_metadata() -> None:
         wanted.add(found[1])
         wanted |= {"redis[hiredis]": {"hiredis"}, "psycopg[binary]": {"psycopg-binary"}}.get(found[0], set())
     section = NOTICES.partition("2. NEEDED AT RUN TIME")[2].partition("\n\n")[2].partition("\n\n")[0]
-    named = dict(re.match(r"(\S+) +(.*?)(?: \(.*)?$", line).groups() for line in section.splitlines())  # type: ignore[union-attr]
+    named = dict(re.findall(r"(?m)^(\S+) +(.*?)(?: \(.*)?$", section))
     assert named.keys() == wanted
     for package, licence in named.items():
         told = metadata(package)
-        expression = told.get("License-Expression")
-        classified = [one.rpartition(" :: ")[2] for one in told.get_all("Classifier", []) if one.startswith("License")]
+        expression = (told.get_all("License-Expression") or [None])[0]
+        classified = [one.rpartition(" :: ")[2] for one in told.get_all("Classifier") or () if one.startswith("License")]
         if expression is not None:
             assert licence == expression, package
         else:

@@ -28,6 +28,7 @@ SESSION_CHECK: Final = sql("session_check")
 ALL_NAMESPACES: Final = sql("all_namespaces")
 TAKE_TIME: Final = sql("take_time")
 REGISTER_MODEL: Final = sql("register_model")
+USE_MODEL: Final = sql("use_model")
 MODELS_NAMED: Final = sql("models_named")
 
 POOL_SIZE: Final = 16
@@ -131,6 +132,11 @@ class Store:
     async def register_embedding_model(self, name: str, sha256: str, dimensions: int) -> int:
         """Return the id of an embedding model, making its row and its vector index when it is new."""
         (row,) = await self.ask(REGISTER_MODEL, name=name, sha256=sha256, dimensions=dimensions)
+        return int(row["id"])
+
+    async def use_embedding_model(self, name: str, sha256: str, dimensions: int, *, began_s_ago: float) -> int:
+        """Do the same before vectors are written, by a process that began to use the model so many seconds ago."""
+        (row,) = await self.ask(USE_MODEL, name=name, sha256=sha256, dimensions=dimensions, began_s_ago=began_s_ago)
         return int(row["id"])
 
     async def embedding_models(self, name: str) -> list[str]:

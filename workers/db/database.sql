@@ -23,6 +23,10 @@ select every_namespace() as namespace
 -- Find or make the id of an embedding model and its vector index.
 select register_embedding_model(%(name)s, %(sha256)s, %(dimensions)s) as id
 
+-- name: use_model
+-- The same for who is about to write its vectors: see 0021_embedding_models_in_use.sql.
+select use_embedding_model(%(name)s, %(sha256)s, %(dimensions)s, %(began_s_ago)s) as id
+
 -- name: models_named
 -- The digests of the models of one name; ids are given in the order of registration.
 select sha256 from embedding_models where name = %(name)s order by id

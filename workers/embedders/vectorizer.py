@@ -1,6 +1,7 @@
 """Texts to embeddings as the store keeps them: the embedder, and the id under which the store knows its model."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -9,6 +10,7 @@ from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
 
 PROBE: Final = "Which model makes the vectors?"  # embedded before it is registered, so that it is loaded or reached
+USED_EVERY_S: Final = 60.0  # how often the store is told that the model's vectors are written
 
 
 class SharedEmbedder(Protocol):
@@ -32,6 +34,8 @@ class Vectorizer:
         self._embedder = embedder
         self._store = store
         self._model_ids: dict[int, int] = {}  # by the number of dimensions
+        self._used_until: dict[int, float] = {}  # until when the store knows that vectors of these ids are written
+        self._began = time.monotonic()
         self._agreed = False
         self._agreeing = asyncio.Lock()
 
@@ -80,7 +84,11 @@ class Vectorizer:
         vectors = await self._embedder.embed(texts, bulk=bulk, questions=questions)
         if not len(vectors):
             return []
-        model_id = self._model_ids.get(vectors.shape[1]) or await self.model_id(vectors.shape[1])
+        dimensions = vectors.shape[1]
+        if questions:
+            model_id = self._model_ids.get(dimensions) or await self.model_id(dimensions)
+        else:
+            model_id = await self._used_model_id(dimensions)
         return [Embedding.of(model_id, vector) for vector in vectors]
 
     async def vectors(self, texts: Sequence[str], *, bulk: bool = False) -> Vectors:
@@ -94,6 +102,26 @@ class Vectorizer:
             return (await self.embed([text], questions=question))[0]
         except EmbedderUnavailable:
             return None
+
+    async def running_model_id(self) -> int:
+        """Return the store's id of this model, for who is about to write its vectors.
+
+        Raises EmbedderUnavailable, EngramqError (`unavailable`).
+        """
+        await self.agree()
+        return await self._used_model_id(self.spec.dimensions or (await self.vectors([PROBE], bulk=True)).shape[1])
+
+    async def _used_model_id(self, dimensions: int) -> int:
+        known = self._model_ids.get(dimensions)
+        now = time.monotonic()
+        if known is not None and now < self._used_until.get(known, now):
+            return known
+        spec = self._embedder.spec
+        model_id = self._model_ids[dimensions] = await self._store.use_embedding_model(
+            spec.name, spec.sha256, dimensions, began_s_ago=now - self._began
+        )
+        self._used_until[model_id] = now + USED_EVERY_S
+        return model_id
 
     async def model_id(self, dimensions: int) -> int:
         """Return the store's id of this model with vectors of this length."""
