@@ -11,6 +11,7 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.search.copies import Proven
+from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_in_copy, find_memories
 
 
@@ -68,10 +69,11 @@ async def record(store: Store, namespace: str, asked: Asked, sizes: Sizes) -> li
 
     async def search(tx: Transaction) -> None:
         recording = Recording(tx.connection, tx.namespace, tx.tenant)
+        vectors = QuestionVectors(asked.embedding)
         if asked.proven is None:
-            await find_memories(recording, sizes, asked.command, asked.embedding)
+            await find_memories(recording, sizes, asked.command, vectors)
         else:
-            await find_in_copy(recording.look_up, asked.command, asked.embedding, asked.proven)
+            await find_in_copy(recording.look_up, asked.command, vectors, asked.proven)
         statements[:] = recording.statements
 
     await store.read(namespace, search)

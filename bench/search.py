@@ -34,6 +34,7 @@ from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Measure, by_relevance
+from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_memories
 
 BENCH = "search"
@@ -64,9 +65,9 @@ async def boosts(database_url: str, model_id: int, questions: list[str]) -> dict
     """Return the median milliseconds of a search without its embedding, with boosts and without."""
     model, sizes = MiniLmEmbedder(), Sizes()
     commands = [SearchMemories(query=one, limit=SHOWN) for one in questions]
-    vectors = await model.embed(questions)
+    embeddings = [Embedding.of(model_id, one) for one in await model.embed(questions)]
     await model.aclose()
-    embeddings = [Embedding.of(model_id, one) for one in vectors]
+    vectors = [QuestionVectors(one) for one in embeddings]
     taken: dict[str, list[float]] = {"with": [], "without": []}
     async with await Store.open(database_url) as store:
 
@@ -77,7 +78,7 @@ async def boosts(database_url: str, model_id: int, questions: list[str]) -> dict
             await read_memories(tx, [UUID(found.ids[row]) for row in order[:SHOWN]])
 
         async def both(number: int) -> None:
-            boosted = partial(find_memories, sizes=sizes, command=commands[number], embedding=embeddings[number])
+            boosted = partial(find_memories, sizes=sizes, command=commands[number], vectors=vectors[number])
             works: dict[str, Callable[[Transaction], Awaitable[object]]]
             works = {"with": boosted, "without": partial(ranked, number=number)}
             for name, work in works.items():

@@ -113,3 +113,19 @@ async def test_any_other_model_gets_a_curve_of_its_own() -> None:
 
 def test_the_memories_that_nobody_asks_for_are_the_first_of_our_texts() -> None:
     assert bystanders() == english_texts()[: len(bystanders())]
+
+
+@given(cosines, st.floats(1, 40), st.floats(1, 40), cosines, cosines)
+def test_a_cosine_of_another_model_becomes_one_that_is_as_good_a_sign(
+    cosine: float, slope: float, other_slope: float, middle: float, other_middle: float
+) -> None:
+    own, other = Calibration(slope, -slope * middle), Calibration(other_slope, -other_slope * other_middle)
+    same = own.cosine_of(cosine, other)
+    assert -1 <= same <= 1
+    if abs(same) < 1:
+        assert own.confidence(same) == pytest.approx(other.confidence(cosine))
+    assert own.cosine_of(cosine, own) == pytest.approx(cosine)
+
+
+def test_a_model_that_tells_nothing_apart_converts_nothing() -> None:
+    assert Calibration(0.0, 1.0).cosine_of(0.25, Calibration(15.0, -7.0)) == 0.25

@@ -29,6 +29,7 @@ from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.search import copies as module
 from engramq.workers.search.copies import Copies, Proven
+from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_in_copy, find_memories
 from tests.jobs import job
 from tests.recall.conftest import Scene, ids
@@ -92,11 +93,11 @@ def question(rng: random.Random) -> SearchMemories:
 
 
 async def found(scene: Scene, command: SearchMemories, proven: Proven | None) -> list[Memory]:
-    embedding = await scene.world.services[Vectorizer].try_embed(command.query)
+    vectors = QuestionVectors(await scene.world.services[Vectorizer].try_embed(command.query))
     store, project = scene.world.store, or_none(command.project)
     if proven is not None:
-        return await find_in_copy(partial(store.look_up, DEFAULT_NAMESPACE), command, embedding, proven, project)
-    return await store.read(DEFAULT_NAMESPACE, lambda tx: find_memories(tx, Sizes(), command, embedding, project))
+        return await find_in_copy(partial(store.look_up, DEFAULT_NAMESPACE), command, vectors, proven, project)
+    return await store.read(DEFAULT_NAMESPACE, lambda tx: find_memories(tx, Sizes(), command, vectors, project))
 
 
 async def copied(copies: Copies, partitions: tuple[Partition, ...]) -> None:

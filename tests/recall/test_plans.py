@@ -19,6 +19,7 @@ from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
 from engramq.workers.memories.reading import RECENT, Listed
 from engramq.workers.search.candidates import CANDIDATES, Filters, choose_query, find_candidates
 from engramq.workers.search.question import Question
+from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_memories
 from engramq.workers.upkeep.lexemes import count_lexemes
 from tests.conftest import Database, TestServers, new_database
@@ -130,7 +131,7 @@ async def test_all_that_a_search_reads_is_in_the_partition_that_was_asked_for(
     command = SearchMemories(query="fact 7 about pumps", partitions=(partition,), ranking=ranking)
 
     async def scans(tx: Transaction) -> int:
-        assert await find_memories(tx, Sizes(), command, vector(), EVERY_PROJECT)
+        assert await find_memories(tx, Sizes(), command, QuestionVectors(vector()), EVERY_PROJECT)
         (row,) = await tx.rows(SCANS_OF_UNTRUSTED)
         return int(row["scans"])
 

@@ -31,6 +31,16 @@ class Calibration:
         """Return the chance, from 0 to 1, that the best match is the right one."""
         return 1.0 / (1.0 + math.exp(min(-(self.slope * cosine + self.offset), LARGEST_EXPONENT)))
 
+    def cosine_of(self, cosine: float, other: "Calibration") -> float:
+        """Return the cosine that is by this curve as good a sign as a cosine is by another model's.
+
+        A flat curve tells none from another: then it stays as it is.
+        """
+        if self.slope <= CLOSE:
+            return cosine
+        same = (other.slope * cosine + other.offset - self.offset) / self.slope
+        return max(-1.0, min(1.0, same))
+
 
 class Samples(NamedTuple):
     """Best matches: the cosine of each, whether it was the right one, and the number of the memory that was meant."""

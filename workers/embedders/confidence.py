@@ -3,6 +3,7 @@
 import asyncio
 
 from engramq.workers.embedders.calibrated.curve import calibration_of
+from engramq.workers.embedders.calibrated.shipped import SHIPPED
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.vectorizer import Vectorizer
 
@@ -14,6 +15,11 @@ class Confidence:
         self._vectorizer = vectorizer
         self._finding = asyncio.Lock()
         self._found: Calibration | None = None
+
+    @property
+    def known(self) -> Calibration | None:
+        """The curve if it is shipped or has been found."""
+        return self._found or SHIPPED.get(self._vectorizer.spec.sha256)
 
     async def calibration(self) -> Calibration:
         """Return the curve of the model. Raises EmbedderUnavailable; then the next caller tries again."""

@@ -1,14 +1,15 @@
-"""Memories whose vectors another model made than the one that runs: searches find them by their words only.
+"""Memories whose vectors another model made than the one that runs, until upkeep has embedded them anew.
 
-It costs nothing where the store has had one model: which ones it has is asked once a minute. Where it has had several,
+Searches compare them by the model that made them where it is bundled, and find the others by their words only; either
+way they say so. It costs nothing where all vectors are of one model: which ones there are is asked once a minute. Else
 each namespace is counted once a minute, after a reply; only the first search waits for it.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec import UNSET, UnsetType
@@ -18,8 +19,9 @@ from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.embedders.former import FormerModels, KnownModel, Reading
 
-MODELS: Final = sql("all_models")
+MODELS: Final = sql("models_in_use")
 COUNT: Final = sql("count_by_model")
 
 log = logging.getLogger(__name__)
@@ -36,40 +38,58 @@ class _Counted:
     memories: Mapping[tuple[Partition, int], int]
 
 
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """The questions as those other models read them that can, and what the reply has to say; UNSET: nothing."""
+
+    readings: Sequence[Reading] = field(default=())
+    notice: str | UnsetType = UNSET
+
+
 class ForeignVectors:
     """One per process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._models: dict[int, str] = {}
+        self._former = FormerModels()
+        self._models: dict[int, KnownModel] = {}
         self._models_until = 0.0
         self._counted: dict[str, _Counted] = {}
         self._counting = asyncio.Lock()
 
-    async def notice(self, namespace: str, partitions: Sequence[Partition], model_id: int) -> str | UnsetType:
-        """Return what a search by this model's vectors has to say of others in these partitions, UNSET for nothing.
+    async def read(
+        self, namespace: str, partitions: Sequence[Partition], model_id: int, questions: Sequence[str]
+    ) -> Foreign:
+        """Read questions by the models but this one that made vectors in these partitions.
 
-        A search that has found what it was asked for does not fail because this cannot be said.
+        A search by the model that runs does not fail because this cannot be done.
         """
         try:
-            return await self._notice(namespace, partitions, model_id)
+            return await self._read(namespace, partitions, model_id, questions)
         except EngramqError as refused:
-            log.warning("Vectors of other models were not counted", extra={"error": refused.fault.error})
-            return UNSET
+            log.warning("Vectors of other models were left out", extra={"error": refused.fault.error})
+            return Foreign()
 
-    async def _notice(self, namespace: str, partitions: Sequence[Partition], model_id: int) -> str | UnsetType:
+    async def _read(
+        self, namespace: str, partitions: Sequence[Partition], model_id: int, questions: Sequence[str]
+    ) -> Foreign:
         if time.monotonic() >= self._models_until:
-            await self._read_models()
+            await self._read_models(model_id)
         if self._models.keys() <= {model_id}:
-            return UNSET
+            return Foreign()
         if namespace not in self._counted:
             await self._count(namespace)
-        found: dict[str, int] = {}
+        found: dict[int, int] = {}
         for (partition, other), memories in self._counted[namespace].memories.items():
             if other != model_id and partition in partitions:
-                name = self._models.get(other, "")
-                found[name] = found.get(name, 0) + memories
-        return _notice(found, self._models.get(model_id, "")) if found else UNSET
+                found[other] = found.get(other, 0) + memories
+        if not found:
+            return Foreign()
+        known = [self._models[one] for one in sorted(found.keys() & self._models.keys())]
+        readings = await self._former.read(questions, known)
+        running = self._models[model_id].name if model_id in self._models else ""
+        counts = [(self._models[one].name if one in self._models else "", found[one], one in readings) for one in found]
+        return Foreign(list(readings.values()), _notice(counts, running))
 
     def is_due(self, namespace: str) -> bool:
         """Say whether what is known of a namespace is old."""
@@ -81,9 +101,10 @@ class ForeignVectors:
         if self.is_due(namespace):
             await self._count(namespace)
 
-    async def _read_models(self) -> None:
-        self._models = {row["id"]: row["name"] for row in await self._store.ask(MODELS)}
+    async def _read_models(self, model_id: int) -> None:
+        self._models = {row["id"]: KnownModel(**row) for row in await self._store.ask(MODELS)}
         self._models_until = time.monotonic() + KEPT_S
+        await self._former.keep(self._models.keys() - {model_id})
 
     async def _count(self, namespace: str) -> None:
         async def count(tx: Transaction) -> dict[tuple[Partition, int], int]:
@@ -99,13 +120,22 @@ class ForeignVectors:
         self._counted[namespace] = _Counted(time.monotonic() + KEPT_S, memories)
 
 
-def _notice(found: Mapping[str, int], running: str) -> str:
-    """Return the notice on memories by the name of the model that made their vectors."""
-    total = sum(found.values())
+def _notice(counts: Collection[tuple[str, int, bool]], running: str) -> str:
+    """Return the notice on memories: the name of the model that made their vectors, how many, whether it can read."""
+    parts = [_part([one for one in counts if one[2]], running), _part([one for one in counts if not one[2]], running)]
+    return " ".join(part for part in parts if part)
+
+
+def _part(counts: Sequence[tuple[str, int, bool]], running: str) -> str:
+    if not counts:
+        return ""
+    total, names = sum(memories for _, memories, _ in counts), sorted({name for name, _, _ in counts})
     memories, have = ("memory", "has its vector") if total == 1 else ("memories", "have their vectors")
-    made = " and ".join(sorted(found))
-    settings = " or ".join(f"ENGRAMQ_EMBEDDER={name}" for name in sorted(found))
+    begin = f"{total:,} {memories} here {have} from another model ({' and '.join(names)}) than the one that runs"
+    if counts[0][2]:
+        return f"{begin} ({running}), and {'is' if total == 1 else 'are'} compared by it until embedded anew."
+    settings = " or ".join(f"ENGRAMQ_EMBEDDER={name}" for name in names)
     return (
-        f"{total:,} {memories} here {have} from another model ({made}) than the one that runs ({running}): found by "
-        f"words only, until embedded anew. The operator can start engramq with {settings}, which made them."
+        f"{begin} ({running}): found by words only, until embedded anew, which goes on in the background. "
+        f"The operator can go back to {settings}, which made them."
     )

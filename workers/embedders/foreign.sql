@@ -1,6 +1,6 @@
--- name: all_models
--- Every model that has made vectors of this store, of whatever namespace.
-select id, name from embedding_models
+-- name: models_in_use
+-- Every model that there may be vectors of, of whatever namespace.
+select id, name, sha256, dimensions from embedding_models where retired_at is null
 
 -- name: count_by_model
 -- How many memories of a namespace, those that some search could show, have a vector of which model.

@@ -74,9 +74,13 @@ async def look_up(command: ConnectByQuery, context: Context) -> tuple[Guesses, s
     asked = await lookup.embed(command, context.services[Vectorizer], context.services[Confidence])
     sizes, namespace, foreign = context.services[Sizes], context.envelope.namespace, context.services[ForeignVectors]
     project = context.envelope.project_named()
-    guesses = await context.store.read(namespace, lambda tx: lookup.guess(tx, sizes, asked, project))
     await foreign.refresh(namespace)
-    return guesses, await foreign.notice(namespace, (Partition.TRUSTED,), asked.embeddings[0].model_id)
+    others = await foreign.read(
+        namespace, (Partition.TRUSTED,), asked.embeddings[0].model_id, [command.source_query, command.target_query]
+    )
+    readings = [asked, *others.readings]
+    guesses = await context.store.read(namespace, lambda tx: lookup.guess(tx, sizes, readings, project))
+    return guesses, others.notice
 
 
 def leaves_nothing(command: ConnectByQuery, envelope: Envelope) -> bool:

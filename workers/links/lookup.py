@@ -4,7 +4,6 @@ Looked up by plain cosine of the content, under the visibility rule.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,8 +17,8 @@ from engramq.schemas.vocabulary import Partition, QueryLinkAction
 from engramq.workers.db.memory_rows import similarity
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes, send_nearest
-from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.confidence import Confidence
+from engramq.workers.embedders.former import Reading
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.replies import connected
@@ -48,30 +47,30 @@ class Guess(NamedTuple):
 Guesses = tuple[Guess, Guess]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Two queries as the model reads them, and its curve from cosines to chances."""
-
-    embeddings: Sequence[Embedding]
-    curve: Calibration
-
-
-async def embed(command: ConnectByQuery, vectorizer: Vectorizer, confidence: Confidence) -> Asked:
+async def embed(command: ConnectByQuery, vectorizer: Vectorizer, confidence: Confidence) -> Reading:
     """Return both queries embedded; raises EngramqError with `unavailable` when the model is away."""
     try:
         embeddings = await vectorizer.embed([command.source_query, command.target_query])
-        return Asked(embeddings, await confidence.calibration())
+        return Reading(embeddings, await confidence.calibration())
     except EmbedderUnavailable as problem:
         raise _unavailable(problem) from problem
 
 
-async def guess(tx: Transaction, sizes: Sizes, asked: Asked, project: str | None) -> Guesses:
-    """Return the best match of each query in this project and in none, and how sure it is."""
-    source, target = (
-        Guess(one, None if one is None else round(asked.curve.confidence(one.cosine), DIGITS))
-        for one in await best_matches(tx, sizes, asked.embeddings, project)
-    )
+async def guess(tx: Transaction, sizes: Sizes, readings: Sequence[Reading], project: str | None) -> Guesses:
+    """Return the best match of each query in this project and in none, and how sure it is: the surest of all models."""
+    of_models = [
+        [
+            Guess(one, None if one is None else round(reading.curve.confidence(one.cosine), DIGITS))
+            for one in await best_matches(tx, sizes, reading.embeddings, project)
+        ]
+        for reading in readings
+    ]
+    source, target = (max(guesses, key=_sureness) for guesses in zip(*of_models, strict=True))
     return source, target
+
+
+def _sureness(guess: Guess) -> float:
+    return -1.0 if guess.confidence is None else guess.confidence
 
 
 async def best_matches(

@@ -56,14 +56,23 @@ async def pending_after(tx: Transaction, after: UUID, *, older_than_s: float, li
 async def vectors_of(rows: Sequence[Row], vectorizer: Vectorizer) -> list[Vectorized]:
     """Return the vectors that can be had now; the sweep will ask again for the rest."""
     try:
+        return await embedded(rows, vectorizer)
+    except EmbedderUnavailable as problem:
+        log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.failure.reason})
+        return []
+
+
+async def embedded(rows: Sequence[Row], vectorizer: Vectorizer) -> list[Vectorized]:
+    """Return the vectors of rows (id, content) but of those texts that the model takes none of.
+
+    Raises EmbedderUnavailable, EngramqError (`unavailable`).
+    """
+    try:
         embeddings = await vectorizer.embed([row["content"] for row in rows], bulk=True)
     except InputRejected:
         if len(rows) == 1:
             log.warning("The model takes no text of this memory", extra={"memory_id": str(rows[0]["id"])})
             return []
         middle = len(rows) // 2
-        return await vectors_of(rows[:middle], vectorizer) + await vectors_of(rows[middle:], vectorizer)
-    except EmbedderUnavailable as problem:
-        log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.failure.reason})
-        return []
+        return await embedded(rows[:middle], vectorizer) + await embedded(rows[middle:], vectorizer)
     return [Vectorized(row["id"], row["content"], embedding) for row, embedding in zip(rows, embeddings, strict=True)]

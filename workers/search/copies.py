@@ -26,7 +26,6 @@ from engramq.workers.search.candidates import Filters, one_by_one
 from engramq.workers.search.namespace_copy import NamespaceCopy
 from engramq.workers.search.question import TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates
-from engramq.workers.search.surroundings import Measuring
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +53,15 @@ class Proven:
     copy: NamespaceCopy
     lexemes: Sequence[str]
 
-    def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
-        """Return the candidates of a search, by words alone when there is no embedding."""
+    async def candidates(self, question: Question, embedding: Embedding | None, filters: Filters) -> Candidates:
+        """Return the candidates of a search, by words alone when there is no embedding. Waits for nothing."""
         return self.copy.candidates(question, self.lexemes, embedding, filters)
 
-    def measuring(self, question: Question, embedding: Embedding | None, filters: Filters) -> Measuring:
-        """Return how memories are measured by the copy."""
-
-        async def measured(ids: Sequence[str]) -> Candidates:
-            return self.copy.measured(ids, question, embedding, filters)
-
-        return measured
+    async def measured(
+        self, ids: Sequence[str], question: Question, embedding: Embedding | None, filters: Filters
+    ) -> Candidates:
+        """Measure memories by the copy; see Measuring. Waits for nothing."""
+        return self.copy.measured(ids, question, embedding, filters)
 
 
 @dataclass(slots=True)

@@ -4,19 +4,21 @@ import asyncio
 from functools import partial
 from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import MemoryList, SearchMemories
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import Sizes
+from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.foreign import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.handling import Context, handles_without_transaction
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.queue.contract import SessionState, SessionUse
 from engramq.workers.search.copies import Copies
+from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_in_copy, find_memories
 from engramq.workers.search.usage import Usage
 
@@ -36,16 +38,17 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         context.services[Vectorizer].try_embed(command.query, question=True),
         copies.current(namespace, command.partitions, command.query),
     )
+    vectors, notice = await _read_by_all(command, context, embedding)
 
     async def find(tx: Transaction) -> list[Memory]:
-        return await find_memories(tx, context.services[Sizes], command, embedding, project)
+        return await find_memories(tx, context.services[Sizes], command, vectors, project)
 
     if proven is None:
         memories = await context.store.read(namespace, find)
     else:
-        memories = await find_in_copy(partial(context.store.look_up, namespace), command, embedding, proven, project)
-    foreign = context.services[ForeignVectors]
-    notice = UNSET if embedding is None else await foreign.notice(namespace, command.partitions, embedding.model_id)
+        memories = await find_in_copy(partial(context.store.look_up, namespace), command, vectors, proven, project)
+    foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
+    uncalibrated = bool(vectors.former) and vectors.curve is None
     context.session_state = SessionState(recalled=tuple(one.id for one in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted
@@ -61,7 +64,22 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
                 # What held at another time is no pair that is of use now.
                 *([context.services[CoRetrievals].note(counting, use)] if command.as_of is UNSET else ()),
             )
+        if uncalibrated:
+            await confidence.calibration()
 
-    context.after_reply = follow if counting or proven is None or foreign.is_due(namespace) else None
+    due = proven is None or foreign.is_due(namespace) or uncalibrated
+    context.after_reply = follow if counting or due else None
     degraded = True if embedding is None else UNSET
     return MemoryList(memories=memories, count=len(memories), degraded=degraded, notice=notice)
+
+
+async def _read_by_all(
+    command: SearchMemories, context: Context, embedding: Embedding | None
+) -> tuple[QuestionVectors, str | UnsetType]:
+    """Return the question as all models read it whose vectors it is compared with, and what has to be said of them."""
+    if embedding is None:
+        return QuestionVectors(None), UNSET
+    foreign = await context.services[ForeignVectors].read(
+        context.envelope.namespace, command.partitions, embedding.model_id, [command.query]
+    )
+    return QuestionVectors(embedding, foreign.readings, context.services[Confidence].known), foreign.notice

@@ -89,6 +89,17 @@ class Candidates(msgspec.Struct, array_like=True):
         pairs = zip(self._columns(), others._columns(), strict=True)
         return Candidates._of([None if one is None or other is None else [*one, *other] for one, other in pairs])
 
+    def completed(self, others: "Candidates") -> "Candidates":
+        """Return these, with the similarities of others where they lack one, followed by those that are new."""
+        rows = {one: row for row, one in enumerate(others.ids)}
+        similarity = [
+            others.similarity[rows[one]] if known is None and one in rows else known
+            for one, known in zip(self.ids, self.similarity, strict=True)
+        ]
+        known_ids = set(self.ids)
+        new = others.chosen([row for one, row in rows.items() if one not in known_ids])
+        return msgspec.structs.replace(self, similarity=similarity).joined(new)
+
     def _columns(self) -> tuple[list[Any] | None, ...]:
         return msgspec.structs.astuple(self)
 

@@ -19,11 +19,12 @@ from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.copies import Proven
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by_similarity
+from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.selection import Twins
 from engramq.workers.search.surroundings import (
     Measuring,
     around_lookup,
-    measuring_by_key,
+    measured_by_key,
     surroundings,
     visible_lookup,
 )
@@ -50,7 +51,7 @@ async def find_memories(
     tx: Transaction,
     sizes: Sizes,
     command: SearchMemories,
-    embedding: Embedding | None,
+    vectors: QuestionVectors,
     project: str | None = None,
 ) -> list[Memory]:
     """Return what a search in a project finds in the tables, best first.
@@ -58,20 +59,26 @@ async def find_memories(
     Without an embedding words alone decide, whatever ranking is wanted.
     """
     question, filters = Question(command.query), _filters(command, project)
-    candidates = await find_candidates(tx, sizes, question, embedding, filters)
+    candidates = await vectors.by_all(lambda one: find_candidates(tx, sizes, question, one, filters))
     await tx.send(LOOK_UP)
-    measuring = measuring_by_key(tx, question, embedding, filters)
-    return await _found(_Search(command, filters, question, candidates, measuring, tx.look_up), embedding)
+
+    async def measuring(ids: Sequence[str]) -> Candidates:
+        return await vectors.by_all(lambda one: measured_by_key(tx, question, one, filters, ids))
+
+    return await _found(_Search(command, filters, question, candidates, measuring, tx.look_up), vectors.embedding)
 
 
 async def find_in_copy(
-    ask: Ask, command: SearchMemories, embedding: Embedding | None, proven: Proven, project: str | None = None
+    ask: Ask, command: SearchMemories, vectors: QuestionVectors, proven: Proven, project: str | None = None
 ) -> list[Memory]:
     """Return the same from a proven copy; what is shown of it, and what lies around it, is asked for."""
     question, filters = Question(command.query), _filters(command, project)
-    candidates = proven.candidates(question, embedding, filters)
-    measuring = proven.measuring(question, embedding, filters)
-    return await _found(_Search(command, filters, question, candidates, measuring, ask), embedding)
+    candidates = await vectors.by_all(lambda one: proven.candidates(question, one, filters))
+
+    async def measuring(ids: Sequence[str]) -> Candidates:
+        return await vectors.by_all(lambda one: proven.measured(ids, question, one, filters))
+
+    return await _found(_Search(command, filters, question, candidates, measuring, ask), vectors.embedding)
 
 
 async def _found(search: _Search, embedding: Embedding | None) -> list[Memory]:

@@ -98,24 +98,22 @@ async def surroundings(
     )
 
 
-def measuring_by_key(tx: Transaction, question: Question, embedding: Embedding | None, filters: Filters) -> Measuring:
-    """Return how memories are measured in the database."""
-
-    async def measured(ids: Sequence[str]) -> Candidates:
-        row = await tx.row(
-            sized_sql(LINKED, NO_VECTOR if embedding is None else embedding.dimensions),
-            **filters.values,
-            **one_by_one(filters.partitions),
-            dates=question.names_a_date,
-            time_words=TIME_WORDS if question.asks_when else None,
-            embedding=embedding and embedding.half,
-            model_id=embedding and embedding.model_id,
-            ids=array(ids),
-        )
-        assert row is not None
-        return _linked.decode(row["candidates"])
-
-    return measured
+async def measured_by_key(
+    tx: Transaction, question: Question, embedding: Embedding | None, filters: Filters, ids: Sequence[str]
+) -> Candidates:
+    """Measure memories in the database; see Measuring."""
+    row = await tx.row(
+        sized_sql(LINKED, NO_VECTOR if embedding is None else embedding.dimensions),
+        **filters.values,
+        **one_by_one(filters.partitions),
+        dates=question.names_a_date,
+        time_words=TIME_WORDS if question.asks_when else None,
+        embedding=embedding and embedding.half,
+        model_id=embedding and embedding.model_id,
+        ids=array(ids),
+    )
+    assert row is not None
+    return _linked.decode(row["candidates"])
 
 
 def _facts(known: Candidates, usage: Mapping[str, _Usage], hours: float) -> Facts:
