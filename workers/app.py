@@ -31,7 +31,7 @@ from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.quotas import Quotas
 from engramq.workers.queue.activity import Activity
-from engramq.workers.queue.contract import Actor, MailboxView
+from engramq.workers.queue.contract import Actor, MailboxView, Periodic
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.process import serve
 from engramq.workers.search import handlers as search
@@ -41,6 +41,7 @@ from engramq.workers.sectors import handlers as sectors
 from engramq.workers.sectors.classifier import Classifier
 from engramq.workers.tenants import handlers as tenants
 from engramq.workers.upkeep.active_hours import SessionClock
+from engramq.workers.upkeep.reembedding import Reembedding
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
 
@@ -158,12 +159,8 @@ def build_actors(
     """
     activity = activity or Activity()
     clock = SessionClock(store, stopping=stopping)
-    upkeep = Upkeep(
-        store=store,
-        unfinished=Unfinished(store=store, activity=activity),
-        interval_s=settings.sweep_interval_s,
-        retention=settings.retention,
-    )
+    stopping = stopping or asyncio.Event()
+    schedule = {WorkerKind.UPKEEP: _schedule(store, settings, services[Vectorizer], stopping, activity)}
     actors = []
     for kind in dict.fromkeys(kinds):
         runner = CommandRunner(HANDLERS[kind], store=store, mailboxes=mailboxes, settings=settings, services=services)
@@ -171,13 +168,27 @@ def build_actors(
             Actor(
                 kind,
                 dict.fromkeys(runner.handlers, runner.run),
-                schedule=upkeep.schedule() if kind is WorkerKind.UPKEEP else (),
+                schedule=schedule.get(kind, ()),
                 concurrency=CONCURRENCY.get(kind, USUAL_CONCURRENCY),
                 sessions_used=clock.tell,
                 activity=activity,
             )
         )
     return actors
+
+
+def _schedule(
+    store: Store, settings: Settings, vectorizer: Vectorizer, stopping: asyncio.Event, activity: Activity
+) -> tuple[Periodic, ...]:
+    """Return the periodic work of upkeep."""
+    upkeep = Upkeep(
+        store=store,
+        unfinished=Unfinished(store=store, activity=activity),
+        interval_s=settings.sweep_interval_s,
+        retention=settings.retention,
+    )
+    reembedding = Reembedding(store=store, vectorizer=vectorizer, activity=activity, stopping=stopping)
+    return (*upkeep.schedule(), Periodic("reembed", settings.sweep_interval_s, reembedding.run))
 
 
 async def run(
