@@ -9,6 +9,7 @@ import click
 
 from engramq.deploy.client import Channel, connect
 from engramq.deploy.home import DeployError, home_from
+from engramq.deploy.settings import DATABASE_URL
 from engramq.schemas.command_line import ExitCode
 
 
@@ -30,6 +31,7 @@ def command(*, as_json: bool) -> ExitCode:
         )
         return ExitCode.NOT_RUNNING
     answer.pop("ok")
+    answer["reembedding"] = _reembedding(str(_dictionary(answer["addresses"]).get("database_url", "")))
     click.echo(json.dumps({"running": True, **answer}) if as_json else _table(answer))
     return ExitCode.DONE
 
@@ -44,13 +46,33 @@ def _ask_status(channel: Channel) -> dict[str, object] | None:
         channel.close()
 
 
+def _reembedding(told: str) -> object:
+    """Return how far a change of the embedding model is, None when there is none. URLs are told without passwords."""
+    database_url = os.environ.get(DATABASE_URL) or told
+    if not database_url:
+        return None
+    from engramq.workers.cli.status_command import reembedding  # noqa: PLC0415 - psycopg, wasted where nothing runs
+
+    return reembedding(database_url)
+
+
+def _told(change: dict[str, object]) -> str:
+    problem = f": {change['problem']}" if change["problem"] else ""
+    if change["state"] == "unknown":
+        return f"  embedding anew: unknown{problem}"
+    rate = f", {change['per_s']}/s" if change["per_s"] is not None else ""
+    far = f"{change['done']:,} of {change['total']:,} memories{rate}"
+    return f"  embedding anew for {change['model']}: {far}, {change['state']}{problem}"
+
+
 def _table(answer: dict[str, object]) -> str:
     lines = [f"engramq in {answer['home']}, supervisor {answer['pid']}, up {answer['uptime_s']} s"]
     for label, value in {"http": answer["http"], **_dictionary(answer["addresses"])}.items():
         lines.append(f"  {label:<20}{value or '-'}")
     lines.append(f"  {'health':<20}{_health(_dictionary(answer.get('health')))}")
     lines.append(f"  {'service':<12}{'state':<10}{'pid':>8}{'up s':>10}{'MB':>8}{'restarts':>10}")
-    complaints = []
+    change = _dictionary(answer["reembedding"])
+    complaints = [_told(change)] if change else []
     for service in _dictionaries(answer["services"]):
         shown = [service[name] if service[name] is not None else "-" for name in ("pid", "uptime_s", "memory_mb")]
         figures = f"{shown[0]:>8}{shown[1]:>10}{shown[2]:>8}{service['restarts']:>10}"

@@ -78,7 +78,7 @@ from engramq.workers.memories.purge_filters import Filters
 from engramq.workers.memories.quotas import Quotas, Room
 from engramq.workers.memories.reading import Listed, position_of, recent
 from engramq.workers.memories.routing import route
-from engramq.workers.memories.stats import counts
+from engramq.workers.memories.stats import counts, vectors_of
 from engramq.workers.memories.store import Draft
 from engramq.workers.memories.supersession import lock_with_successor, pointers, replaced_by, supersede
 from engramq.workers.queue.contract import FollowUp, SessionState
@@ -407,7 +407,7 @@ async def memory_stats(_command: MemoryStats, context: Context) -> Stats:
         superseded=found.superseded,
         edges=found.edges,
         queues={kind.value: QueueDepth(depth=depth, dead=dead) for kind, (depth, dead) in depths.items()},
-        embedder={"name": spec.name, "dimensions": spec.dimensions, "sha256": spec.sha256},
+        embedder=await vectors_of(context.store, context.envelope.namespace, spec),
     )
 
 

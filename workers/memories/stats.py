@@ -1,16 +1,20 @@
 """What a namespace holds, counted."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from engramq.schemas import limits
 from engramq.schemas.commands import EdgeCount
 from engramq.schemas.vocabulary import CUSTOM_RELATION, MemoryState, Partition, Relation, Sector
+from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
+from engramq.workers.db.reembedding import progress
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.embedders.interface import EmbedderSpec
 
 MEMORY_COUNTS: Final = sql("memory_counts")
 EDGE_COUNTS: Final = sql("edge_counts")
+VECTORS: Final = sql("vectors_in_namespace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,21 @@ class Counts:
     by_state: dict[str, int]
     superseded: int
     edges: list[EdgeCount]
+
+
+async def vectors_of(store: Store, namespace: str, spec: EmbedderSpec) -> dict[str, Any]:
+    """Return the model that runs, with `reembedding` while vectors of the namespace are made anew by it.
+
+    `done` of `total` memories have its vectors; `per_s` is of all namespaces, None while nobody knows.
+    """
+    told = {"name": spec.name, "dimensions": spec.dimensions, "sha256": spec.sha256}
+    change = await progress(store)
+    if change is None:
+        return told
+    row = await store.read(namespace, lambda tx: tx.row(VECTORS, name=spec.name, sha256=spec.sha256))
+    if row is None or row["done"] == row["total"]:
+        return told
+    return told | {"reembedding": {**row, "per_s": change.per_s, "problem": change.problem}}
 
 
 async def counts(tx: Transaction) -> Counts:

@@ -6,6 +6,13 @@ from memories m
 where m.tenant = %(tenant)s
 group by 1, 2, 3, 4
 
+-- name: vectors_in_namespace
+-- How many memories of a namespace have a vector, and how many of these one of this model.
+select count(*) as total, count(*) filter (where e.name = %(name)s and e.sha256 = %(sha256)s) as done
+from memories m
+join embedding_models e on e.id = m.model_id
+where m.tenant = %(tenant)s
+
 -- name: edge_counts
 -- How many edges of each kind a namespace holds, the commonest kinds; what is left over is counted together. What
 -- somebody called a link of an untrusted memory is untrusted text, which nobody here has asked for; only links with names
