@@ -68,7 +68,9 @@ def test_every_dependency_is_named_with_the_licence_of_its_metadata() -> None:
     for package, licence in named.items():
         told = metadata(package)
         expression = (told.get_all("License-Expression") or [None])[0]
-        classified = [one.rpartition(" :: ")[2] for one in told.get_all("Classifier") or () if one.startswith("License")]
+        classified = [
+            one.rpartition(" :: ")[2] for one in told.get_all("Classifier") or () if one.startswith("License")
+        ]
         if expression is not None:
             assert licence == expression, package
         else:
