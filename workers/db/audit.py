@@ -1,6 +1,6 @@
 """The audit log: who did what to what; of memories never what they contain, of the graph the values that changed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -19,6 +19,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Sent, Transaction
 
 AUDIT: Final = sql("audit")
+BLANK: Final = sql("blank_audit")
 ENTRIES: Final = sql("audit_entries")
 
 
@@ -77,6 +78,15 @@ async def write(
         reason=reason,
         command_id=command_id,
     )
+
+
+async def blank(tx: Transaction, envelope: Envelope, erased: Collection[UUID]) -> None:
+    """Take what somebody wrote about erased memories, edges and nodes out of their entries: reasons, notes, properties.
+
+    What is still there keeps its entries as they are, and the command that erases keeps its own reason.
+    """
+    if erased:
+        await tx.send(BLANK, erased=sorted(erased), command_id=UUID(envelope.id))
 
 
 def reason_of(command: Command) -> str | None:

@@ -8,6 +8,10 @@ values (
 )
 returning id, at
 
+-- name: blank_audit
+-- Take out of the log what it says in somebody's words about memories, edges and nodes that are gone, but of why.
+select blank_audit(%(erased)s, %(command_id)s)
+
 -- fragment: names_target
 -- Whether an entry is about something else, but names %(target_id)s: as an end of a link or an edge, as what replaced a
 -- memory, as what lost a link or what stays hidden; or is about an edge that ends there.

@@ -128,7 +128,8 @@ async def _erase_about(tx: Transaction, envelope: Envelope, edges: Sequence[Row]
 
 
 async def _note(tx: Transaction, envelope: Envelope, action: AuditAction, gone: Sequence[Row]) -> None:
-    """Note in the audit log, by ids alone, that these things are erased."""
+    """Note in the audit log, by ids alone, that these things are erased; what it said of them in words goes."""
+    await audit.blank(tx, envelope, ids_of(gone))
     for row in gone:
         old: dict[str, Any] = {name: str(row[name]) for name in _AS_TEXT if name in row}
         old |= {name: row[name] for name in _AS_IT_IS if name in row}

@@ -264,6 +264,7 @@ async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context
     if command.erase:
         _require_eraser(row, context.envelope.principal)
         await change.erase(tx, {memory_id: None if successor is None else successor["id"]})
+        await audit.blank(tx, context.envelope, [memory_id])
         await restoration.audit_state(tx, context.envelope, AuditAction.ERASE, row, {})
     elif row["kept_state"] != MemoryState.ARCHIVED:
         await change.archive(tx, memory_id)

@@ -91,6 +91,7 @@ async def erase(tx: Transaction, envelope: Envelope, filters: Filters, ids: Sequ
 
     replaced = await still_hidden.behind(tx, replaced_by)
     await change.erase(tx, {memory_id: stays(successor) for memory_id, successor in replaced_by.items()})
+    await audit.blank(tx, envelope, replaced_by)
     hidden = await still_hidden.hidden_behind(tx, replaced)
     for row in rows:
         behind = [str(one) for one in hidden.get(row["id"], ())]

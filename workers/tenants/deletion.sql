@@ -120,6 +120,10 @@ with few as (
 )
 select count(*) as rows from gone
 
+-- name: blank_some_entries
+-- Take out of the audit log what it says in somebody's words, but of the deletion itself.
+select blank_audit_of_deleted(%(limit)s) as rows
+
 -- name: delete_lexeme_counts
 -- Remove how often words occur.
 with gone as (
