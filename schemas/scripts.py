@@ -387,6 +387,9 @@ end
 return places
 """)
 
+# KEYS erased; ARGV a new mark. Says that something was erased which the append-only file still holds.
+MARK_ERASED: Final = _script("redis.call('SET', KEYS[1], ARGV[1])")
+
 # KEYS job tries; ARGV old payload, new payload. Returns -1 (it changed meanwhile: look again), 0 (done; the job was
 # never begun) or 1 (done; somebody had begun it).
 SCRUB_JOB: Final = _script("""

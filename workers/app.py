@@ -31,6 +31,7 @@ from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.quotas import Quotas
 from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.append_only import REWRITE_EVERY_S
 from engramq.workers.queue.contract import Actor, MailboxView, Periodic
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.process import serve
@@ -160,7 +161,8 @@ def build_actors(
     activity = activity or Activity()
     clock = SessionClock(store, stopping=stopping)
     stopping = stopping or asyncio.Event()
-    schedule = {WorkerKind.UPKEEP: _schedule(store, settings, services[Vectorizer], stopping, activity)}
+    rewriting = Periodic("rewrite_log", REWRITE_EVERY_S, mailboxes.rewrite_log)
+    kept_up = (*_schedule(store, settings, services[Vectorizer], stopping, activity), rewriting)
     actors = []
     for kind in dict.fromkeys(kinds):
         runner = CommandRunner(HANDLERS[kind], store=store, mailboxes=mailboxes, settings=settings, services=services)
@@ -168,7 +170,7 @@ def build_actors(
             Actor(
                 kind,
                 dict.fromkeys(runner.handlers, runner.run),
-                schedule=schedule.get(kind, ()),
+                schedule=kept_up if kind is WorkerKind.UPKEEP else (),
                 concurrency=CONCURRENCY.get(kind, USUAL_CONCURRENCY),
                 sessions_used=clock.tell,
                 activity=activity,

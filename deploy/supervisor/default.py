@@ -131,6 +131,7 @@ def _redis(server: redis.Redis) -> SupervisedService:
         mend=server.mend,
         is_ready=server.is_ready,
         tend=server.tend,
+        before_stop=server.rewrite_log,
         stop_signals=redis.STOP_SIGNALS,
         orphan_signals=redis.STOP_SIGNALS,
     )

@@ -111,6 +111,8 @@ class Runner:
 
     async def stop(self) -> None:
         """End the process with the service's signals, each within its bound. `run` has been cancelled before."""
+        if self.service.before_stop is not None and self.child is not None and self.child.poll() is None:
+            await asyncio.to_thread(self.service.before_stop)
         for number, bound_s in self.service.stop_signals:
             if self.child is None or self.child.poll() is not None:
                 break

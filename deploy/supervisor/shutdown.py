@@ -13,7 +13,7 @@ from engramq.deploy.home import DeployError, Home
 from engramq.deploy.supervisor.state import SUPERVISOR, end_predecessor, recorded
 
 # More than all services' own bounds together.
-STOP_BOUND_S = 90.0
+STOP_BOUND_S = 120.0
 # One that is just starting listens by then.
 ANSWER_BOUND_S = 5.0
 

@@ -24,10 +24,11 @@ class SupervisedService:
     """One program to be kept running.
 
     `after` are the services that must be ready before it starts. `prepare` runs before the first start and `mend`
-    before each later one; `is_ready` is a probe. These three may block, within a bound: they get a thread. Without a
-    probe a service counts as ready once it has lived for `settle_s` seconds; one that runs `once`, when it has ended
-    well. `tend` runs every second while it is ready, in a thread too, and returns what is wrong, if anything is.
-    `stop_signals` end it, each within its seconds; `orphan_signals` do when its supervisor has been killed.
+    before each later one; `is_ready` is a probe, `before_stop` what is done before it is stopped, when nobody uses it.
+    These four may block, within a bound: they get a thread. Without a probe a service counts as ready once it has lived
+    for `settle_s` seconds; one that runs `once`, when it has ended well. `tend` runs every second while it is ready, in
+    a thread too, and returns what is wrong, if anything is. `stop_signals` end it, each within its seconds;
+    `orphan_signals` do when its supervisor has been killed.
     """
 
     name: str
@@ -37,6 +38,7 @@ class SupervisedService:
     mend: Callable[[], None] | None = None
     is_ready: Callable[[], bool] | None = None
     tend: Callable[[], str] | None = None
+    before_stop: Callable[[], object] | None = None
     settle_s: float = SETTLE_S
     once: bool = False
     stop_signals: Sequence[tuple[int, float]] = ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 5.0))

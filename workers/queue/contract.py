@@ -110,6 +110,12 @@ class MailboxView(Protocol):
         Return how many places that were. The deleting command itself stays.
         """
 
+    async def rewrite_log(self, *, at_once: bool = False) -> bool:
+        """Have Redis forget the history of what was erased, which its append-only file keeps; return whether it did.
+
+        Nothing is done where nothing was erased since (unless it is to be done `at_once`), nor without such a file.
+        """
+
 
 Handler = Callable[[Job], Awaitable[Outcome]]
 

@@ -18,6 +18,7 @@ from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SCRUB_JOB, SCRUB_SESSION
 from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.append_only import mark_erased, rewrite, rewrite_marked
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import decode_letter, drop_letters
 
@@ -96,7 +97,9 @@ class Inspection:
             for kind in WorkerKind:
                 places += await self._scrub_mailbox(kind, gone)
                 places += await self._scrub_dead(kind, gone)
-            return places + await self._scrub_replies(gone) + await self._scrub_sessions(gone)
+            places += await self._scrub_replies(gone) + await self._scrub_sessions(gone)
+            await mark_erased(self._redis, self._keys)
+            return places
 
     async def scrub_namespace(self, namespace: str) -> int:
         """Remove what waits for a namespace that is being deleted; see MailboxView.
@@ -114,7 +117,16 @@ class Inspection:
             for session in await self._redis.zrange(sessions, 0, -1):
                 places += await self._redis.delete(*self._keys.session_keys_of(session.decode()))
             await self._redis.delete(sessions)
+            await mark_erased(self._redis, self._keys)
             return places
+
+    async def rewrite_log(self, *, at_once: bool = False) -> bool:
+        """Write Redis's append-only file anew if something was erased; see MailboxView.
+
+        Raises NotRewritten when it was to be done at once and was not.
+        """
+        async with self._reached():
+            return await (rewrite(self._redis) if at_once else rewrite_marked(self._redis, self._keys))
 
     async def _scrub_mailbox(self, kind: WorkerKind, erased: "_Gone") -> int:
         ids = [job.decode() for job in await self._redis.zrange(self._keys.of[kind].mailbox, 0, -1)]

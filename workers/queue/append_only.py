@@ -1,0 +1,85 @@
+"""Redis's append-only file holds every command that was ever queued, contents too, until it is written anew.
+
+Whoever erases leaves a mark. Upkeep writes the file anew where there is one, and takes away the one that it began with.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from redis.exceptions import ResponseError, WatchError
+
+from engramq.schemas.ids import uuid7
+from engramq.schemas.keys import Keys
+from engramq.schemas.scripts import MARK_ERASED
+
+log = logging.getLogger(__name__)
+
+REWRITE_EVERY_S: Final = 3_600.0  # how often upkeep looks for the mark; what is erased is promised to be gone in a day
+REWRITE_S: Final = 600.0  # for one writing: 100 MB take about a second
+POLL_S: Final = 0.05
+
+
+class NotRewritten(Exception):
+    """The file was not written anew; the text says why."""
+
+
+async def mark_erased(redis: Any, keys: Keys) -> None:
+    """Note that something was erased which the file still holds."""
+    await redis.eval(MARK_ERASED.text, 1, keys.erased, uuid7())
+
+
+async def rewrite_marked(redis: Any, keys: Keys) -> bool:
+    """Write the file anew if something was erased since it last was; return whether it was written.
+
+    What a server refuses is tried again the next time, and logged each time. Raises RedisError, OSError.
+    """
+    mark = await redis.get(keys.erased)
+    if mark is None:
+        return False
+    try:
+        written = await rewrite(redis)
+    except NotRewritten as problem:
+        log.warning("What was erased is still in Redis's append-only file", extra={"problem": str(problem)})
+        return False
+    async with redis.pipeline() as batch:
+        await batch.watch(keys.erased)
+        if await batch.get(keys.erased) == mark:  # else more was erased meanwhile, whose turn comes
+            batch.multi()
+            batch.delete(keys.erased)
+            try:
+                await batch.execute()
+            except WatchError:
+                log.info("More was erased while the append-only file was written anew")
+    return written
+
+
+async def rewrite(redis: Any) -> bool:
+    """Write the file anew and wait until that is done; return False where there is no such file.
+
+    Raises NotRewritten when the server refuses or fails, or is not done in time; RedisError, OSError.
+    """
+    if not (await redis.info("persistence")).get("aof_enabled"):
+        return False
+    try:
+        async with asyncio.timeout(REWRITE_S):
+            await _settled(redis)  # one that is under way may have begun before the erasure
+            await redis.execute_command("BGREWRITEAOF")
+            found = await _settled(redis)
+    except ResponseError as refusal:
+        raise NotRewritten(f"Redis refuses BGREWRITEAOF: {refusal}") from refusal
+    except TimeoutError:
+        raise NotRewritten(f"Redis was not done with BGREWRITEAOF within {REWRITE_S:.0f} s") from None
+    if found.get("aof_last_bgrewrite_status") != "ok":
+        raise NotRewritten("BGREWRITEAOF failed; Redis's own log says why")
+    log.info("Append-only file written anew", extra={"bytes": found.get("aof_current_size")})
+    return True
+
+
+async def _settled(redis: Any) -> dict[str, Any]:
+    """Wait until no writing is under way or about to begin; return what the server then says of persistence."""
+    while True:
+        found: dict[str, Any] = await redis.info("persistence")
+        if not (found.get("aof_rewrite_in_progress") or found.get("aof_rewrite_scheduled")):
+            return found
+        await asyncio.sleep(POLL_S)
