@@ -20,6 +20,7 @@ _NEEDS = {
     "gateway": (settings.REDIS_URL,),
     "import": (settings.REDIS_URL,),
     "purge": (settings.REDIS_URL,),
+    "purge --rewrite": (settings.REDIS_URL, settings.DATABASE_URL),
     "graph": (settings.REDIS_URL,),
     "worker": (settings.REDIS_URL, settings.DATABASE_URL),
     "migrate": (settings.DATABASE_URL,),
@@ -30,6 +31,8 @@ _NEEDS = {
     "tenant": (settings.DATABASE_URL,),
     "tenant delete": (settings.REDIS_URL,),
 }
+# What changes or locks what the owner owns; everybody else is the role that owns nothing.
+_OWNERS = ("migrate", "purge --rewrite")
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -60,8 +63,7 @@ def servers_for(
             click.echo(
                 f"engramq: the running stack has other values of {names}; engramq down lets them change.", err=True
             )
-        # Migrations change what the owner owns; everybody else is the role that owns nothing.
-        database = "owner_database_url" if command == "migrate" else "database_url"
+        database = "owner_database_url" if command in _OWNERS else "database_url"
         environment[settings.REDIS_URL] = lease.addresses["redis_url"]
         environment[settings.DATABASE_URL] = lease.addresses[database]
         yield read_settings(environment)

@@ -39,7 +39,8 @@ ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at mos
 
 # Each module runs in one process, these first: what takes longest must not begin last.
 LONG = (
-    "stack/test_whole_stack", "gateway/test_arguments", "models/test_sectors", "trust/test_no_side_door",
+    "stack/test_whole_stack", "stack/test_erasing", "gateway/test_arguments", "models/test_sectors",
+    "trust/test_no_side_door",
     "deploy/test_embedded", "gateway/test_process", "pipeline/test_memories", "deploy/test_supervisor",
     "pipeline/test_commands", "deploy/test_stdio", "queue/test_takeover", "automatic/test_similarity",
     "store/test_faults", "workers/test_sectors", "deploy/test_commands", "graph/test_walks", "tenancy/test_foreign_ids",

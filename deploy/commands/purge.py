@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
+from engramq.deploy import settings
 from engramq.deploy.commands.option_types import end_time
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.ids import parse_time
 from engramq.schemas.setting_values import name, namespace
 from engramq.schemas.vocabulary import Partition
+
+
+def _rewrite(supervisor: tuple[str, ...], *, as_json: bool) -> None:
+    own_database = bool(os.environ.get(settings.DATABASE_URL))
+    with servers_for("purge --rewrite", supervisor) as chosen:
+        from engramq.workers.cli.rewrite_command import rewrite_files  # noqa: PLC0415 - psycopg, wasted on wrong options
+
+        rewrite_files(chosen, with_wal=not own_database, as_json=as_json)
 
 
 @click.command("purge")
@@ -29,9 +39,14 @@ from engramq.schemas.vocabulary import Partition
     is_flag=True,
     help="With --yes: bring back what they had replaced and nothing else replaces, and what others' facts were.",
 )
+@click.option(
+    "--rewrite", is_flag=True, help="Alone, after erasing: write the files anew, so that they hold nothing erased."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def command(supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool, as_json: bool, **given: Any) -> None:
+def command(
+    supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, **given: Any
+) -> None:
     """List, then erase for good, what a principal wrote, or memories of a source, thread or time.
 
     All that is given has to hold; at least one of the first six options is needed. With --yes memories are erased:
@@ -41,13 +56,21 @@ def command(supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool,
 
     What --archive takes can come back: memories with restore_memory, nodes and edges for 30 days with engramq graph
     restore. Links and proposals stay.
+
+    What was erased is in no table then, but its bytes stay in the servers' files until these are written over, or anew
+    by --rewrite: all tables with their indexes, one after the other, and whoever needs one of them waits meanwhile.
     """
+    if rewrite:
+        if yes or namespace or any(given.values()):
+            raise click.UsageError("--rewrite goes alone: give it after the purge, for all namespaces at once.")
+        _rewrite(supervisor, as_json=as_json)
+        return
     from engramq.gateway.cli.purge_listing import purge_listing  # noqa: PLC0415 - help does without
 
     listing = purge_listing(
         {field: value for field, value in given.items() if value is not None and value is not False}
     )
-    with servers_for("purge", supervisor) as settings:
+    with servers_for("purge", supervisor) as chosen:
         from engramq.gateway.cli.purge_command import purge_memories  # noqa: PLC0415 - 1 s of imports, see gateway
 
-        purge_memories(listing, settings, namespace=namespace or settings.namespace, yes=yes, as_json=as_json)
+        purge_memories(listing, chosen, namespace=namespace or chosen.namespace, yes=yes, as_json=as_json)

@@ -45,7 +45,7 @@ KEPT = (
     | _numbers("SE", "1-13")
     | _numbers("SC", "7 9-10")
     | _numbers("AG", "1-18 20-23")
-    | _numbers("OV", "1-17")
+    | _numbers("OV", "1-18")
     | _numbers("TI", "1-4 7")
 )
 
@@ -55,7 +55,6 @@ LATER: dict[str, set[str]] = {
         | _numbers("IM", "5 7 12")
         | _numbers("SE", "14-19")
         | _numbers("OP", "9")
-        | _numbers("OV", "18")
         | _numbers("TI", "6")
         | _numbers("SC", "8")
     ),

@@ -80,6 +80,8 @@ def test_every_command_has_help_of_one_style_and_starts_nothing_for_it(
         (["import", "-", "--rejects", "/"], "'/' is a directory"),
         (["import", "-", "--rejects", "/no/such/folder/x"], "'/no/such/folder' is no folder that can be written to"),
         (["import", __file__, "--rejects", __file__], "is the file that is to be imported"),
+        (["purge", "--rewrite", "--yes"], "--rewrite goes alone"),
+        (["purge", "--rewrite", "--created-by", "crawler"], "--rewrite goes alone"),
         (["purge"], "Give at least one filter."),
         (["purge", "--thread", "t", "--reason", ""], "reason"),
         (["purge", "--since", "yesterday"], "2026-01-31"),

@@ -1,0 +1,93 @@
+"""Writing a database's files anew: who may, who waits, and that everything is there afterwards."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from engramq.workers.db import rewriting
+from engramq.workers.db.readiness import NotReady
+from engramq.workers.db.rewriting import Rewritten, rewrite_database
+from tests.conftest import Database
+
+pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
+
+Connection = psycopg.AsyncConnection[Any]
+HOLD = b"select count(*) from memories"
+
+
+@pytest.fixture
+async def holder(database: Database) -> AsyncIterator[Connection]:
+    """A session in a transaction that has read memories: their lock is held until it ends."""
+    async with await psycopg.AsyncConnection.connect(database.owner_url) as connection:
+        await connection.execute(HOLD)
+        yield connection
+
+
+def nothing(_table: Rewritten) -> None:
+    pass
+
+
+async def test_every_table_is_written_anew_and_told_of(database: Database) -> None:
+    name = "insert into namespaces (namespace) values ('acme') returning namespace"
+    assert database.rows(name) == [{"namespace": "acme"}]
+    before = {row["relname"]: row["relfilenode"] for row in files(database)}
+    told: list[Rewritten] = []
+    assert await rewrite_database(database.owner_url, with_wal=False, tell=told.append) == 0
+    assert [one.name for one in told if one.number == one.of] == [told[-1].name]
+    assert {one.name for one in told} == set(before)
+    assert {"memories_trusted", "memories_untrusted", "audit_log", "ledger"} <= set(before)
+    after = {row["relname"]: row["relfilenode"] for row in files(database)}
+    assert [name for name in before if before[name] == after[name]] == []
+    assert database.rows("select namespace from namespaces where namespace = 'acme'") == [{"namespace": "acme"}]
+
+
+async def test_who_does_not_own_the_tables_is_told_and_nothing_is_done(database: Database) -> None:
+    before = files(database)
+    with pytest.raises(NotReady, match="may not write the tables anew"):
+        await rewrite_database(database.url, with_wal=False, tell=nothing)
+    assert files(database) == before
+
+
+async def test_others_pass_while_somebody_holds_a_table(
+    database: Database, holder: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewriting, "LOCK_WAIT_S", 0.2)
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(rewrite_database(database.owner_url, with_wal=False, tell=nothing))
+        async with await psycopg.AsyncConnection.connect(database.owner_url, autocommit=True) as reader:
+            waiting = b"select from pg_locks where not granted and mode = 'AccessExclusiveLock'"
+            async with asyncio.timeout(20):
+                while (await reader.execute(waiting)).rowcount == 0:
+                    await asyncio.sleep(0.01)
+            began = time.monotonic()
+            await reader.execute(HOLD)
+            assert time.monotonic() - began < 5
+        assert not work.done()
+        await holder.commit()
+    assert work.result() == 0
+
+
+async def test_somebody_who_never_lets_go_is_named(
+    database: Database, holder: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewriting, "LOCK_WAIT_S", 0.01)
+    monkeypatch.setattr(rewriting, "LOCK_TRIES", 2)
+    with pytest.raises(NotReady, match="holds a table"):
+        await rewrite_database(database.owner_url, with_wal=False, tell=nothing)
+    assert holder.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+
+
+async def test_a_server_that_is_away_is_named() -> None:
+    with pytest.raises(NotReady, match="cannot be reached"):
+        await rewrite_database("postgresql://nobody@127.0.0.1:9/none", with_wal=False, tell=nothing)
+
+
+def files(database: Database) -> list[dict[str, Any]]:
+    return database.rows(
+        "select relname, relfilenode from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace "
+        "order by relname"
+    )

@@ -1,0 +1,165 @@
+"""Writing a database's files anew, so that they hold no byte of what was erased: tables, indexes, statistics, the log.
+
+A row that was deleted leaves its bytes in its page, in index pages, in statistics and in the write-ahead log until each
+is written over; a rewrite takes them out for sure. Each table is locked while it is written: whoever needs it waits.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+from psycopg.rows import dict_row
+
+from engramq.workers.db.conninfo import owner_conninfo
+from engramq.workers.db.pool import Connection, Row, execute
+from engramq.workers.db.queries import sql
+from engramq.workers.db.readiness import NotReady, Reason
+
+SETTINGS: Final = sql("rewrite_settings")
+WAIT_FOR_BUILDS: Final = sql("wait_for_builds")
+TABLES: Final = sql("tables_to_rewrite")
+SIZE: Final = sql("size_of_table")
+CAN_CLEAR: Final = sql("can_clear_statistics")
+CLEAR: Final = sql("clear_statistics")
+ANALYZE: Final = sql("analyze_everything")
+STATISTICS: Final = sql("rewrite_statistics")
+CHECKPOINT: Final = sql("checkpoint")
+WAL_NOT_KEPT: Final = sql("wal_not_kept")
+WAL_KEPT: Final = sql("wal_kept")
+RELOAD: Final = sql("reload")
+NOW: Final = sql("time_of_day")
+NEXT_SEGMENT: Final = sql("next_segment")
+SEGMENTS: Final = sql("segments_of_before")
+
+LOCK_WAIT_S: Final = 2.0  # others queue up behind us meanwhile: well below their own bound
+LOCK_TRIES: Final = 60
+LOCK_PAUSE_S: Final = 0.5
+BUILD_WAIT_S: Final = 600.0
+WAL_ROUNDS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """One table that was written anew: its size in bytes before and after, and its place among how many."""
+
+    name: str
+    before: int
+    after: int
+    number: int
+    of: int
+
+
+async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[[Rewritten], None]) -> int:
+    """Write all tables with their indexes anew; `with_wal`: the write-ahead log too, which takes a superuser.
+
+    Return how many segments of the log from before are left, which replication slots or archives hold. Raises NotReady
+    saying what is in the way; what was written until then stays so, and the same again begins anew.
+    """
+    try:
+        connection = await psycopg.AsyncConnection.connect(
+            owner_conninfo(database_url), autocommit=True, row_factory=dict_row, cursor_factory=psycopg.AsyncRawCursor
+        )
+    except (psycopg.Error, OSError) as error:
+        raise NotReady.unreachable(error) from error
+    try:
+        async with connection:
+            await _rewrite_tables(connection, tell)
+            return await _rewrite_wal(connection) if with_wal else 0
+    except psycopg.Error as error:
+        raise _explained(error) from error
+
+
+async def _rewrite_tables(connection: Connection, tell: Callable[[Rewritten], None]) -> None:
+    await execute(connection, SETTINGS, {"lock_timeout": f"{LOCK_WAIT_S}s"})
+    await _keep_builds_away(connection)
+    tables = await (await execute(connection, TABLES, {})).fetchall()
+    if not all(table["may"] for table in tables):
+        raise NotReady(
+            "This database role may not write the tables anew.",
+            "Give a URL of the owner of the database and its tables, as for `engramq migrate`.",
+        )
+    for number, table in enumerate(tables, start=1):
+        await _patiently(connection, table["command"].encode())
+        size = await (await execute(connection, SIZE, {"name": table["name"]})).fetchone()
+        tell(Rewritten(table["name"], table["bytes"], size["bytes"] if size else 0, number, len(tables)))
+    await _rewrite_statistics(connection)
+
+
+async def _rewrite_statistics(connection: Connection) -> None:
+    can = await (await execute(connection, CAN_CLEAR, {})).fetchone()
+    if can is not None and can["possible"]:
+        await execute(connection, CLEAR, {})
+    await connection.execute(ANALYZE, prepare=False)
+    await _patiently(connection, STATISTICS)
+
+
+async def _keep_builds_away(connection: Connection) -> None:
+    async with asyncio.timeout(BUILD_WAIT_S):
+        while True:
+            row = await (await execute(connection, WAIT_FOR_BUILDS, {})).fetchone()
+            if row is not None and row["locked"]:
+                return
+            await asyncio.sleep(LOCK_PAUSE_S)
+
+
+async def _patiently(connection: Connection, command: bytes) -> None:
+    """Run what takes a table for itself; let others pass when somebody holds it for long."""
+    for tries_left in reversed(range(LOCK_TRIES)):
+        try:
+            await connection.execute(command, prepare=False)
+        except psycopg.errors.LockNotAvailable:
+            if not tries_left:
+                raise
+            await asyncio.sleep(LOCK_PAUSE_S)
+        else:
+            return
+
+
+async def _rewrite_wal(connection: Connection) -> int:
+    """Write zeros over all segments that are kept for later, have those from before removed; return what is left."""
+    await connection.execute(WAL_NOT_KEPT, prepare=False)
+    try:
+        await execute(connection, RELOAD, {})
+        await execute(connection, NEXT_SEGMENT, {})
+        now = await (await execute(connection, NOW, {})).fetchone()
+        assert now is not None
+        left = await _segments(connection, now)
+        for _ in range(WAL_ROUNDS):
+            if not left["old"]:
+                break
+            for _ in range(left["waiting"] + 1):
+                await execute(connection, NEXT_SEGMENT, {})
+            await connection.execute(CHECKPOINT, prepare=False)
+            left = await _segments(connection, now)
+        return int(left["old"])
+    finally:
+        await connection.execute(WAL_KEPT, prepare=False)
+        await execute(connection, RELOAD, {})
+
+
+async def _segments(connection: Connection, now: Row) -> Row:
+    row = await (await execute(connection, SEGMENTS, {"before": now["now"]})).fetchone()
+    assert row is not None
+    return row
+
+
+def _explained(error: psycopg.Error) -> NotReady:
+    told = (error.diag.message_primary or str(error)).strip()
+    match error:
+        case psycopg.errors.LockNotAvailable():
+            return NotReady(
+                "Somebody holds a table for longer than a minute.", "End that session, then run this again."
+            )
+        case psycopg.errors.InsufficientPrivilege():
+            return NotReady(
+                f"This database role may not do what is needed: {told}.",
+                "Give a URL of the owner of the database and its tables, as for `engramq migrate`.",
+            )
+        case psycopg.errors.DiskFull():
+            return NotReady(f"The disk is full: {told}.", "A table needs its own size once more while it is written.")
+        case psycopg.OperationalError() if not error.sqlstate or error.sqlstate.startswith(("57", "08")):
+            return NotReady.unreachable(error)
+        case _:
+            return NotReady(f"The database was not written anew: {told}.", "See the server's log.", Reason.REFUSED)
