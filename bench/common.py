@@ -111,6 +111,15 @@ class McpClient:
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """Call a tool; raises Refused."""
+        result = (await self.ask(tool, arguments)).get("result")
+        if result is None or result.get("isError"):
+            fault = (result or {}).get("structuredContent", {})
+            raise Refused(fault.get("code", "protocol"), fault.get("retry_after_s", 0.0))
+        content: dict[str, Any] = result["structuredContent"]
+        return content
+
+    async def ask(self, tool: str, arguments: Any) -> dict[str, Any]:
+        """Call a tool with whatever arguments; return the answer as JSON-RPC has it."""
         prefix = "io.modelcontextprotocol/"
         meta = {
             f"{prefix}protocolVersion": ERA,
@@ -127,13 +136,8 @@ class McpClient:
         self._writer.write(head.encode() + body)
         answered = await self._reader.readuntil(b"\r\n\r\n")
         length = _LENGTH.search(answered)
-        answer = json.loads(await self._reader.readexactly(int(length[1]) if length else 0))
-        result = answer.get("result")
-        if result is None or result.get("isError"):
-            fault = (result or {}).get("structuredContent", {})
-            raise Refused(fault.get("code", "protocol"), fault.get("retry_after_s", 0.0))
-        content: dict[str, Any] = result["structuredContent"]
-        return content
+        answer: dict[str, Any] = json.loads(await self._reader.readexactly(int(length[1]) if length else 0))
+        return answer
 
 
 async def closed_loop(
@@ -211,10 +215,10 @@ class PrivateStack:
         yield used
         used |= {name: after - before.get(name, 0.0) for name, after in cpu_by_kind(self.kinds).items()}
 
-    def start_workers(self, count: int = 1) -> None:
-        """Start worker processes that host all kinds."""
+    def start_workers(self, count: int = 1, **variables: str) -> None:
+        """Start worker processes that host all kinds, with settings that differ."""
         for _ in range(count):
-            self._start({}, "worker", "--all")
+            self._start(variables, "worker", "--all")
 
     def start_worker(self, *kinds: str, role: str = WORKER_ROLE) -> int:
         """Start a worker process of these kinds, which connects to the database as `role`; return its id."""
