@@ -27,7 +27,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue import failures
+from engramq.workers.queue import failures, inspection
 from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, SessionState
 from engramq.workers.queue.dead_letters import DeadLetters
 from engramq.workers.queue.failures import unreadable
@@ -391,3 +391,18 @@ async def _count(stage: Stage) -> int:
 
 async def _waiting(stage: Stage, commands: int) -> bool:
     return await _count(stage) == commands
+
+
+async def test_an_erasure_looks_through_many_sessions_in_few_trips(
+    stage: Stage, view: Inspection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "SESSIONS_PER_TRIP", 2)
+    sessions = [stage.keys.session(NAMESPACE, ADA_ID, f"session {number}") for number in range(5)]
+    for session in sessions:
+        await stage.redis.hset(session.state, "stored", ERASED)
+        await stage.redis.zadd(session.touched, {ERASED: 1, "another": 2})
+        await stage.redis.zadd(session.sessions, {session.name: 2**50})
+    assert await view.scrub(NAMESPACE, {ERASED: SECRET}) == 10
+    for session in sessions:
+        assert await stage.redis.hget(session.state, "stored") is None
+        assert await stage.redis.zrange(session.touched, 0, -1) == [b"another"]

@@ -24,6 +24,7 @@ from engramq.workers.queue.dead_letters import decode_letter, drop_letters
 
 JOBS_PER_READ: Final = 50
 LETTERS_PER_READ: Final = 100
+SESSIONS_PER_TRIP: Final = 200  # a busy namespace has thousands: one trip for each made an erasure take seconds
 TRIES: Final = 5  # to scrub a job that others change meanwhile
 
 
@@ -197,11 +198,14 @@ class Inspection:
         return places
 
     async def _scrub_sessions(self, erased: "_Erased") -> int:
-        sessions = self._keys.sessions(erased.namespace)
+        names = [one.decode() for one in await self._redis.zrange(self._keys.sessions(erased.namespace), 0, -1)]
         places = 0
-        for session in await self._redis.zrange(sessions, 0, -1):
-            where = self._keys.session_keys_of(session.decode())
-            places += await self._redis.eval(SCRUB_SESSION.text, 2, *where, *erased.ids)
+        for start in range(0, len(names), SESSIONS_PER_TRIP):
+            async with self._redis.pipeline(transaction=False) as batch:
+                batch.script_load(SCRUB_SESSION.text)
+                for name in names[start : start + SESSIONS_PER_TRIP]:
+                    batch.evalsha(SCRUB_SESSION.sha, 2, *self._keys.session_keys_of(name), *erased.ids)
+                places += sum((await batch.execute())[1:])
         return places
 
     @asynccontextmanager
