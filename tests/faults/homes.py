@@ -1,0 +1,160 @@
+"""Faults of a home: `engramq up` with its embedded servers, its supervisor, and clients over stdio."""
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+from redis.asyncio import Redis
+
+from engramq.deploy.embedded import process
+from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
+from engramq.deploy.home import Home
+from engramq.schemas.keys import Keys
+from tests.faults.callers import Caller, StdioCaller
+from tests.faults.disk import filled, small_disk
+from tests.faults.fault import Fault, Needs
+from tests.faults.world import BOUND_S, ENGRAMQ, until
+
+FULL_S = 5.0
+PAUSE_S = (6.0, 12.0)
+
+
+@dataclass
+class HomeSite:
+    """A home whose stack runs as long as clients of it do."""
+
+    home: Home
+    environment: dict[str, str]
+
+    async def callers(self, count: int) -> list[Caller]:
+        """Start clients, each with a relay of its own."""
+        return list(await asyncio.gather(*(StdioCaller.start(ENGRAMQ, self.environment) for _ in range(count))))
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Ask the database as its owner."""
+        url = Postgres(self.home).url(OWNER_ROLE)
+        with psycopg.connect(url, autocommit=True, row_factory=dict_row) as owner:
+            cursor = owner.execute(query.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    async def dead_letters(self) -> int:
+        """Return how many commands were given up."""
+        client: Any = Redis.from_url(f"unix://{self.home.redis_socket}")
+        async with client:
+            return sum([int(await client.zcard(keys.dead_index)) for keys in Keys("engramq").of.values()])
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a command of engramq to its end."""
+        command = [ENGRAMQ, *arguments]
+        return subprocess.run(command, env=self.environment, capture_output=True, timeout=BOUND_S * 3, check=False)
+
+    async def status(self) -> dict[str, Any]:
+        """Return what `engramq status` shows."""
+        shown = await asyncio.to_thread(self.run, "status", "--json")
+        found: dict[str, Any] = json.loads(shown.stdout)
+        return found
+
+    async def pids(self, *words: str) -> list[int]:
+        """Return the processes of services whose names have one of these words; of all without words."""
+        services = (await self.status())["services"]
+        named = [one for one in services if not words or any(word in one["name"] for word in words)]
+        return [one["pid"] for one in named if one["pid"]]
+
+
+@asynccontextmanager
+async def new_home(fault: Fault) -> AsyncIterator[HomeSite]:
+    """Start a home; below a small file system of its own when the fault fills that."""
+    folder = Path(tempfile.mkdtemp(prefix="engramq-faults-", dir="/tmp"))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAMQ_")}
+    given = {"HOME": str(folder / "home"), "PORT": "0", "LINGER_S": "60", "EMBEDDER": "hash"}
+    site = HomeSite(Home(folder / "home"), kept | {f"ENGRAMQ_{name}": value for name, value in given.items()})
+    try:
+        with small_disk(folder) if fault.small_disk else nullcontext():
+            try:
+                (first,) = await site.callers(1)
+                await first.call("memory_stats")
+                await first.aclose()
+                yield site
+            finally:
+                site.run("down")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def home_worker_killed(site: HomeSite) -> None:
+    """Kill -9 the worker of a home."""
+    await _kill(await site.pids("worker"))
+
+
+async def home_gateway_killed(site: HomeSite) -> None:
+    """Kill -9 the gateway of a home."""
+    await _kill(await site.pids("gateway"))
+
+
+async def home_servers_killed(site: HomeSite) -> None:
+    """Kill -9 PostgreSQL and Redis of a home."""
+    await _kill(await site.pids("postgres", "redis"))
+
+
+async def home_supervisor_killed(site: HomeSite) -> None:
+    """Kill -9 the supervisor of a home; its clients live on."""
+    await _kill([(await site.status())["pid"]])
+
+
+async def home_everything_killed(site: HomeSite) -> None:
+    """Kill -9 the supervisor and all that it runs."""
+    status = await site.status()
+    await _kill([status["pid"], *(one["pid"] for one in status["services"] if one["pid"])])
+
+
+async def home_supervisor_paused(site: HomeSite) -> None:
+    """Stop the supervisor of a home for a while."""
+    pid = (await site.status())["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(random.uniform(*PAUSE_S))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def home_disk_full(site: HomeSite) -> None:
+    """Fill the disk that a home is on, for a while."""
+    with filled(site.home.path):
+        await asyncio.sleep(FULL_S)
+
+
+async def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    async def are_gone() -> bool:
+        return all(process.identify(pid) is None for pid in pids)
+
+    await until(are_gone)
+
+
+FAULTS = tuple(
+    Fault(cause.__name__, cause, times, back_s=back_s, needs=Needs.HOME, small_disk=cause is home_disk_full)
+    for cause, times, back_s in (
+        (home_worker_killed, 10, 10.0),
+        (home_gateway_killed, 10, 10.0),
+        (home_servers_killed, 10, 10.0),
+        (home_supervisor_killed, 10, 15.0),
+        (home_everything_killed, 20, 15.0),
+        (home_supervisor_paused, 3, 10.0),
+        (home_disk_full, 2, 10.0),
+    )
+)

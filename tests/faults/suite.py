@@ -1,0 +1,75 @@
+"""Runs a fault under load as often as is wanted, and gives one line about it."""
+
+import os
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from bench.common import percentile
+from tests.faults import homes, network, processes, servers
+from tests.faults.fault import Fault, Needs
+from tests.faults.load import Load
+from tests.faults.verdict import verdict
+from tests.faults.world import new_world
+
+FAULTS = {fault.name: fault for fault in (*processes.FAULTS, *servers.FAULTS, *network.FAULTS, *homes.FAULTS)}
+CALLERS = 6
+BEFORE = 10  # stores, before the first fault
+BETWEEN = 6
+
+
+@asynccontextmanager
+async def site_for(fault: Fault) -> AsyncIterator[Any]:
+    """Start the stack that a fault needs."""
+    match fault.needs:
+        case Needs.HOME:
+            async with homes.new_home(fault) as home:
+                yield home
+        case needs:
+            async with new_world(proxied=needs is Needs.PROXIES, on_small_disk=fault.small_disk) as world:
+                yield world
+
+
+async def run(
+    fault: Fault, site: Any, times: int, *, seed: int | None = None, callers: int = CALLERS
+) -> dict[str, Any]:
+    """Cause a fault so many times under load; return the figures, `held` among them: whether all is as promised."""
+    seed = random.randrange(2**32) if seed is None else seed
+    name = f"{seed:08x}"
+    before = await site.dead_letters()
+    load = Load(await site.callers(CALLERS), name, seed=seed)
+    backs: list[float] = []
+    began = time.monotonic()
+    load.start()
+    try:
+        await load.more(BEFORE)
+        for _ in range(times):
+            await fault.cause(site)
+            backs.append(await load.served_after(time.monotonic()))
+            await load.more(BETWEEN)
+    finally:
+        await load.stop()
+    account = load.account
+    found = await verdict(site, account, name)
+    found.dead_letters -= before + times * fault.dead_letters
+    told = {what: count for what, count in account.told.most_common() if what != "done"}
+    held = found.is_clean and not found.dead_letters and max(backs, default=0.0) <= fault.back_s
+    held = held and not (fault.unnoticed and account.failed)
+    return {
+        "fault": fault.name,
+        "times": times,
+        "held": held,
+        **found.told(),
+        "back_max_s": round(max(backs, default=0.0), 2),
+        "back_target_s": fault.back_s,
+        "calls": sum(account.told.values()),
+        "failed": account.failed,
+        "told": told,
+        "p99_s": round(percentile(account.latencies_s, 0.99), 2),
+        "slowest_s": round(account.slowest_s, 2),
+        "seconds": round(time.monotonic() - began, 1),
+        "seed": seed,
+        "load_1m": round(os.getloadavg()[0], 2),
+    }

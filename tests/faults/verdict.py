@@ -1,0 +1,116 @@
+"""What a fault has cost: every caller's account against the database, and against what tools say afterwards."""
+
+import asyncio
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from tests.faults.callers import Caller, Cut, NotSent
+from tests.faults.load import SIGNAL, Account, Fate, Stored
+
+LOOKED_UP_MAX = 400  # stores that are looked for by tools as well
+AT_ONCE = 8
+TRIES = 5
+
+
+class Site(Protocol):
+    """Where the load ran."""
+
+    def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
+        """Ask the database as its owner."""
+
+    async def callers(self, count: int) -> list[Caller]:
+        """Return new clients."""
+
+    async def dead_letters(self) -> int:
+        """Return how many commands were given up."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Counts of what must be none, beside how much there was."""
+
+    stores: int
+    outcomes: int
+    unknown: int  # stores of which the caller does not know; each may be there once or not at all
+    lost: int
+    doubled: int
+    applied_though_refused: int
+    unread: int  # acknowledged, in the database, and not given by get or search
+    missed: int  # own stores that a search right after did not find
+    dead_letters: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was lost, doubled or applied against what its caller was told."""
+        return not (self.lost or self.doubled or self.applied_though_refused or self.unread or self.missed)
+
+    def told(self) -> dict[str, int]:
+        return asdict(self)
+
+
+async def verdict(site: Site, account: Account, run: str) -> Verdict:
+    """Compare an account with what is there; the stack has to serve again."""
+    rows = site.rows(
+        "select content, count(*) as n, min(node_id::text) as id from memories where content like %s group by content",
+        f"The parcel zq{run}x%",
+    )
+    there = {row["content"]: row for row in rows}
+    acknowledged = account.acknowledged
+    lost = [one for one in acknowledged if there.get(one.content, {}).get("id") != one.memory_id]
+    refused = [one for one in account.stores if one.fate is Fate.REFUSED and one.content in there]
+    outcomes = _outcomes(site, account)
+    present = [one for one in acknowledged if one not in lost]
+    return Verdict(
+        stores=len(acknowledged),
+        outcomes=sum(one.acknowledged for one in account.outcomes.values()),
+        unknown=sum(one.fate is Fate.UNKNOWN for one in account.stores),
+        lost=len(lost) + outcomes[0],
+        doubled=sum(row["n"] > 1 for row in rows) + outcomes[1],
+        applied_though_refused=len(refused),
+        unread=await _unread(site, present[-LOOKED_UP_MAX:]),
+        missed=len(account.misses),
+        dead_letters=await site.dead_letters(),
+    )
+
+
+def _outcomes(site: Site, account: Account) -> tuple[int, int]:
+    """Return how many outcomes were lost, and how many there are too many, by what they have added up to."""
+    rows = site.rows("select node_id::text as id, helped from memory_usage where helped > 0")
+    added = {row["id"]: round(row["helped"] / SIGNAL) for row in rows}
+    lost = doubled = 0
+    for memory_id, told in account.outcomes.items():
+        found = added.get(memory_id, 0)
+        lost += max(0, told.acknowledged - found)
+        doubled += max(0, found - told.acknowledged - told.unknown)
+    return lost, doubled
+
+
+async def _unread(site: Site, stores: list[Stored]) -> int:
+    callers = await site.callers(AT_ONCE)
+    waiting = list(stores)
+    unread = 0
+
+    async def look(caller: Caller) -> None:
+        nonlocal unread
+        while waiting:
+            stored = waiting.pop()
+            got = await _asked(caller, "get_memory", memory_id=stored.memory_id)
+            found = await _asked(caller, "search_memories", query=stored.word)
+            same = (got.get("memory") or {}).get("content") == stored.content
+            unread += not (same and stored.memory_id in [one["id"] for one in found.get("memories", ())])
+
+    await asyncio.gather(*(look(caller) for caller in callers))
+    for caller in callers:
+        await caller.aclose()
+    return unread
+
+
+async def _asked(caller: Caller, tool: str, **arguments: Any) -> dict[str, Any]:
+    for _ in range(TRIES):
+        try:
+            body = await caller.call(tool, **arguments)
+        except (Cut, NotSent):
+            continue
+        if body["status"] == "success":
+            return body
+    return {}
