@@ -63,8 +63,8 @@ def delete(supervisor: tuple[str, ...], tenant: str, reason: str | None, *, yes:
     """Tell what a namespace holds, then erase it for good.
 
     With --yes everything goes: bearer tokens first, then links, edges, memories and nodes, what was deleted and could
-    be restored, proposals, stored replies, session state and what is still queued. The audit log stays: it holds no
-    contents of memories, but values of changed properties and reasons. Broken off, the same command goes on.
+    be restored, proposals, stored replies, session state and what is still queued. The audit log stays, without
+    reasons and values of properties. Broken off, the same command goes on.
     """
     from engramq.gateway.cli.tenant_deletion import deletion  # noqa: PLC0415 - help does without
 
