@@ -118,7 +118,7 @@ async def test_a_purge_blanks_what_was_said_about_all_that_it_takes(world: World
     ]  # fmt: skip
     assert str(changed[0]["target_id"]) == made.edge_id
     said = {one["action"] for one in entries(world) if one["reason"] == "a poisoned feed"}
-    assert said == {"erase", "delete_edge", "delete_node", "purge"}
+    assert said == {"erase", "delete_edge", "delete_node", "erase_proposal", "purge"}
 
 
 @pytest.mark.promise("OV-18")
