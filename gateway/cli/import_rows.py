@@ -31,7 +31,7 @@ class Row:
     identity: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """Rows of one namespace that are stored together, once for one `key`: tries to send them share it.
 

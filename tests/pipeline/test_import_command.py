@@ -64,6 +64,22 @@ def counted(capsys: pytest.CaptureFixture[str]) -> list[int]:
     return [int(word) for word in words[1::2]]
 
 
+@pytest.mark.promise("IM-3")
+async def test_rows_with_metadata_go_in(
+    stage: Stage,
+    database: Database,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_text("".join(lines([f"row {number}"], metadata={"n": [number]}) for number in range(5)))
+    assert await bring_in(file) == ExitCode.DONE
+    assert counted(capsys) == [5, 0, 0, 0]
+    assert [row["metadata"] for row in database.rows("select metadata from memories order by content")] == [
+        {"n": [number]} for number in range(5)
+    ]
+
+
 @pytest.mark.promise("IM-3", "IM-8")
 async def test_an_edited_file_doubles_nothing(
     stage: Stage,
