@@ -147,6 +147,6 @@ def structured(answer: dict[str, Any]) -> Body:
     """Return the structured reply of a call; raises Cut for an error of the protocol: it says nothing of effects."""
     result = answer.get("result")
     if result is None or "structuredContent" not in result:
-        raise Cut(str(answer.get("error", answer))[:200])
+        raise Cut(str(answer.get("error", {}).get("message"))[:60])
     body: Body = result["structuredContent"]
     return body

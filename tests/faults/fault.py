@@ -19,7 +19,8 @@ class Fault:
     """`cause` brings it about, and returns once what it broke is there again.
 
     `times` is how often in the long run. `back_s`: seconds after that within which a store has to be acknowledged.
-    `unnoticed`: no call may fail. `dead_letters`: how many each makes. `small_disk`: the stack's files are on one.
+    `unnoticed`: no call may fail; `reads_go_on`: no read may, from a second after it began. `dead_letters`: how many
+    each makes. `small_disk`: the files that it is about are on a small one.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Fault:
     back_s: float = 3.0
     needs: Needs = Needs.OWN_SERVERS
     unnoticed: bool = False
+    reads_go_on: bool = False
     dead_letters: int = 0
     small_disk: bool = False
 

@@ -147,14 +147,14 @@ async def _kill(pids: list[int]) -> None:
 
 
 FAULTS = tuple(
-    Fault(cause.__name__, cause, times, back_s=back_s, needs=Needs.HOME, small_disk=cause is home_disk_full)
-    for cause, times, back_s in (
-        (home_worker_killed, 10, 10.0),
-        (home_gateway_killed, 10, 10.0),
-        (home_servers_killed, 10, 10.0),
-        (home_supervisor_killed, 10, 15.0),
-        (home_everything_killed, 20, 15.0),
-        (home_supervisor_paused, 3, 10.0),
-        (home_disk_full, 2, 10.0),
+    Fault(cause.__name__, cause, times, back_s=back_s, needs=Needs.HOME, small_disk=full, reads_go_on=full)
+    for cause, times, back_s, full in (
+        (home_worker_killed, 10, 10.0, False),
+        (home_gateway_killed, 10, 10.0, False),
+        (home_servers_killed, 10, 10.0, False),
+        (home_supervisor_killed, 10, 15.0, False),
+        (home_everything_killed, 20, 15.0, False),
+        (home_supervisor_paused, 3, 10.0, False),
+        (home_disk_full, 2, 10.0, True),
     )
 )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
+from functools import partial
 
 from engramq.schemas.ids import uuid7
 from tests.faults.callers import Body, Caller, Cut, NotSent
@@ -55,6 +56,7 @@ class Account:
     slowest_s: float = 0.0
     latencies_s: list[float] = field(default_factory=list)
     served: list[tuple[float, float]] = field(default_factory=list)  # acknowledged stores: begin and end
+    reads: list[tuple[float, bool]] = field(default_factory=list)  # of who only reads: begin, whether answered
 
     @property
     def acknowledged(self) -> list[Stored]:
@@ -67,7 +69,7 @@ class Account:
 
 
 class Load:
-    """So many callers, each doing one thing after the other until `stop`."""
+    """So many callers, each doing one thing after the other until `stop`; the last of them only reads."""
 
     def __init__(self, callers: list[Caller], run: str, *, seed: int) -> None:
         self.account = Account()
@@ -80,7 +82,9 @@ class Load:
 
     def start(self) -> None:
         """Let the callers begin."""
-        self._tasks = [asyncio.create_task(self._live(number)) for number in range(len(self._callers))]
+        *writing, reading = range(len(self._callers))
+        lives = [*(self._live(number) for number in writing), self._read(reading)]
+        self._tasks = [asyncio.create_task(life) for life in lives]
 
     async def stop(self) -> None:
         """Have the callers finish what they have begun, and hang up."""
@@ -125,6 +129,14 @@ class Load:
                     if stored.fate is Fate.ACKNOWLEDGED:
                         mine.append(stored)
                         del mine[:-50]
+
+    async def _read(self, number: int) -> None:
+        caller, chance = self._callers[number], random.Random(f"{self._seed}/{number}")
+        await self._until(lambda: bool(self.account.served))
+        while not self._over:
+            stored, began = chance.choice(self.account.acknowledged), time.monotonic()
+            fate, _ = await self._ask(partial(caller.call, "get_memory", memory_id=stored.memory_id))
+            self.account.reads.append((began, fate is Fate.ACKNOWLEDGED))
 
     async def _store(self, caller: Caller, name: str, *, keyed: bool) -> Stored:
         word = f"zq{self._run}x{name}"

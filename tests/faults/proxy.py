@@ -41,10 +41,9 @@ class Proxy:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
+        self.become(Weather.FAIR)
         self.cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks)
 
     def become(self, weather: Weather) -> None:
         """Change the weather, for connections that are open too."""

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from redis.asyncio import Redis
 
-from engramq.deploy.embedded.servers import running_servers
+from engramq.deploy.embedded.servers import start_servers
 from engramq.schemas.vocabulary import WorkerKind
 from tests.faults.disk import filled
 from tests.faults.fault import Fault
@@ -149,8 +149,8 @@ async def table_locked(world: World, table: str) -> None:
 
 
 async def disk_full(world: World) -> None:
-    """Fill the disk that PostgreSQL and Redis are on, for a while; PostgreSQL is started again if it shut down."""
-    with filled(world.servers.home.path):
+    """Fill the disk that PostgreSQL is on, for a while; it is started again if it shut down."""
+    with filled(world.servers.home.postgres):
         await asyncio.sleep(FULL_S)
     if world.servers.postgres_process.poll() is not None:
         await world.start_postgres()
@@ -159,19 +159,22 @@ async def disk_full(world: World) -> None:
 async def fresh_cluster(world: World) -> None:
     """Start a worker on a new cluster and an empty Redis: it makes the schema by itself, and serves."""
     folder = Path(tempfile.mkdtemp(prefix="engramq-fresh-"))
+    # In a thread of the pool, which lives on: the kernel ends the servers with the thread that started them.
+    servers = await asyncio.to_thread(start_servers, folder)
     try:
-        with running_servers(folder) as servers:
-            given = {"ENGRAMQ_DATABASE_URL": servers.database_url_owner, "ENGRAMQ_REDIS_URL": servers.redis_url}
-            worker = subprocess.Popen([ENGRAMQ, "worker", "--all"], env={**world.environment, **given})
-            try:
-                alive = world.keys.of[WorkerKind.RECALL].alive
-                client: Any = Redis.from_url(servers.redis_url)
-                async with client, asyncio.timeout(FRESH_S):
-                    while not await client.zcard(alive):
-                        await asyncio.sleep(0.05)
-            finally:
-                await world.kill(worker, signal.SIGTERM)
+        given = {"ENGRAMQ_DATABASE_URL": servers.database_url_owner, "ENGRAMQ_REDIS_URL": servers.redis_url}
+        silent = subprocess.DEVNULL
+        worker = subprocess.Popen([ENGRAMQ, "worker", "--all"], env={**world.environment, **given}, stderr=silent)
+        try:
+            alive = world.keys.of[WorkerKind.RECALL].alive
+            client: Any = Redis.from_url(servers.redis_url)
+            async with client, asyncio.timeout(FRESH_S):
+                while not await client.zcard(alive):
+                    await asyncio.sleep(0.05)
+        finally:
+            await world.kill(worker, signal.SIGTERM)
     finally:
+        await asyncio.to_thread(servers.stop)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -231,8 +234,8 @@ FAULTS = (
     Fault("backend_killed", backend_killed, 20),
     Fault("sessions_ended", sessions_ended, 20),
     Fault("postgres_stopped", postgres_stopped, 5),
-    Fault("postgres_read_only", postgres_read_only, 5, back_s=2.0),
-    Fault("disk_full", disk_full, 3, back_s=10.0, small_disk=True),
+    Fault("postgres_read_only", postgres_read_only, 5, back_s=2.0, reads_go_on=True),
+    Fault("disk_full", disk_full, 3, back_s=10.0, small_disk=True, reads_go_on=True),
     Fault("fresh_cluster", fresh_cluster, 1, unnoticed=True),
     *(_named(f"{table}_locked", table_locked, table, times=3) for table in ("memories", "nodes", "ledger")),
 )

@@ -15,7 +15,8 @@ from tests.faults.verdict import verdict
 from tests.faults.world import new_world
 
 FAULTS = {fault.name: fault for fault in (*processes.FAULTS, *servers.FAULTS, *network.FAULTS, *homes.FAULTS)}
-CALLERS = 6
+CALLERS = 7
+READS_AFTER_S = 1.0  # within which a fault has to be told from a hiccup
 BEFORE = 10  # stores, before the first fault
 BETWEEN = 6
 
@@ -41,12 +42,15 @@ async def run(
     before = await site.dead_letters()
     load = Load(await site.callers(CALLERS), name, seed=seed)
     backs: list[float] = []
+    spans: list[tuple[float, float]] = []  # in which reads have to go on
     began = time.monotonic()
     load.start()
     try:
         await load.more(BEFORE)
         for _ in range(times):
+            caused = time.monotonic()
             await fault.cause(site)
+            spans.append((caused + READS_AFTER_S, time.monotonic()))
             backs.append(await load.served_after(time.monotonic()))
             await load.more(BETWEEN)
     finally:
@@ -56,7 +60,8 @@ async def run(
     found.dead_letters -= before + times * fault.dead_letters
     told = {what: count for what, count in account.told.most_common() if what != "done"}
     held = found.is_clean and not found.dead_letters and max(backs, default=0.0) <= fault.back_s
-    held = held and not (fault.unnoticed and account.failed)
+    reads = [good for at, good in account.reads if any(first <= at < last for first, last in spans)]
+    held = held and not (fault.unnoticed and account.failed) and not (fault.reads_go_on and not (reads and all(reads)))
     return {
         "fault": fault.name,
         "times": times,
@@ -67,6 +72,8 @@ async def run(
         "calls": sum(account.told.values()),
         "failed": account.failed,
         "told": told,
+        "reads_meanwhile": sum(reads),
+        "reads_refused": len(reads) - sum(reads),
         "p99_s": round(percentile(account.latencies_s, 0.99), 2),
         "slowest_s": round(account.slowest_s, 2),
         "seconds": round(time.monotonic() - began, 1),

@@ -163,7 +163,8 @@ async def new_world(
     try:
         async with AsyncExitStack() as resources:
             if on_small_disk:
-                resources.enter_context(small_disk(home))
+                (home / "postgres").mkdir()
+                resources.enter_context(small_disk(home / "postgres"))
             # In this thread: the kernel ends servers with the thread that started them. Durable: they are to be killed.
             servers = start_servers(home, fsync=True)
             resources.callback(servers.stop)
