@@ -16,16 +16,15 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
-from redis.asyncio import Redis
 
 from engramq.deploy.embedded import process
 from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
 from engramq.deploy.home import Home
-from engramq.schemas.keys import Keys
+from engramq.workers.queue.dead_letters import DeadLetter
 from tests.faults.callers import Caller, StdioCaller
 from tests.faults.disk import filled, small_disk
 from tests.faults.fault import Fault, Needs
-from tests.faults.world import BOUND_S, ENGRAMQ, until
+from tests.faults.world import BOUND_S, ENGRAMQ, dead_letters, until
 
 FULL_S = 5.0
 PAUSE_S = (6.0, 12.0)
@@ -49,11 +48,9 @@ class HomeSite:
             cursor = owner.execute(query.encode(), values)
             return cursor.fetchall() if cursor.description else []
 
-    async def dead_letters(self) -> int:
-        """Return how many commands were given up."""
-        client: Any = Redis.from_url(f"unix://{self.home.redis_socket}")
-        async with client:
-            return sum([int(await client.zcard(keys.dead_index)) for keys in Keys("engramq").of.values()])
+    async def dead_letters(self) -> list[DeadLetter]:
+        """Return the commands that were given up."""
+        return await dead_letters(f"unix://{self.home.redis_socket}")
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         """Run a command of engramq to its end."""

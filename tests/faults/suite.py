@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from bench.common import percentile
+from engramq.workers.queue.dead_letters import DeadLetter
 from tests.faults import homes, network, processes, servers
 from tests.faults.fault import Fault, Needs
 from tests.faults.load import Load
@@ -19,6 +20,11 @@ CALLERS = 7
 READS_AFTER_S = 1.0  # within which a fault has to be told from a hiccup
 BEFORE = 10  # stores, before the first fault
 BETWEEN = 6
+
+
+def _command(letter: DeadLetter) -> str:
+    envelope = letter.envelope()
+    return "unreadable" if envelope is None else type(envelope.command).__name__
 
 
 @asynccontextmanager
@@ -39,7 +45,7 @@ async def run(
     """Cause a fault so many times under load; return the figures, `held` among them: whether all is as promised."""
     seed = random.randrange(2**32) if seed is None else seed
     name = f"{seed:08x}"
-    before = await site.dead_letters()
+    before = {letter.id for letter in await site.dead_letters()}
     load = Load(await site.callers(CALLERS), name, seed=seed)
     backs: list[float] = []
     spans: list[tuple[float, float]] = []  # in which reads have to go on
@@ -57,9 +63,10 @@ async def run(
         await load.stop()
     account = load.account
     found = await verdict(site, account, name)
-    found.dead_letters -= before + times * fault.dead_letters
+    letters = [letter for letter in await site.dead_letters() if letter.id not in before]
+    unexpected = len(letters) - times * fault.dead_letters
     told = {what: count for what, count in account.told.most_common() if what != "done"}
-    held = found.is_clean and not found.dead_letters and max(backs, default=0.0) <= fault.back_s
+    held = found.is_clean and not unexpected and max(backs, default=0.0) <= fault.back_s
     reads = [good for at, good in account.reads if any(first <= at < last for first, last in spans)]
     held = held and not (fault.unnoticed and account.failed) and not (fault.reads_go_on and not (reads and all(reads)))
     return {
@@ -67,6 +74,8 @@ async def run(
         "times": times,
         "held": held,
         **found.told(),
+        "dead_letters": unexpected,
+        "letters": [f"{_command(letter)}: {letter.error}, {letter.attempts}" for letter in letters if unexpected][:5],
         "back_max_s": round(max(backs, default=0.0), 2),
         "back_target_s": fault.back_s,
         "calls": sum(account.told.values()),

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from engramq.workers.queue.dead_letters import DeadLetter
 from tests.faults.callers import Caller, Cut, NotSent
 from tests.faults.load import SIGNAL, Account, Fate, Stored
 
@@ -21,8 +22,8 @@ class Site(Protocol):
     async def callers(self, count: int) -> list[Caller]:
         """Return new clients."""
 
-    async def dead_letters(self) -> int:
-        """Return how many commands were given up."""
+    async def dead_letters(self) -> list[DeadLetter]:
+        """Return the commands that were given up."""
 
 
 @dataclass(slots=True)
@@ -37,7 +38,6 @@ class Verdict:
     applied_though_refused: int
     unread: int  # acknowledged, in the database, and not given by get or search
     missed: int  # own stores that a search right after did not find
-    dead_letters: int
 
     @property
     def is_clean(self) -> bool:
@@ -69,7 +69,6 @@ async def verdict(site: Site, account: Account, run: str) -> Verdict:
         applied_though_refused=len(refused),
         unread=await _unread(site, present[-LOOKED_UP_MAX:]),
         missed=len(account.misses),
-        dead_letters=await site.dead_letters(),
     )
 
 

@@ -22,14 +22,17 @@ from redis.asyncio import Redis
 from engramq.deploy.embedded import process
 from engramq.deploy.embedded.servers import Servers, start_servers
 from engramq.schemas.keys import Keys
+from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.migrate import migrate
+from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from tests.faults.callers import Caller, HttpCaller
 from tests.faults.disk import small_disk
 from tests.faults.proxy import Proxy
 
 ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
 BOUND_S = 60.0
+LETTERS_MAX = 1000  # of a mailbox
 POLL_S = 0.02
 
 
@@ -72,9 +75,9 @@ class World:
         async with client:
             return await client.execute_command(*words)
 
-    async def dead_letters(self) -> int:
-        """Return how many commands were given up."""
-        return sum([int(await self.redis("ZCARD", keys.dead_index)) for keys in self.keys.of.values()])
+    async def dead_letters(self) -> list[DeadLetter]:
+        """Return the commands that were given up."""
+        return await dead_letters(self.servers.redis_url)
 
     def new_worker(self) -> subprocess.Popen[bytes]:
         """Start a worker of all kinds."""
@@ -183,6 +186,13 @@ async def new_world(
             yield world
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+async def dead_letters(redis_url: str) -> list[DeadLetter]:
+    """Return the newest dead letters of every mailbox."""
+    async with Redis.from_url(redis_url) as client:
+        letters = DeadLetters(client, Keys("engramq"))
+        return [letter for kind in WorkerKind for letter in await letters.list(kind, LETTERS_MAX)]
 
 
 def environment_of(servers: Servers) -> dict[str, str]:
