@@ -33,6 +33,10 @@ DISCARD_BYTES: Final = 16 * limits.BODY_BYTES
 # Longer than clients (5 s) and proxies (60 s) keep an idle connection, so that the side which sends requests closes
 # it: otherwise a call that arrives just as the time is up is cut off, and its outcome is unknown.
 KEEP_ALIVE_S: Final = 75
+# At a stop clients hear with their next answer that the connection ends; only one on which nothing comes for so long is
+# closed by us, for a call that is on its way then would be cut off.
+DRAIN_S: Final = 1.0
+DRAIN_POLL_S: Final = 0.02
 
 HEALTH_PATHS: Final = ("/healthz", "/readyz")
 
@@ -208,6 +212,16 @@ class HttpServer(uvicorn.Server):
     async def run_on(self, bound: socket.socket) -> None:
         """Serve until `should_exit` is set and what is under way then has ended, within a grace period."""
         await self.serve(sockets=[bound])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no new connections, end those that are kept open with their next answer, then the others."""
+        for server in self.servers:
+            server.close()
+        self.server_state.default_headers.append((b"connection", b"close"))  # of every answer from now on
+        with anyio.move_on_after(DRAIN_S):
+            while self.server_state.connections:  # noqa: ASYNC110 - uvicorn tells nobody when one has gone
+                await anyio.sleep(DRAIN_POLL_S)
+        await super().shutdown(sockets)
 
 
 def http_server(app: ASGIApp, settings: Settings, bounds: Bounds = BOUNDS) -> HttpServer:

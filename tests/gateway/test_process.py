@@ -142,6 +142,26 @@ def test_it_serves_http_and_stdio_and_ends_cleanly(
     assert not socket_path.exists()
 
 
+@pytest.mark.promise("SC-8")
+def test_a_call_on_a_connection_that_a_client_keeps_is_answered_while_the_gateway_stops(
+    redis_url: str, keys: Keys
+) -> None:
+    environment = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_KEY_PREFIX": keys.prefix}
+    with started(environment) as (process, log):
+        serving = records_until(log, "Serving MCP over HTTP")[-1]
+        with httpx.Client(base_url=f"http://127.0.0.1:{serving['port']}") as client:
+            assert "connection" not in client.get("/healthz").headers
+            process.send_signal(signal.SIGTERM)
+            answers: list[httpx.Response] = []
+            while not answers or "connection" not in answers[-1].headers:
+                answers.append(client.get("/healthz"))  # one that breaks off raises
+            assert {answer.status_code for answer in answers} == {200}
+            assert answers[-1].headers["connection"] == "close"
+            with pytest.raises(httpx.ConnectError):
+                client.get("/healthz")
+        assert process.wait(20) == 0
+
+
 def test_one_record_tells_of_each_call_and_nothing_of_its_contents(redis_url: str, keys: Keys) -> None:
     environment = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_KEY_PREFIX": keys.prefix}
     call = {"name": "store_memory", "arguments": {"content": "a very private matter", "bogus\n": 1}}
