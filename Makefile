@@ -21,7 +21,7 @@ CONFORMANCE_NPM := $(subst $(CLIENTS),$(CONFORMANCE),$(NPM))
 # Else each process that a test starts compiles our code, and each of pytest's rewrites all assertions anew.
 unit quick: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup run test check lint types unit quick profile lock clean test-clients test-conformance test-page test-scale lock-clients \
+.PHONY: setup run test check lint types unit quick profile lock clean test-clients test-conformance test-faults test-page test-scale lock-clients \
 	lock-conformance
 
 setup: $(STAMP)
@@ -93,6 +93,10 @@ $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance
 		|| { echo "test-conformance: the packages of tests/conformance/package-lock.json could not be installed from npm" >&2; \
 			exit 1; }
 	touch $@
+
+# Every fault as often as the targets say, under load, a JSON line each; some of them are caused once by `make test`.
+test-faults: setup
+	$(BIN)/python -m tests.faults --long
 
 # The web page in a real browser, and servers beyond one machine. Their tests come with the page and with the cluster.
 test-page test-scale: test-%: setup

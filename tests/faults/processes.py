@@ -134,7 +134,7 @@ async def _pause(pid: int, seconds: float) -> None:
 FAULTS = (
     Fault("worker_killed", worker_killed, 200, back_s=10),
     Fault("all_workers_killed", all_workers_killed, 20, back_s=10),
-    Fault("gateway_killed", gateway_killed, 50, back_s=3),
+    Fault("gateway_killed", gateway_killed, 50, back_s=10),
     Fault("everything_killed", everything_killed, 20, back_s=10),
     Fault("worker_paused", worker_paused, 10, back_s=3),
     Fault("worker_paused_long", worker_paused_long, 2, back_s=3),
