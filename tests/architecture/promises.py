@@ -35,7 +35,7 @@ ALL = (
 
 KEPT = (
     _numbers("MT", "1-20")
-    | _numbers("QP", "1-12 14-19")
+    | _numbers("QP", "1-19")
     | _numbers("IM", "1-4 6-11")
     | _numbers("OP", "1-3 5 11")
     | _numbers("CN", "1-46")
@@ -51,11 +51,7 @@ KEPT = (
 
 LATER: dict[str, set[str]] = {
     "issue 14, nothing lost around the core": (
-        _numbers("QP", "13")
-        | _numbers("IM", "5 12")
-        | _numbers("SE", "19")
-        | _numbers("OP", "9")
-        | _numbers("TI", "6")
+        _numbers("IM", "5 12") | _numbers("SE", "19") | _numbers("OP", "9") | _numbers("TI", "6")
     ),
     "issue 15, recall on data that nobody tuned on": _numbers("TI", "5") | _numbers("AG", "19"),
     "issue 16, ready for operators": _numbers("OP", "4 6-8 10 12-14") | _numbers("SC", "11"),
