@@ -44,10 +44,10 @@ async def test_a_change_of_model_survives_a_kill_of_everything(installation: Ins
     del installation.environment["ENGRAMQ_EMBEDDER"]  # which leaves the bundled model
     async with installation.client(MODERN) as client:
         agent, began = Agent(client), time.monotonic()
-        until(installation, lambda shown: bool(shown and 0 < shown.get("done", 0) < shown["total"]))
-        assert f"of {ROWS + 1:,} memories" in installation.run("status").stdout.decode()
         body = await agent.call("search_memories", query="week 17")
         assert "compared by it until embedded anew" in body["notice"]
+        until(installation, lambda shown: bool(shown and 0 < shown.get("done", 0) < shown["total"]))
+        assert f"of {ROWS + 1:,} memories" in installation.run("status").stdout.decode()
         assert time.monotonic() - began < BOUND_S
     kill_everything(installation.status())
 

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
 
 NAMESPACE = "n"
 CALLERS = 24  # more than a pool has sessions
+SOON_S = 5.0  # on a busy machine; what waits for a session to become good waits longer
 NOTE = (
     b"insert into audit_log (tenant, namespace, actor, action) "
     b"values (%(tenant)s, %(namespace)s, 'a', 'x') returning id"
@@ -81,13 +82,13 @@ async def test_a_database_that_was_read_only_serves_writes_at_once_when_it_is_wr
             began = time.monotonic()
             told = await asyncio.gather(*(attempt(store) for _ in range(CALLERS)))
             assert set(told) == {"The database is read-only."}
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < SOON_S
             assert await store.read(NAMESPACE, who), "reads go on"
     began = time.monotonic()
     while refusals := [told for told in await asyncio.gather(*(attempt(store) for _ in range(CALLERS))) if told]:
         assert set(refusals) == {"The database is read-only."}
         written += CALLERS - len(refusals)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < SOON_S
     assert await asyncio.gather(*(attempt(store) for _ in range(CALLERS))) == [""] * CALLERS
     assert database.rows("select count(*) as n from audit_log")[0]["n"] == written + 2 * CALLERS
 
