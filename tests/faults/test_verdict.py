@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engramq.workers.queue.dead_letters import DeadLetter
+from tests.faults import verdict as verdicts
 from tests.faults.callers import Body, Caller, Cut, NotSent
 from tests.faults.load import SIGNAL, Account, Fate, Load, Outcomes, Stored
 from tests.faults.verdict import verdict
@@ -22,10 +23,13 @@ class Shelf:
         self.contents: dict[str, str] = {}
         self.helped: dict[str, float] = {}
         self.hidden: set[str] = set()  # ids that tools do not give
+        self.unfinished: set[str] = set()
 
     def rows(self, query: str, *_values: Any) -> list[dict[str, Any]]:
         if "memory_usage" in query:
             return [{"id": one, "helped": total} for one, total in self.helped.items()]
+        if "sector_source" in query:
+            return [{"n": len(self.unfinished)}]
         texts = set(self.contents.values())
         ids = {text: sorted(one for one in self.contents if self.contents[one] == text) for text in texts}
         return [{"content": text, "n": len(found), "id": found[0]} for text, found in ids.items()]
@@ -114,6 +118,16 @@ async def test_what_tools_do_not_give_is_counted() -> None:
     assert (await verdict(shelf, account, RUN)).unread == 1
     account.misses.append("a search right after")
     assert (await verdict(shelf, account, RUN)).missed == 1
+
+
+async def test_what_upkeep_never_finishes_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "FINISHED_S", 0.0)
+    shelf, account = Shelf(), Account()
+    stored(shelf, account, "a", Fate.ACKNOWLEDGED, 1)
+    shelf.unfinished.add("a-0")
+    found = await verdict(shelf, account, RUN)
+    assert not found.is_clean
+    assert found.unfinished == 1
 
 
 class Scripted:

@@ -1,6 +1,7 @@
 """What a fault has cost: every caller's account against the database, and against what tools say afterwards."""
 
 import asyncio
+import time
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -11,6 +12,12 @@ from tests.faults.load import SIGNAL, Account, Fate, Stored
 LOOKED_UP_MAX = 400  # stores that are looked for by tools as well
 AT_ONCE = 8
 TRIES = 5
+FINISHED_S = 60.0  # upkeep looks for unfinished memories, and waits longer each time that one failed
+FINISHED_WATCH_S = 0.2
+UNFINISHED = """
+    select count(*) as n from memories
+    where content like %s and (sector_source is null or links_made_at is null)
+"""
 
 
 class Site(Protocol):
@@ -38,11 +45,13 @@ class Verdict:
     applied_though_refused: int
     unread: int  # acknowledged, in the database, and not given by get or search
     missed: int  # own stores that a search right after did not find
+    unfinished: int  # acknowledged, and a while later still without sector or links
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing was lost, doubled or applied against what its caller was told."""
-        return not (self.lost or self.doubled or self.applied_though_refused or self.unread or self.missed)
+        wrong = (self.lost, self.doubled, self.applied_though_refused, self.unread, self.missed, self.unfinished)
+        return not any(wrong)
 
     def told(self) -> dict[str, int]:
         return asdict(self)
@@ -69,7 +78,18 @@ async def verdict(site: Site, account: Account, run: str) -> Verdict:
         applied_though_refused=len(refused),
         unread=await _unread(site, present[-LOOKED_UP_MAX:]),
         missed=len(account.misses),
+        unfinished=await _unfinished(site, f"The parcel zq{run}x%"),
     )
+
+
+async def _unfinished(site: Site, contents: str) -> int:
+    """Return how many memories still lack what follows a store, once upkeep has had its time."""
+    give_up = time.monotonic() + FINISHED_S
+    while lacking := int(site.rows(UNFINISHED, contents)[0]["n"]):
+        if time.monotonic() > give_up:
+            break
+        await asyncio.sleep(FINISHED_WATCH_S)
+    return lacking
 
 
 def _outcomes(site: Site, account: Account) -> tuple[int, int]:
