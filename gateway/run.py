@@ -152,7 +152,7 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
         )
         redis = open_redis(settings.redis_url)
         stack.push_async_callback(redis.aclose)
-        service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
+        service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys), redact=settings.redact)
         await _serve(Gateway(settings, bus, service), listener, bound, stopping)
 
 

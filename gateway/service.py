@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
+import anyio
 import msgspec
 from msgspec import UNSET
 
@@ -21,6 +22,7 @@ from engramq.gateway.mcp.tools import guidance
 from engramq.gateway.mcp.tools.sessions import BreadcrumbTrail, SessionBegun
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.mcp.wording import Reader, worded, worded_body
+from engramq.gateway.redaction import brings_memories, redacted
 from engramq.gateway.rendering.budget import Body, text_of
 from engramq.gateway.rendering.replies import (
     ReplyStyle,
@@ -45,6 +47,7 @@ from engramq.schemas.commands import Command, Reply, StoreMemory
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
 
 log = logging.getLogger(__name__)
@@ -132,8 +135,10 @@ class Service:
         secrets: SecretSource,
         limits: CallLimits = UNLIMITED,
         style: ReplyStyle = ReplyStyle(),  # noqa: B008 - frozen
+        redact: Redact = Redact.OFF,
     ) -> None:
         self._bus = bus
+        self._redact = redact
         self._limits = limits
         self._style = style
         self._sessions = sessions
@@ -146,7 +151,7 @@ class Service:
 
     def for_clients(self, limits: CallLimits, style: ReplyStyle) -> "Service":
         """Return a service over the same bus whose callers are held to these limits and answered in this style."""
-        return Service(self._bus, self._sessions, self._secrets, limits, style)
+        return Service(self._bus, self._sessions, self._secrets, limits, style, self._redact)
 
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
@@ -183,6 +188,10 @@ class Service:
         authorize(command, caller.principal)
         if caller.principal.untrusted and isinstance(command, StoreMemory):
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
+        secrets = 0
+        if brings_memories(command, self._redact):
+            found = await anyio.to_thread.run_sync(redacted, command, self._redact)
+            command, secrets = found.command, found.secrets
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None
         references: Mapping[str, str] = {}
@@ -218,12 +227,12 @@ class Service:
             raise EngramqError(naming(refused.fault, references)) from refused
         if answer.reply is None:
             return fault_reply(_fault_of(answer), call.reader)
-        return await self._reply(call, arguments, command, answer.reply)
+        return await self._reply(call, arguments, command, answer.reply, secrets)
 
-    async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply) -> ToolReply:
+    async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply, secrets: int) -> ToolReply:
         """Return a worker's reply as the client reads it."""
         caller, asked = call.caller.principal, arguments.parameters
-        notice = notice_of(reply, asked, caller)  # type: ignore[arg-type]
+        notice = notice_of(reply, asked, caller, secrets)  # type: ignore[arg-type]
         if Scope.READ not in caller.scopes:
             body = withheld_body_of(reply, asked, caller.name, notice)
         else:

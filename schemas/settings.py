@@ -55,6 +55,14 @@ class Auth(StrEnum):
     JWT = "jwt"
 
 
+class Redact(StrEnum):
+    """Out of which memories secrets are taken before they are kept."""
+
+    IMPORTS = "imports"
+    ALL = "all"
+    OFF = "off"
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings. Times are in seconds, bounds in commands; see SETTINGS for what each means."""
 
@@ -103,6 +111,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     link_threshold: float
     similar_threshold: float
     retention: tuple[Retention, ...]
+    redact: Redact
     linger_s: float
     sweep_interval_s: float
     log_level: str
@@ -252,6 +261,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "How long memories are kept that name no expires_at, by source type or tag, with commas: "
         "`source_type:research=30d, tag:scratch=12h`. They are archived then; restore_memory brings them back",
         parse_retention,
+    ),
+    Setting(
+        "redact",
+        Redact.IMPORTS,
+        "Out of which memories keys, tokens and passwords are taken before they are kept: imports, all (what is stored "
+        "too) or off; set it where the gateway or the import runs",
+        one_of(Redact),
     ),
     Setting("linger_s", "5", "Seconds that the embedded stack outlives its last client", number(0, 86_400)),
     Setting("sweep_interval_s", "5", "Seconds between two looks for unfinished work", number(0.05, 3_600)),

@@ -74,6 +74,13 @@ def _tell(importer: Importer) -> None:
         if rows := importer.absent[absence]:
             told = f"{rows} skipped row{'s' if rows > 1 else ''} went in before"
             print(f"{told}, and the memory {what} ({absence}).", file=sys.stderr)
+    if found := importer.secrets.found:
+        told = (
+            "1 secret was left out, marked in its place"
+            if found == 1
+            else f"{found} secrets were left out, each marked in its place"
+        )
+        print(f"{told}. ENGRAMQ_REDACT=off keeps them.", file=sys.stderr)
     if importer.degraded:
         print(
             "Some rows wait for their vectors (the embedder did not answer); they are found by text until then.",

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from engramq.gateway.cli.asking import open_bus
 from engramq.gateway.cli.import_records import Rejection, read_records
 from engramq.gateway.cli.import_rejects import RejectFile
-from engramq.gateway.cli.import_rows import Batch, check_rows, make_batches
+from engramq.gateway.cli.import_rows import Batch, Secrets, check_rows, make_batches
 from engramq.gateway.cli.import_source import Source
 from engramq.gateway.cli.import_workers import START_S, ImportWorkers
 from engramq.gateway.cli.progress import Progress
@@ -23,7 +23,7 @@ from engramq.schemas.commands import BatchImported, GetCommand, ImportBatch
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.keys import Keys
-from engramq.schemas.settings import Settings
+from engramq.schemas.settings import Redact, Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Absence, CommandStatus, OnDuplicate, ReceiptStatus, RowFormat
 
 IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
@@ -46,6 +46,7 @@ class Importer:
     absent: Counter[Absence] = field(default_factory=Counter)  # of those that were skipped
     degraded: bool = False
     project: str = ""  # of the rows that name none
+    secrets: Secrets = field(default_factory=Secrets)
 
     async def run(self, items: Iterator[Batch | Rejection]) -> None:
         """Send everything; raises EngramqError when a batch cannot be brought in."""
@@ -162,11 +163,13 @@ async def import_file(
         await workers.require(START_S)
         source = Source(raw)
         progress = resources.enter_context(Progress(source, total_bytes))
+        secrets = Secrets(left_out=settings.redact is not Redact.OFF)
         rows = check_rows(
             read_records(source.lines(), options.row_format),
             options.namespace or settings.namespace,
             one_namespace=options.namespace is not None,
             split=options.split,
+            secrets=secrets,
         )
         importer = Importer(
             bus,
@@ -175,6 +178,7 @@ async def import_file(
             RejectFile(rejects, files),
             progress,
             project=settings.project,
+            secrets=secrets,
         )
         async with anyio.create_task_group() as watching:
             watching.start_soon(workers.watch)

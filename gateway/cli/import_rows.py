@@ -12,6 +12,7 @@ from engramq.gateway.cli.import_split import pieces
 from engramq.gateway.mcp.arguments import AROUND, check_arguments, without_absent
 from engramq.gateway.mcp.parameters import problem_in
 from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
 from engramq.schemas.commands import ImportRecord
 from engramq.schemas.faults import EngramqError, invalid
@@ -44,14 +45,28 @@ class Batch:
     named: bool
 
 
+@dataclass(slots=True)
+class Secrets:
+    """Whether secrets are left out of what goes in, and how many were."""
+
+    left_out: bool = True
+    found: int = 0
+
+
 def check_rows(
-    records: Iterable[Given | Rejection], namespace: str, *, one_namespace: bool, split: bool = False
+    records: Iterable[Given | Rejection],
+    namespace: str,
+    *,
+    one_namespace: bool,
+    split: bool = False,
+    secrets: Secrets | None = None,
 ) -> Iterator[Row | Rejection]:
     """Check what each row says.
 
     `namespace` is for rows that name none; with `one_namespace` it is for all rows, whatever they name. `split`: a text
-    that is too long becomes several records of one thread.
+    that is too long becomes several records of one thread. `secrets`: counts those that are left out.
     """
+    secrets = secrets or Secrets()
     identities = Identities()
     for given in records:
         if isinstance(given, Rejection):
@@ -63,12 +78,45 @@ def check_rows(
             _check_namespace(own)
             _check_namespace(namespace)
             whose = namespace if one_namespace else own
-            checked = _checked(given.values, whose, split=split)
+            checked = _kept_and_known(given.values, whose, split=split, secrets=secrets)
         except EngramqError as refused:
             yield rejection(given.line, refused)
             continue
-        for record in checked:
-            yield Row(given.line, whose, record, identities.of(whose, record))
+        for record, known_by in checked:
+            yield Row(given.line, whose, record, identities.of(whose, known_by))
+
+
+def _kept_and_known(
+    values: dict[str, Any], namespace: str, *, split: bool, secrets: Secrets
+) -> list[tuple[ImportRecord, ImportRecord]]:
+    """Return the records that a row is, each with what it is known again by.
+
+    That is what it says without its secrets, also where they are kept: so a row is the same under every setting, and no
+    digest lets anybody try passwords.
+    """
+    redaction = Redaction()
+    if secrets.left_out:
+        kept = _without_secrets(values, namespace, split=split, redaction=redaction)
+        secrets.found += redaction.found
+        return [(record, record) for record in kept]
+    kept = _checked(values, namespace, split=split)
+    if kept[0].external_id is not UNSET:  # which is what it is known by
+        return [(record, record) for record in kept]
+    try:
+        known = _without_secrets(values, namespace, split=split, redaction=redaction)
+    except EngramqError:  # not looked through in time: with secrets left out it would not go in
+        known = []
+    return [(record, known[number] if number < len(known) else record) for number, record in enumerate(kept)]
+
+
+def _without_secrets(
+    values: dict[str, Any], namespace: str, *, split: bool, redaction: Redaction
+) -> list[ImportRecord]:
+    content = values.get(CONTENT)
+    # Before it is split: half of a key is not known for one.
+    if isinstance(content, str) and (split or len(content.strip()) <= limits.CONTENT_CHARS):
+        values = {**values, CONTENT: redaction.of_text(content)}
+    return [redaction.of_rest(record) for record in _checked(values, namespace, split=split)]
 
 
 def _checked(values: dict[str, Any], namespace: str, *, split: bool) -> list[ImportRecord]:

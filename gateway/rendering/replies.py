@@ -48,6 +48,7 @@ NOTICE_HIDDEN_BEFORE: Final = (
 )
 NOTICE_STILL_REJECTED: Final = "It stays hidden: it is rejected. verify_memory decides that anew."
 NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
+NOTICE_REDACTED: Final = "Secrets were left out of what is kept, each marked in its place: {}."
 _REFERENCES: Final = "resolved_references"
 _NEVER_CUT: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
 # The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
@@ -95,8 +96,16 @@ def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | N
     return _in_order(body)
 
 
-def notice_of(reply: Reply, command: Command, principal: Principal) -> str | None:
-    """Return what a caller may not expect of a write: that searches do not show the memory, and why."""
+def notice_of(reply: Reply, command: Command, principal: Principal, secrets: int = 0) -> str | None:
+    """Return what a caller may not expect of a write: that searches do not show the memory, and why.
+
+    `secrets`: so many were taken out of what was to be kept.
+    """
+    told = [_unexpected(reply, command, principal), NOTICE_REDACTED.format(secrets) if secrets else None]
+    return " ".join(filter(None, told)) or None
+
+
+def _unexpected(reply: Reply, command: Command, principal: Principal) -> str | None:
     if isinstance(reply, Stored):
         return _notice_of_store(reply.stored, command, principal)
     if isinstance(reply, Superseded):

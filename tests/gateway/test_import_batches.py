@@ -7,7 +7,7 @@ import pytest
 
 from engramq.gateway.cli.import_identity import Occurrences, digest_of
 from engramq.gateway.cli.import_records import Given, Rejection
-from engramq.gateway.cli.import_rows import Batch, Row, check_rows, make_batches
+from engramq.gateway.cli.import_rows import Batch, Row, Secrets, check_rows, make_batches
 
 NAMESPACE = "tenant"
 WHEN = "2026-01-31T09:00:00"
@@ -107,3 +107,44 @@ def test_occurrences_are_counted_however_many_there_are() -> None:
     assert [seen.count(one) for one in digests[::7]] == [1] * len(digests[::7])
     assert seen.count(digests[7]) == 2
     assert (seen.count(bytes(16)), seen.count(bytes(16))) == (0, 1)
+
+
+@pytest.mark.promise("IM-8", "SE-19")
+def test_a_row_is_the_same_whether_its_secrets_are_left_out_or_kept() -> None:
+    long = f"It begins. {'word ' * 9_000}\n\npassword = 'hunter2x'\n\n{'more ' * 3_000}"
+    said: list[dict[str, Any]] = [
+        {"content": "plain"},
+        {"content": "password = 'hunter2x'"},
+        {"content": "password = 'hunter3x'"},
+        {"content": "noted", "metadata": {"password": "hunter2x"}},
+        {"content": "password = 'hunter2x'", "external_id": "1"},
+        {"content": long},
+    ]
+    counted = Secrets()
+    left_out = identities(said, split=True, secrets=counted)
+    kept = identities(said, split=True, secrets=Secrets(left_out=False))
+    assert left_out == kept
+    assert len(left_out) == len(set(left_out)) == 7, "that rows differ in a secret alone does not make them one"
+    assert counted.found == 5
+
+
+@pytest.mark.promise("SE-19")
+def test_no_digest_tells_whether_a_guessed_password_is_right() -> None:
+    for keeps in (True, False):
+        first, second = (
+            identities([{"content": f"password = '{word}'"}], secrets=Secrets(left_out=not keeps))
+            for word in ("hunter2x", "hunter3x")
+        )
+        assert first == second
+
+
+@pytest.mark.promise("SE-19")
+def test_a_key_on_the_edge_of_two_pieces_is_left_out_whole() -> None:
+    key = "\n".join(["-----BEGIN PRIVATE " + "KEY-----", *[f"MIIE{line:060}" for line in range(40)]])
+    text = f"{'word ' * 6_400}\n{key}\n-----END PRIVATE " + f"KEY-----\n{'more ' * 400}"
+    made = rows([{"content": text}], split=True)
+    contents = [one.record.content for one in made if isinstance(one, Row)]
+    assert len(contents) == 2
+    assert not any("MIIE" in one for one in contents)
+    raw = rows([{"content": text}], split=True, secrets=Secrets(left_out=False))
+    assert all("MIIE" in one.record.content for one in raw if isinstance(one, Row))

@@ -91,7 +91,9 @@ class Stage:
         )
         redis = open_redis(settings.redis_url)
         self.resources.push_async_callback(redis.aclose)
-        return Service(bus, Breadcrumbs(redis, self.keys), CursorSecret(redis, self.keys), style=WHOLE)
+        return Service(
+            bus, Breadcrumbs(redis, self.keys), CursorSecret(redis, self.keys), style=WHOLE, redact=settings.redact
+        )
 
 
 @asynccontextmanager

@@ -1,0 +1,203 @@
+"""Keys, tokens and passwords in what is kept: taken out and marked, in bounded time, and nothing else is."""
+
+import random
+import socket
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from engramq.gateway import private_keys, redaction
+from engramq.gateway.detection import detectors, has_name, may_have
+from engramq.gateway.redaction import Redaction, redacted
+from engramq.schemas import limits
+from engramq.schemas.commands import ImportBatch, ImportRecord, StoreMemory, UpdateMemory
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.settings import Redact, read_settings
+
+pytestmark = pytest.mark.promise("SE-19")
+
+# Made up, and put together here, so that no scanner of this repository takes them for real.
+GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+AWS = "AKIA" + "IOSFODNN7EXAMPL2"
+SLACK = "xoxb-" + "123456789012-1234567890123-AbCdEfGhIjKlMnOpQrStUvWx"
+STRIPE = "sk_live_" + "ReTllpYQYfIZu2Jnf2lAPFjD"
+GITLAB = "GR1348941" + "abcdefghij0123456789"
+JWT = (
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
+    "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ."
+    "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c"
+)
+PEM = "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA7\nq2w3e4r5t6\n-----END RSA PRIVATE " + "KEY-----"
+SECRETS = {
+    f"Ada's token is {GITHUB}, keep it": GITHUB,
+    f"aws_access_key_id {AWS}": AWS,
+    f"The bot posts with {SLACK}.": SLACK,
+    f"The runner has {GITLAB}": GITLAB[-12:],
+    f"Billing runs on {STRIPE}": STRIPE,
+    f"Authorization: Bearer {JWT}": JWT,
+    f"The deploy key:\n{PEM}\nis in the vault": "q2w3e4r5t6",
+    f"A cut key: {PEM[:60]}": "MIIEpAIBAAK",
+    "Clone from https://ada:s3cr3tpass@git.example.org/repo": "s3cr3tpass",
+    'password = "correct horse battery staple"': "correct horse battery staple",
+    "The database password: hunter2x, said Bob": "hunter2x",
+    "DB_PASSWORD=Tr0ub4dor&3 in the .env": "Tr0ub4dor&3",
+    f"{PEM}\n{PEM.replace('q2w3', 'zzzz')}": "zzzze4r5t6",
+    "-----BEGIN ENCRYPTED PRIVATE " + "KEY-----\nMIIEpAIBAAKCAQEA8\n": "MIIEpAIBAAK",
+    "PuTTY-User-Key-File-3: ssh-rsa\nEncryption: none\nPrivate-Lines: 1\nAAABAQCd1cGFzc3dvcmQ=\nand more": "AAABAQ",
+    "The password policy: at least twelve. DB_PASSWORD=Tr0ub4dor&3": "Tr0ub4dor&3",
+    "postgresql://shop:s3cretly@db.example.org and again s3cretly": "s3cretly",
+    "x" * 20_000 + f" {GITHUB} " + "y" * 10_000: GITHUB,
+    "\n".join(f"password{number} = 'value-{number:04}'" for number in range(30)): "value-0029",
+}
+PRINTED = some.characters(min_codepoint=10, max_codepoint=255)
+HARMLESS = [
+    "Ada drinks green tea every morning",
+    "The password policy: at least twelve characters, rotated every year",
+    "Bob forgot his password: remind him",
+    "The commit is 4b825dc642cb6eb9a060e54bf8d69288fbee4904 of 127.0.0.1",
+    "Its id is 0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42",
+    "Secret Santa is on 24 December",
+    "db = Column(db.String(80))\n    password = db.Column(db.String(120), nullable=False)",
+    "hashed_password = argon2.hash_password2(password)",
+    "app.config['SECRET_KEY'] = 'your_secret_key_here'  # replace it",
+    "self.user.set_password('testpassword'); authenticate('user', password='wrong_password')",
+    "connect with postgresql://user:password@localhost:5432/shop, the password is in the vault",
+    "Check that the file begins with -----BEGIN RSA PRIVATE " + "KEY-----, then tell us what stands behind it.",
+    "It is between -----BEGIN PRIVATE " + "KEY----- and -----END PRIVATE " + "KEY-----, as always.",
+    "See https://example.org:8443/a/b?c=d&e=f#g and git@github.com:ada/notes.git, or mailto:ada@example.org",
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 and d41d8cd98f00b204e9800998ecf8427e",
+    "The APEnvironmental report and the APAgreementText",
+    "Der Schlüssel liegt unter der Matte. 鍵はマットの下です。",
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS.items(), ids=range(len(SECRETS)))
+def test_a_secret_is_taken_out_and_the_rest_stays(text: str, secret: str) -> None:
+    looked = Redaction()
+    kept = looked.of_text(text)
+    assert secret not in kept
+    assert looked.found >= 1
+    assert "[redacted: " in kept
+    assert kept[:7] == text[:7] or kept.startswith("[redacted")
+    assert Redaction().of_text(kept) == kept, "a second look finds nothing in what the first left"
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert Redaction().of_text(text) == text
+
+
+def test_a_password_that_is_a_word_is_taken_out_where_it_is_quoted_alone() -> None:
+    text = "password = 'monkey' and DB_URL=postgresql://ada:banana@host; the monkey eats a banana"
+    assert Redaction().of_text(text) == (
+        "password = '[redacted: Secret Keyword]' and DB_URL=postgresql://ada:[redacted: Basic Auth Credentials]@host; "
+        "the monkey eats a banana"
+    )
+
+
+def test_a_password_is_no_part_of_another_word() -> None:
+    kept = Redaction().of_text("password = 'valid1x'\nassert not invalid1xy, 'valid1x'")
+    assert kept == "password = '[redacted: Secret Keyword]'\nassert not invalid1xy, '[redacted: Secret Keyword]'"
+
+
+@settings(max_examples=2, deadline=None)
+@given(some.data())
+def test_each_detector_is_asked_about_all_that_it_finds(data: some.DataObject) -> None:
+    made = detectors()
+    for kind, one in made.anywhere:
+        for pattern in one.denylist:
+            text = data.draw(some.from_regex(pattern, alphabet=PRINTED))
+            assert may_have(kind, text, text.casefold()), (kind, text)
+    behind = [pattern for _, one in made.behind_names for pattern in one.denylist]
+    for pattern in (*behind, *made.quoted, *made.unquoted):
+        text = data.draw(some.from_regex(pattern, alphabet=PRINTED))
+        assert has_name(text.casefold()), text
+
+
+def test_all_kinds_of_private_keys_of_the_detector_are_known() -> None:
+    from detect_secrets.plugins.private_key import PrivateKeyDetector  # noqa: PLC0415 - one module looks for secrets
+
+    for pattern in PrivateKeyDetector.denylist:
+        head = f"-----{pattern.pattern}-----" if pattern.pattern.startswith("BEGIN") else f"{pattern.pattern}: ssh-rsa"
+        text, found = private_keys.without_private_keys(f"{head}\n{'MIIEpAIB4' * 7}\n")
+        assert (text, found) == (f"{private_keys.KEY_MARK}\n", 1), pattern.pattern
+
+
+def test_what_the_marks_make_too_large_is_refused() -> None:
+    text = "password = 'abc123'"
+    long = text + " " + "x" * (limits.CONTENT_CHARS - len(text) - 1)
+    with pytest.raises(EngramqError, match="too large") as refusal:
+        Redaction().of_memory(StoreMemory(content=long))
+    assert refusal.value.fault.field == "content"
+    with pytest.raises(EngramqError, match="too large") as refusal:
+        Redaction().of_memory(StoreMemory(content="x", metadata={str(n): {"password": "abc123"} for n in range(1_900)}))
+    assert refusal.value.fault.field == "metadata"
+
+
+def test_metadata_are_looked_through_by_name_and_value() -> None:
+    said: dict[str, Any] = {
+        "note": f"uses {GITHUB}",
+        "db": {"password": "hunter2x", "host": "db.example.org", "port": 5432},
+        "list": [AWS, "plain", None, True],
+    }
+    looked = Redaction()
+    memory = looked.of_memory(
+        StoreMemory(content="A note", metadata=said, tags=("plain", f"by {SLACK}"), speaker=f"bot {AWS}")
+    )
+    assert memory.tags == ("plain", "by [redacted: Slack Token]")
+    assert memory.speaker == "bot [redacted: AWS Access Key]"
+    assert memory.metadata == {
+        "note": "uses [redacted: GitHub Token]",
+        "db": {"password": "[redacted: Secret Keyword]", "host": "db.example.org", "port": 5432},
+        "list": ["[redacted: AWS Access Key]", "plain", None, True],
+    }
+    assert looked.found == 5
+
+
+def test_the_setting_says_what_is_looked_through() -> None:
+    store = StoreMemory(content=f"token {GITHUB}")
+    update = UpdateMemory(memory_id="last", metadata={"token": GITHUB})
+    batch = ImportBatch(records=(ImportRecord(content="plain"), ImportRecord(content=f"token {GITHUB}")))
+    found = {
+        wanted: tuple(redacted(one, wanted).secrets for one in (store, update, batch))
+        for wanted in (Redact.OFF, Redact.IMPORTS, Redact.ALL)
+    }
+    assert found == {Redact.OFF: (0, 0, 0), Redact.IMPORTS: (0, 0, 1), Redact.ALL: (1, 1, 1)}
+    kept = redacted(batch, Redact.IMPORTS).command
+    assert isinstance(kept, ImportBatch)
+    assert [record.content for record in kept.records] == ["plain", "token [redacted: GitHub Token]"]
+    assert redacted(store, Redact.IMPORTS).command is store
+    assert read_settings({}).redact is Redact.IMPORTS
+
+
+def test_no_text_takes_longer_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "BUDGET_S", 0.3)
+    pieces = ["password", "password= ", "secret'", "cloudant_api_key", "eyJ", "-----BEGIN ", "a.", "'", "http://a:"]
+    chance = random.Random(7)
+    hostile = ["".join(chance.choice(pieces) for _ in range(20_000))[: limits.CONTENT_CHARS] for _ in range(2)]
+    for text in (*hostile, "password" * 4_096, "eyJ" * 10_922):
+        began = time.monotonic()
+        with suppress(EngramqError):
+            Redaction().of_text(text)
+        assert time.monotonic() - began < 3.0  # and one last piece, on a machine that others use too
+
+
+def test_what_takes_too_long_is_refused_by_row_and_never_kept_unseen() -> None:
+    clock = iter(3.0 * tick for tick in range(100_000))
+    with pytest.raises(EngramqError, match="in time") as refusal:
+        Redaction(clock=lambda: next(clock)).of_text(f"token {GITHUB}")
+    assert refusal.value.fault.field == "content"
+
+
+def test_nothing_goes_over_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a detector wants the network")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    for text, secret in SECRETS.items():
+        assert secret not in Redaction().of_text(text)
