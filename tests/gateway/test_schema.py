@@ -33,6 +33,11 @@ def body_of(reply: msgspec.Struct) -> dict[str, Any]:
 EVERYTHING = reader_of(ALL_TOOLS, Principal(name="me", scopes=ALL_SCOPES))
 
 
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_the_schema_of_replies_is_one(tool: Tool) -> None:
+    jsonschema.Draft202012Validator.check_schema(output_schema(tool))
+
+
 @pytest.mark.parametrize(("tool", "kind"), SHAPES)
 def test_a_reply_fulfils_the_schema_with_every_field_and_with_the_least(tool: Tool, kind: type[msgspec.Struct]) -> None:
     for full in (True, False):
