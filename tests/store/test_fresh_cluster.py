@@ -28,7 +28,7 @@ STATEMENTS = ("create extension vector", "create role engramq_worker login", "gr
 
 @pytest.fixture
 def fresh() -> Iterator[Servers]:
-    home = Path(tempfile.mkdtemp(prefix="engramq-test-", dir="/tmp"))
+    home = Path(tempfile.mkdtemp(prefix="engramq-test-"))
     running = start_servers(home, fsync=False)
     try:
         yield running
