@@ -108,14 +108,16 @@ def take_lease(
     kind: str,
     environment: dict[str, str],
     bound_s: float,
-    command: tuple[str, ...] = SUPERVISOR_COMMAND,
+    command: tuple[str, ...] | None = SUPERVISOR_COMMAND,
 ) -> Lease:
     """Hold a lease on the home's stack and wait until it is ready; start its supervisor (`command`) if there is none.
 
-    `kind` is `stdio`, `up`, `worker` or `command`: it decides what is waited for, and which settings are refused.
+    `kind` is `stdio`, `up`, `worker`, `backup` or `command`: it decides what is waited for, and which settings are
+    refused.
 
     Raises:
-        DeployError: it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings.
+        DeployError: it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings; or,
+            where there is no `command` to start it, it does not run (`not_running`).
     """
     refuse_unsupported_platform()
     settings.linger_s(environment)
@@ -128,6 +130,8 @@ def take_lease(
     while (left_s := deadline - time.monotonic()) > 0:
         channel = connect(home)
         if channel is None:
+            if command is None:
+                raise DeployError("not_running", f"engramq is not running in {home.path}.")
             if time.monotonic() - started >= _RESTART_S:
                 settings.require_endpoint(environment)  # of a stack that runs already it is not this client's affair
                 _start_supervisor(home, environment, command)

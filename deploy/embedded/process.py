@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 _LAUNCHER = Path(__file__).with_name("launch.py")
 _POLL_S = 0.01
@@ -62,6 +63,17 @@ def start(
         os.close(gate)
         os.close(opener)
     return child
+
+
+def stream(launch: Launch, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a program whose output is read from `stdout` as it comes; its complaints go to `errors`."""
+    return subprocess.Popen(
+        _argv(launch, None),
+        env=dict(launch.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+    )
 
 
 def run(launch: Launch, timeout_s: float, text: str = "") -> subprocess.CompletedProcess[str]:

@@ -91,6 +91,24 @@ def running_servers(home: Path, *, fsync: bool = True) -> Iterator[Servers]:
         servers.stop()
 
 
+@contextlib.contextmanager
+def running_postgres(home: Home) -> Iterator[Postgres]:
+    """Run PostgreSQL alone, for the length of a block, on a home whose lock the caller holds.
+
+    Raises:
+        DeployError: it cannot be started; the message has its last log lines.
+    """
+    server = Postgres(home)
+    server.prepare()
+    child = process.start(server.launch(), home.logs / "postgres.log")
+    try:
+        _await_ready(server, child, home)
+        yield server
+    finally:
+        _stop(child, POSTGRES_SIGNALS)
+        server.mend()
+
+
 def lock_home(home: Home) -> int:
     """Take the lock that says who owns the home's servers; the kernel releases it with the holder.
 

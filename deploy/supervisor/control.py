@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 LONGEST_LINE = 256 * 1024
 SEND_BOUND_S = 5.0
+_COMMANDS = ("command", "backup")
 
 
 class Control:
@@ -113,7 +114,7 @@ class Control:
         if supervisor.stopping.is_set():
             raise DeployError("stopping", "The stack is being stopped.")
         differing = settings.differing(dict(stack.settings), _strings(request.get("settings")))
-        _refuse_any(differing, settings.DECISIVE_FOR_COMMANDS if kind == "command" else settings.DECISIVE)
+        _refuse_any(differing, settings.DECISIVE_FOR_COMMANDS if kind in _COMMANDS else settings.DECISIVE)
         supervisor.add_lease(writer, kind, pid if isinstance(pid, int) else 0)
         needs = stack.needs[kind]
         try:

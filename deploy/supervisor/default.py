@@ -68,9 +68,10 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
         ),
     ]
     everything = (*sorted(servers), MIGRATE, WORKER)
+    needs = {"stdio": (GATEWAY,), "up": (*everything, GATEWAY), "command": everything, "worker": everything}
     return Stack(
         services=tuple(services),
-        needs={"stdio": (GATEWAY,), "up": (*everything, GATEWAY), "command": everything, "worker": everything},
+        needs=needs | {"backup": tuple(servers & {POSTGRES})},  # whatever else fails
         addresses={
             "gateway_socket": str(home.gateway_socket),
             "database_url": database_url,
