@@ -131,7 +131,7 @@ class Reader:
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
-        with _broken_is("not_a_backup"), self._opened() as (tar, _):
+        with _broken_is("not_a_backup"), self._opened(HEADER_MAX) as (tar, _):
             self.header = _header(tar)
 
     def entries(self) -> Iterator[Entry]:
@@ -140,7 +140,7 @@ class Reader:
         A caller takes all chunks of an entry, or none, before the next one. Raises Damaged.
         """
         found = Contents()
-        with _broken_is("backup_damaged"), self._opened() as (tar, packed):
+        with _broken_is("backup_damaged"), self._opened(CHUNK) as (tar, packed):
             for member in members_of(tar):
                 if member.name == MANIFEST:
                     _compare(_json_of(tar, member, MANIFEST_MAX), found)
@@ -174,11 +174,11 @@ class Reader:
         found.files[name] = {"bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[tuple[tarfile.TarFile, gzip.GzipFile]]:
+    def _opened(self, buffered: int) -> Iterator[tuple[tarfile.TarFile, gzip.GzipFile]]:
         self._source.seek(0)
         with (
             gzip.GzipFile(fileobj=self._source, mode="rb") as packed,
-            tarfile.open(fileobj=packed, mode="r|", bufsize=CHUNK) as tar,
+            tarfile.open(fileobj=packed, mode="r|", bufsize=buffered) as tar,
         ):
             yield tar, packed
 

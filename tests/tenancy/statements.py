@@ -24,7 +24,7 @@ NOT_A_TENANTS = re.compile(
     r"|changed_namespaces|decaying_namespaces|expiring_namespaces|outdated_namespaces|settle_changes"
     r"|loads_over|drop_broken_indexes|pg_inherits|statement_timeout"
     r"|pg_stats|pg_clear_attribute_stats|pg_total_relation_size|pg_ls_waldir|pg_switch_wal|pg_reload_conf"
-    r"|clock_timestamp\(\) as now"
+    r"|clock_timestamp\(\) as now|pg_create_physical_replication_slot|pg_database_size"
 )
 
 # What a parameter is, by its name; else by its type.
