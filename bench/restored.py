@@ -130,10 +130,18 @@ def measure(searches: int, memories: int) -> bool:
         finally:
             stop(environment)
     emit(
-        *("restored", "erased_and_restored"),
-        **{"searches": searches, "same": same, "memories": memories, "found": sum(map(len, expected))},
-        **{"acknowledged_before": len(before), "missing": lost, "stored_during_backup": during},
-        **{"backup_s": backup_s, "restore_s": restore_s, "mb": saved["bytes"] / 2**20},
+        "restored",
+        "erased_and_restored",
+        searches=searches,
+        same=same,
+        found=sum(map(len, expected)),
+        memories=memories,
+        acknowledged_before=len(before),
+        missing=lost,
+        stored_during_backup=during,
+        backup_s=backup_s,
+        restore_s=restore_s,
+        mb=saved["bytes"] / 2**20,
         file_mb=saved["file_bytes"] / 2**20,
     )
     return same == searches and lost == 0

@@ -52,6 +52,8 @@ class Home:
         self.redis = self.path / "redis"
         # What `engramq restore` writes until it is whole; then it is renamed to what `postgres` names.
         self.restoring = self.path / "postgres.restoring"
+        # What HTTP clients show where the owner of a connection cannot be known; the gateway makes it.
+        self.http_token = self.path / "http-token"
         self.lock = self.path / "supervisor.lock"
         self.state = self.path / "supervisor.json"
         self.supervisor_socket = self.run / "supervisor.sock"

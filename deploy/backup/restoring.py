@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import IO, Final
 
 from engramq.deploy.backup.archive import Contents, Damaged, Header, Reader
-from engramq.deploy.backup.taking import DATA, LOCAL_SETTINGS, Tell, refuse_own_database, sync_folder, this_platform
+from engramq.deploy.backup.taking import (
+    DATA,
+    HTTP_TOKEN,
+    LOCAL_SETTINGS,
+    Tell,
+    refuse_own_database,
+    sync_folder,
+    this_platform,
+)
 from engramq.deploy.embedded import postgres, redis
 from engramq.deploy.embedded.postgres import POSTGRESQL, Postgres
 from engramq.deploy.embedded.servers import lock_home
@@ -94,7 +102,7 @@ def _verified(reader: Reader, source: IO[bytes], tell: Tell) -> Contents:
     whole = os.fstat(source.fileno()).st_size
     contents = Contents()
     for entry in reader.entries():
-        if entry.name not in (LOCAL_SETTINGS, DATA) and not entry.name.startswith(f"{DATA}/"):
+        if entry.name not in (LOCAL_SETTINGS, HTTP_TOKEN, DATA) and not entry.name.startswith(f"{DATA}/"):
             raise Damaged(f"it names {entry.name!r}")
         if entry.chunks is None:
             contents.folders.append(entry.name)
@@ -218,15 +226,20 @@ def _sync(path: Path) -> None:
 def _put_in_place(home: Home) -> Path | None:
     """Move aside what is in the way, and give the restored database its name; return where the former data are."""
     moved_to = None
+    token = home.restoring / HTTP_TOKEN
     in_the_way = [folder for folder in (home.redis, home.postgres) if _is_used(folder)]
     if in_the_way:
+        if token.exists() and home.http_token.exists():
+            in_the_way.insert(0, home.http_token)
         moved_to = home.path / f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
         moved_to.mkdir(mode=PRIVATE)
-        for folder in in_the_way:
-            folder.rename(moved_to / folder.name)
+        for former in in_the_way:
+            former.rename(moved_to / former.name)
         sync_folder(moved_to)
     elif home.postgres.exists():
         home.postgres.rmdir()
+    if token.exists():
+        token.replace(home.http_token)
     home.restoring.rename(home.postgres)
     sync_folder(home.path)
     return moved_to

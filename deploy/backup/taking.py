@@ -1,4 +1,4 @@
-"""`engramq backup`: a home's database and its owner's settings, saved in one file while others read and write."""
+"""`engramq backup`: a home's database, its owner's settings and its token, in one file, while others read and write."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from engramq.workers.cli.backup_command import Cluster, saving
 PARTIAL: Final = ".partial"  # after the name of a file that is being written
 DATA: Final = "postgres/data"
 LOCAL_SETTINGS: Final = "postgres/local.conf"
+HTTP_TOKEN: Final = "http-token"  # noqa: S105 - the name of a file
 READY_BOUND_S: Final = 180.0
 ENDING_BOUND_S: Final = 30.0
 RETRY_S: Final = 0.05
@@ -69,7 +70,8 @@ def back_up(home: Home, environment: Mapping[str, str], target: Path, tell: Tell
         raise DeployError("backup_unwritable", f"{target} is in the home that it saves.", "Put it elsewhere.")
     with _written(target) as out, _serving(home, environment), saving(postgres.url(OWNER_ROLE)) as cluster:
         with Writer(out, _header(cluster)) as writer:
-            _add_local_settings(home, writer)
+            _add_text(writer, LOCAL_SETTINGS, home.postgres / "local.conf")
+            _add_text(writer, HTTP_TOKEN, home.http_token)
             _copy_cluster(postgres, writer, lambda done: tell(done, cluster.bytes))
         written = out.tell()
     return Taken(writer.header, writer.contents.bytes, len(writer.contents.files), written)
@@ -91,11 +93,10 @@ def this_platform() -> str:
     return f"{sys.platform}-{ {'amd64': 'x86_64', 'arm64': 'aarch64'}.get(machine, machine) }"
 
 
-def _add_local_settings(home: Home, writer: Writer) -> None:
-    local = home.postgres / "local.conf"
-    if local.is_file():
-        text = local.read_bytes()
-        writer.file(LOCAL_SETTINGS, io.BytesIO(text), len(text))
+def _add_text(writer: Writer, name: str, file: Path) -> None:
+    if file.is_file():
+        text = file.read_bytes()
+        writer.file(name, io.BytesIO(text), len(text))
 
 
 def _header(cluster: Cluster) -> Header:

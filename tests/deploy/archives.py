@@ -17,7 +17,12 @@ from engramq.deploy.backup.taking import this_platform
 VERSION_FILE = "postgres/data/PG_VERSION"
 HERE = Header(engramq="9.9", schema=1, postgresql=18, platform=this_platform(), made_at="2026-01-31T00:00:00Z")
 VECTORS = Random(1).randbytes(2**20)  # which cannot be packed
-FILES = {VERSION_FILE: b"18\n", "postgres/data/base/1": VECTORS, "postgres/local.conf": b"jit = on\n"}
+FILES = {
+    VERSION_FILE: b"18\n",
+    "postgres/data/base/1": VECTORS,
+    "postgres/local.conf": b"jit = on\n",
+    "http-token": b"secret\n",
+}
 FOLDERS = ("postgres/data", "postgres/data/base", "postgres/data/pg_wal/archive_status")
 
 

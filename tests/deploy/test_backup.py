@@ -81,6 +81,7 @@ def test_a_home_that_does_not_run_is_saved_and_runs_no_longer_after(
 ) -> None:
     fill(home)
     (home.postgres / "local.conf").write_text("work_mem = '17MB'\n")
+    home.http_token.write_text("secret")
     taken = saved(home, target, environment)
     assert target.stat().st_mode & 0o777 == 0o600
     assert taken.file_bytes == target.stat().st_size
@@ -91,6 +92,7 @@ def test_a_home_that_does_not_run_is_saved_and_runs_no_longer_after(
     brought_back(other, target)
 
     assert ids(other) == list(range(1, ROWS + 1))
+    assert other.http_token.read_text() == "secret"
     with running_servers(other.path) as servers, psycopg.connect(servers.database_url_owner) as connection:
         assert connection.execute("show work_mem").fetchone() == ("17MB",)
 

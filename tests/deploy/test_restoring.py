@@ -12,6 +12,7 @@ from engramq.deploy.backup import restoring
 from engramq.deploy.backup.restoring import Restored, restore, verify
 from engramq.deploy.embedded.servers import lock_home
 from engramq.deploy.home import DeployError, Home
+from engramq.gateway.identity.local_peer import TOKEN_FILE
 from engramq.workers.cli.backup_command import newest_schema
 from tests.deploy.archives import FILES, VERSION_FILE, backup, forged, member
 
@@ -51,8 +52,8 @@ def tree(home: Home) -> dict[str, bytes]:
 
 
 def fill(home: Home) -> None:
-    for place in (home.postgres / "data" / "old", home.redis / "old"):
-        place.parent.mkdir(parents=True)
+    for place in (home.postgres / "data" / "old", home.redis / "old", home.http_token):
+        place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(OLD)
 
 
@@ -70,6 +71,8 @@ def test_a_home_is_made_that_only_its_owner_can_enter(home: Home, file: Path) ->
     assert done.moved_to is None
     assert told[-1] == (done.bytes, done.bytes)
     home.ensure()  # and a stack would start from it
+    assert home.http_token.name == TOKEN_FILE
+    assert sorted(path.name for path in home.postgres.iterdir()) == ["data", "local.conf"]
 
 
 @pytest.mark.promise("IM-12")
@@ -85,6 +88,7 @@ def test_a_home_that_holds_something_is_refused_and_with_force_moved_aside(home:
     assert done.moved_to is not None
     assert (done.moved_to / "postgres" / "data" / "old").read_bytes() == OLD
     assert (done.moved_to / "redis" / "old").read_bytes() == OLD
+    assert (done.moved_to / "http-token").read_bytes() == OLD
     assert not home.redis.exists()
     home.ensure()
     brought_back(home, file, force=True)  # and once more, beside
@@ -216,7 +220,8 @@ def dying(of):
             os._exit(9)
         return of(*given, **named)
     return call
-pathlib.Path.rename, pathlib.Path.mkdir = dying(pathlib.Path.rename), dying(pathlib.Path.mkdir)
+for name in ("rename", "replace", "mkdir"):
+    setattr(pathlib.Path, name, dying(getattr(pathlib.Path, name)))
 restoring._write, restoring._sync = dying(restoring._write), dying(restoring._sync)
 restoring.sync_folder = dying(restoring.sync_folder)
 restoring.restore(Home(pathlib.Path(sys.argv[1])), {}, pathlib.Path(sys.argv[2]), lambda done, of: None, force=True)
