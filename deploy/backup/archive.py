@@ -17,12 +17,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Final, Self
+from typing import IO, Any, Final, Self
 
 from engramq.deploy.home import DeployError
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer as Buffer
 
 FORMAT: Final = 1
 KIND: Final = "engramq.backup"
@@ -195,18 +192,18 @@ def _forget(tar: tarfile.TarFile) -> None:
     tar.members = []  # type: ignore[attr-defined]  # typeshed lacks it
 
 
-class _Outlet(io.RawIOBase):
+class _Outlet:
     """Passes on what is written, to nobody in the end."""
 
     def __init__(self, target: IO[bytes]) -> None:
         self.target: IO[bytes] | None = target
 
-    def writable(self) -> bool:
-        return True
+    def write(self, data: bytes) -> int:
+        return len(data) if self.target is None else self.target.write(data)
 
-    def write(self, data: Buffer, /) -> int:
-        size = memoryview(data).nbytes
-        return size if self.target is None else self.target.write(data)
+    def flush(self) -> None:
+        if self.target is not None:
+            self.target.flush()
 
 
 class _Hashing:
