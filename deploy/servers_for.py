@@ -20,6 +20,7 @@ _NEEDS = {
     "gateway": (settings.REDIS_URL,),
     "import": (settings.REDIS_URL,),
     "purge": (settings.REDIS_URL,),
+    "duplicates": (settings.REDIS_URL,),
     "purge --rewrite": (settings.REDIS_URL, settings.DATABASE_URL),
     "graph": (settings.REDIS_URL,),
     "worker": (settings.REDIS_URL, settings.DATABASE_URL),

@@ -27,6 +27,7 @@ from engramq.workers.links import handlers as links
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
+from engramq.workers.memories import duplicate_handlers as duplicates
 from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.quotas import Quotas
@@ -99,7 +100,12 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         auth.authenticate,
         tenants.describe_tenant,
     ),
-    WorkerKind.IMPORTS: (memories.import_batch,),
+    WorkerKind.IMPORTS: (
+        memories.import_batch,
+        duplicates.find_duplicates,
+        duplicates.group_duplicates,
+        duplicates.merge_duplicates,
+    ),
     WorkerKind.UPKEEP: (),
 }
 USUAL_CONCURRENCY: Final = 32  # commands that one process carries out at a time
@@ -122,6 +128,7 @@ def build_services(
     rules = LinkRules(cap=settings.degree_cap, delta=settings.reinforce_delta)
     vectorizer, sizes = Vectorizer(embedder, store), Sizes()
     return Services(
+        activity,
         rules,
         vectorizer,
         sizes,

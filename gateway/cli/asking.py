@@ -17,6 +17,7 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
 
 ANSWER_TIMEOUT_S: Final = 20.0  # after which a command is asked after instead
+READ_TIMEOUT_S: Final = 120.0  # of one behind batches of an import
 ASK_AGAIN_S: Final = 1.0
 PROGRESS_S: Final = 5.0
 ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
@@ -51,6 +52,15 @@ class Asker:
         answer = await self.ask(command, timeout_s)
         if isinstance(answer, Pending):
             return await self._until_ended(answer.command_id, kind, progress)
+        if answer.fault is not None:
+            raise EngramqError(answer.fault)
+        assert isinstance(answer.reply, kind)
+        return answer.reply
+
+    async def read(self, command: Command, kind: type[R]) -> R:
+        """Return the reply of a read that has to wait for its turn; raises EngramqError."""
+        answer = await self.ask(command, READ_TIMEOUT_S)
+        assert isinstance(answer, Answer)  # only writes are pending
         if answer.fault is not None:
             raise EngramqError(answer.fault)
         assert isinstance(answer.reply, kind)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UnsetType
 
 from engramq.gateway.cli.asking import Asker, open_bus
+from engramq.gateway.cli.printable import printable
 from engramq.gateway.cli.running import run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
@@ -140,12 +141,7 @@ def _print_some(lines: Sequence[str], count: int) -> None:
 
 
 def _lines(named: Sequence[MemoryPreview | GraphPreview] | UnsetType) -> list[str]:
-    return [f"{one.id}  {_line(one.preview)}" for one in named or ()]
-
-
-def _line(preview: str | None) -> str:
-    """Return a preview for a terminal: whoever wrote the memory may have put control characters into it."""
-    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in preview or "")
+    return [f"{one.id}  {printable(one.preview)}" for one in named or ()]
 
 
 def _teller(as_json: bool) -> Callable[[str], None]:

@@ -14,6 +14,15 @@ from engramq.schemas.commands.consent import (
     Proposed,
     ProposeReclassification,
 )
+from engramq.schemas.commands.duplicates import (
+    DuplicateGroup,
+    DuplicatesFound,
+    DuplicatesGrouped,
+    DuplicatesMerged,
+    FindDuplicates,
+    GroupDuplicates,
+    MergeDuplicates,
+)
 from engramq.schemas.commands.graph import (
     AddEdge,
     AddNode,
@@ -117,6 +126,9 @@ AnyCommand = (
     | VerifyMemory
     | PromoteMemory
     | PurgeMemories
+    | FindDuplicates
+    | GroupDuplicates
+    | MergeDuplicates
     | DescribeTenant
     | DeleteTenant
     | Connect
@@ -160,6 +172,9 @@ AnyReply = (
     | Verified
     | Promoted
     | Purged
+    | DuplicatesFound
+    | DuplicatesGrouped
+    | DuplicatesMerged
     | TenantDescribed
     | TenantDeleted
     | Connected
@@ -236,6 +251,10 @@ __all__ = [
     "DescribeTenant",
     "Disconnect",
     "Disconnected",
+    "DuplicateGroup",
+    "DuplicatesFound",
+    "DuplicatesGrouped",
+    "DuplicatesMerged",
     "EdgeAdded",
     "EdgeCount",
     "EdgeFound",
@@ -243,6 +262,7 @@ __all__ = [
     "EdgeMissing",
     "EdgesMissing",
     "EmbedPending",
+    "FindDuplicates",
     "FindPath",
     "ForgetMemory",
     "Forgotten",
@@ -252,6 +272,7 @@ __all__ = [
     "GetNodeByName",
     "GraphDeleted",
     "GraphRestored",
+    "GroupDuplicates",
     "Identity",
     "ImportBatch",
     "ImportRecord",
@@ -267,6 +288,7 @@ __all__ = [
     "MemoryFound",
     "MemoryList",
     "MemoryStats",
+    "MergeDuplicates",
     "NameAmbiguous",
     "Near",
     "Neighbors",

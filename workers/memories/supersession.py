@@ -61,10 +61,15 @@ async def supersede(tx: Transaction, old_text: str, new_text: str, principal: Pr
     old, new = rows[old_id], rows[new_id]
     if old["superseded_by"] == new_id:
         return old_id, new_id, False
-    await _require_replaceable(tx, old, new, principal)
-    await tx.send(SUPERSEDE, old_id=old_id, new_id=new_id)
-    await _link(tx, old_id, new_id)
+    await supersede_locked(tx, old, new, principal)
     return old_id, new_id, True
+
+
+async def supersede_locked(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:
+    """Do the same for two memories that are locked and different; raises what that one raises of their state."""
+    await _require_replaceable(tx, old, new, principal)
+    await tx.send(SUPERSEDE, old_id=old["id"], new_id=new["id"])
+    await _link(tx, old["id"], new["id"])
 
 
 async def undo(tx: Transaction, old_id: UUID, new_id: UUID | None) -> None:

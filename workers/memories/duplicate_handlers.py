@@ -1,0 +1,100 @@
+"""Carries out the commands on near-duplicates, for an operator alone; none of them takes long."""
+
+import asyncio
+from typing import Final
+
+from msgspec import UNSET
+
+from engramq.schemas.commands import (
+    DuplicatesFound,
+    DuplicatesGrouped,
+    DuplicatesMerged,
+    FindDuplicates,
+    GroupDuplicates,
+    MergeDuplicates,
+)
+from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.authority import require_admin
+from engramq.workers.db.memory_previews import previews
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.confidence import Confidence
+from engramq.workers.embedders.interface import EmbedderUnavailable
+from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.handling import Context, handles, handles_without_transaction
+from engramq.workers.memories import duplicates
+from engramq.workers.memories.duplicates import Sought
+from engramq.workers.queue.activity import Activity
+
+BETWEEN_LOOK_UPS_MAX_S: Final = 0.25  # how long each few look-ups wait while somebody waits for this process
+
+
+@handles_without_transaction(FindDuplicates)
+async def find_duplicates(command: FindDuplicates, context: Context) -> DuplicatesFound:
+    """Find the next few memories that are alike. Raises EngramqError: `forbidden`, `unavailable` without a model."""
+    sought = await _sought(command, context)
+    store, namespace = context.store, context.envelope.namespace
+    if command.by == "text":
+        return await store.read(namespace, lambda tx: duplicates.find_by_text(tx, sought, command.after))
+    memories = await store.read(namespace, lambda tx: duplicates.next_to_look_up(tx, sought, command.after))
+    alike: set[tuple[str, ...]] = set()
+    for start in range(0, len(memories), duplicates.LOOKED_UP_TOGETHER):
+        await context.services[Activity].pause(0.0, BETWEEN_LOOK_UPS_MAX_S, asyncio.Event())
+        some = memories[start : start + duplicates.LOOKED_UP_TOGETHER]
+        pairs = await duplicates.near_pairs(store, namespace, context.services[Sizes], some, sought.similarity)
+        alike |= {(str(min(one.id, one.other_id)), str(max(one.id, one.other_id))) for one in pairs}
+    return DuplicatesFound(
+        alike=sorted(alike),
+        looked_at=len(memories),
+        next=str(memories[-1].id) if len(memories) == duplicates.LOOKED_UP_AT_ONCE else None,
+        similarity=sought.similarity,
+    )
+
+
+async def running_model(command: GroupDuplicates | MergeDuplicates, context: Context) -> int:
+    """Return the id of the model whose vectors are compared."""
+    command.check()
+    require_admin(context.envelope.principal, "Merging duplicates")
+    return await _model_id(context)
+
+
+@handles(GroupDuplicates, before=running_model)
+async def group_duplicates(
+    tx: Transaction, command: GroupDuplicates, _context: Context, model_id: int
+) -> DuplicatesGrouped:
+    """Say which of memories would stay."""
+    reply = DuplicatesGrouped(groups=await duplicates.grouped(tx, command.alike, model_id, command.similarity))
+    if command.preview:
+        named = [known for one in reply.groups for text in (one.stays, *one.goes) if (known := parse_uuid(text))]
+        reply.previews = await previews(tx, named, tuple(Partition))
+    return reply
+
+
+@handles(MergeDuplicates, before=running_model)
+async def merge_duplicates(
+    tx: Transaction, command: MergeDuplicates, context: Context, model_id: int
+) -> DuplicatesMerged:
+    """Supersede duplicates by those that stand for them."""
+    return await duplicates.merge(tx, context.envelope, command, model_id)
+
+
+async def _sought(command: FindDuplicates, context: Context) -> Sought:
+    require_admin(context.envelope.principal, "Finding duplicates")
+    partitions = tuple(Partition) if command.partition is UNSET else (command.partition,)
+    model_id = await _model_id(context)
+    if command.similarity is not UNSET:
+        return Sought(partitions, model_id, command.similarity)
+    try:
+        curve = await context.services[Confidence].calibration()
+    except EmbedderUnavailable as problem:
+        raise refuse(FaultCode.UNAVAILABLE, f"{problem}.") from problem
+    return Sought(partitions, model_id, duplicates.usual_similarity(curve))
+
+
+async def _model_id(context: Context) -> int:
+    try:
+        return await context.services[Vectorizer].running_model_id()
+    except EmbedderUnavailable as problem:
+        raise refuse(FaultCode.UNAVAILABLE, f"{problem}.") from problem

@@ -1,0 +1,73 @@
+-- fragment: telling
+-- Whether the text of a memory m is long enough to say something of its own: "ok, thanks" is said again by chance. Bytes,
+-- since seven Chinese characters say as much as twenty-four Latin ones.
+octet_length(m.content) >= 24
+
+-- fragment: kind
+-- Where a memory m belongs and when it holds: only memories of one kind can be duplicates of each other.
+md5(row(
+    m.partition, m.project, m.thread, m.position, m.speaker, m.occurred_at, m.valid_from, m.valid_until, m.expires_at, m.tags
+)::text)
+
+-- fragment: same_turn
+-- Whether a memory m is a certain turn of a conversation: a short one too is there twice only if it was stored twice.
+(m.thread is not null and m.position is not null)
+
+-- name: duplicates_by_text
+-- Active memories of one kind whose texts are equal but for white space and case, in the order of a digest of both, as many
+-- as fit into a page; and how many memories there are. Reads the whole namespace: about 10 microseconds a memory.
+with told as (
+    select
+        m.node_id, md5({kind} || lower(btrim(regexp_replace(m.content, '\s+', ' ', 'g')))) as digest
+    from memories m
+    where {visible} and m.state = 'active' and ({telling} or {same_turn})
+), alike as (
+    select digest, (array_agg(node_id))[1:%(ids_max)s] as ids, count(*) as copies
+    from told
+    where digest > %(after_digest)s::text
+    group by digest
+    having count(*) > 1
+), page as (
+    select digest, ids, sum(least(copies, %(ids_max)s)) over (order by digest) - least(copies, %(ids_max)s) as ids_before
+    from alike
+)
+select digest, ids, (select count(*) from told) as looked_at
+from page
+where ids_before < %(ids_max)s
+order by digest
+
+-- name: duplicates_next
+-- The next active memories whose vectors are to be looked up, by id.
+select m.node_id as id, m.partition, m.model_id, e.dimensions
+from memories m
+join embedding_models e on e.id = m.model_id
+where {visible} and m.state = 'active' and m.model_id = %(model_id)s and {telling} and m.node_id > %(after_id)s
+order by m.node_id
+limit %(limit)s
+
+-- name: duplicates_kinds
+-- The kinds of memories.
+select m.node_id as id, {kind} as kind
+from memories m
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and {telling}
+
+-- name: duplicates_compared
+-- What tells whether active memories are duplicates, and which of them is to stay. What somebody has chosen a sector for, or
+-- linked, is `kept`.
+select
+    m.node_id as id, {kind} as kind, m.content, {telling} as is_telling, {telling} or {same_turn} as is_told,
+    m.verification, m.created_at,
+    case when m.model_id = %(model_id)s then halfvec_send(m.embedding) end as embedding,
+    coalesce(m.sector_source = 'manual', false)
+        or exists (
+            select from edges e
+            where e.tenant = %(tenant)s and e.source_id = m.node_id and e.layer = 'association' and e.origin = 'agent'
+                and e.relation <> 'supersedes'
+        )
+        or exists (
+            select from edges e
+            where e.tenant = %(tenant)s and e.target_id = m.node_id and e.layer = 'association' and e.origin = 'agent'
+                and e.relation <> 'supersedes'
+        ) as kept
+from memories m
+where {visible} and m.state = 'active' and m.node_id = any(%(ids)s)
