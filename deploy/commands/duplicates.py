@@ -39,7 +39,7 @@ def _cosine(text: str) -> float:
     type=integer(0, SHOWN_MAX),
     default=str(SHOWN),
     show_default=True,
-    help="Groups that are listed.",
+    help="Groups listed.",
 )
 @click.option("--merge", is_flag=True, help="Supersede what is alike by the one that stays.")
 @click.option("--yes", is_flag=True, help="With --merge: do it. Without it everything is only listed.")

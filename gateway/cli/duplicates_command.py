@@ -96,9 +96,7 @@ def list_duplicates(asked: Asked, settings: Settings, *, namespace: str, as_json
         say = f"{counted} can be superseded, by a similarity of {found.similarity:.3f} or more."
         print(f"{say} Nothing {can}.", file=sys.stderr)
         return
-    print(
-        f"Superseded {memories(found.merged)} of namespace {namespace!r}. restore_memory brings one back. The newest by ids:"
-    )
+    print(f"Superseded {memories(found.merged)} of namespace {namespace!r}. restore_memory brings one back. By ids:")
     print(f"engramq audit --namespace {shlex.quote(namespace)} --action supersede")
     if found.left:
         print(f"Left, since they have changed meanwhile: {memories(len(found.left))}.")

@@ -113,7 +113,7 @@ async def test_how_near_they_have_to_be_can_be_said(terminal: Terminal, agent: A
         (("--similarity", "nan"), "nan is not from"),
         (("--similarity", "near"), "near"),
         (("--partition", "both"), "untrusted"),
-        (("--limit", "-1"), "-1"),
+        (("--limit", "-1"), "from 0 to 10000"),
         (("--namespace", ""), "namespace"),
     ],
 )
