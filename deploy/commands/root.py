@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "purge": Lazy(
         "purge", "List, then erase for good, what a principal wrote, or memories of a source, thread or time."
     ),
-    "duplicates": Lazy("duplicates", "List memories that say the same, and keep one of each."),
+    "duplicates": Lazy("duplicates", "List memories that say the same, and with --merge --yes keep one of each group."),
     "graph": Lazy("graph", "List deleted edges and nodes of the knowledge graph, and restore them."),
     "audit": Lazy("audit", "Show who did what, newest last."),
     "dead": Lazy("dead", "List, show, retry and drop commands that were given up."),

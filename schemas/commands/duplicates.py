@@ -15,7 +15,7 @@ from engramq.schemas.fields import MemoryId, UnitInterval
 from engramq.schemas.records import MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, WorkerKind
 
-Several = Annotated[tuple[MemoryId, ...], Meta(min_length=2, max_length=limits.DUPLICATES_COMPARED)]
+Several = Annotated[tuple[MemoryId, ...], Meta(min_length=1, max_length=limits.DUPLICATES_COMPARED)]
 
 
 class DuplicateGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,6 +89,8 @@ def test_every_command_has_help_of_one_style_and_starts_nothing_for_it(
         (["purge", "--rewrite", "--yes"], "--rewrite goes alone"),
         (["purge", "--rewrite", "--created-by", "crawler"], "--rewrite goes alone"),
         (["purge"], "Give at least one filter."),
+        (["duplicates", "--yes"], "--yes goes with --merge"),
+        (["duplicates", "--similarity", "0.2"], "0.2 is not from 0.5 to 1"),
         (["purge", "--thread", "t", "--reason", ""], "reason"),
         (["purge", "--since", "yesterday"], "2026-01-31"),
         (["audit", "--action", "explode"], "must be one of supersede"),
@@ -126,6 +128,7 @@ def test_what_is_called_wrongly_says_so_and_starts_nothing(
     "arguments",
     [
         *(["up"], ["gateway"], ["worker", "--all"], ["migrate"], ["import", "-"], ["purge", "--thread", "t"]),
+        *(["duplicates"], ["duplicates", "--merge", "--yes"]),
         *(["tenant", "list"], ["tenant", "export", "a", "-"], ["tenant", "delete", "a"]),
         *(["audit"], ["token", "list"], ["token", "create", "--principal", "a"], ["token", "revoke", ID]),
     ],

@@ -103,15 +103,13 @@ async def stored_together(tx: Transaction, memories: Sequence[Unlinked], *, leas
     return [Nearby(row["id"], row["other_id"], similarity(row["distance"])) for row in rows]
 
 
-async def neighbors(
-    tx: Transaction, sizes: Sizes, memory: Unlinked, *, least: float, k: int = limits.SIMILARITY_LINKS
-) -> list[Nearby]:
-    """Search for the `k` nearest memories to one of them that are at least that similar."""
+async def neighbors(tx: Transaction, sizes: Sizes, memory: Unlinked, *, least: float) -> list[Nearby]:
+    """Search for the nearest memories to one of them that are at least that similar."""
     partitions = (memory.partition,)
     name = await cheaper(
         tx, sizes, partitions, exact="neighbors_exact", by_index="neighbors_by_index", ef_search=TEN_EF_SEARCH
     )
-    values = {**_visible(memory.model_id, partitions, least), "k": k}
+    values = _visible(memory.model_id, partitions, least)
     rows = await tx.rows(sized_sql(name, memory.dimensions), id=memory.id, **values)
     return [Nearby(memory.id, row["other_id"], similarity(row["distance"])) for row in rows]
 

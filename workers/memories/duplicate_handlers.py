@@ -1,6 +1,7 @@
 """Carries out the commands on near-duplicates, for an operator alone; none of them takes long."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from msgspec import UNSET
@@ -28,7 +29,7 @@ from engramq.workers.memories import duplicates
 from engramq.workers.memories.duplicates import Sought
 from engramq.workers.queue.activity import Activity
 
-BETWEEN_LOOK_UPS_MAX_S: Final = 0.25  # how long each few look-ups wait while somebody waits for this process
+BETWEEN_LOOK_UPS_MAX_S: Final = 0.1  # how long each few look-ups wait while somebody waits for this process
 
 
 @handles_without_transaction(FindDuplicates)
@@ -42,9 +43,13 @@ async def find_duplicates(command: FindDuplicates, context: Context) -> Duplicat
     alike: set[tuple[str, ...]] = set()
     for start in range(0, len(memories), duplicates.LOOKED_UP_TOGETHER):
         await context.services[Activity].pause(0.0, BETWEEN_LOOK_UPS_MAX_S, asyncio.Event())
-        some = memories[start : start + duplicates.LOOKED_UP_TOGETHER]
-        pairs = await duplicates.near_pairs(store, namespace, context.services[Sizes], some, sought.similarity)
-        alike |= {(str(min(one.id, one.other_id)), str(max(one.id, one.other_id))) for one in pairs}
+        look_up = partial(
+            duplicates.near_pairs,
+            sizes=context.services[Sizes],
+            memories=memories[start : start + duplicates.LOOKED_UP_TOGETHER],
+            sought=sought,
+        )
+        alike |= await store.read(namespace, look_up)
     return DuplicatesFound(
         alike=sorted(alike),
         looked_at=len(memories),

@@ -13,28 +13,25 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Partition, Verification
 from engramq.workers.db import audit
-from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import lock, visible_now
-from engramq.workers.db.queries import sql
+from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import Sizes, unpacked
+from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper, unpacked
 from engramq.workers.embedders.bundle import MODEL_SHA256
 from engramq.workers.embedders.calibrated.shipped import SHIPPED
 from engramq.workers.embedders.calibration import Calibration
-from engramq.workers.links.similarity import Nearby, Unlinked, neighbors
 from engramq.workers.memories.duplicate_rules import Compared, groups, said, similarity_to, unit
 from engramq.workers.memories.supersession import pointers, supersede_locked
 
 BY_TEXT: Final = sql("duplicates_by_text")
 NEXT: Final = sql("duplicates_next")
-KINDS: Final = sql("duplicates_kinds")
 COMPARED: Final = sql("duplicates_compared")
 
 # The least cosine with the default model, by which sentences are near that say the same in other words.
 SIMILARITY: Final = 0.95
 IDS_AT_ONCE: Final = 10_000  # of equal texts in one reply: 400 kB
-LOOKED_UP_AT_ONCE: Final = 100  # memories of one command: about half a second
-LOOKED_UP_TOGETHER: Final = 20  # of one transaction: some milliseconds each
+LOOKED_UP_AT_ONCE: Final = 200  # memories of one command: about half a second
+LOOKED_UP_TOGETHER: Final = 50  # of one transaction: about two milliseconds each
 NEIGHBORS: Final = 20  # of each that are looked at: those of other kinds are among them
 DIGITS: Final = 4  # of similarities
 REASON: Final = "near-duplicate"  # in the audit log
@@ -48,6 +45,15 @@ class Sought:
     partitions: tuple[Partition, ...]
     model_id: int
     similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """A memory whose neighbours are to be looked for, and the length of its vector."""
+
+    id: UUID
+    partition: Partition
+    dimensions: int
 
 
 def usual_similarity(curve: Calibration) -> float:
@@ -67,28 +73,39 @@ async def find_by_text(tx: Transaction, sought: Sought, after: str) -> Duplicate
     )
 
 
-async def next_to_look_up(tx: Transaction, sought: Sought, after: str) -> list[Unlinked]:
+async def next_to_look_up(tx: Transaction, sought: Sought, after: str) -> list[LookedUp]:
     """Return the next memories whose neighbours are to be looked for."""
     shown = visible_now(sought.partitions)
     after_id = parse_uuid(after) or BEGINNING
     rows = await tx.rows(NEXT, **shown, model_id=sought.model_id, after_id=after_id, limit=LOOKED_UP_AT_ONCE)
-    return [Unlinked(row["id"], Partition(row["partition"]), row["model_id"], row["dimensions"], 1) for row in rows]
+    return [LookedUp(row["id"], Partition(row["partition"]), row["dimensions"]) for row in rows]
 
 
 async def near_pairs(
-    store: Store, namespace: str, sizes: Sizes, memories: Sequence[Unlinked], least: float
-) -> list[Nearby]:
-    """Return the nearest neighbours of a few memories that are at least that similar, and of the same kind."""
-
-    async def look_up(tx: Transaction) -> list[Nearby]:
-        found = [pair for one in memories for pair in await neighbors(tx, sizes, one, least=least, k=NEIGHBORS)]
-        if not found:
-            return []
-        ids = sorted({one for pair in found for one in (pair.id, pair.other_id)})
-        kinds = {row["id"]: row["kind"] for row in await tx.rows(KINDS, ids=ids)}
-        return [pair for pair in found if pair.id in kinds and kinds[pair.id] == kinds.get(pair.other_id)]
-
-    return await store.read(namespace, look_up)
+    tx: Transaction, sizes: Sizes, memories: Sequence[LookedUp], sought: Sought
+) -> set[tuple[str, ...]]:
+    """Return pairs of the same kind that are similar enough, of each memory's nearest neighbours; ids in order."""
+    pairs: set[tuple[str, ...]] = set()
+    for partition in {one.partition for one in memories}:
+        several = [one for one in memories if one.partition == partition]
+        name = await cheaper(
+            tx,
+            sizes,
+            (partition,),
+            exact="duplicates_near_exact",
+            by_index="duplicates_near_by_index",
+            ef_search=TEN_EF_SEARCH,
+        )
+        rows = await tx.rows(
+            sized_sql(name, several[0].dimensions),
+            **visible_now((partition,)),
+            model_id=sought.model_id,
+            ids=[one.id for one in several],
+            k=NEIGHBORS,
+            farthest=1.0 - sought.similarity,
+        )
+        pairs |= {(str(min(row["id"], row["other_id"])), str(max(row["id"], row["other_id"]))) for row in rows}
+    return pairs
 
 
 async def compared(tx: Transaction, ids: Sequence[UUID], model_id: int) -> dict[UUID, Compared]:

@@ -38,18 +38,60 @@ order by digest
 
 -- name: duplicates_next
 -- The next active memories whose vectors are to be looked up, by id.
-select m.node_id as id, m.partition, m.model_id, e.dimensions
+select m.node_id as id, m.partition, e.dimensions
 from memories m
 join embedding_models e on e.id = m.model_id
 where {visible} and m.state = 'active' and m.model_id = %(model_id)s and {telling} and m.node_id > %(after_id)s
 order by m.node_id
 limit %(limit)s
 
--- name: duplicates_kinds
--- The kinds of memories.
-select m.node_id as id, {kind} as kind
+-- fragment: looked_up
+-- The memories %(ids)s, whose neighbours are looked for.
+select m.node_id, {kind} as kind, m.embedding::halfvec({dimensions}) as embedding
 from memories m
-where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and {telling}
+where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.node_id = any(%(ids)s)
+    and m.model_id = %(model_id)s
+
+-- fragment: neighbor
+-- A memory m that may be a neighbour of a looked-up memory a.
+{visible} and m.state = 'active' and m.model_id = %(model_id)s and m.node_id <> a.node_id
+
+-- name: duplicates_near_exact
+-- The nearest memories of the same kind to each of these among all of its partition; adding 0 keeps the planner off the
+-- vector index. Planned once for all of them: that takes longer than a look-up.
+select a.node_id as id, found.node_id as other_id
+from ({looked_up}) a
+cross join lateral (
+    select m.node_id, (m.embedding::halfvec({dimensions}) <=> a.embedding) + 0 as distance
+    from memories m
+    where {neighbor}
+    order by 2
+    limit %(k)s
+) found
+join memories m on m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.node_id = found.node_id
+where found.distance <= %(farthest)s and {telling} and {kind} = a.kind
+
+-- name: duplicates_near_by_index
+-- The same by the vector index; what it does not know yet is scanned.
+select a.node_id as id, found.node_id as other_id
+from ({looked_up}) a
+cross join lateral (
+    (
+        select m.node_id, m.embedding::halfvec({dimensions}) <=> a.embedding as distance
+        from memories m
+        where {neighbor} and {in_index}
+        order by m.embedding::halfvec({dimensions}) <=> a.embedding
+        limit %(k)s
+    ) union (
+        select m.node_id, (m.embedding::halfvec({dimensions}) <=> a.embedding) + 0 as distance
+        from memories m
+        where {neighbor} and {outside_index}
+        order by 2
+        limit %(k)s
+    )
+) found
+join memories m on m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.node_id = found.node_id
+where found.distance <= %(farthest)s and {telling} and {kind} = a.kind
 
 -- name: duplicates_compared
 -- What tells whether active memories are duplicates, and which of them is to stay. What somebody has chosen a sector for, or
