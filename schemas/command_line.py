@@ -9,7 +9,7 @@ class ExitCode(IntEnum):
     DONE = 0
     FAILED = 1  # a server or a home is not fit, a row was rejected, a token is not there
     MISUSED = 2  # called or set wrongly: nothing was started
-    MIDWAY = 3  # an import or a purge could not go on: the same command again does the rest
+    MIDWAY = 3  # an import, a purge or a merge could not go on: the same command again does the rest
     NOT_RUNNING = 3  # what `status` says then
     INTERRUPTED = 130  # by Ctrl-C: 128 and the number of SIGINT
 
