@@ -2,7 +2,7 @@
 
     python -m bench.duplicates [--memories 20000] [--exact 2000]
 
-So many made-up sentences are loaded, of which some are there twice with other words around, some word for word, and one
+So many made-up sentences are loaded, of which some are there twice with some words more, some word for word, and one
 many times. They are listed, while one caller searches, then merged. Before that as many as `--exact` says, each
 compared with each by the same rules too. The embedder is `hash`. Prints JSON lines.
 """
@@ -34,6 +34,7 @@ from tools.loading import Loaded, load
 BENCH: Final = "duplicates"
 VOCABULARY: Final = 5_000
 LENGTH: Final = (12, 24)  # words of a sentence
+MORE: Final = (1, 4)  # words that a near one adds: about as many as the least similarity allows
 NEAR_SHARE, EQUAL_SHARE, HEAP_SHARE = 0.02, 0.01, 0.02
 SLICE_S: Final = 0.5  # of searching while it runs
 IDS: Final = b"select node_id, model_id from memories where state = 'active' and superseded_by is null"
@@ -47,7 +48,7 @@ def sentences(count: int, seed: int) -> list[str]:
     near, equal, heap = (int(share * count) for share in (NEAR_SHARE, EQUAL_SHARE, HEAP_SHARE))
     while len(made) < count - near - equal - heap:
         made.append(" ".join(dice.choices(words, k=dice.randint(*LENGTH))))
-    made += [f"{text}, that is." for text in dice.sample(made, near)]
+    made += [" ".join([text, *dice.choices(words, k=dice.randint(*MORE))]) for text in dice.sample(made, near)]
     made += dice.sample(made, equal) + [made[0]] * heap
     dice.shuffle(made)
     return made

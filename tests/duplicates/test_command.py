@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from engramq.gateway.cli import asking
+from engramq.schemas import limits
+from engramq.schemas.faults import FaultCode, refuse
 from tests.pipeline.stage import Agent, Stage, agent_of
 from tests.trust.test_command_lines import Terminal
 
@@ -136,3 +139,44 @@ async def test_what_is_shown_cannot_write_to_the_terminal(terminal: Terminal, ag
 async def test_no_tool_finds_or_merges_in_bulk(agent: Agent) -> None:
     names = {tool.name for tool in (await agent.client.list_tools()).tools}
     assert not [name for name in names if "duplicate" in name]
+
+
+async def test_a_set_too_large_for_one_step_is_merged_piece_by_piece(
+    terminal: Terminal, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DUPLICATES_COMPARED", 3)
+    monkeypatch.setattr(limits, "DUPLICATES_MERGED", 2)
+    ids = [(await agent.store(TEA))["id"] for _ in range(8)]
+    body = await duplicates(terminal, "--merge", "--yes")
+    assert (body["duplicate_count"], body["merged"], body["left"]) == (7, 7, [])
+    (left,) = (await agent.call("list_recent_memories"))["memories"]
+    assert left["id"] == ids[-1]
+    stale = await agent.call("connect", source=ids[0], target=(await agent.store("Something else entirely"))["id"])
+    assert ids[-1] in stale["recovery"]  # whoever has an old id is led to the one that stayed
+    assert (await duplicates(terminal))["group_count"] == 0
+
+
+async def test_a_merge_that_was_stopped_goes_on_where_it_was(
+    terminal: Terminal, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DUPLICATES_MERGED", 2)
+    for _ in range(6):
+        await agent.store(TEA)
+    run, calls = asking.Asker.run, 0
+
+    async def stopped(self: asking.Asker, *given: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise refuse(FaultCode.UNAVAILABLE, "The queue went away.")
+        return await run(self, *given, **named)
+
+    monkeypatch.setattr(asking.Asker, "run", stopped)
+    code, _, err = await terminal("duplicates", "--merge", "--yes")
+    assert code == 3
+    assert "The queue went away." in err
+    assert "The same command again does what is left." in err
+    assert len(await agent.recent()) == 4
+    body = await duplicates(terminal, "--merge", "--yes")
+    assert (body["duplicate_count"], body["merged"]) == (3, 3)
+    assert await agent.recent() == [TEA]

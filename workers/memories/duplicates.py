@@ -16,7 +16,7 @@ from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, visible_now
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper, unpacked
+from engramq.workers.db.vectors import Sizes, cheaper, unpacked
 from engramq.workers.embedders.bundle import MODEL_SHA256
 from engramq.workers.embedders.calibrated.shipped import SHIPPED
 from engramq.workers.embedders.calibration import Calibration
@@ -33,6 +33,7 @@ IDS_AT_ONCE: Final = 10_000  # of equal texts in one reply: 400 kB
 LOOKED_UP_AT_ONCE: Final = 200  # memories of one command: about half a second
 LOOKED_UP_TOGETHER: Final = 50  # of one transaction: about two milliseconds each
 NEIGHBORS: Final = 20  # of each that are looked at: those of other kinds are among them
+EF_SEARCH: Final = 40  # hnsw.ef_search: duplicates are the nearest of all, and each of two is looked up
 DIGITS: Final = 4  # of similarities
 REASON: Final = "near-duplicate"  # in the audit log
 BEGINNING: Final = UUID(int=0)
@@ -94,7 +95,7 @@ async def near_pairs(
             (partition,),
             exact="duplicates_near_exact",
             by_index="duplicates_near_by_index",
-            ef_search=TEN_EF_SEARCH,
+            ef_search=EF_SEARCH,
         )
         rows = await tx.rows(
             sized_sql(name, several[0].dimensions),
