@@ -25,6 +25,7 @@ from engramq.gateway.identity.shared import Shared
 from engramq.gateway.protocol import BoundedProtocol
 from engramq.schemas import limits
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.phrases import SMALLER
 from engramq.schemas.settings import Settings, SettingsError, is_loopback
 
 GRACE_S: Final = 10  # what is under way at a stop may take so long
@@ -142,7 +143,7 @@ class Guard:
             return _refused(403, "Requests of this Origin are not served.")
         lengths = [value for name, value in headers if name == b"content-length"]
         if any(not length.isdigit() or int(length[:20]) > limits.BODY_BYTES for length in lengths):
-            return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes.")
+            return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes. {SMALLER}")
         return None
 
 

@@ -30,7 +30,7 @@ from engramq.gateway.detection import (
 )
 from engramq.gateway.private_keys import without_private_keys
 from engramq.schemas import limits
-from engramq.schemas.commands import Command, ImportBatch, StoreMemory, UpdateMemory
+from engramq.schemas.commands import Command, ImportBatch, ImportMemories, ImportRow, StoreMemory, UpdateMemory
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.settings import Redact
@@ -171,7 +171,8 @@ class Redacted(NamedTuple):
 def redacted(command: Command, wanted: Redact) -> Redacted:
     """Return a command without the secrets in its memories, if it is of those that are wanted without.
 
-    Raises EngramqError naming the parameter, and of an import the row, that could not be looked through in time.
+    Raises EngramqError naming the parameter, and of a batch the row, that could not be looked through in time; where
+    rows have faults of their own that is one.
     """
     redaction = Redaction()
     if isinstance(command, StoreMemory) and wanted is Redact.ALL:
@@ -187,10 +188,29 @@ def redacted(command: Command, wanted: Redact) -> Redacted:
             except EngramqError as refusal:
                 raise invalid(f"records[{index}]", refusal.fault.error, refusal.fault.recovery) from None
         return Redacted(msgspec.structs.replace(command, records=tuple(records)), redaction.found)
+    if isinstance(command, ImportMemories) and wanted is not Redact.OFF:
+        rows = tuple(_redacted_row(redaction, row) for row in command.records)
+        return Redacted(msgspec.structs.replace(command, records=rows), redaction.found)
     return Redacted(command)
+
+
+def _redacted_row(redaction: Redaction, row: ImportRow) -> ImportRow:
+    before = redaction.found
+    try:
+        if row.fault is UNSET:
+            return redaction.of_memory(row)
+        # An error may quote what was given.
+        texts = {name: text for name in ("field", "error") if isinstance(text := getattr(row.fault, name), str)}
+        told = {name: redaction.of_text(text, name) for name, text in texts.items()}
+        row = ImportRow(fault=msgspec.structs.replace(row.fault, **told))
+    except EngramqError as refusal:
+        row = ImportRow(fault=refusal.fault)
+    redaction.found = before  # nothing of the row is kept
+    return row
 
 
 def brings_memories(command: Command, wanted: Redact) -> bool:
     """Say whether `redacted` has to look at a command."""
-    kinds = {Redact.OFF: (), Redact.IMPORTS: (ImportBatch,), Redact.ALL: (ImportBatch, StoreMemory, UpdateMemory)}
+    imports = (ImportBatch, ImportMemories)
+    kinds = {Redact.OFF: (), Redact.IMPORTS: imports, Redact.ALL: (*imports, StoreMemory, UpdateMemory)}
     return isinstance(command, kinds[wanted])

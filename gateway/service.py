@@ -47,6 +47,7 @@ from engramq.schemas.commands import Command, Reply, StoreMemory
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.phrases import count_of
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
 
@@ -83,6 +84,13 @@ class Asker(Protocol):
         """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
 
 
+class Report(Protocol):
+    """Tells the client how far its call is."""
+
+    async def __call__(self, progress: float, total: float | None = ..., message: str | None = ...) -> None:
+        """Say that so much of the total is done; nothing where the client did not ask to be told."""
+
+
 class Sessions(Resolver, Protocol):
     """The breadcrumbs of sessions; every method raises EngramqError when they cannot be reached."""
 
@@ -102,13 +110,17 @@ class SecretSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a tool. `arguments` are as the client sent them, of any JSON type; `tools` are its profile's."""
+    """One call of a tool. `arguments` are as the client sent them, of any JSON type; `tools` are its profile's.
+
+    `report`: None where nobody listens.
+    """
 
     tool: Tool
     arguments: Any
     caller: Caller
     traceparent: str | None = None
     tools: tuple[Tool, ...] = ALL_TOOLS
+    report: Report | None = None
 
     @property
     def reader(self) -> Reader:
@@ -180,7 +192,10 @@ class Service:
     async def _answer(self, call: Call) -> ToolReply:
         tool, caller = call.tool, call.caller
         admit(tool.parameters, tool.scope, caller.principal)  # first: nobody mends arguments of what they may not call
-        arguments = check_arguments(tool, call.arguments)
+        if tool.batches:  # many items take as long as hundreds of other calls
+            arguments = await anyio.to_thread.run_sync(check_arguments, tool, call.arguments)
+        else:
+            arguments = check_arguments(tool, call.arguments)
         command, session = arguments.parameters, arguments.session or caller.session
         if not isinstance(command, Command):
             answered = await self._local[tool.name](call, session, command)
@@ -194,6 +209,7 @@ class Service:
             command, secrets = found.command, found.secrets
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None
+        await _tell_checked(call, command)
         references: Mapping[str, str] = {}
         refusal: Fault | None = None
         if tool.ids or tool.batches:
@@ -227,6 +243,7 @@ class Service:
             raise EngramqError(naming(refused.fault, references)) from refused
         if answer.reply is None:
             return fault_reply(_fault_of(answer), call.reader)
+        await _tell_done(call, command)
         return await self._reply(call, arguments, command, answer.reply, secrets)
 
     async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply, secrets: int) -> ToolReply:
@@ -285,6 +302,25 @@ class Service:
 
     async def _guide(self, call: Call, _session: str, asked: guidance.GuideTopic) -> msgspec.Struct:
         return guidance.explain(asked, call.reader)
+
+
+async def _tell_checked(call: Call, command: Command) -> None:
+    """Tell a client that listens how many items of its batch are refused, and that the others are on their way."""
+    if call.report is not None and call.tool.reports:
+        items = _items(call.tool, command)
+        refused = sum(item.fault is not UNSET for item in items)
+        await call.report(0, len(items), f"{count_of(len(items), 'item')} checked, {refused} refused")
+
+
+async def _tell_done(call: Call, command: Command) -> None:
+    """Tell a client that listens that all of its batch is settled: it is one transaction."""
+    if call.report is not None and call.tool.reports:
+        total = len(_items(call.tool, command))
+        await call.report(total, total, f"{count_of(total, 'item')} settled")
+
+
+def _items(tool: Tool, command: Command) -> list[Any]:
+    return [item for name in tool.batches for item in getattr(command, name)]
 
 
 def _as_listed(command: Command, caller: Caller) -> Command:

@@ -1,6 +1,10 @@
 """Pieces of sentences: "1 memory", "2 memories", "weight, valid_from and properties"."""
 
 from collections.abc import Sequence
+from typing import Final
+
+# What to do about a message that is too large.
+SMALLER: Final = "Send it in smaller parts; for a file of many memories there is `engramq import`."
 
 
 def count_of(number: int, one: str, several: str = "") -> str:

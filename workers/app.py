@@ -27,6 +27,7 @@ from engramq.workers.links import handlers as links
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
+from engramq.workers.memories import accepting
 from engramq.workers.memories import duplicate_handlers as duplicates
 from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
@@ -102,6 +103,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
     ),
     WorkerKind.IMPORTS: (
         memories.import_batch,
+        accepting.import_memories,
         duplicates.find_duplicates,
         duplicates.group_duplicates,
         duplicates.merge_duplicates,

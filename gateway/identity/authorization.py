@@ -10,6 +10,7 @@ from engramq.schemas.commands import (
     Connect,
     Connects,
     Disconnect,
+    ImportMemories,
     ReclassifySector,
     StoreMemory,
     SupersedeMemory,
@@ -19,7 +20,14 @@ from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope, Verification
 
-_OPEN_TO_UNTRUSTED: Final = (StoreMemory, SupersedeMemory, Connect, Connects, Disconnect)  # of the writes
+_OPEN_TO_UNTRUSTED: Final = (
+    StoreMemory,
+    ImportMemories,
+    SupersedeMemory,
+    Connect,
+    Connects,
+    Disconnect,
+)  # of the writes
 
 CALLER: Final = "engramq.caller"  # the key of an HTTP request's scope under which its Caller stands
 

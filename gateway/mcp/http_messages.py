@@ -74,8 +74,14 @@ class HttpMessages:
         async def hear(message: Message) -> None:
             said.extend(message.get("body", b""))
 
-        await self._app(dict(scope), again(request, receive), hear)
+        await self._app(_for_json(scope), again(request, receive), hear)
         return bytes(said)
+
+
+def _for_json(scope: Scope) -> Scope:
+    """Return the scope of one message of a batch: its answer is JSON, never a stream."""
+    headers = [(name, value) for name, value in scope["headers"] if name != b"accept"]
+    return {**scope, "headers": [*headers, (b"accept", _JSON.encode())]}
 
 
 def _read(decoded: Any, first: Message) -> tuple[Response | None, Message]:

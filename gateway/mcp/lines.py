@@ -19,6 +19,7 @@ from engramq.gateway.mcp.messages import Refusal, dump, read_message
 from engramq.gateway.mcp.server import McpServer
 from engramq.gateway.mcp.tool_calls import ToolCalls
 from engramq.schemas import limits
+from engramq.schemas.phrases import SMALLER
 
 IN_FLIGHT_BOUND: Final = 1_000  # requests of one connection that may wait for their answers; then it is read no further
 LAST_WORDS_S: Final = 30.0  # how long a peer that has closed its sending side may wait for answers still under way
@@ -163,7 +164,7 @@ class _Conversation:
 def _decode(line: Line) -> Any:
     """Return the JSON in a line, or the refusal to answer it with."""
     if line.size > limits.BODY_BYTES:
-        error = f"A message may have at most {limits.BODY_BYTES} bytes, not {line.size}."
+        error = f"A message may have at most {limits.BODY_BYTES} bytes, not {line.size}. {SMALLER}"
         return Refusal(types.INVALID_REQUEST, error, _id_within(line))
     try:
         # Not the SDK's stricter parser: half a surrogate pair must reach the tool, whose refusal names the parameter.

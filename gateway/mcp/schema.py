@@ -102,6 +102,9 @@ def listed_schema(tool: Tool) -> dict[str, Any]:
     """Return the schema of the tool's arguments as clients see it: a subset that every host takes."""
     whole = input_schema(tool)
     schema: dict[str, Any] = _shown(whole)
+    for name, items in tool.batches.items():
+        if not items.listed:
+            schema["properties"][name]["items"] = {"type": "object"}
     for name in tool.shown_as_not_empty:
         schema["properties"][name]["minLength"] = whole["properties"][name]["minLength"]
     return schema

@@ -157,6 +157,7 @@ class _Handlers:
                 caller=self._caller_of(ctx),
                 traceparent=traceparent if isinstance(traceparent, str) else None,
                 tools=self._profile.tools,
+                report=ctx.session.report_progress,
             )
         )
 

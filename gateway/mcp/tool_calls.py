@@ -1,7 +1,8 @@
 """tools/call without the SDK: what most calls look like is decoded here, and answered in the SDK's own bytes.
 
 A request that is unusual in any way is the SDK's to answer: another method, a further key, `_meta` with reserved words
-that are not the envelope's, an id that is neither text nor a small number, nesting, an unknown tool. So the SDK alone
+that are not the envelope's, an id that is neither text nor a small number, nesting, an unknown tool, one that reports
+progress to a client that asked for it. So the SDK alone
 decides what is wrong with a request, and what is answered here is answered by the same service. msgspec takes no JSON
 that the SDK's parsers refuse or read otherwise, but for its depth.
 """
@@ -34,7 +35,7 @@ _ENVELOPE: Final = frozenset(
     {types.PROTOCOL_VERSION_META_KEY, types.CLIENT_INFO_META_KEY, types.CLIENT_CAPABILITIES_META_KEY}
 )
 _ENVELOPE_BYTES: Final = 4_096
-_PROGRESS: Final = "progressToken"
+PROGRESS: Final = "progressToken"
 _TRACE: Final = frozenset({"traceparent", "tracestate", "baggage"})
 
 
@@ -88,6 +89,8 @@ class ToolCalls:
         if tool is None or WRAPPED in arguments or not _is_plain_id(request.id):
             return None
         meta = params.meta or {}
+        if tool.reports and PROGRESS in meta:
+            return None
         version = meta.get(types.PROTOCOL_VERSION_META_KEY)
         if not (_is_plain(meta) if version is None else _is_plain(meta, _ENVELOPE) and _is_envelope(meta)):
             return None
@@ -139,7 +142,7 @@ def _is_plain_id(given: Any) -> bool:
 def _is_plain(meta: Mapping[str, Any], reserved: frozenset[str] = frozenset()) -> bool:
     """Say whether `_meta` has only what the SDK lets pass unread, and of what it reads the words `reserved`."""
     for key, value in meta.items():
-        if key == _PROGRESS:
+        if key == PROGRESS:
             if type(value) is not str and type(value) is not int:
                 return False
         elif key.startswith(_RESERVED):

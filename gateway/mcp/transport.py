@@ -15,6 +15,7 @@ from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.mcp.http_calls import HttpCalls
 from engramq.gateway.mcp.http_messages import HttpMessages
 from engramq.gateway.mcp.messages import Refusal
+from engramq.gateway.mcp.progress import ProgressStreams
 from engramq.gateway.mcp.server import Context, McpServer
 from engramq.gateway.mcp.tool_calls import ToolCalls
 from engramq.schemas import limits
@@ -38,19 +39,21 @@ def http_caller(ctx: Context) -> Caller:
 def http_app(server: McpServer, calls: ToolCalls | None, routes: Sequence[Route]) -> ASGIApp:
     """Return the application that serves MCP at MCP_PATH and `routes` beside it; it must be run with its lifespan.
 
-    Every request stands alone in both eras, so that any replica can answer it. Replies are plain JSON, which costs half
-    of an event stream. Host and Origin are checked by the caller, for every route alike. Without `calls` the SDK's
-    server answers everything.
+    Every request stands alone in both eras, so that any replica can answer it. Replies are plain JSON, but for those of
+    calls that report progress. Host and Origin are checked by the caller, for every route alike. Without `calls` the
+    SDK's server answers everything.
     """
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(
         streamable_http_path=MCP_PATH,
         json_response=True,
         stateless_http=True,
         max_request_body_size=limits.BODY_BYTES,
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        transport_security=security,
         custom_starlette_routes=list(routes),
     )
-    whole = RequestBodyLimitMiddleware(_NoStream(HttpMessages(_SurrogateMarker(app))), limits.BODY_BYTES)
+    streams = ProgressStreams(app, server, security)
+    whole = RequestBodyLimitMiddleware(_NoStream(HttpMessages(_SurrogateMarker(streams))), limits.BODY_BYTES)
     return whole if calls is None else HttpCalls(whole, calls)
 
 

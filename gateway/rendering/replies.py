@@ -19,6 +19,7 @@ from engramq.schemas.commands import (
     Command,
     CommandReport,
     ConnectByQuery,
+    MemoriesImported,
     MemoryChanged,
     Promoted,
     Reply,
@@ -78,8 +79,7 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
             report["reply"] = body_of(recorded, detail, caller)
         return report
     body: Body = reply_body(reply) if detail is Detail.FULL else msgspec.to_builtins(brief_of(reply, caller))
-    body.pop("type", None)
-    return _in_order(body)
+    return _told_now(body, reply)
 
 
 def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | None) -> Body:
@@ -88,12 +88,16 @@ def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | N
     `command` is what was asked, `notice` what the caller has to be told besides.
     """
     brief, left_out = withheld(brief_of(reply, caller), command)
-    body: Body = msgspec.to_builtins(brief)
-    body.pop("type", None)
+    body = _told_now(msgspec.to_builtins(brief), reply)
     told = [notice or body.get("notice"), NOTICE_WITHHELD if left_out else None]
     if any(told):
         body["notice"] = " ".join(filter(None, told))
     return _in_order(body)
+
+
+def _told_now(body: Body, reply: Reply) -> Body:
+    """Return the plain values of a reply without those for which get_command is asked, nor the wire's own tag."""
+    return _in_order({name: value for name, value in body.items() if name not in reply.later and name != "type"})
 
 
 def notice_of(reply: Reply, command: Command, principal: Principal, secrets: int = 0) -> str | None:
@@ -108,6 +112,8 @@ def notice_of(reply: Reply, command: Command, principal: Principal, secrets: int
 def _unexpected(reply: Reply, command: Command, principal: Principal) -> str | None:
     if isinstance(reply, Stored):
         return _notice_of_store(reply.stored, command, principal)
+    if isinstance(reply, MemoriesImported):
+        return None if reply.kept_apart is UNSET else NOTICE_OF_UNTRUSTED if principal.untrusted else NOTICE_ROUTED
     if isinstance(reply, Superseded):
         return NOTICE_HIDDEN_BEFORE if reply.new.valid_from and _is_to_come(reply.new.valid_from) else None
     if not isinstance(reply, MemoryChanged) or reply.memory is None:

@@ -3,7 +3,15 @@
 from typing import Final, get_args
 
 from engramq.schemas.commands.base import Command, Reply, WriteReply
-from engramq.schemas.commands.bulk import BatchImported, ImportBatch, ImportRecord, Receipt
+from engramq.schemas.commands.bulk import (
+    BatchImported,
+    ImportBatch,
+    ImportMemories,
+    ImportRecord,
+    ImportRow,
+    MemoriesImported,
+    Receipt,
+)
 from engramq.schemas.commands.consent import (
     ConsentNotNeeded,
     Decided,
@@ -140,6 +148,7 @@ AnyCommand = (
     | EmbedPending
     | ClassifySectors
     | ImportBatch
+    | ImportMemories
     | AddNode
     | AddEdge
     | DeleteEdge
@@ -187,6 +196,7 @@ AnyReply = (
     | PendingEmbedded
     | SectorsClassified
     | BatchImported
+    | MemoriesImported
     | NodeAdded
     | EdgeAdded
     | ChangeNeedsConsent
@@ -275,7 +285,9 @@ __all__ = [
     "GroupDuplicates",
     "Identity",
     "ImportBatch",
+    "ImportMemories",
     "ImportRecord",
+    "ImportRow",
     "LinkActivated",
     "LinkRequest",
     "LinksScheduled",
@@ -284,6 +296,7 @@ __all__ = [
     "ListEdges",
     "ListProposals",
     "ListRecentMemories",
+    "MemoriesImported",
     "MemoryChanged",
     "MemoryFound",
     "MemoryList",

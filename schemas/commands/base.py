@@ -38,8 +38,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 class Reply(msgspec.Struct, kw_only=True, tag_field="type"):
     """What a worker answers when a command was carried out; refusals travel as Fault.
 
-    `resolved_references`: what each reference that the call used stood for.
+    `resolved_references`: what each reference that the call used stood for. `later` names what get_command alone shows:
+    what is too long for the reply to the call itself.
     """
+
+    later: ClassVar[frozenset[str]] = frozenset()
 
     resolved_references: dict[str, MemoryPreview] | UnsetType = UNSET
 

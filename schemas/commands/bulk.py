@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, WriteReply
 from engramq.schemas.commands.memories import NewMemory
-from engramq.schemas.faults import invalid
+from engramq.schemas.faults import Fault, invalid
 from engramq.schemas.fields import UnitInterval
 from engramq.schemas.vocabulary import (
     Absence,
@@ -86,3 +86,44 @@ class BatchImported(WriteReply, kw_only=True, tag="batch_imported"):
     skipped: int
     rejected: int
     degraded: bool | UnsetType = UNSET
+
+
+class ImportRow(ImportRecord, frozen=True, kw_only=True, omit_defaults=True):
+    """One record of ImportMemories; `fault` when the door has refused it already, and then nothing else."""
+
+    content: str = ""  # wider than NewMemory's: a row with a fault has none
+    fault: Fault | UnsetType = UNSET
+
+
+class ImportMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="import_memories"):
+    """Keep many memories in one transaction. They get their vectors later; a bad one is a receipt."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    records: Annotated[
+        tuple[ImportRow, ...],
+        Meta(min_length=1, max_length=limits.IMPORT_ROWS, description="At most 1000, each as store_memory takes it"),
+    ]
+    on_duplicate: Annotated[OnDuplicate, Meta(description="Of external_id")] = OnDuplicate.SKIP
+
+
+class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):
+    """How many rows are safe (stored, updated, or there already) and how many were refused.
+
+    `receipts`, in the order of the rows, and their counts are for get_command. `kept_apart`: new memories that the
+    router put into untrusted. `notice` tells what the caller may not expect.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset({"receipts", "stored", "updated", "skipped"})
+
+    status: Literal["accepted"] = "accepted"
+    accepted: int
+    rejected: int
+    stored: int | UnsetType = UNSET
+    updated: int | UnsetType = UNSET
+    skipped: int | UnsetType = UNSET
+    receipts: list[Receipt] | UnsetType = UNSET
+    kept_apart: int | UnsetType = UNSET
+    notice: str | UnsetType = UNSET

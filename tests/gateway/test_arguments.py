@@ -29,6 +29,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "update_memory": {"memory_id": "m"},
     "forget_memory": {"memory_id": "m"},
     "restore_memory": {"memory_id": "m"},
+    "import_memories": {"records": [{"content": "Ada prefers tea"}]},
     "verify_memory": {"memory_id": "m", "verification": "verified"},
     "memory_promote_to_trusted": {"record_id": "m"},
     "connect": {"source": "a", "target": "b"},

@@ -34,6 +34,7 @@ WRITES = {
     "connect_by_query",
     "connects",
     "record_outcome",
+    "import_memories",
 }
 VERIFIES = {"decide_proposal", "verify_memory", "memory_promote_to_trusted"}
 READS = {
@@ -53,7 +54,8 @@ READS = {
     "memory_stats",
 }
 ADMINISTERS = {"audit"}
-UNTRUSTED_MAY = READS | ADMINISTERS | {"store_memory", "supersede_memory", "connect", "connects", "disconnect"}
+UNTRUSTED_WRITES = {"store_memory", "import_memories", "supersede_memory", "connect", "connects", "disconnect"}
+UNTRUSTED_MAY = READS | ADMINISTERS | UNTRUSTED_WRITES
 SCOPE_SETS = tuple(chain.from_iterable(combinations(Scope, size) for size in range(len(Scope) + 1)))
 
 

@@ -32,6 +32,7 @@ SHOWN: dict[str, dict[str, Any]] = {
     "verify_memory": {"old": "unverified", "new": "verified"},
     "forget_memory": {"status": "archived"},
     "restore_memory": {"status": "restored"},
+    "import_memories": {"accepted": 2, "rejected": 1},
     "supersede_memory": {"status": "superseded"},
 }
 EVERYBODY = reader_of(ALL_TOOLS, local_caller("n", "p").principal)

@@ -60,6 +60,14 @@ PROBES: dict[str, list[dict[str, Any]]] = {
     ],
     "forget_memory": [{"memory_id": MEMORY}, {"memory_id": MEMORY, "erase": True, "reason": "spite"}],
     "restore_memory": [{"memory_id": MEMORY}],
+    "import_memories": [
+        {"records": [{"content": "mine", "external_id": EXTERNAL_ID}]},
+        {
+            "records": [{"content": CONTENT, "external_id": EXTERNAL_ID, "thread": THREAD, "tags": [TAG]}],
+            "on_duplicate": "update",
+        },
+        {"records": [{"content": "mine", "project": PROJECT}], "idempotency_key": KEY},
+    ],
     "verify_memory": [{"memory_id": MEMORY, "verification": "rejected"}],
     "memory_promote_to_trusted": [{"record_id": MEMORY}],
     "connect": [

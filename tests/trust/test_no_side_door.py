@@ -75,6 +75,10 @@ class Scene:
             "update_memory": [{"memory_id": one} for one in some],
             "forget_memory": [{"memory_id": some[2]}],
             "restore_memory": [{"memory_id": some[2]}],
+            "import_memories": [
+                {"records": [{"content": text, "thread": "twins"} for text in near[::8]]},
+                {"records": [{"content": text, "external_id": f"{n}"} for n, text in enumerate(near[:8])]},
+            ],
             "verify_memory": [{"memory_id": some[3], "verification": "unverified"}],
             "memory_promote_to_trusted": [{"record_id": one} for one in some],
             "graph_add_node": [{"name": "Ada"}],

@@ -28,6 +28,7 @@ class Known:
     id: UUID
     partition: Partition
     verification: Verification
+    created_by: str
     absence: Absence | UnsetType
     content: str
     metadata: dict[str, Any]
@@ -100,6 +101,7 @@ async def known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, Known
             row["id"],
             Partition(row["partition"]),
             Verification(row["verification"]),
+            row["created_by"],
             absence_of(row),
             row["content"],
             row["metadata"],
@@ -161,4 +163,4 @@ def made_known(draft: Draft, memory_id: UUID) -> Known:
     """Return what is known of a memory that this batch has made."""
     memory = draft.memory
     metadata = {} if memory.metadata is UNSET else memory.metadata
-    return Known(memory_id, draft.partition, memory.verification, UNSET, memory.content, metadata)
+    return Known(memory_id, draft.partition, memory.verification, draft.created_by, UNSET, memory.content, metadata)

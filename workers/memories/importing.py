@@ -6,12 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Final
 from uuid import UUID
 
 from msgspec import UNSET
 
-from engramq.schemas.commands import Activated, BatchImported, ImportBatch, ImportRecord, Receipt
+from engramq.schemas.commands import (
+    Activated,
+    BatchImported,
+    ImportBatch,
+    ImportMemories,
+    ImportRecord,
+    ImportRow,
+    Receipt,
+)
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import format_time
@@ -75,17 +84,23 @@ _UPDATED: Final = (
     "expires_at",
 )
 
+RECORDS: Final = "records"  # what a receipt names where a row is none at all
 # Rows of one statement: what the event loop needs to write them down is then about 10 ms.
 ROWS_AT_ONCE: Final = 100
 
 
-def routed(envelope: Envelope, command: ImportBatch, retention: Sequence[Retention]) -> Batch:
+def routed(envelope: Envelope, command: ImportBatch | ImportMemories, retention: Sequence[Retention]) -> Batch:
     """Put each record on its side of the trust boundary; what may not go there gets its receipt."""
     command.check()
     rows: dict[int, Row] = {}
     refused: list[Receipt] = []
-    identities = command.identities or (None,) * len(command.records)
-    for index, (record, identity) in enumerate(zip(command.records, identities, strict=True)):
+    identities = command.identities if isinstance(command, ImportBatch) else ()
+    for index, (record, identity) in enumerate(zip_longest(command.records, identities)):
+        if isinstance(record, ImportRow) and record.fault is not UNSET:
+            refused.append(
+                rejected(index, record.fault.field or RECORDS, f"{record.fault.error} {record.fault.recovery}")
+            )
+            continue
         memory = record.memory
         try:
             partition = route(memory, envelope.principal)
@@ -289,6 +304,10 @@ async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: in
         return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id, absence=found.absence)
     if draft.partition is Partition.UNTRUSTED and found.partition is Partition.TRUSTED:
         error = f"It belongs to the trusted memory {memory_id}, and what this row says is untrusted."
+        return rejected(index, "external_id", error)
+    principal = envelope.principal
+    if principal.untrusted and (found.created_by != principal.name or found.verification in VOUCHED_FOR):
+        error = f"It belongs to memory {memory_id}, which an untrusted principal may not change."
         return rejected(index, "external_id", error)
     if _slips_in(found, draft):
         error = (

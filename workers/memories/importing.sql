@@ -6,7 +6,8 @@ where tenant = %(tenant)s and external_id = any(%(external_ids)s)
 -- name: with_external_ids
 -- Which of these external ids are taken, and what an update of their memories must leave alone. Locked in the order
 -- that all writers keep.
-select n.id, n.external_id, m.partition, m.verification, {absence} as absence, m.content, m.metadata
+select n.id, n.external_id, m.partition, m.verification, m.created_by, {absence} as absence, m.content,
+    m.metadata
 from nodes n
 join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
 where n.tenant = %(tenant)s and n.external_id = any(%(external_ids)s)

@@ -1,17 +1,20 @@
 """Memories that wait for their vectors, and giving them these."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from engramq.schemas.commands import EmbedPending
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
 from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.queue.contract import FollowUp
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,15 @@ class Vectorized:
     id: UUID
     content: str
     embedding: Embedding
+
+
+def embedding(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ...]:
+    """Return the commands that give these memories their vectors, those that are not pending excepted."""
+    ids = list(memory_ids)
+    return tuple(
+        FollowUp(namespace, EmbedPending(memory_ids=tuple(ids[start : start + MEMORIES_PER_FOLLOW_UP])))
+        for start in range(0, len(ids), MEMORIES_PER_FOLLOW_UP)
+    )
 
 
 async def pending_contents(tx: Transaction, ids: Sequence[UUID]) -> list[Row]:

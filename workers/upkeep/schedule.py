@@ -11,8 +11,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from engramq.schemas import limits
-from engramq.schemas.commands import EmbedPending
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.retention import Retention
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db import changes, ledger
@@ -24,7 +24,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.graph import deletions, proposal_rows
 from engramq.workers.links import co_retrieval, decay
 from engramq.workers.memories import expiry
-from engramq.workers.memories.pending import pending_after, pending_contents
+from engramq.workers.memories.pending import embedding, pending_after, pending_contents
 from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
 from engramq.workers.upkeep import lexemes
 from engramq.workers.upkeep.back_off import BackOff
@@ -33,7 +33,7 @@ from engramq.workers.upkeep.unfinished import Unfinished
 log = logging.getLogger(__name__)
 
 PENDING_S: Final = 3.0  # a memory younger than this may be in somebody's hands
-BATCH: Final = 100  # memories of one follow-up
+BATCH: Final = MEMORIES_PER_FOLLOW_UP
 BATCHES: Final = 10  # follow-ups of one namespace in a sweep that finds the embedder working
 TRIM_EVERY_S: Final = 600.0
 COUNT_EVERY_S: Final = 300.0
@@ -95,11 +95,11 @@ class Upkeep:
             log.warning("Nothing swept: the database is away")
             return ()
 
-    async def _look_at(self, namespace: str) -> list[FollowUp]:
+    async def _look_at(self, namespace: str) -> tuple[FollowUp, ...]:
         progress = self._progress.setdefault(namespace, Progress())
         now = time.monotonic()
         if now < progress.back_off.not_before:
-            return []
+            return ()
         waiting = await self._still_waiting(namespace, progress.handed_on)
         stuck = bool(progress.handed_on) and waiting == len(progress.handed_on)
         batches = 1 if stuck else BATCHES
@@ -111,10 +111,7 @@ class Upkeep:
         progress.back_off.note(now, stuck=stuck)
         if not ids:
             del self._progress[namespace]
-        return [
-            FollowUp(namespace, EmbedPending(memory_ids=tuple(str(one) for one in ids[start : start + BATCH])))
-            for start in range(0, len(ids), BATCH)
-        ]
+        return embedding(namespace, map(str, ids))
 
     async def _pending(self, namespace: str, after: UUID, limit: int) -> list[UUID]:
         return await self.store.read(

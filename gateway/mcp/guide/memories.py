@@ -115,4 +115,28 @@ ENTRIES: Final = {
         before=(_STORE_TEA, Step(tool="forget_memory", arguments=_IT)),
         example=Step(tool="restore_memory", arguments={**_IT, "reason": "it was right after all"}),
     ),
+    "import_memories": ToolGuide(
+        what="Keeps up to 1,000 memories in one call, all that are right in one transaction. Each is found by its "
+        "words at once, and by meaning once it has its vector, which follows in the background, as do links.",
+        when="You bring over what is written elsewhere: notes, a chat log, the facts of another memory.",
+        when_not="One fact, or a few: store_memory shows what is similar and takes @stored. A file: the operator's "
+        "`engramq import` reads it, whatever its size, and knows its rows again.",
+        cost="About a second for 1,000 rows, then the model's time in the background. A receipt has about 100 "
+        "characters.",
+        returns="accepted and rejected, in rows, and command_id. accepted rows are safe: stored, updated, or there "
+        "already.",
+        next="rejected is not 0: get_command shows a receipt for each row, with its index, and field and error of a "
+        "rejected one. Send those again, corrected. external_id makes that safe: on_duplicate skip leaves a known one "
+        "alone, update writes what the row names.",
+        example=Step(
+            tool="import_memories",
+            arguments={
+                "records": [
+                    {"content": "Ada prefers tea to coffee", "speaker": "Ada", "external_id": "notes-1"},
+                    {"content": "The stand-up meeting is at 9:30", "external_id": "notes-2", "tags": ["meetings"]},
+                    {"content": " ", "external_id": "notes-3"},
+                ]
+            },
+        ),
+    ),
 }

@@ -2,12 +2,16 @@
 
 from typing import Final
 
-from engramq.gateway.mcp.tools.tool import Tool
+from engramq.gateway.mcp.tools.tool import Items, Tool
 from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
     GetMemory,
+    ImportMemories,
+    ImportRecord,
+    ImportRow,
     ListRecentMemories,
+    MemoriesImported,
     MemoryChanged,
     MemoryFound,
     MemoryList,
@@ -127,5 +131,17 @@ TOOLS: Final = (
         detailed=True,
         ids=("memory_id",),
         idempotent=True,
+    ),
+    Tool(
+        name="import_memories",
+        title="Import memories",
+        summary="Keep many facts at once. Call it to bring over notes or logs. For one fact call store_memory. A "
+        "bad row stops no other: get_command tells which were rejected.",
+        example='import_memories(records=[{"content": "Ada prefers tea"}])',
+        parameters=ImportMemories,
+        replies=(MemoriesImported,),
+        batches={"records": Items(taken=ImportRecord, kept=ImportRow, listed=False)},
+        reports=True,
+        destructive=True,
     ),
 )

@@ -15,12 +15,14 @@ class Items:
     """What the items of a list are, when a bad one is not to fail the call.
 
     Each is checked like the arguments of a call that takes the fields of `taken`. It travels as `kept`, which has these
-    fields, a `check` and, for a bad item, its `fault`. `ids` are the fields that take a memory id.
+    fields, a `check` and, for a bad item, its `fault`. `ids` are the fields that take a memory id. Where the fields are
+    not `listed`, the description of the list says what an item is, and the docs show them.
     """
 
     taken: type[msgspec.Struct]
     kept: type[Any]
     ids: tuple[str, ...] = ()
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,7 +34,8 @@ class Tool:
     so also a reference such as @stored. `session` says whether the tool takes a session; one with `ids` always does.
     `detailed`: its replies hold memories, and it takes detail; such a one is `bounded` too: it takes max_chars.
     `ids_only`: it takes no reference, since what it does to the wrong memory does harm; see also `Service`.
-    `batches` are the parameters whose items are checked one by one. `aliases` are other words for parameters, accepted
+    `batches` are the parameters whose items are checked one by one; where `reports` is set, the client is told of them
+    while it waits, if it asked for that. `aliases` are other words for parameters, accepted
     but not listed. `shown_as_not_empty` are the parameters whose least length is listed. `everyday` are the parameters
     that the core profile lists, which takes the others too; a tool without any is not in that profile.
 
@@ -57,6 +60,7 @@ class Tool:
     detailed: bool = False
     bounded: bool = False
     batches: Mapping[str, Items] = field(default_factory=dict)
+    reports: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)
     shown_as_not_empty: tuple[str, ...] = ()
     read_only: bool = False
