@@ -18,8 +18,10 @@ from engramq.schemas.commands import (
     Forgotten,
     GetCommand,
     GetMemory,
+    ImportMemories,
     ListAudit,
     ListRecentMemories,
+    MemoriesImported,
     MemoryChanged,
     MemoryFound,
     MemoryList,
@@ -80,6 +82,7 @@ SCRIPT: dict[type[Command], Script] = {
     ForgetMemory: lambda command, envelope: Forgotten(
         status="erased" if command.erase else "archived", id=command.memory_id, command_id=envelope.id
     ),
+    ImportMemories: partial(_sampled, MemoriesImported),
     RestoreMemory: lambda _command, envelope: MemoryChanged(status="not_found", command_id=envelope.id),
     GetCommand: lambda _command, _envelope: CommandReport(status=CommandStatus.UNKNOWN),
     MemoryStats: lambda _command, _envelope: Stats(
