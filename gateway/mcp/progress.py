@@ -3,21 +3,19 @@
 Every other answer is plain JSON, which costs half of one and has no room for a notification.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import mcp_types as types
 import msgspec
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.mcp.http_calls import again, takes_json
-from engramq.gateway.mcp.server import McpServer
 from engramq.gateway.mcp.tool_calls import METHOD, PROGRESS
 from engramq.gateway.mcp.tools import TOOLS
-from engramq.schemas import limits
 
 EVENT_STREAM: Final = "text/event-stream"
 REPORTING: Final = frozenset(name for name, tool in TOOLS.items() if tool.reports)
@@ -37,28 +35,26 @@ _decoder: Final = msgspec.json.Decoder(_Message)
 
 
 class ProgressStreams:
-    """Gives the calls that are to be answered by a stream to the SDK's server, and the others to `app`.
+    """Gives the calls that are to be answered by a stream to `streams`, and the others to `app`; bodies come whole.
 
-    Bodies come whole. To be run with its lifespan.
+    To be run with its lifespan, which holds `running` for as long as it lasts.
     """
 
-    def __init__(self, app: ASGIApp, server: McpServer, security: TransportSecuritySettings) -> None:
+    def __init__(
+        self, app: ASGIApp, streams: ASGIApp, running: Callable[[], AbstractAsyncContextManager[None]]
+    ) -> None:
         self._app = app
-        self._streams = StreamableHTTPSessionManager(
-            app=server,
-            stateless=True,
-            max_request_body_size=limits.BODY_BYTES,
-            security_settings=security,
-        )
+        self._streams = streams
+        self._running = running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request or pass it on."""
         if scope["type"] == "lifespan":
-            async with self._streams.run():
+            async with self._running():
                 await self._app(scope, receive, send)
         elif _takes_stream(scope):
             first = await receive()
-            app = self._streams.asgi_app if wants_progress(first.get("body", b"")) else self._app
+            app = self._streams if wants_progress(first.get("body", b"")) else self._app
             await app(scope, again(first, receive), send)
         else:
             await self._app(scope, receive, send)

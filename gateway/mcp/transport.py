@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import mcp_types as types
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 from starlette.responses import Response
 from starlette.routing import Route
@@ -52,8 +53,11 @@ def http_app(server: McpServer, calls: ToolCalls | None, routes: Sequence[Route]
         transport_security=security,
         custom_starlette_routes=list(routes),
     )
-    streams = ProgressStreams(app, server, security)
-    whole = RequestBodyLimitMiddleware(_NoStream(HttpMessages(_SurrogateMarker(streams))), limits.BODY_BYTES)
+    streams = StreamableHTTPSessionManager(
+        app=server, stateless=True, max_request_body_size=limits.BODY_BYTES, security_settings=security
+    )
+    either = ProgressStreams(app, streams.asgi_app, streams.run)
+    whole = RequestBodyLimitMiddleware(_NoStream(HttpMessages(_SurrogateMarker(either))), limits.BODY_BYTES)
     return whole if calls is None else HttpCalls(whole, calls)
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from engramq.gateway.mcp.arguments import check_arguments, parameters_of
 from engramq.gateway.mcp.parameters import problem_in
@@ -15,9 +16,10 @@ from engramq.gateway.mcp.schema import input_schema
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.mcp.tools.tool import Tool
 from engramq.schemas.codec import decode_envelope, encode, fingerprint
-from engramq.schemas.commands import Command, ListRecentMemories, SearchMemories, StoreMemory
+from engramq.schemas.commands import Command, ImportMemories, ListRecentMemories, SearchMemories, StoreMemory
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
+from engramq.schemas.vocabulary import OnDuplicate
 from tests.gateway.fitting import JSON, fitting
 
 MINIMAL: dict[str, dict[str, Any]] = {
@@ -114,7 +116,7 @@ WRONG: dict[str, list[Any]] = {
     "array": [None, True, "trusted", {}, [None], ["no"], ["Semantic"], [["trusted"]], ["\ud800"], ["trusted"] * 101],
     "texts": [None, True, "m", {}, [], [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], ["m"] * 51],
     "tags": [True, "m", {}, [None], [5], [""], [" "], [["m"]], ["\ud800"], ["m\0"], [f"m{n}" for n in range(51)]],
-    "items": [None, True, "a", {}, {"source": "a"}, [{}] * 201],
+    "items": [None, True, "a", {}, {"source": "a"}, [{}] * 1_001],
     "object": [None, True, 5, "[]", "{", '{"a": "\\ud800"}', [], [1], *NOT_KEEPABLE, *TOO_LARGE],
 }
 
@@ -162,6 +164,18 @@ def test_every_wrong_value_of_every_parameter_is_refused_by_name() -> None:
     for case in cases:
         tool, name, value = case.values
         assert refusal(tool, {**MINIMAL[tool.name], name: value}).fault.field == name, case.id
+
+
+def test_an_import_needs_a_row_and_a_bad_one_travels_with_its_fault() -> None:
+    tool = TOOLS["import_memories"]
+    assert refusal(tool, {"records": []}).fault.field == "records"
+    command = check_arguments(tool, {"records": ['{"content": "tea", "position": "3"}', {"content": 5}]}).parameters
+    assert isinstance(command, ImportMemories)
+    first, second = command.records
+    assert (first.content, first.position, first.fault) == ("tea", 3, UNSET)
+    assert second.fault is not UNSET
+    assert (second.fault.field, second.content) == ("content", "")
+    assert command.on_duplicate is OnDuplicate.SKIP
 
 
 @pytest.mark.promise("MT-10")

@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from msgspec import UNSET
 
 from engramq.gateway import private_keys, redaction
 from engramq.gateway.detection import detectors, has_name, may_have
 from engramq.gateway.redaction import Redaction, redacted
 from engramq.schemas import limits
-from engramq.schemas.commands import ImportBatch, ImportRecord, StoreMemory, UpdateMemory
-from engramq.schemas.faults import EngramqError
+from engramq.schemas.commands import (
+    ImportBatch,
+    ImportMemories,
+    ImportRecord,
+    ImportRow,
+    StoreMemory,
+    UpdateMemory,
+)
+from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.settings import Redact, read_settings
 
 pytestmark = pytest.mark.promise("SE-19")
@@ -192,6 +200,28 @@ def test_what_takes_too_long_is_refused_by_row_and_never_kept_unseen() -> None:
     with pytest.raises(EngramqError, match="in time") as refusal:
         Redaction(clock=lambda: next(clock)).of_text(f"token {GITHUB}")
     assert refusal.value.fault.field == "content"
+
+
+def test_a_row_that_cannot_be_looked_through_is_refused_and_no_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "BUDGET_S", -1.0)
+    rows = (ImportRow(content="Ada prefers tea"), ImportRow(content=f"token {GITHUB}"))
+    found = redacted(ImportMemories(records=rows), Redact.IMPORTS)
+    assert isinstance(found.command, ImportMemories)
+    first, second = found.command.records
+    assert first == rows[0]
+    assert second.fault is not UNSET
+    assert (second.fault.field, second.content, found.secrets) == ("content", "", 0)
+    assert "in time" in second.fault.error
+
+
+def test_what_a_refused_row_is_quoted_with_is_looked_through_too() -> None:
+    fault = invalid("sector", f"sector must be one of semantic, not {GITHUB!r}.").fault
+    found = redacted(ImportMemories(records=(ImportRow(fault=fault),)), Redact.IMPORTS)
+    assert isinstance(found.command, ImportMemories)
+    (row,) = found.command.records
+    assert row.fault is not UNSET
+    assert row.fault.error == "sector must be one of semantic, not '[redacted: GitHub Token]'."
+    assert found.secrets == 0, "nothing of the row is kept"
 
 
 def test_nothing_goes_over_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
