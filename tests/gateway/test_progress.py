@@ -138,7 +138,7 @@ def test_what_asks_for_progress(message: Any, wanted: bool) -> None:
 async def test_nobody_hears_that_rows_are_settled_before_they_are(redis_url: str, keys: Keys) -> None:
     heard: list[float] = []
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001 - the SDK's names
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
 
     async with worker_side(redis_url, keys) as workers, gateway_over(redis_url, keys, 0.3) as gateway:
