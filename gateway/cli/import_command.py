@@ -11,11 +11,11 @@ from typing import IO, Any
 from engramq.gateway.cli.import_file import Importer, Options, import_file
 from engramq.gateway.cli.import_records import format_by_name
 from engramq.gateway.cli.import_rejects import CannotReject
-from engramq.gateway.cli.import_source import UnusableFile
 from engramq.gateway.cli.import_workers import NoWorker
 from engramq.gateway.cli.running import run
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Absence, OnDuplicate, ReceiptStatus, RowFormat
 

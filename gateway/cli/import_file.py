@@ -15,7 +15,6 @@ from engramq.gateway.cli.asking import open_bus
 from engramq.gateway.cli.import_records import Rejection, read_records
 from engramq.gateway.cli.import_rejects import RejectFile
 from engramq.gateway.cli.import_rows import Batch, Secrets, check_rows, make_batches
-from engramq.gateway.cli.import_source import Source
 from engramq.gateway.cli.import_workers import START_S, ImportWorkers
 from engramq.gateway.cli.progress import Progress
 from engramq.gateway.queue.bus import Bus, Pending
@@ -23,6 +22,7 @@ from engramq.schemas.commands import BatchImported, GetCommand, ImportBatch
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.keys import Keys
+from engramq.schemas.packed_lines import Source
 from engramq.schemas.settings import Redact, Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Absence, CommandStatus, OnDuplicate, ReceiptStatus, RowFormat
 

@@ -44,10 +44,14 @@ PURE_SCHEMAS: Final = (
 )
 
 CONNECTION: Final = "engramq.schemas.connection"  # the one module of the contract that does I/O
-CONNECTION_LIBRARIES: Final = frozenset({"asyncio", "redis", "hiredis"})
+# What single modules of the contract may import besides: `packed_lines` unpacks what others have opened.
+BESIDES: Final = {
+    CONNECTION: frozenset({"asyncio", "redis", "hiredis"}),
+    "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
+}
 SCHEMAS_LIBRARIES: Final = _words(
-    "collections datetime enum functools hashlib ipaddress itertools json logging math msgspec os pathlib re secrets"
-    " sys threading time traceback types typing urllib uuid"
+    "array collections datetime enum functools hashlib ipaddress itertools json logging math msgspec os pathlib re"
+    " secrets sys threading time traceback types typing urllib uuid"
 )
 # What is used of modules that could do more: `ids` asks for random bytes, `settings_reference` prints a page.
 SCHEMAS_SYSTEM_CALLS: Final = frozenset({"os.urandom", "sys.stdout", "sys.stdout.write"})
@@ -160,7 +164,7 @@ def loading_by_name(module: Module) -> list[str]:
 def input_output(module: Module) -> list[str]:
     """The contract computes: it opens no file, starts no process, and one of its modules has a connection."""
     connects = module.name == CONNECTION
-    allowed = SCHEMAS_LIBRARIES | (CONNECTION_LIBRARIES if connects else frozenset())
+    allowed = SCHEMAS_LIBRARIES | BESIDES.get(module.name, frozenset())
     found = []
     for one in imports(module):
         root, _, rest = one.imported.partition(".")

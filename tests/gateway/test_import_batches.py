@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway.cli.import_identity import Occurrences, digest_of
+from engramq.gateway.cli.import_identity import digest_of
 from engramq.gateway.cli.import_records import Given, Rejection
 from engramq.gateway.cli.import_rows import Batch, Row, Secrets, check_rows, make_batches
+from engramq.schemas.occurrences import Occurrences
 
 NAMESPACE = "tenant"
 WHEN = "2026-01-31T09:00:00"

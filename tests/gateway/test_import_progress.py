@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from engramq.gateway.cli import progress
-from engramq.gateway.cli.import_source import Source
 from engramq.gateway.cli.progress import Progress
 from engramq.schemas import limits
+from engramq.schemas.packed_lines import Source
 
 SOURCE = b"one line\n" * 10
 

@@ -17,8 +17,8 @@ import pytest
 
 from engramq.gateway.cli.import_records import Given, Rejection, format_by_name, read_records
 from engramq.gateway.cli.import_rows import Row, check_rows
-from engramq.gateway.cli.import_source import Source, UnusableFile
 from engramq.schemas import limits
+from engramq.schemas.packed_lines import Source, UnusableFile
 from engramq.schemas.vocabulary import RowFormat
 
 ROWS = [{"content": f"Zeile {number}: Käse, Öl; 🧀", "speaker": "Ana"} for number in range(300)]
@@ -228,7 +228,7 @@ READING = """
 import resource, sys
 from engramq.gateway.cli.import_records import read_records
 from engramq.gateway.cli.import_rows import Row, check_rows, make_batches, Batch
-from engramq.gateway.cli.import_source import Source
+from engramq.schemas.packed_lines import Source
 
 def mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

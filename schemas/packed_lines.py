@@ -47,8 +47,8 @@ class Source:
         self._file = _Headed(raw)
         self.position = 0
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines, of one that is too long only its (too long) beginning.
+    def lines(self, longest: int = limits.BODY_BYTES) -> Iterator[bytes]:
+        """Yield the lines, of one with more than `longest` bytes only its (too long) beginning.
 
         Raises UnusableFile, or BrokenOff after the last line that could be read.
         """
@@ -65,19 +65,19 @@ class Source:
             if stream.head(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                 stream = _Transcoded(stream)
             plain = stream is self._file
-            for line, size in _cut_lines(io.BufferedReader(stream, CHUNK_BYTES)):
+            for line, size in _cut_lines(io.BufferedReader(stream, CHUNK_BYTES), longest):
                 self.position = self.position + size if plain else self._file.given
                 yield line
         except _DAMAGES as problem:
             raise BrokenOff(_told(problem, packing)) from None
 
 
-def _cut_lines(stream: io.BufferedReader) -> Iterator[tuple[bytes, int]]:
+def _cut_lines(stream: io.BufferedReader, longest: int) -> Iterator[tuple[bytes, int]]:
     """Yield each line, cut where it is too long, and its whole size."""
-    while line := stream.readline(limits.BODY_BYTES + 1):
+    while line := stream.readline(longest + 1):
         size, rest = len(line), line
-        while len(rest) > limits.BODY_BYTES and not rest.endswith(b"\n"):
-            rest = stream.readline(limits.BODY_BYTES + 1)
+        while len(rest) > longest and not rest.endswith(b"\n"):
+            rest = stream.readline(longest + 1)
             size += len(rest)
         yield line, size
 
