@@ -19,6 +19,8 @@ READY_BOUND_S = 180.0
 _NEEDS = {
     "gateway": (settings.REDIS_URL,),
     "import": (settings.REDIS_URL,),
+    "import of an export": (settings.DATABASE_URL,),
+    "export": (settings.DATABASE_URL,),
     "purge": (settings.REDIS_URL,),
     "duplicates": (settings.REDIS_URL,),
     "purge --rewrite": (settings.REDIS_URL, settings.DATABASE_URL),

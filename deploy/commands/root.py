@@ -31,7 +31,8 @@ COMMANDS: Mapping[str, Lazy] = {
     "gateway": Lazy("gateway", "Serve MCP over HTTP (or on a socket), with the servers of the environment."),
     "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
     "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
-    "import": Lazy("import_file", "Load memories from a JSONL or CSV file."),
+    "import": Lazy("import_file", "Load memories from a JSONL or CSV file, or restore an export."),
+    "export": Lazy("export", "Write everything of a namespace to a file, which engramq import restores."),
     "backup": Lazy("backup", "Save the home in a file, while it is used."),
     "restore": Lazy("restore", "Make a home of a backup."),
     "purge": Lazy(

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Final
-
 import click
 
+from engramq.deploy.commands.export import audit_option, embeddings_option, file_argument, write_export
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.setting_values import namespace
-
-PIPE: Final = "-"
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -35,22 +30,16 @@ def list_(supervisor: tuple[str, ...], *, empty: bool, as_json: bool) -> None:
 
 @command.command("export")
 @click.argument("tenant", metavar="NAMESPACE", type=namespace)
-@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--audit", is_flag=True, help="With the audit log.")
-@click.option("--embeddings", is_flag=True, help="With the vectors of memories.")
+@file_argument
+@audit_option
+@embeddings_option
 @click.pass_obj
 def export(supervisor: tuple[str, ...], tenant: str, file: str, *, audit: bool, embeddings: bool) -> None:
-    """Write all of a namespace to a file, as JSON lines.
+    """Write all of a namespace to a file, as JSON lines, which engramq import restores.
 
     FILE - is standard output; a file must not be there yet. See docs/export.md for the format.
     """
-    target = None if file == PIPE else Path(file)
-    if target is not None and not os.access(target.absolute().parent, os.W_OK):
-        raise click.BadParameter(f"{str(target.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
-    with servers_for("tenant", supervisor) as settings:
-        from engramq.workers.cli.tenant_command import export_tenant  # noqa: PLC0415 - psycopg, wasted on wrong options
-
-        export_tenant(settings, tenant, target, audit=audit, embeddings=embeddings)
+    write_export(supervisor, "tenant", file, tenant, audit=audit, embeddings=embeddings)
 
 
 @command.command("delete")

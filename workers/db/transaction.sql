@@ -46,6 +46,15 @@ select
 -- The same for what follows in a transaction that has asked otherwise before.
 select {plan_once}
 
+-- name: plan_by_keys
+-- Let what follows in a transaction that goes through all of a tenant's rows, page by page, go by keys. Whoever holds its
+-- locks for long sees no new statistics: a plan for tables that were empty, or never analyzed, would sort all rows for each
+-- page, or read them all for each foreign key.
+select
+    set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true),
+    set_config('enable_mergejoin', 'off', true)
+
 -- name: commit_without_waiting
 -- Let this transaction's COMMIT return before it is on disk: for what is made again when a crash takes it away.
 select set_config('synchronous_commit', 'off', true)

@@ -7,14 +7,14 @@ from uuid import UUID
 
 import msgspec
 
+from engramq.schemas.exports import FORMAT, VERSION
 from engramq.schemas.ids import format_time
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 
 HEAD: Final = sql("export_head")
+PLAN_BY_KEYS: Final = sql("plan_by_keys")
 
-FORMAT: Final = "engramq.export"
-VERSION: Final = 1
 ROWS_AT_ONCE: Final = 200  # a page of the largest memories is about 10 MB then, in a script of four bytes 30
 
 # Columns that no export has, by table: the tenant's number and what only this database can use.
@@ -77,6 +77,7 @@ async def lines(tx: Transaction, wanted: Wanted, release: str) -> AsyncIterator[
 
     The first says what it is, the last how many of each type there were: without that one it was broken off.
     """
+    await tx.send(PLAN_BY_KEYS)
     yield _line(await _head(tx, wanted, release))
     counts: dict[str, int] = {}
     for part in (*PARTS, AUDIT) if wanted.audit else PARTS:

@@ -121,8 +121,8 @@ ENTRIES: Final = {
         when="You bring over what is written elsewhere: notes, a chat log, the facts of another memory.",
         when_not="One fact, or a few: store_memory shows what is similar and takes @stored. A file: the operator's "
         "`engramq import` reads it, whatever its size, and knows its rows again.",
-        cost="About a second for 1,000 new rows, five where all change; the model works in the background. A receipt has 100 "
-        "characters.",
+        cost="About a second for 1,000 new rows, five where all change; the model works in the background. A receipt "
+        "has 100 characters.",
         returns="accepted and rejected, in rows, and command_id. accepted rows are safe: stored, updated, or there "
         "already.",
         next="rejected is not 0: get_command shows a receipt for each row, with its index, and field and error of a "

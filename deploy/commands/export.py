@@ -1,0 +1,45 @@
+"""The options of `engramq export`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+
+from engramq.deploy.servers_for import servers_for
+from engramq.schemas.setting_values import namespace
+
+PIPE: Final = "-"
+
+file_argument = click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+audit_option = click.option("--audit", is_flag=True, help="With the audit log.")
+embeddings_option = click.option("--embeddings", is_flag=True, help="With the vectors of memories.")
+
+
+@click.command("export")
+@file_argument
+@click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
+@audit_option
+@embeddings_option
+@click.pass_obj
+def command(supervisor: tuple[str, ...], /, *, file: str, namespace: str | None, audit: bool, embeddings: bool) -> None:
+    """Write everything of a namespace to a file, which engramq import restores.
+
+    The file has JSON lines. FILE - is standard output; a file must not be there yet. See docs/export.md for the format.
+    """
+    write_export(supervisor, "export", file, namespace, audit=audit, embeddings=embeddings)
+
+
+def write_export(
+    supervisor: tuple[str, ...], name: str, file: str, namespace: str | None, *, audit: bool, embeddings: bool
+) -> None:
+    """Do what `engramq export` and `engramq tenant export` do; `name`: of the command. None: the own namespace."""
+    target = None if file == PIPE else Path(file)
+    if target is not None and not os.access(target.absolute().parent, os.W_OK):
+        raise click.BadParameter(f"{str(target.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
+    with servers_for(name, supervisor) as settings:
+        from engramq.workers.cli.tenant_command import export_tenant  # noqa: PLC0415 - psycopg, wasted on wrong options
+
+        export_tenant(settings, namespace or settings.namespace, target, audit=audit, embeddings=embeddings)
