@@ -338,6 +338,7 @@ class AuditAction(StrEnum):
     ERASE_PROPERTIES = "erase_properties"  # of a node that stays
     TAKE_BACK = "take_back"  # what a purged principal changed of an edge or node of others
     DELETE_TENANT = "delete_tenant"
+    RESTORE_TENANT = "restore_tenant"  # from an export
     CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
     RETRY_COMMAND = "retry_command"
     DROP_COMMAND = "drop_command"

@@ -14,6 +14,7 @@ from engramq.schemas.setting_values import namespace
 from engramq.schemas.vocabulary import OnDuplicate, RowFormat
 
 PIPE: Final = "-"
+OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "row_format", "split")
 
 
 def _require_writable(rejects: Path, source: Path | None) -> None:
@@ -31,13 +32,21 @@ def _require_writable(rejects: Path, source: Path | None) -> None:
         raise click.BadParameter(f"{str(rejects)!r} is the file that is to be imported.", param_hint="'--rejects'")
 
 
+def _refuse_options_of_rows(context: click.Context) -> None:
+    """Refuse options that say nothing of an export."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
+        if given and parameter.name in OF_ROWS:
+            raise click.UsageError(f"{parameter.opts[0]} is for rows, and this file is an export.")
+
+
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
     "--namespace",
     metavar="NAME",
     type=namespace,
-    help="Put every row there, whatever it names. Default: what the row names, else ENGRAMQ_NAMESPACE.",
+    help="Put every row, or the export, there, whatever it names. Default: what it names, else ENGRAMQ_NAMESPACE.",
 )
 @click.option(
     "--on-duplicate",
@@ -65,9 +74,10 @@ def _require_writable(rejects: Path, source: Path | None) -> None:
     is_flag=True,
     help="Make several memories of one thread, in order, of a text over 32,768 characters. Default: reject it.",
 )
-@click.pass_obj
+@click.option("--dry-run", is_flag=True, help="Check an export, and whether it could be restored; write nothing.")
+@click.pass_context
 def command(
-    supervisor: tuple[str, ...],
+    context: click.Context,
     /,
     *,
     file: str,
@@ -77,14 +87,29 @@ def command(
     rejects: Path | None,
     row_format: str | None,
     split: bool,
+    dry_run: bool,
 ) -> ExitCode:
-    """Load memories from a JSONL or CSV file.
+    """Load memories from a JSONL or CSV file, or restore an export.
 
     One object per line, or one row with a first row of names, with the parameters of store_memory; FILE - is standard
     input. gzip, bzip2, xz and UTF-16 are told by themselves. A row that went in before is skipped. The exit code is 1
     when rows were rejected, 3 when the import could not go on: the same command then goes on with the rest.
+
+    A file that engramq export has written is restored into a namespace that holds nothing: all of it, or nothing.
     """
+    from engramq.gateway.cli.import_kind import is_export  # noqa: PLC0415 - help does without
+
+    supervisor: tuple[str, ...] = context.obj
     source = None if file == PIPE else Path(file)
+    if source is not None and is_export(source):
+        _refuse_options_of_rows(context)
+        with servers_for("import of an export", supervisor) as settings:
+            from engramq.workers.cli.restore_command import restore_namespace  # noqa: PLC0415 - psycopg, see export
+
+            restore_namespace(settings, source, namespace=namespace, dry_run=dry_run)
+        return ExitCode.DONE
+    if dry_run:
+        raise click.UsageError("--dry-run is for exports, and this file is none.")
     if rejects is not None:
         _require_writable(rejects, source)
     with servers_for("import", supervisor) as settings:

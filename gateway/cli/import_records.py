@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.gateway.cli.import_source import UTF8_BOM, BrokenOff, UnusableFile
 from engramq.schemas import limits
 from engramq.schemas.commands import ImportRecord
+from engramq.schemas.exports import is_head
 from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, UnusableFile
 from engramq.schemas.vocabulary import RowFormat
 
 LINE: Final = "line"  # the field of a rejection that concerns the line as a whole
@@ -66,13 +67,15 @@ def format_by_name(path: Path | None) -> RowFormat | None:
 def read_records(lines: Iterable[bytes], row_format: RowFormat | None) -> Iterator[Given | Rejection]:
     """Yield each row; blank lines are passed over. What cannot be read on ends in a rejection of the rest.
 
-    Raises UnusableFile when the first row of a CSV file does not name fields.
+    Raises UnusableFile for an export, and when the first row of a CSV file does not name fields.
     """
     numbered = _Numbered(lines)
     try:
         first = next((line for line in numbered if line.strip()), None)
         if first is None:
             return
+        if is_head(first.removeprefix(UTF8_BOM)):
+            raise UnusableFile("This is an export. It is read twice: write it to a file, and import that.")
         number = numbered.count
         if (row_format or _format_by_content(first)) is RowFormat.CSV:
             yield from _csv_records(first, numbered)

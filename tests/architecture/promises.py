@@ -46,7 +46,7 @@ KEPT = (
     | _numbers("SC", "7-10")
     | _numbers("AG", "1-18 20-23")
     | _numbers("OV", "1-18")
-    | _numbers("TI", "1-4 7")
+    | _numbers("TI", "1-4 6-7")
 )
 
 LATER: dict[str, set[str]] = {

@@ -91,6 +91,8 @@ BY_NAME: dict[str, Any] = {
     "identity": [bytes(16)],
     "scopes": ["read"],
     "sha256": "0" * 64,
+    "lines": [],
+    "vectors": [],
 }
 BY_TYPE: dict[str, Any] = {
     "text": "x",

@@ -188,8 +188,9 @@ def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owne
         "where a.grantee = 0) from pg_proc where prosecdef and pronamespace = 'public'::regnamespace order by 1"
     ).fetchall()
     assert [row[0] for row in rows] == [
-        "blank_audit", "blank_audit_of_deleted", "changed_namespaces", "decaying_namespaces", "delete_revoked_tokens",
-        "drop_broken_indexes", "every_namespace", "expiring_namespaces", "load_covered", "loads_over", "make_tenant",
+        "advance_audit_ids", "blank_audit", "blank_audit_of_deleted", "changed_namespaces", "decaying_namespaces",
+        "delete_revoked_tokens", "drop_broken_indexes", "every_namespace",
+        "expiring_namespaces", "load_covered", "loads_over", "make_tenant",
         "outdated_namespaces", "register_embedding_model", "retire_embedding_models", "settle_changes", "tenant_of",
         "token_owner", "use_embedding_model", "vectors_by_model",
     ]  # fmt: skip

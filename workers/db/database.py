@@ -125,6 +125,23 @@ class Store:
 
         return await self.alone(run)
 
+    async def write_at_length(self, namespace: str, work: Work[T]) -> T:
+        """Run `work` once in a transaction that takes as long as it wants, and holds what it locks for as long.
+
+        Raises EngramqError with `unavailable` when nothing was applied, OutcomeUnknown when that cannot be said.
+        """
+
+        async def run(connection: Connection) -> T:
+            await execute(connection, TAKE_TIME, {})
+            tenant = await self._tenants.of(connection, namespace, make=True)
+            async with transaction(connection, namespace, tenant, read_only=False) as opened:
+                return await work(opened)
+
+        try:
+            return await self.alone(run)
+        except CommitUnknown as problem:
+            raise OutcomeUnknown("the connection was lost during COMMIT") from problem
+
     async def namespaces(self) -> list[str]:
         """Return every namespace that holds anything; upkeep works them one at a time."""
         return [row["namespace"] for row in await self.ask(ALL_NAMESPACES)]

@@ -10,6 +10,8 @@ from engramq.schemas.faults import EngramqError, FaultCode, refuse
 
 # What features may catch; everything else is dealt with here.
 DatabaseError = psycopg.Error
+Duplicate = psycopg.errors.UniqueViolation
+BadValue = (psycopg.errors.DataError, psycopg.errors.IntegrityError)
 StatementTimeout = psycopg.errors.QueryCanceled
 
 

@@ -33,6 +33,10 @@ LOAD_ROWS: Final = 20_000  # after which it is over too, and another one begins:
 # If no index is ever built, as when no upkeep runs, a scan stays bounded: what comes then is indexed row by row.
 LOADS_MAX: Final = 4  # of a tenant, that wait for their index
 FULL_ROWS: Final = 30_000  # of one load
+# When rows come as a load: so many, and such a share of everybody's, since inserting one costs as much as building in
+# about four.
+LARGE_ROWS: Final = 3_000
+LARGE_SHARE: Final = 0.25
 BUILD_MAX: Final = "4h"  # of one build: 3,000 rows a second
 
 

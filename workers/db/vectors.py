@@ -62,6 +62,12 @@ class Embedding:
         """Return the embedding for a float32 vector [dimensions]."""
         return cls(model_id, len(vector), HalfBytes(HalfVector(vector).to_binary()))
 
+    @classmethod
+    def exported(cls, model_id: int, numbers: bytes) -> "Embedding":
+        """Return the embedding whose numbers an export has: half floats, the high byte first."""
+        dimensions = len(numbers) // 2
+        return cls(model_id, dimensions, HalfBytes(dimensions.to_bytes(2) + bytes(2) + numbers))
+
     @property
     def text(self) -> str:
         """The vector as PostgreSQL reads it; five digits tell any two numbers of 16 bits apart."""

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.db.loads import IDLE_S, LOAD_ROWS, load_of, open_load
+from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS, load_of, open_load
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.memories.store import Draft
 
-LARGE_ROWS: Final = 3_000  # that came without a break
-LARGE_SHARE: Final = 0.25  # and of everybody's rows: inserting one costs as much as building in about four
 NAMESPACES_KEPT: Final = 10_000
 
 Target = tuple[Partition, int]  # a partition and the model whose index it is
@@ -34,7 +32,7 @@ class BulkLoads:
     """How much came of late, by namespace and partition; one per process."""
 
     sizes: Sizes
-    large_rows: int = LARGE_ROWS
+    large_rows: int = LARGE_ROWS  # that came without a break
     _streams: dict[tuple[str, Partition], _Stream] = field(default_factory=dict)
 
     def came(self, namespace: str, partition: Partition, rows: int) -> None:

@@ -1,0 +1,208 @@
+"""What is no whole export is refused, with the line, the field and the reason, before anything is written."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramq.schemas.exports import RECORDS, Head, type_of
+from engramq.workers.tenants.export_check import Refused
+from engramq.workers.tenants.restoring import Found, check
+from tests.tenancy.export_lines import SCHEMA, an_id, edge, head, memory, node, records, whole
+from tests.tenancy.test_export import documented
+
+# Wrong for every field: a table where none is, a number where one is.
+NO_VALUE: dict[str, Any] = {"damaged": True}
+OPTIONAL = {"embedding", "embedding_model"}  # together: an export may have no vectors
+Change = Callable[[list[dict[str, Any]]], None]
+
+
+def read(lines: Iterable[bytes]) -> Found | Refused:
+    try:
+        return check(lambda: lines, lambda _what, _records: None)
+    except Refused as refused:
+        return refused
+
+
+def checked(lines: Iterable[bytes]) -> Found:
+    found = read(lines)
+    assert isinstance(found, Found), found
+    return found
+
+
+def refusal(lines: Iterable[bytes]) -> tuple[int, str, str]:
+    found = read(lines)
+    assert isinstance(found, Refused), found
+    return found.line, found.field, found.reason
+
+
+def of_type(said: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    return next(one for one in said if one["type"] == kind)
+
+
+@pytest.mark.promise("IM-5")
+def test_a_whole_export_is_taken_with_fields_that_nobody_knows() -> None:
+    said = [{**one, "of_a_later_release": [1]} for one in records()]
+    found = checked(whole(said, head(of_a_later_release=1)))
+    assert found.summary.counts == {
+        "memory": 3, "node": 2, "edge": 2, "link": 2, "deferred_link": 1, "tombstone": 1, "proposal": 2,
+        "imported_row": 1, "audit": 1,
+    }  # fmt: skip
+    assert sum(found.summary.vectors.values()) == 3
+    assert checked(whole([])).summary.counts["memory"] == 0
+
+
+def test_the_format_has_the_fields_that_the_page_names() -> None:
+    told = documented()
+    for kind in RECORDS:
+        fields = {field.name for field in msgspec.structs.fields(kind)}
+        assert fields - OPTIONAL == told[type_of(kind)], kind
+
+
+@pytest.mark.promise("IM-5")
+@pytest.mark.parametrize("kind", [type_of(one) for one in RECORDS])
+def test_each_field_of_each_record_is_checked(kind: str) -> None:
+    place = next(number for number, one in enumerate(records()) if one["type"] == kind)
+    fields = [name for name in records()[place] if name != "type"]
+    assert fields
+    for name in fields:
+        said = records()
+        said[place][name] = 7 if isinstance(said[place][name], dict) else NO_VALUE
+        assert refusal(whole(said))[:2] == (place + 2, name), (kind, name)
+        said = records()
+        del said[place][name]
+        line, field, reason = refusal(whole(said))
+        if name in OPTIONAL:
+            assert (line, field) == (place + 2, "embedding_model")
+        else:
+            assert (line, field, reason) == (place + 2, name, "it is missing."), (kind, name)
+
+
+@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Head)])
+def test_each_field_of_the_head_is_checked(name: str) -> None:
+    assert refusal(whole(records(), head(**{name: NO_VALUE})))[:2] == (1, name)
+    left = {key: value for key, value in head().items() if key != name}
+    assert refusal(whole(records(), left)) == (1, name, "it is missing.")
+
+
+def changed(kind: str, **values: Any) -> Change:
+    return lambda said: of_type(said, kind).update(values)
+
+
+def appended(record: dict[str, Any], after: str) -> Change:
+    def change(said: list[dict[str, Any]]) -> None:
+        last = max(place for place, one in enumerate(said) if one["type"] == after)
+        said.insert(last + 1, record)
+
+    return change
+
+
+@pytest.mark.promise("IM-5", "TI-7")
+@pytest.mark.parametrize(
+    ("change", "line", "field", "reason"),
+    [
+        (changed("memory", confidence=1.01), 2, "confidence", "<= 1"),
+        (changed("memory", state="asleep"), 2, "state", "asleep"),
+        (changed("memory", content=" "), 2, "content", "matching regex"),
+        (changed("memory", content="x" * 32_769), 2, "content", "32768"),
+        (changed("memory", created_at="2026-01-01T00:00:00"), 2, "created_at", "timezone"),
+        (changed("memory", valid_until="2020-01-01T00:00:00Z"), 2, "valid_until", "not later"),
+        (changed("memory", superseded_by=an_id(1)), 2, "superseded_by", "itself"),
+        (changed("memory", superseded_by=an_id(9)), 2, "superseded_by", "there is no memory"),
+        (changed("memory", embedding="AAAA"), 2, "embedding", "3 bytes"),
+        (changed("memory", embedding="fAB8AHwA"), 2, "embedding", "finite"),
+        (changed("memory", usage={"access_count": "1"}), 2, "usage.access_count", "int"),
+        (changed("memory", metadata={"a": {"b": "\0"}}), 2, "metadata", "U+0000"),
+        (changed("memory", position=2**31), 2, "position", "2147483647"),
+        (changed("memory", external_id="n-11"), 5, "external_id", "the same"),
+        (changed("memory", id=an_id(2), superseded_by=None), 3, "id", "not greater"),
+        (appended(memory(2, external_id=None), "memory"), 5, "id", "not greater"),
+        (appended(memory(4, external_id="m-1"), "memory"), 5, "external_id", "the same"),
+        (appended(node(3), "memory"), 5, "id", "a memory's"),
+        (appended(node(13, name="Node 11"), "node"), 7, "name", "is there already"),
+        (appended(memory(5), "node"), 7, "type", "memory stands after node"),
+        (appended({"type": "dream"}, "node"), 7, "type", "dream"),
+        (appended({}, "node"), 7, "type", "missing"),
+        (changed("edge", source_id=an_id(99)), 7, "source_id", "there is no node"),
+        (changed("edge", valid_until="2020-01-01T00:00:00Z"), 7, "valid_until", "not later"),
+        (changed("edge", weight=-0.1), 7, "weight", ">= 0"),
+        (appended(edge(23, "edge", 11, 12), "edge"), 9, "relation", "is there already"),
+        (changed("link", target_id=an_id(11)), 9, "target_id", "there is no memory"),
+        (changed("link", source_id=an_id(3), target_id=an_id(1)), 9, "target_id", "not greater than source_id"),
+        (appended(edge(33, "link", 2, 3), "link"), 11, "target_id", "is there already"),
+        (changed("deferred_link", request={"weight": "heavy"}), 11, "request", "weight"),
+        (changed("deferred_link", principal={"name": "ada", "scopes": ["all"]}), 11, "principal.scopes[0]", "all"),
+        (changed("tombstone", high_id=an_id(9)), 12, "high_id", "there is no memory"),
+        (changed("proposal", new_sector=None), 13, "new_sector", "needs one"),
+        (changed("proposal", change={"weight": 1}), 13, "change", "has none"),
+        (changed("proposal", covers=[an_id(1), "x"]), 13, "covers[1]", "UUID"),
+        (changed("imported_row", digest="0A" * 16), 15, "digest", "matching regex"),
+        (changed("audit", id=2**53 + 1), 16, "id", str(2**53)),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: Change, line: int, field: str, reason: str) -> None:
+    said = records()
+    change(said)
+    found = refusal(whole(said))
+    assert found[:2] == (line, field), found
+    assert reason in found[2]
+
+
+@pytest.mark.promise("IM-5")
+@pytest.mark.parametrize(
+    ("lines", "line", "field", "reason"),
+    [
+        ([], 1, "type", "no export"),
+        ([b'{"content": "a row"}\n'], 1, "type", "no export"),
+        (whole(records(), head(version=2)), 1, "version", "later release"),
+        (whole(records(), head(schema=SCHEMA + 1)), 1, "schema", "later release"),
+        (whole(records())[:-1], 17, "file", "cut off"),
+        (whole(records())[:5], 6, "file", "cut off"),
+        ([*whole(records())[:4], whole(records())[4][:30]], 5, "line", "truncated"),
+        (whole(records())[:14] + whole(records())[15:], 16, "counts.imported_row", "1 are told of, 0 are there"),
+        (whole(records(), memory=4), 17, "counts.memory", "4 are told of, 3 are there"),
+        (whole(records(), dream=1), 17, "counts.dream", "1 are told of, 0 are there"),
+        ([*whole(records()), b"{}\n"], 18, "line", "ended with line 17"),
+        ([*whole(records())[:3], b"\xff\xfe\n"], 4, "line", "no JSON"),
+        ([*whole(records())[:3], b"[" * 100_000], 4, "line", "object"),
+    ],
+)
+def test_what_is_cut_or_of_a_later_release_is_refused(lines: list[bytes], line: int, field: str, reason: str) -> None:
+    found = refusal(lines)
+    assert found[:2] == (line, field), found
+    assert reason in found[2]
+
+
+def test_blank_lines_and_a_byte_order_mark_are_passed_over() -> None:
+    first, *rest = whole(records())
+    assert checked([b"\xef\xbb\xbf" + first, b"\n", *rest, b"\r\n"]).summary.counts["memory"] == 3
+
+
+def test_text_that_only_looks_like_a_null_character_is_taken() -> None:
+    said = memory(1, content="\\u0000 in Python", metadata={"\\\\": "\\\\u0000"})
+    assert checked(whole([said])).summary.counts["memory"] == 1
+
+
+SAMPLE = b"".join(whole(records()))
+
+
+@given(st.data())
+def test_whatever_a_damaged_file_says_it_is_taken_or_refused_by_line_and_field(data: st.DataObject) -> None:
+    damaged = bytearray(SAMPLE)
+    for _ in range(data.draw(st.integers(1, 3))):
+        begin = data.draw(st.integers(0, len(damaged) - 1))
+        end = data.draw(st.integers(begin, min(len(damaged), begin + 40)))
+        damaged[begin:end] = data.draw(st.binary(max_size=8) | st.sampled_from([b"", b"null", b"-1", b'"', b"}\n{"]))
+    lines = bytes(damaged).splitlines(keepends=True)
+    found = read(lines)
+    if isinstance(found, Refused):
+        assert 1 <= found.line <= len(lines) + 1
+        assert found.field
+        assert found.reason
+    else:
+        end = json.loads(next(line for line in reversed(lines) if line.strip()))
+        assert {**dict.fromkeys(found.summary.counts, 0), **end["counts"]} == dict(found.summary.counts)

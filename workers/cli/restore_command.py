@@ -1,0 +1,90 @@
+"""`engramq import` of an export: everything of a namespace brought back, as it was."""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.exports import LINE_BYTES
+from engramq.schemas.packed_lines import Source, UnusableFile
+from engramq.schemas.phrases import count_of, memories
+from engramq.schemas.setting_values import namespace as valid_namespace
+from engramq.schemas.settings import Settings
+from engramq.workers.cli.running import require_database, run
+from engramq.workers.db.database import Store
+from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.tenants.export_check import Refused
+from engramq.workers.tenants.restoring import Found, Occupied, Restored, check, require_empty, restore
+
+TELL_EVERY_S: Final = 5.0
+
+
+def restore_namespace(settings: Settings, path: Path, *, namespace: str | None, dry_run: bool) -> None:
+    """Restore an export into an empty namespace (None: the one that it was made of), or, `dry_run`, only check it.
+
+    Raises CommandFailed, EngramqError with `unavailable`; nothing was restored then.
+    """
+    require_database(settings)
+    progress = _Progress()
+    try:
+        found = check(lambda: _lines(path), progress.told)
+        wanted = namespace or _named(found)
+        restored = run(_restored(settings, wanted, path, found, progress, dry_run=dry_run))
+    except Refused as problem:
+        raise CommandFailed(f"{path}: {problem} Nothing was restored.") from None
+    except UnusableFile as problem:
+        raise CommandFailed(f"{problem} Nothing was restored.") from None
+    except Occupied as problem:
+        raise CommandFailed(str(problem)) from None
+    except OutcomeUnknown:
+        told = "The connection was lost at the end. Run the same command again: it says whether anything was restored."
+        raise CommandFailed(told, ExitCode.MIDWAY) from None
+    counts = found.summary.counts
+    others = ", ".join(count_of(count, kind.replace("_", " ")) for kind, count in counts.items() if kind != "memory")
+    told = f"{memories(counts['memory'])}, {others}"
+    if restored is None:
+        print(f"The export is whole and fits namespace {wanted!r}: {told}. Nothing was restored.")
+        return
+    print(f"Restored {told} into namespace {wanted!r}.")
+    if restored.pending:
+        print(f"{memories(restored.pending)} will get a vector in the background, and are found by text until then.")
+
+
+async def _restored(
+    settings: Settings, namespace: str, path: Path, found: Found, progress: "_Progress", *, dry_run: bool
+) -> Restored | None:
+    async with await Store.open(settings.database_url, pool_size=2) as store:
+        if dry_run:
+            await require_empty(store, namespace)
+            return None
+        return await restore(store, namespace, found, lambda: _lines(path), settings.principal, progress.told)
+
+
+def _named(found: Found) -> str:
+    try:
+        return valid_namespace(found.head.namespace)
+    except ValueError as problem:
+        raise Refused(1, "namespace", f"{found.head.namespace!r} {problem}; --namespace names another one.") from None
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as raw:
+            yield from Source(raw).lines(LINE_BYTES)
+    except OSError as problem:  # which further up would mean that the database is away
+        raise UnusableFile(f"{path} cannot be read: {problem.strerror or problem}.") from None
+
+
+class _Progress:
+    """Says on standard error now and then how far it is."""
+
+    def __init__(self) -> None:
+        self._told_at = time.monotonic()
+
+    def told(self, what: str, records: int) -> None:
+        """Say it if it is time to."""
+        if time.monotonic() - self._told_at >= TELL_EVERY_S:
+            self._told_at = time.monotonic()
+            print(f"{records} records {what}", file=sys.stderr)

@@ -1,0 +1,185 @@
+"""Reading an export: every line is checked against its format, and against the lines before it."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from engramq.schemas.exports import (
+    FORMAT,
+    LINE_BYTES,
+    RECORDS,
+    VERSION,
+    AuditRecord,
+    EmbeddingModel,
+    End,
+    Head,
+    MemoryRecord,
+    Record,
+    type_of,
+)
+from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff
+from engramq.schemas.vocabulary import Partition
+from engramq.workers.tenants.export_rules import Broken, Rules
+
+T = TypeVar("T")
+
+FILE: Final = "file"  # the field of a refusal that concerns the file as a whole
+LINE: Final = "line"  # and of one that concerns all of a line
+TYPE: Final = "type"
+
+_HEAD: Final = msgspec.json.Decoder(Head)
+_RECORD: Final = msgspec.json.Decoder(Record | End)
+_ORDER: Final = {kind: number for number, kind in enumerate(RECORDS)}
+_TYPES: Final = tuple(type_of(kind) for kind in RECORDS)
+_PROBLEM: Final = re.compile(r"(?P<reason>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
+# U+0000, which PostgreSQL keeps in no text; a backslash that is itself escaped begins none.
+_NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+class Refused(Exception):
+    """An export that is not restored: the first line that is wrong, its field, and why."""
+
+    def __init__(self, line: int, field: str, reason: str) -> None:
+        super().__init__(f"line {line}, {field}: {reason}")
+        self.line, self.field, self.reason = line, field, reason
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A record, its line, and the number of that."""
+
+    number: int
+    line: bytes
+    record: Record
+
+
+@dataclass(slots=True)
+class Summary:
+    """What an export holds: how many records by type and vectors by model and partition; a digest of its lines."""
+
+    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_TYPES, 0)))
+    vectors: Counter[tuple[EmbeddingModel, Partition]] = field(default_factory=Counter)
+    last_audit_id: int = 0
+    digest: str = ""
+
+
+class Reading:
+    """One reading of an export's lines. `summary` is whole when `records` has ended."""
+
+    def __init__(self, lines: Iterable[bytes], schema: int) -> None:
+        """`schema`: the number of this release's last migration; what a later one wrote is refused."""
+        self.summary = Summary()
+        self._lines = iter(lines)
+        self._schema = schema
+        self._number = 0
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._rules = Rules()
+
+    def head(self) -> Head:
+        """Read the first line; raises Refused, UnusableFile."""
+        line = (self._next() or b"").removeprefix(UTF8_BOM)
+        try:
+            found = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found = None
+        if not isinstance(found, dict) or found.get(TYPE) != FORMAT:
+            raise Refused(1, TYPE, f"no export begins so: the type of its first line is {FORMAT}.")
+        for name, own in (("version", VERSION), ("schema", self._schema)):  # before what another one may have changed
+            if isinstance(found.get(name), int) and found[name] > own:
+                raise Refused(self._number, name, f"{found[name]} is of a later release; this one reads up to {own}.")
+        return self._decoded(_HEAD, line)
+
+    def records(self) -> Iterator[Checked]:
+        """Yield each record after the head; raises Refused, UnusableFile."""
+        place = 0
+        while (line := self._next()) is not None:
+            found = self._decoded(_RECORD, line)
+            if isinstance(found, End):
+                self._finish(found)
+                return
+            if _ORDER[type(found)] < place:
+                raise Refused(self._number, TYPE, f"{type_of(found)} stands after {_TYPES[place]}, which comes later.")
+            place = _ORDER[type(found)]
+            self._check(found, closing=place > 0)
+            self._note(found)
+            yield Checked(self._number, line, found)
+        raise Refused(self._number + 1, FILE, "the export was cut off: its last line, of type end, is missing.")
+
+    def _check(self, record: Record | None, *, closing: bool) -> None:
+        try:
+            if closing:
+                self._rules.close()
+            if record is not None:
+                self._rules.check(record, self._number)
+        except Broken as problem:
+            raise Refused(problem.line or self._number, problem.field, problem.reason) from None
+
+    def _note(self, record: Record) -> None:
+        self.summary.counts[type_of(record)] += 1
+        if isinstance(record, MemoryRecord) and record.embedding_model is not None:
+            self.summary.vectors[record.embedding_model, record.partition] += 1
+        elif isinstance(record, AuditRecord):
+            self.summary.last_audit_id = record.id
+
+    def _finish(self, end: End) -> None:
+        self._check(None, closing=True)
+        for kind in {*end.counts, *_TYPES}:
+            there, told = self.summary.counts[kind], end.counts.get(kind, 0)
+            if there != told:
+                reason = f"{told} are told of, {there} are there: lines are missing, or too many."
+                raise Refused(self._number, f"counts.{kind}", reason)
+        number = self._number
+        if self._next() is not None:
+            raise Refused(self._number, LINE, f"the export ended with line {number}.")
+        self.summary.digest = self._digest.hexdigest()
+
+    def _next(self) -> bytes | None:
+        """Return the next line that is not blank; None at the end of the file."""
+        try:
+            for line in self._lines:
+                self._number += 1
+                self._digest.update(line)
+                if len(line) > LINE_BYTES:
+                    raise Refused(self._number, LINE, f"it is longer than {LINE_BYTES} bytes.")
+                if line.strip():
+                    return line
+        except BrokenOff as problem:
+            raise Refused(self._number + 1, FILE, str(problem)) from None
+        return None
+
+    def _decoded(self, decoder: "msgspec.json.Decoder[T]", line: bytes) -> T:
+        try:
+            decoded = decoder.decode(line)
+        except msgspec.ValidationError as problem:
+            raise Refused(self._number, *_told(str(problem))) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            raise Refused(self._number, LINE, f"it is no JSON: {problem}.") from None
+        except RecursionError:
+            raise Refused(self._number, LINE, "it is nested too deeply.") from None
+        if b"\\u0000" in line and _NUL.search(line):
+            raise Refused(self._number, _with_nul(line), "it has the character U+0000, which no text may have.")
+        return decoded
+
+
+def _told(problem: str) -> tuple[str, str]:
+    """Return the field that msgspec complains of, and the reason."""
+    found = _PROBLEM.fullmatch(problem)
+    assert found is not None
+    reason, path = found["reason"], found["path"] or ""
+    missing = _MISSING.fullmatch(reason)
+    if missing is not None:
+        return ".".join(filter(None, (path, missing[1]))), "it is missing."
+    if path == TYPE:
+        return TYPE, f"{reason}: this release knows no such record."
+    return path or LINE, f"{reason}."
+
+
+def _with_nul(line: bytes) -> str:
+    values: dict[str, Any] = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    return next((name for name, value in values.items() if _NUL.search(bytes(value))), LINE)

@@ -1,0 +1,242 @@
+"""Restoring an export into a namespace that holds nothing: all of it, or, whatever happens, nothing.
+
+One transaction writes everything. So nobody ever sees a half of it or works on it, and a restoration that was killed
+has left nothing behind. It holds up vacuum and builds of indexes for as long as it takes, as an export does.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+from engramq.schemas.exports import EmbeddingModel, Head, MemoryRecord, type_of
+from engramq.schemas.ids import format_time
+from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition
+from engramq.workers.db import audit, changes
+from engramq.workers.db.database import Store
+from engramq.workers.db.errors import BadValue, Duplicate
+from engramq.workers.db.loads import LARGE_ROWS, LARGE_SHARE, load_of, open_load
+from engramq.workers.db.queries import sql
+from engramq.workers.db.readiness import packaged
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.tenants.export_check import FILE, LINE, Checked, Reading, Refused, Summary
+
+PLAN_BY_KEYS: Final = sql("plan_by_keys")
+LOCK: Final = sql("lock_restoration")
+THERE: Final = sql("what_is_there")
+CHOSEN: Final = sql("chosen_model")
+CLOCK: Final = sql("write_exported_clock")
+ADVANCE: Final = sql("advance_audit_ids")
+MEMORIES: Final = sql("write_exported_memories")
+
+ROWS_AT_ONCE: Final = 500
+BYTES_AT_ONCE: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How records of one type, but memories, are written."""
+
+    query: bytes
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+WRITINGS: Final[Mapping[str, Writing]] = {
+    "node": Writing(sql("write_exported_nodes")),
+    "edge": Writing(sql("write_exported_edges"), {"layer": "knowledge"}),
+    "link": Writing(sql("write_exported_edges"), {"layer": "association"}),
+    "deferred_link": Writing(sql("write_exported_deferred_links")),
+    "tombstone": Writing(sql("write_exported_tombstones")),
+    "proposal": Writing(sql("write_exported_proposals")),
+    "imported_row": Writing(sql("write_exported_imported_rows")),
+    "audit": Writing(sql("write_exported_audit")),
+}
+
+Lines = Callable[[], Iterable[bytes]]  # the lines of an export, from the first one each time
+Told = Callable[[str, int], None]  # what is being done, and with how many records it is
+
+
+class Occupied(Exception):
+    """The namespace does not take an export; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a first reading has found."""
+
+    head: Head
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What was restored: how many records by type, and how many memories wait for a vector."""
+
+    counts: Mapping[str, int]
+    pending: int
+
+
+def check(lines: Lines, told: Told) -> Found:
+    """Read a whole export without writing anything; raises Refused, UnusableFile."""
+    reading = Reading(lines(), packaged()[-1].version)
+    head = reading.head()
+    for count, _ in enumerate(reading.records(), start=1):
+        told("checked", count)
+    return Found(head=head, summary=reading.summary)
+
+
+async def require_empty(store: Store, namespace: str) -> None:
+    """Raise Occupied unless the namespace holds nothing, EngramqError with `unavailable`."""
+    await store.read(namespace, _require_empty)
+
+
+async def restore(store: Store, namespace: str, found: Found, lines: Lines, actor: str, told: Told) -> Restored:
+    """Write an export that `check` has found to be whole, in the name of `actor`.
+
+    Raises Occupied; Refused when the lines are other ones by now or the database refuses one; EngramqError with
+    `unavailable`. Nothing was written then. Raises OutcomeUnknown when that cannot be said.
+    """
+    model = await _model(store, found.summary)
+
+    async def write(tx: Transaction) -> Restored:
+        await tx.send(PLAN_BY_KEYS)
+        row = await tx.row(LOCK)
+        if row is None or not row["locked"]:
+            raise Occupied(f"Namespace {namespace!r} is being restored by somebody else. Wait until that has ended.")
+        await _require_empty(tx)
+        return await _Restoration(tx, found, model, actor, told).run(lines())
+
+    return await store.write_at_length(namespace, write)
+
+
+async def _require_empty(tx: Transaction) -> None:
+    row = await tx.row(THERE)
+    there = [] if row is None else row["found"]
+    if there:
+        raise Occupied(
+            f"Namespace {tx.namespace!r} is not empty: it holds {', '.join(there)}. Name another one with --namespace, "
+            "or empty it with engramq tenant delete."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The model whose vectors are taken."""
+
+    id: int
+    model: EmbeddingModel
+
+
+async def _model(store: Store, summary: Summary) -> _Model | None:
+    """Return the model of the store, if the export has vectors of it. A store without any gets the export's."""
+    vectors: Counter[EmbeddingModel] = Counter()
+    for (model, _), count in summary.vectors.items():
+        vectors[model] += count
+    if not vectors:
+        return None
+    for row in await store.ask(CHOSEN):
+        chosen = EmbeddingModel(name=row["name"], sha256=row["sha256"], dimensions=row["dimensions"])
+        return _Model(row["id"], chosen) if chosen in vectors else None
+    ((model, _),) = vectors.most_common(1)
+    return _Model(await store.register_embedding_model(model.name, model.sha256, model.dimensions), model)
+
+
+@dataclass(slots=True)
+class _Restoration:
+    """A restoration under way, in its transaction."""
+
+    tx: Transaction
+    found: Found
+    model: _Model | None
+    actor: str
+    told: Told
+    targets: dict[str, Any] = field(default_factory=dict)  # what all statements that write memories are given
+    pending: int = 0
+    written: int = 0
+
+    async def run(self, lines: Iterable[bytes]) -> Restored:
+        tx, head = self.tx, self.found.head
+        reading = Reading(lines, packaged()[-1].version)
+        if reading.head() != head:
+            raise _changed()
+        if self.found.summary.last_audit_id:
+            await tx.send(ADVANCE, last=self.found.summary.last_audit_id)
+        await tx.send(CLOCK, active_hours=head.active_hours)
+        await self._open_loads()
+        for batch in _batches(reading.records()):
+            await self._write(batch)
+            self.written += len(batch)
+            self.told("restored", self.written)
+        if reading.summary.digest != self.found.summary.digest:
+            raise _changed()
+        counts = dict(reading.summary.counts)
+        told_of = {"from": head.namespace, "exported_at": format_time(head.exported_at), **counts}
+        await audit.write(tx, self.actor, AuditAction.RESTORE_TENANT, None, old={}, new=told_of)
+        await changes.note(tx)
+        return Restored(counts=counts, pending=self.pending)
+
+    async def _open_loads(self) -> None:
+        """Let many vectors come as loads, whose index is built afterwards: inserting each would take 3 ms."""
+        model = self.model
+        loads: dict[Partition, int | None] = dict.fromkeys(Partition)
+        for partition in Partition if model is not None else ():
+            assert model is not None
+            rows = self.found.summary.vectors[model.model, partition]
+            everybodys = (await Sizes().of(self.tx, (partition,))).everybodys
+            if rows >= LARGE_ROWS and rows >= LARGE_SHARE * everybodys:
+                await open_load(self.tx, partition, model.id)
+                loads[partition] = await load_of(self.tx, partition, model.id, rows=rows)
+        self.targets = {
+            "model_id": None if model is None else model.id,
+            "trusted_load": loads[Partition.TRUSTED],
+            "untrusted_load": loads[Partition.UNTRUSTED],
+        }
+
+    async def _write(self, batch: Sequence[Checked]) -> None:
+        kind = type_of(batch[0].record)
+        lines = [one.line.decode() for one in batch]
+        try:
+            if kind == type_of(MemoryRecord):
+                vectors = [self._vector(one.record) for one in batch if isinstance(one.record, MemoryRecord)]
+                row = await self.tx.row(MEMORIES, lines=lines, vectors=vectors, **self.targets)
+            else:
+                writing = WRITINGS[kind]
+                row = await self.tx.row(writing.query, lines=lines, **writing.values)
+        except Duplicate:
+            raise Refused(batch[0].number, LINE, _in_lines(batch, "somebody has written the same meanwhile")) from None
+        except BadValue as problem:
+            reason = _in_lines(batch, f"the database does not take it: {problem.diag.message_primary}")
+            raise Refused(batch[0].number, LINE, reason) from None
+        if row is None or row["rows"] != len(batch):
+            raise Refused(batch[0].number, "id", _in_lines(batch, "another entry of the audit log has this id"))
+
+    def _vector(self, record: MemoryRecord) -> str | None:
+        """Return the vector of a memory as PostgreSQL reads it, None where it has none that can be taken."""
+        if self.model is not None and record.embedding is not None and record.embedding_model == self.model.model:
+            return Embedding.exported(self.model.id, record.embedding).text
+        self.pending += record.state is not MemoryState.ARCHIVED
+        return None
+
+
+def _batches(records: Iterator[Checked]) -> Iterator[list[Checked]]:
+    """Put records of one type together, as many as one statement takes."""
+    for _, several in groupby(records, key=lambda one: type(one.record)):
+        batch, size = list[Checked](), 0
+        for one in several:
+            batch.append(one)
+            size += len(one.line)
+            if len(batch) >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+
+def _in_lines(batch: Sequence[Checked], reason: str) -> str:
+    return f"in this line or up to line {batch[-1].number}, {reason}."
+
+
+def _changed() -> Refused:
+    return Refused(1, FILE, "it was changed while it was read.")

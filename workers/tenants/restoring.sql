@@ -1,0 +1,207 @@
+-- name: lock_restoration
+-- Let nobody else restore this tenant until the end of the transaction, if nobody does now.
+select pg_try_advisory_xact_lock(hashtextextended('engramq.restoring', %(tenant)s)) as locked
+
+-- name: what_is_there
+-- What a tenant holds that an export might collide with, in words.
+select array_remove(array[
+    case when exists (select from memories x where x.tenant = %(tenant)s) then 'memories' end,
+    case when exists (select from nodes x where x.tenant = %(tenant)s and x.name is not null) then 'nodes' end,
+    case when exists (select from edges x where x.tenant = %(tenant)s) then 'edges' end,
+    case when exists (select from deferred_links x where x.tenant = %(tenant)s) then 'links that wait' end,
+    case when exists (select from proposals x where x.tenant = %(tenant)s) then 'proposals' end,
+    case when exists (select from imported_rows x where x.tenant = %(tenant)s) then 'what rows were imported' end,
+    case when exists (select from deleted_graph x where x.tenant = %(tenant)s) then 'what was deleted and can be restored' end
+], null) as found
+
+-- name: chosen_model
+-- The model that all vectors are, or become.
+select id, name, sha256, dimensions from embedding_models
+where retired_at is null
+order by chosen_at desc, id desc
+limit 1
+
+-- name: write_exported_clock
+-- Set the namespace's clock, by which its memories and edges age.
+update namespaces set active_hours = %(active_hours)s, links_decayed_at_hours = %(active_hours)s
+where tenant = %(tenant)s
+
+-- name: advance_audit_ids
+-- Let later entries of the audit log have higher numbers.
+select advance_audit_ids(%(last)s)
+
+-- name: write_exported_memories
+-- Memories with their nodes and the counters of their use. One without a vector waits for one. PostgreSQL reads the
+-- lines, so that numbers keep all their digits.
+with given as materialized (
+    select r.*, l.embedding
+    from unnest(%(lines)s::text[], %(vectors)s::text[]) as l (line, embedding)
+    cross join lateral jsonb_to_record(l.line::jsonb) as r (
+        id uuid, external_id text, partition text, content text, confidence double precision, source text,
+        source_type text, speaker text, occurred_at timestamptz, thread text, position integer, sector text,
+        sector_source text, sector_confidence real, verification text, state text, supersedes uuid, superseded_by uuid,
+        superseded_at timestamptz, promoted_at timestamptz, promoted_by text, tags text[], project text,
+        valid_from timestamptz, valid_until timestamptz, expires_at timestamptz, superseded_from timestamptz,
+        metadata jsonb, links_made_at timestamptz, active_hours double precision, created_by text,
+        created_at timestamptz, updated_at timestamptz, usage jsonb
+    )
+), node as (
+    insert into nodes (tenant, id, label, partition, external_id, created_at, updated_at)
+    select %(tenant)s, id, 'Memory', partition, external_id, created_at, updated_at from given
+), used as (
+    insert into memory_usage (tenant, node_id, access_count, accessed_at, helped, hindered, last_active_hours)
+    select %(tenant)s, g.id, u.access_count, u.accessed_at, u.helped, u.hindered, u.last_active_hours
+    from given g
+    cross join lateral jsonb_to_record(g.usage) as u (
+        access_count bigint, accessed_at timestamptz, helped double precision, hindered double precision,
+        last_active_hours double precision
+    )
+    where g.usage is not null
+), made as (
+    insert into memories (
+        tenant, node_id, partition, content, confidence, source, source_type, speaker, occurred_at, thread, position,
+        sector, sector_source, sector_confidence, verification, state, supersedes, superseded_by, superseded_at,
+        promoted_at, promoted_by, tags, project, valid_from, valid_until, expires_at, superseded_from, metadata,
+        links_made_at, active_hours, created_by, created_at, updated_at, lexemes, embedding, model_id, load_id
+    )
+    select
+        %(tenant)s, id, partition, content, confidence, source, source_type, speaker, occurred_at, thread, position,
+        sector, sector_source, sector_confidence, verification,
+        case when state = 'active' and embedding is null then 'pending' else state end,
+        supersedes, superseded_by, superseded_at, promoted_at, promoted_by, tags, project, valid_from, valid_until,
+        expires_at, superseded_from, metadata, links_made_at, active_hours, created_by, created_at, updated_at,
+        memory_lexemes(%(tenant)s, content, speaker, occurred_at), embedding::halfvec,
+        case when embedding is not null then %(model_id)s::smallint end,
+        case when embedding is null then null
+            when partition = 'trusted' then %(trusted_load)s::integer else %(untrusted_load)s::integer end
+    from given
+    returning 1
+)
+select count(*) as rows from made
+
+-- name: write_exported_nodes
+-- Named nodes; none of them is a memory, and so none is untrusted.
+with made as (
+    insert into nodes (
+        tenant, partition, id, label, name, external_id, properties, created_at, updated_at, created_by, updated_by
+    )
+    select %(tenant)s, 'trusted', r.*
+    from unnest(%(lines)s::text[]) as line
+    cross join lateral jsonb_to_record(line::jsonb) as r (
+        id uuid, label text, name text, external_id text, properties jsonb, created_at timestamptz,
+        updated_at timestamptz, created_by text, updated_by text
+    )
+    returning 1
+)
+select count(*) as rows from made
+
+-- name: write_exported_edges
+-- Edges of one layer.
+with made as (
+    insert into edges (
+        tenant, layer, id, source_id, target_id, relation, weight, origin, reinforcement_count, note, declared_from,
+        last_active_hours, decayed_active_hours, memory_sector, sector_source, properties, valid_from, valid_until,
+        created_at, updated_at, created_by, updated_by
+    )
+    select %(tenant)s, %(layer)s, r.*
+    from unnest(%(lines)s::text[]) as line
+    cross join lateral jsonb_to_record(line::jsonb) as r (
+        id uuid, source_id uuid, target_id uuid, relation text, weight double precision, origin text,
+        reinforcement_count integer, note text, declared_from uuid, last_active_hours double precision,
+        decayed_active_hours double precision, memory_sector text, sector_source text, properties jsonb,
+        valid_from timestamptz, valid_until timestamptz, created_at timestamptz, updated_at timestamptz,
+        created_by text, updated_by text
+    )
+    returning 1
+)
+select count(*) as rows from made
+
+-- name: write_exported_deferred_links
+-- Links that wait for their ends.
+with made as (
+    insert into deferred_links (
+        tenant, id, source_id, target_id, request, principal, command_id, item, created_at
+    )
+    select %(tenant)s, r.*
+    from unnest(%(lines)s::text[]) as line
+    cross join lateral jsonb_to_record(line::jsonb) as r (
+        id uuid, source_id uuid, target_id uuid, request jsonb, principal jsonb, command_id uuid, item integer,
+        created_at timestamptz
+    )
+    returning 1
+)
+select count(*) as rows from made
+
+-- name: write_exported_tombstones
+-- Links that automatic writers must not make again.
+with made as (
+    insert into link_tombstones (tenant, low_id, high_id, created_at)
+    select %(tenant)s, r.*
+    from unnest(%(lines)s::text[]) as line
+    cross join lateral jsonb_to_record(line::jsonb) as r (low_id uuid, high_id uuid, created_at timestamptz)
+    returning 1
+)
+select count(*) as rows from made
+
+-- name: write_exported_proposals
+-- Proposals with who approved them.
+with given as materialized (
+    select r.*
+    from unnest(%(lines)s::text[]) as line
+    cross join lateral jsonb_to_record(line::jsonb) as r (
+        id uuid, action text, target_id uuid, covers uuid[], new_sector text, change jsonb, proposed_by text,
+        reason text, created_at timestamptz, expires_at timestamptz, rejected_at timestamptz, used_at timestamptz,
+        approvals jsonb
+    )
+), approved as (
+    insert into approvals (tenant, proposal_id, principal, approved_at)
+    select %(tenant)s, g.id, a.principal, a.approved_at
+    from given g
+    cross join lateral jsonb_to_recordset(g.approvals) as a (principal text, approved_at timestamptz)
+), made as (
+    insert into proposals (
+        tenant, id, action, target_id, covers, new_sector, change, proposed_by, reason, created_at, expires_at,
+        rejected_at, used_at
+    )
+    select
+        %(tenant)s, id, action, target_id, covers, new_sector, change, proposed_by, reason, created_at, expires_at,
+        rejected_at, used_at
+    from given
+    returning 1
+)
+select count(*) as rows from made
+
+-- name: write_exported_imported_rows
+-- By what rows of imports are known again.
+with made as (
+    insert into imported_rows (tenant, digest, memory_id, trusted)
+    select %(tenant)s, decode(r.digest, 'hex'), r.memory_id, r.trusted
+    from unnest(%(lines)s::text[]) as line
+    cross join lateral jsonb_to_record(line::jsonb) as r (digest text, memory_id uuid, trusted boolean)
+    returning 1
+)
+select count(*) as rows from made
+
+-- name: write_exported_audit
+-- Entries of the audit log; those that the log has kept stay as they are. How many are in it now: a number that another
+-- entry has does not count.
+with given as materialized (
+    select r.*
+    from unnest(%(lines)s::text[]) as line
+    cross join lateral jsonb_to_record(line::jsonb) as r (
+        id bigint, at timestamptz, actor text, action text, target_id uuid, old jsonb, new jsonb, reason text,
+        command_id uuid
+    )
+), made as (
+    insert into audit_log (tenant, namespace, id, at, actor, action, target_id, old, new, reason, command_id)
+    overriding system value
+    select %(tenant)s, %(namespace)s, id, at, actor, action, target_id, old, new, reason, command_id from given
+    on conflict (tenant, id) do nothing
+    returning 1
+), kept as (
+    select 1
+    from given g
+    join audit_log a on a.tenant = %(tenant)s and a.id = g.id and a.at = g.at and a.action = g.action
+        and a.actor = g.actor
+)
+select (select count(*) from made) + (select count(*) from kept) as rows
