@@ -156,7 +156,7 @@ NAMES_NOTHING = frozenset((
     "include_superseded", "explain", "max_chars", "collapse_duplicates", "include_untrusted", "reason", "erase",
     "relation", "weight", "note", "if_exists", "guard_relation", "min_confidence", "dry_run", "atomic", "signal",
     "label", "properties", "source_label", "target_label", "target_name", "depth", "direction", "max_depth",
-    "new_sector", "actor", "action", "clear", "decision", "state", "topic", "source",
+    "new_sector", "on_duplicate", "actor", "action", "clear", "decision", "state", "topic", "source",
     "states", "verifications", "created_by", "valid_from", "valid_until", "expires_at", "as_of",
 ))  # fmt: skip
 

@@ -194,13 +194,17 @@ def test_every_tool_and_every_parameter_that_can_name_something_has_a_probe() ->
         for probe in PROBES[name]:
             for parameter, value in probe.items():
                 given.setdefault(parameter, set()).update(doors.kinds_in(value))
-        for parameter in tool.parameters.__struct_fields__:
-            if parameter in tool.ids or parameter in tool.batches:
-                assert doors.MEMORY in given[parameter], (name, parameter)
-            elif parameter in doors.MAY_NAME:
-                assert given[parameter] & set(doors.MAY_NAME[parameter]), (name, parameter)
+        alone = [one for one in tool.parameters.__struct_fields__ if one not in tool.batches]
+        named = [(one, one, tool.ids) for one in alone]
+        for batch, items in tool.batches.items():
+            named += [(batch, one, items.ids) for one in items.taken.__struct_fields__]
+        for parameter, one, ids in named:
+            if one in ids:
+                assert doors.MEMORY in given[parameter], (name, one)
+            elif one in doors.MAY_NAME:
+                assert given[parameter] & set(doors.MAY_NAME[one]), (name, one)
             else:
-                assert parameter in doors.NAMES_NOTHING, f"say in doors.py what {parameter} of {name} may name"
+                assert one in doors.NAMES_NOTHING, f"say in doors.py what {one} of {name} may name"
 
 
 @pytest.mark.promise("MT-14", "GE-19")
