@@ -1,0 +1,80 @@
+"""What import_memories leaves to be done, whatever becomes of its worker and of the model."""
+
+import pytest
+from msgspec import UNSET
+
+from engramq.schemas.commands import (
+    EmbedPending,
+    ImportMemories,
+    ImportRow,
+    MemoriesImported,
+    PendingEmbedded,
+)
+from engramq.schemas.faults import invalid
+from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus
+from engramq.workers.queue.contract import FollowUp, Outcome
+from tests.jobs import job, repeated
+from tests.workers.conftest import World
+
+pytestmark = pytest.mark.anyio
+
+
+def imported(outcome: Outcome) -> MemoriesImported:
+    assert isinstance(outcome.reply, MemoriesImported)
+    return outcome.reply
+
+
+def left_to_embed(follow_ups: tuple[FollowUp, ...]) -> list[tuple[str, ...]]:
+    commands = [one.command for one in follow_ups]
+    assert all(isinstance(one, EmbedPending) for one in commands)
+    return [one.memory_ids for one in commands if isinstance(one, EmbedPending)]
+
+
+async def test_the_model_is_not_asked_and_what_it_has_to_do_is_handed_on_in_parts(world: World) -> None:
+    given = job(ImportMemories(records=tuple(ImportRow(content=f"Barrel {number}") for number in range(250))))
+    outcome = await world.outcome(given)
+    receipts = imported(outcome).receipts
+    assert receipts is not UNSET
+    parts = left_to_embed(outcome.follow_ups)
+    assert [len(one) for one in parts] == [100, 100, 50]
+    assert [one for part in parts for one in part] == [receipt.memory_id for receipt in receipts]
+
+    again = await world.outcome(repeated(given, attempt=2))
+    assert left_to_embed(again.follow_ups) == parts, "the first try may have died before it could ask for it"
+    assert world.model.embedded == 0
+    for part in parts:
+        await world.ask(PendingEmbedded, EmbedPending(memory_ids=part))
+    assert {row["state"] for row in world.rows("select state from memories")} == {"active"}
+
+
+async def test_what_a_crash_leaves_pending_is_found_by_the_sweep(world: World) -> None:
+    await world.outcome(job(ImportMemories(records=(ImportRow(content="one"), ImportRow(content="two")))))
+    (follow_up,) = await world.upkeep.look()
+    assert isinstance(follow_up.command, EmbedPending)
+    assert (await world.ask(PendingEmbedded, follow_up.command)).activated == 2
+
+
+async def test_only_what_was_written_is_handed_on_each_memory_once(world: World) -> None:
+    kept = (await world.keep("the same", external_id="same")).stored.id
+    rows = (
+        ImportRow(fault=invalid("content", "content is missing.", "Give it.").fault),
+        ImportRow(content="new", external_id="new"),
+        ImportRow(content="newer", external_id="new"),
+        ImportRow(content="the same", external_id="same"),
+        ImportRow(content="web", source_type="research"),
+    )
+    outcome = await world.outcome(job(ImportMemories(records=rows, on_duplicate=OnDuplicate.UPDATE)))
+    reply = imported(outcome)
+    assert reply.receipts is not UNSET
+    assert [one.status for one in reply.receipts] == [
+        ReceiptStatus.REJECTED,
+        ReceiptStatus.STORED,
+        ReceiptStatus.UPDATED,
+        ReceiptStatus.SKIPPED,
+        ReceiptStatus.STORED,
+    ]
+    assert (reply.receipts[0].field, reply.receipts[0].error) == ("content", "content is missing. Give it.")
+    assert (reply.accepted, reply.rejected, reply.kept_apart) == (4, 1, 1)
+    ids = [one.memory_id for one in reply.receipts]
+    assert ids[3] == kept
+    assert left_to_embed(outcome.follow_ups) == [(ids[1], ids[4])]
