@@ -34,7 +34,11 @@ STABLE = (
     *("id", "content", "partition", "thread", "tags", "metadata", "sector", "verification", "state"),
     *("supersedes", "superseded_by", "superseded_at", "created_by", "created_at", "updated_at"),
 )
-UNFINISHED = "select 1 from memories where links_made_at is null or sector_source is null"
+# What was replaced before its links were made gets none.
+UNFINISHED = """
+    select 1 from memories
+    where (links_made_at is null or sector_source is null) and state = 'active' and superseded_by is null
+"""
 ACKNOWLEDGED = 5  # stores of the busy client before the backup begins
 
 
