@@ -39,6 +39,7 @@ ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at mos
 
 # Each module runs in one process, these first: what takes longest must not begin last.
 LONG = (
+    "stack/test_backup",
     "stack/test_reembedding", "stack/test_whole_stack", "store/test_connections", "stack/test_oversight",
     "stack/test_agents", "packaging/test_wheel", "trust/test_scenario", "trust/test_no_side_door",
     "stack/test_erasing", "trust/test_command_lines", "store/test_fresh_cluster", "recall/test_ranking",
