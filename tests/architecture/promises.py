@@ -50,7 +50,7 @@ KEPT = (
 )
 
 LATER: dict[str, set[str]] = {
-    "issue 14, nothing lost around the core": _numbers("IM", "5") | _numbers("TI", "6"),
+    "issue 14, nothing lost around the core": _numbers("IM", "5"),
     "issue 15, recall on data that nobody tuned on": _numbers("TI", "5") | _numbers("AG", "19"),
     "issue 16, ready for operators": _numbers("OP", "4 6-8 10 12-14") | _numbers("SC", "11"),
     "issue 17, reach": _numbers("RC", "1-12"),
