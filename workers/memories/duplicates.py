@@ -30,8 +30,8 @@ COMPARED: Final = sql("duplicates_compared")
 # The least cosine with the default model, by which sentences are near that say the same in other words.
 SIMILARITY: Final = 0.95
 IDS_AT_ONCE: Final = 10_000  # of equal texts in one reply: 400 kB
-LOOKED_UP_AT_ONCE: Final = 200  # memories of one command: about half a second
-LOOKED_UP_TOGETHER: Final = 50  # of one transaction: about two milliseconds each
+LOOKED_UP_AT_ONCE: Final = 200  # memories of one command: 1 s on two busy cores
+LOOKED_UP_TOGETHER: Final = 50  # of one transaction: 5 ms each on two busy cores
 NEIGHBORS: Final = 20  # of each that are looked at: those of other kinds are among them
 EF_SEARCH: Final = 40  # hnsw.ef_search: duplicates are the nearest of all, and each of two is looked up
 DIGITS: Final = 4  # of similarities

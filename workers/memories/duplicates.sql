@@ -15,7 +15,8 @@ md5(row(
 
 -- name: duplicates_by_text
 -- Active memories of one kind whose texts are equal but for white space and case, in the order of a digest of both, as many
--- as fit into a page; and how many memories there are. Reads the whole namespace: about 10 microseconds a memory.
+-- as fit into a page; and how many memories there are. Reads the whole namespace for each page: 1 s for 20,000 on
+-- two busy cores, so that half a million come near the statement_timeout.
 with told as (
     select
         m.node_id, md5({kind} || lower(btrim(regexp_replace(m.content, '\s+', ' ', 'g')))) as digest
@@ -58,7 +59,7 @@ where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[]) and m.
 
 -- name: duplicates_near_exact
 -- The nearest memories of the same kind to each of these among all of its partition; adding 0 keeps the planner off the
--- vector index. Planned once for all of them: that takes longer than a look-up.
+-- vector index. One statement for all of them: it is planned once, and travels once.
 select a.node_id as id, found.node_id as other_id
 from ({looked_up}) a
 cross join lateral (
