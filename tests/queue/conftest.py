@@ -21,7 +21,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     # A unix socket's path must be short: pytest's own folders are not.
-    with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         server = Server(Path(folder))
         server.start()
         yield server
@@ -31,7 +31,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def own_server() -> Iterator[Server]:
     """A server that the test may kill."""
-    with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         server = Server(Path(folder))
         server.start()
         yield server
