@@ -55,7 +55,7 @@ SAY_AGAIN_S: Final = 60.0
 
 # What each worker kind carries out; a command's `mailbox` names the same kind.
 HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
-    WorkerKind.EMBEDDING: (memories.store_memory, memories.embed_pending),
+    WorkerKind.EMBEDDING: (memories.store_memory,),
     WorkerKind.SECTORS: (sectors.classify_sectors,),
     WorkerKind.EDGES: (
         links.connect,
@@ -103,6 +103,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
     ),
     WorkerKind.IMPORTS: (
         memories.import_batch,
+        memories.embed_pending,
         accepting.import_memories,
         duplicates.find_duplicates,
         duplicates.group_duplicates,

@@ -377,9 +377,9 @@ class RestoreMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class EmbedPending(Command, frozen=True, kw_only=True, omit_defaults=True, tag="embed_pending"):
-    """Give pending memories their vectors; sent by the sweep, never by a client. Ids of one namespace."""
+    """Give pending memories their vectors; sent by workers, never by a client. Ids of one namespace."""
 
-    mailbox: ClassVar[WorkerKind] = WorkerKind.EMBEDDING
+    mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
     scope: ClassVar[Scope] = Scope.ADMIN
 
     memory_ids: tuple[str, ...]

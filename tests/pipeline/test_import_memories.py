@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,6 +14,8 @@ import pytest
 
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Scope, WorkerKind
+from engramq.workers.embedders.hashing import HashEmbedder
+from engramq.workers.embedders.interface import Vectors
 from tests.conftest import Database
 from tests.gateway.test_redaction import GITHUB
 from tests.pipeline.stage import LEGACY, MODERN, Agent, Stage, agent_of, running_workers, stage_settings, staged, until
@@ -34,7 +36,21 @@ BAD: dict[int, tuple[Any, str]] = {
     998: ({"content": "x", "source_type": "research", "partition": "trusted"}, "partition"),
     999: (None, "records"),
 }
-WITHOUT_MODEL = tuple(kind for kind in WorkerKind if kind is not WorkerKind.EMBEDDING)
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let the model embed memories, though not questions, only while the event is set."""
+    works, embed = asyncio.Event(), HashEmbedder.embed
+
+    async def held(self: HashEmbedder, texts: Sequence[str], *, questions: bool = False) -> Vectors:
+        if not questions:
+            await works.wait()
+        return await embed(self, texts, questions=questions)
+
+    monkeypatch.setattr(HashEmbedder, "embed", held)
+    works.set()
+    return works
 
 
 def crates(count: int = ROWS) -> list[Any]:
@@ -63,13 +79,10 @@ def pending(database: Database) -> int:
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_a_thousand_rows_are_safe_whatever_the_model_and_bad_ones_are_receipts(
-    settings: Settings, database: Database, era: str
+    stage: Stage, database: Database, model: asyncio.Event, era: str
 ) -> None:
-    async with (
-        staged(settings, workers=False) as stage,
-        running_workers(settings, *WITHOUT_MODEL),
-        agent_of(await stage.gateway(), era=era) as agent,
-    ):
+    model.clear()
+    async with agent_of(await stage.gateway(), era=era) as agent:
         body = await agent.call("import_memories", records=crates())
         assert body == {
             "status": "accepted",
@@ -88,8 +101,8 @@ async def test_a_thousand_rows_are_safe_whatever_the_model_and_bad_ones_are_rece
         hits = await agent.search("Crate 77 came by rail", limit=1)
         assert [(one["id"], one["state"]) for one in hits] == [(stored[77], "pending")]
 
-        async with running_workers(settings, WorkerKind.EMBEDDING):
-            await until(lambda: _none_pending(database), 60.0)
+        model.set()
+        await until(lambda: _none_pending(database), 60.0)
         (hit, *_) = await agent.search("Crate 77 came by rail", ranking="similarity")
         assert (hit["id"], hit["state"]) == (stored[77], "active")
 
@@ -110,40 +123,35 @@ async def test_the_same_key_gives_the_same_and_another_request_is_a_conflict(age
 
 
 async def test_an_update_of_the_content_is_found_by_words_at_once_and_embedded_anew(
-    settings: Settings, database: Database
+    agent: Agent, database: Database, model: asyncio.Event
 ) -> None:
-    async with (
-        staged(settings, workers=False) as stage,
-        running_workers(settings, *WITHOUT_MODEL),
-        agent_of(await stage.gateway()) as agent,
-    ):
-        async with running_workers(settings, WorkerKind.EMBEDDING):
-            changed = await agent.store("Ada likes coffee", external_id="a", sector="emotional", metadata={"cups": 3})
-            same = await agent.store("Bob likes water", external_id="b")
-        rows = [
-            {"content": "Ada likes green tea", "external_id": "a", "sector": "semantic", "metadata": {"pots": 1}},
-            {"content": "Bob likes water", "external_id": "b", "speaker": "Bob"},
-            {"content": "Cleo likes juice", "external_id": "c"},
-            {"content": "Cleo likes cocoa", "external_id": "c"},
-        ]
-        skipped = await agent.call("import_memories", records=rows[:2])
-        assert (skipped["accepted"], skipped["rejected"]) == (2, 0)
-        assert statuses(await receipts_of(agent, skipped)) == ["skipped", "skipped"]
+    changed = await agent.store("Ada likes coffee", external_id="a", sector="emotional", metadata={"cups": 3})
+    same = await agent.store("Bob likes water", external_id="b")
+    model.clear()
+    rows = [
+        {"content": "Ada likes green tea", "external_id": "a", "sector": "semantic", "metadata": {"pots": 1}},
+        {"content": "Bob likes water", "external_id": "b", "speaker": "Bob"},
+        {"content": "Cleo likes juice", "external_id": "c"},
+        {"content": "Cleo likes cocoa", "external_id": "c"},
+    ]
+    skipped = await agent.call("import_memories", records=rows[:2])
+    assert (skipped["accepted"], skipped["rejected"]) == (2, 0)
+    assert statuses(await receipts_of(agent, skipped)) == ["skipped", "skipped"]
 
-        receipts = await receipts_of(agent, await agent.call("import_memories", records=rows, on_duplicate="update"))
-        assert statuses(receipts) == ["updated", "updated", "stored", "updated"]
-        assert [one["memory_id"] for one in receipts[:2]] == [changed["id"], same["id"]]
-        (hit, *_) = await agent.search("green tea", limit=1)
-        assert (hit["id"], hit["state"], hit["sector"]) == (changed["id"], "pending", "emotional")
-        assert hit["metadata"] == {"cups": 3, "pots": 1}
-        kept = (await agent.call("get_memory", memory_id=same["id"]))["memory"]
-        assert (kept["state"], kept["speaker"]) == ("active", "Bob"), "its vector is of the same content"
+    receipts = await receipts_of(agent, await agent.call("import_memories", records=rows, on_duplicate="update"))
+    assert statuses(receipts) == ["updated", "updated", "stored", "updated"]
+    assert [one["memory_id"] for one in receipts[:2]] == [changed["id"], same["id"]]
+    (hit, *_) = await agent.search("green tea", limit=1)
+    assert (hit["id"], hit["state"], hit["sector"]) == (changed["id"], "pending", "emotional")
+    assert hit["metadata"] == {"cups": 3, "pots": 1}
+    kept = (await agent.call("get_memory", memory_id=same["id"]))["memory"]
+    assert (kept["state"], kept["speaker"]) == ("active", "Bob"), "its vector is of the same content"
 
-        async with running_workers(settings, WorkerKind.EMBEDDING):
-            await until(lambda: _none_pending(database))
-        (hit, *_) = await agent.search("Ada likes green tea", ranking="similarity")
-        assert hit["id"] == changed["id"]
-        assert hit["similarity"] > 0.99
+    model.set()
+    await until(lambda: _none_pending(database))
+    (hit, *_) = await agent.search("Ada likes green tea", ranking="similarity")
+    assert hit["id"] == changed["id"]
+    assert hit["similarity"] > 0.99
 
 
 @asynccontextmanager

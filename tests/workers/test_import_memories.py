@@ -9,9 +9,10 @@ from engramq.schemas.commands import (
     ImportRow,
     MemoriesImported,
     PendingEmbedded,
+    StoreMemory,
 )
 from engramq.schemas.faults import invalid
-from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus
+from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus, WorkerKind
 from engramq.workers.queue.contract import FollowUp, Outcome
 from tests.jobs import job, repeated
 from tests.workers.conftest import World
@@ -45,6 +46,12 @@ async def test_the_model_is_not_asked_and_what_it_has_to_do_is_handed_on_in_part
     for part in parts:
         await world.ask(PendingEmbedded, EmbedPending(memory_ids=part))
     assert {row["state"] for row in world.rows("select state from memories")} == {"active"}
+
+
+@pytest.mark.promise("QP-13")
+def test_the_model_works_for_it_where_no_store_waits() -> None:
+    assert EmbedPending.mailbox is ImportMemories.mailbox is WorkerKind.IMPORTS
+    assert StoreMemory.mailbox is not EmbedPending.mailbox
 
 
 async def test_what_a_crash_leaves_pending_is_found_by_the_sweep(world: World) -> None:
