@@ -32,19 +32,24 @@ candidate_fields = st.fixed_dictionaries(
         "occurred_at": moments,
         "asks": st.booleans(),
         "tells_time": st.booleans(),
+        "tells_self": st.booleans(),
+        "words": st.integers(0, 200),
     }
 )
 
 
 EMPTY: dict[str, Any] = {
     "trusted": True, "lexical": None, "similarity": None, "thread": None, "position": None, "speaker": None,
-    "occurred_at": None, "asks": False, "tells_time": False, "sector": Sector.SEMANTIC, "confidence": 1.0,
-    "active_hours": 0.0,
+    "occurred_at": None, "asks": False, "tells_self": False, "words": 9, "tells_time": False,
+    "sector": Sector.SEMANTIC, "confidence": 1.0, "active_hours": 0.0,
 }  # fmt: skip
 
 
 def made_of(several: list[dict[str, Any]]) -> Candidates:
-    rows = [EMPTY | {"ids": f"{number:04}"} | fields for number, fields in enumerate(several)]
+    rows = [
+        EMPTY | {"ids": f"{number:04}", "meaning": fields.get("similarity")} | fields
+        for number, fields in enumerate(several)
+    ]
     return Candidates(*([row[name] for row in rows] for name in Candidates.__struct_fields__))
 
 
@@ -125,7 +130,7 @@ def test_no_memory_of_one_partition_lifts_one_of_the_other(candidates: Candidate
             {
                 name: getattr(candidates, name)[row]
                 for name in Candidates.__struct_fields__
-                if candidates.trusted[row] or name in {"ids", "trusted", "lexical", "similarity"}
+                if candidates.trusted[row] or name in {"ids", "trusted", "lexical", "similarity", "meaning"}
             }
             for row in range(len(candidates))
         ]
@@ -171,6 +176,24 @@ def test_a_speaker_counts_when_it_is_the_only_one_named() -> None:
     assert Question("Ada or Bob?").only_speaker_of(spoken) == ()
     assert Question("What did Adam eat?").only_speaker_of(spoken) == ()
     assert Question("ada").only_speaker_of(["Ada", "ada"]) == ("Ada", "ada")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("When did Caroline go to the support group?", ("Caroline",)),
+        ("What is Anna-Lena's job in Graz?", ("Anna-Lena", "Graz")),
+        ("Did Émile call Jo and Jo?", ("Émile", "Jo")),
+        ("What did I tell Robert?", ()),  # who asks speaks of himself: the name is the topic
+        ("How is my cat Tom?", ()),
+        ("Caroline went where?", ()),  # the first word has a capital anyway
+        ("What Is The Name Of It", ()),  # a title
+        ("Wann war Anna mit dem Hund im Garten?", ()),  # other languages write other words with a capital too
+        ("", ()), ("?", ()), ("what of it", ()),
+    ],
+)  # fmt: skip
+def test_names_are_told_by_their_capitals_in_english_questions_about_others(text: str, names: tuple[str, ...]) -> None:
+    assert Question(text).names == names
 
 
 def memory(content: str, partition: Partition = Partition.TRUSTED) -> Memory:

@@ -80,7 +80,7 @@ BY_NAME: dict[str, Any] = {
     "farthest": 2.0,
     "candidates": 50,
     "postings": 1000,
-    "half_length": 200.0,
+    "half_length": 50.0,
     "size": 100,
     "older_than_s": 0.0,
     "sample": 1000,

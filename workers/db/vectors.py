@@ -30,6 +30,7 @@ SIZES_KEPT_S_A_ROW: Final = 0.007  # less for a small namespace, which soon has 
 SIZES_KEPT: Final = 10_000
 TEN_EF_SEARCH: Final = 64  # hnsw.ef_search for 10 neighbours: half of the time that 100 takes
 ANYTHING: Final = 2.0  # the largest cosine distance there is
+NOTHING_COMPARED: Final[dict[str, Any]] = {"embedding": None, "plain": None, "model_id": None}
 _HALF_HEADER_BYTES: Final = 4  # the number of dimensions, and two bytes that mean nothing
 
 
@@ -51,16 +52,25 @@ psycopg.adapters.register_dumper(HalfBytes, _HalfDumper)
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A vector and the model that made it."""
+    """A vector and the model that made it.
+
+    `apart`: of a question that names somebody, the vector without what the names are; see `Vectorizer.read_question`.
+    """
 
     model_id: int
     dimensions: int
     half: HalfBytes
+    apart: HalfBytes | None = None
 
     @classmethod
     def of(cls, model_id: int, vector: NDArray[np.float32]) -> "Embedding":
         """Return the embedding for a float32 vector [dimensions]."""
-        return cls(model_id, len(vector), HalfBytes(HalfVector(vector).to_binary()))
+        return cls(model_id, len(vector), packed(vector))
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """The parameters of a search: by `embedding` it ranks, `plain` gives the cosines that it tells."""
+        return {"embedding": self.apart or self.half, "plain": self.half, "model_id": self.model_id}
 
     @classmethod
     def exported(cls, model_id: int, numbers: bytes) -> "Embedding":
@@ -73,6 +83,11 @@ class Embedding:
         """The vector as PostgreSQL reads it; five digits tell any two numbers of 16 bits apart."""
         numbers = HalfVector.from_binary(self.half).to_list()
         return "[" + ",".join(["%.5g" % number for number in numbers]) + "]"  # noqa: UP031 - half the time of format
+
+
+def packed(vector: NDArray[np.float32]) -> HalfBytes:
+    """Return numbers as a halfvec in PostgreSQL's binary form."""
+    return HalfBytes(HalfVector(vector).to_binary())
 
 
 def unpacked(half: bytes) -> NDArray[np.float32]:

@@ -34,13 +34,14 @@ class EmbedderSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `name` is the value of ENGRAMQ_EMBEDDER; `sha256` is the hex digest of the model's file, "" where there is none to
     digest; `dimensions` is 0 until a remote model has answered once (`warm` makes it known); text beyond `max_tokens`
-    is not seen by the model.
+    is not seen by the model. `names_drown`: names in a question outweigh what it asks, so they are taken out of it.
     """
 
     name: str
     dimensions: int
     max_tokens: int
     sha256: str = ""
+    names_drown: bool = False
     batches: BatchLimits = BatchLimits()
 
 

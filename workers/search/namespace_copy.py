@@ -10,13 +10,13 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
-from engramq.workers.db.vectors import Embedding, unpacked
+from engramq.workers.db.vectors import Embedding, HalfBytes, unpacked
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import HALF_LENGTH, WORDS, Filters
 from engramq.workers.search.question import Question
@@ -36,9 +36,17 @@ WORD_BYTES: Final = 24
 TAG_BYTES: Final = 100
 # What is kept of a memory as the query `copy_rows` has it, a list for each.
 _COLUMNS: Final = (
-    "is_trusted", "thread", "position", "speaker", "occurred_at", "moment", "asks", "tells_time", "sector",
-    "confidence", "active_hours", "tags", "project",
+    "is_trusted", "thread", "position", "speaker", "occurred_at", "moment", "asks", "tells_self", "tells_time",
+    "sector", "confidence", "active_hours", "tags", "project",
 )  # fmt: skip
+
+
+class _Cosines(NamedTuple):
+    """What has a vector to compare, its cosine to the question, and to the question without the names in it."""
+
+    comparable: Mask
+    plain: Column
+    meaning: Column
 
 
 class NamespaceCopy:
@@ -60,7 +68,7 @@ class NamespaceCopy:
         self._superseded = np.zeros(ROOM, dtype=np.bool_)
         # Seconds, see the fragments `held` and `archived`; an end that is open is inf.
         self._begins, self._ends, self._expires = (np.full(ROOM, np.inf) for _ in range(3))
-        self._lengths = np.ones(ROOM, dtype=np.float64)  # 1 + different words / HALF_LENGTH
+        self._words_of = np.zeros(ROOM, dtype=np.float64)  # different ones
         self._models = np.zeros(ROOM, dtype=np.int32)  # that made the vector; 0: none to compare
         self._vectors = np.zeros((ROOM, 0), dtype=np.float32)  # of length 1, or zeros
 
@@ -98,7 +106,7 @@ class NamespaceCopy:
             self._live[place], self._superseded[place] = not row["hidden"], row["superseded"]
             self._begins[place] = row["begins"].timestamp()
             self._ends[place], self._expires[place] = _seconds(row["ends"]), _seconds(row["expires"])
-            self._lengths[place] = 1 + len(row["lexemes"]) / HALF_LENGTH
+            self._words_of[place] = len(row["lexemes"])
             self._put_vector(place, row["model_id"], row["embedding"])
             self._words += len(row["lexemes"])
             self._tags += len(row["tags"] or ())
@@ -118,10 +126,9 @@ class NamespaceCopy:
         found = self._first(lexical, np.flatnonzero(lexical > 0), ties=True)
         if embedding is None:
             return self._measured(found, question, lexical, None)
-        comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)
-        similarity = self._similarity(embedding, comparable)
-        found = np.union1d(found, self._first(similarity, np.flatnonzero(comparable)))
-        return self._measured(found, question, lexical, similarity)
+        cosines = self._cosines(embedding, chosen)
+        found = np.union1d(found, self._first(cosines.meaning, np.flatnonzero(cosines.comparable)))
+        return self._measured(found, question, lexical, cosines)
 
     def measured(
         self, ids: Iterable[str], question: Question, embedding: Embedding | None, filters: Filters
@@ -134,11 +141,10 @@ class NamespaceCopy:
         rows = rows[self._models[rows] != 0]
         if embedding is None:
             return self._measured(rows, question, None, None)
-        comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)
-        return self._measured(rows, question, None, self._similarity(embedding, comparable))
+        return self._measured(rows, question, None, self._cosines(embedding, chosen))
 
     def _grow(self) -> None:
-        for name in ("_live", "_superseded", "_begins", "_ends", "_expires", "_lengths", "_models", "_vectors"):
+        for name in ("_live", "_superseded", "_begins", "_ends", "_expires", "_words_of", "_models", "_vectors"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
 
@@ -186,15 +192,23 @@ class NamespaceCopy:
         hits.sort(key=len)
         for rows in hits[:WORDS]:
             score[rows] += math.log(1 + (size - len(rows) + 0.5) / (len(rows) + 0.5))
-        return score / self._lengths[: len(score)]
+        return score / (1 + self._words_of[: len(score)] / HALF_LENGTH)
 
-    def _similarity(self, embedding: Embedding, comparable: Mask) -> Column:
+    def _cosines(self, embedding: Embedding, chosen: Mask) -> "_Cosines":
+        comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)
+        plain = self._similarity(embedding.half, comparable)
+        return _Cosines(
+            comparable, plain, plain if embedding.apart is None else self._similarity(embedding.apart, comparable)
+        )
+
+    def _similarity(self, half: HalfBytes, comparable: Mask) -> Column:
         """Return cosines, nan where there is no vector of this model; a zero vector is similar to nothing."""
         similarity = np.full(len(comparable), np.nan)
         if not comparable.any():
             return similarity
         wanted = np.zeros(self._vectors.shape[1], dtype=np.float32)
-        wanted[: embedding.dimensions] = _unit(unpacked(embedding.half))
+        vector = unpacked(half)
+        wanted[: len(vector)] = _unit(vector)
         cosines = np.empty(len(comparable), dtype=np.float32)
         for start in range(0, len(comparable), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
@@ -213,7 +227,7 @@ class NamespaceCopy:
         return newest_first[np.argsort(-scores[newest_first], kind="stable")[:count]]
 
     def _measured(
-        self, rows: Rows, question: Question, lexical: Column | None, similarity: Column | None
+        self, rows: Rows, question: Question, lexical: Column | None, cosines: "_Cosines | None"
     ) -> Candidates:
         chosen = rows.tolist()
         several = _several(chosen)
@@ -225,12 +239,15 @@ class NamespaceCopy:
             ids=several(self._ids),
             trusted=column("is_trusted"),
             lexical=[None] * len(chosen) if lexical is None else [score or None for score in lexical[rows].tolist()],
-            similarity=_or_none(similarity, rows),
+            similarity=_or_none(cosines and cosines.plain, rows),
+            meaning=_or_none(cosines and cosines.meaning, rows),
             thread=column("thread"),
             position=column("position"),
             speaker=column("speaker"),
             occurred_at=column("occurred_at") if question.names_a_date else None,
             asks=column("asks"),
+            tells_self=column("tells_self"),
+            words=self._words_of[rows].astype(int).tolist(),
             tells_time=column("tells_time") if question.asks_when else [False] * len(chosen),
             sector=column("sector"),
             confidence=column("confidence"),

@@ -26,6 +26,13 @@ _ASKS_WHEN: Final = re.compile(
 _MONTH: Final = re.compile(rf"(?<!^)\b(May)\b|\b(March)\b|\b((?i:{'|'.join(set(MONTHS) - {'May', 'March'})}))\b")
 _YEAR: Final = re.compile(r"\b(?:19|20)\d\d\b", re.ASCII)
 _WORD: Final = re.compile(r"\w+")
+# Names are told by their capitals in English alone: other languages write other words so too.
+_ENGLISH: Final = re.compile(
+    r"\b(?:what|when|where|who|whose|why|how|which|did|does|do|is|are|were|has|have|the|of|to)\b", re.IGNORECASE
+)
+_NAME: Final = re.compile(r"(?<=[a-z,;:'\"] )[A-ZÀ-ÖØ-Þ][\w-]+")
+_SELF: Final = re.compile(r"\b(?:I|My|my|Me|me|mine)\b")
+NAMES: Final = 3  # in a question; more capitals are a title
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,17 @@ class Question:
         """Return the one speaker that the question names, in each spelling; none when it names none or several."""
         named = [one for one in sorted(set(speakers)) if (name := _words(one)) and name in self._words]
         return tuple(named) if len({_words(one) for one in named}) == 1 else ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names in a question about others; none in one of who speaks of himself, where they are the topic.
+
+        The first word is none: it is written with a capital anyway.
+        """
+        if _SELF.search(self._read) or not _ENGLISH.search(self._read):
+            return ()
+        found = tuple(dict.fromkeys(one.removesuffix("-") for one in _NAME.findall(self._read)))
+        return found if len(found) <= NAMES else ()
 
     @property
     def names_a_date(self) -> bool:

@@ -39,5 +39,8 @@ class QuestionVectors:
         own = self.curve
         if own is None:
             return candidates
-        similarity = [None if one is None else own.cosine_of(one, curve) for one in candidates.similarity]
-        return msgspec.structs.replace(candidates, similarity=similarity)
+        similarity, meaning = (
+            [None if one is None else own.cosine_of(one, curve) for one in cosines]
+            for cosines in (candidates.similarity, candidates.meaning)
+        )
+        return msgspec.structs.replace(candidates, similarity=similarity, meaning=meaning)

@@ -10,7 +10,7 @@ from engramq.workers.db.lookups import Answer, Lookup, array
 from engramq.workers.db.memory_rows import usefulness
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.db.vectors import Embedding
+from engramq.workers.db.vectors import NOTHING_COMPARED, Embedding
 from engramq.workers.search.boosts import Facts, Reached, Surroundings
 from engramq.workers.search.candidates import Filters, one_by_one
 from engramq.workers.search.question import TIME_WORDS, Question
@@ -108,8 +108,7 @@ async def measured_by_key(
         **one_by_one(filters.partitions),
         dates=question.names_a_date,
         time_words=TIME_WORDS if question.asks_when else None,
-        embedding=embedding and embedding.half,
-        model_id=embedding and embedding.model_id,
+        **(NOTHING_COMPARED if embedding is None else embedding.compared),
         ids=array(ids),
     )
     assert row is not None
