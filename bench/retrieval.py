@@ -27,9 +27,11 @@ from mcp.client import Client
 
 from bench.common import ENGRAMQ, emit, private_stack
 from bench.scores import means, score
+from engramq.schemas import limits
 
 BENCH: Final = "retrieval"
 LIMIT: Final = 50
+MAX_CHARS: Final = 200_000  # so that no hit is left out for want of room
 AT_ONCE: Final = 4  # questions of one namespace
 MARK: Final = "\t"  # between a namespace and an external id, where several namespaces go into one
 
@@ -43,9 +45,13 @@ def read_lines(path: Path) -> list[Row]:
 
 
 def prepared(memories: list[Row], without: frozenset[str], *, one_namespace: str | None = None) -> list[Row]:
-    """Return the rows to import: without some fields (a thread takes its positions along), or all in one namespace."""
+    """Return the rows to import: without some fields (a thread takes its positions along), or all in one namespace.
+
+    Contents that are too long are cut: BEAM has two.
+    """
     gone = without | ({"position"} if "thread" in without else frozenset())
     rows = [{name: value for name, value in row.items() if name not in gone} for row in memories]
+    rows = [row | {"content": row["content"][: limits.CONTENT_CHARS]} for row in rows]
     if one_namespace is None:
         return rows
     return [
@@ -65,15 +71,16 @@ def bring_in(rows: list[Row], variables: Mapping[str, str]) -> float:
         return time.perf_counter() - started
 
 
-async def ask(url: str, queries: list[Row]) -> dict[str, list[str]]:
-    """Return the ranking of external ids for each question by its qid."""
+async def ask(url: str, queries: list[Row], **arguments: Any) -> dict[str, list[str]]:
+    """Return the ranking of external ids for each question by its qid; `arguments`: more of the search's."""
+    given = {"limit": LIMIT, "max_chars": MAX_CHARS} | arguments
     found: dict[str, list[str]] = {}
     room = asyncio.Semaphore(AT_ONCE)
     async with Client(url) as client:
 
         async def one(query: Row) -> None:
             async with room:
-                result = await client.call_tool("search_memories", {"query": query["query"], "limit": LIMIT})
+                result = await client.call_tool("search_memories", {"query": query["query"]} | given)
             body = result.structured_content
             assert body is not None
             assert body["status"] == "success", body

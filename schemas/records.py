@@ -53,9 +53,9 @@ class Memory(msgspec.Struct, kw_only=True):
     archived.
 
     `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without
-    `superseded_by`: what replaced it was erased. `score` and `similarity` are on
-    ranked results only (similarity is null when no vector was compared); `explain` when the search asked for it;
-    `truncated` when max_chars cut the content; `untrusted` and `warning` on untrusted memories only.
+    `superseded_by`: what replaced it was erased. `score` and `similarity` are on ranked results only (similarity is
+    null when no vector was compared), `weak` on those that probably do not answer; `explain` when the search asked for
+    it; `truncated` when max_chars cut the content; `untrusted` and `warning` on untrusted memories only.
     """
 
     id: str
@@ -91,6 +91,7 @@ class Memory(msgspec.Struct, kw_only=True):
     accessed_at: str | None = None
     score: float | UnsetType = UNSET
     similarity: float | UnsetType | None = UNSET
+    weak: bool | UnsetType = UNSET
     via: Via | UnsetType = UNSET
     explain: dict[str, float | None] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET

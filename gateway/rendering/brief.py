@@ -77,6 +77,7 @@ class BriefMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     created_by: str | UnsetType = UNSET
     updated_at: str | UnsetType = UNSET
+    weak: bool | UnsetType = UNSET
     via: Via | UnsetType = UNSET
     explain: dict[str, float | None] | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET

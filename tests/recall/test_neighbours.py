@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.workers.search.neighbours import Around, in_order_of_storing, leaning
+from engramq.workers.search.ranking import DEFAULT_WEIGHTS
 from tests.recall.test_ranking import made_of, ranked
 
 AROUND = Around(next_to=0.3, near_to=0.15, answers=0.3)
@@ -58,7 +59,7 @@ def test_a_thread_that_was_given_is_believed_however_short_it_is() -> None:
 
 @given(st.floats(0, 1e5), st.floats(0, 1e5))
 def test_the_longer_a_memory_the_less_it_leans_on_others(one: float, other: float) -> None:
-    shorter, longer = leaning(np.array(sorted((one, other))))
+    shorter, longer = leaning(np.array(sorted((one, other))), DEFAULT_WEIGHTS.leaning)
     assert 0 <= longer <= shorter <= 1
 
 

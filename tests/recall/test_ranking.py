@@ -40,7 +40,7 @@ candidate_fields = st.fixed_dictionaries(
 
 EMPTY: dict[str, Any] = {
     "trusted": True, "lexical": None, "similarity": None, "thread": None, "position": None, "speaker": None,
-    "occurred_at": None, "asks": False, "tells_self": False, "words": 9, "tells_time": False,
+    "covered": None, "occurred_at": None, "asks": False, "tells_self": False, "words": 9, "tells_time": False,
     "sector": Sector.SEMANTIC, "confidence": 1.0, "active_hours": 0.0,
 }  # fmt: skip
 

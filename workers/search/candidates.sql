@@ -56,7 +56,18 @@ asked as materialized (
     from looked_up h
     join weighed w on w.place = h.place
     group by h.id
+), asked_weight as materialized (
+    -- What a memory would have that has all words; a word that no memory has weighs most.
+    select coalesce((select sum(weight) from weighed), 0) + coalesce((select sum(weight) from common), 0)
+        + ln(1 + (%(size)s + 0.5) / 0.5) * (
+            select count(*) from ranked r
+            where r.rare and r.place <= %(words)s and not exists (select from counted c where c.place = r.place)
+        ) as weight
 )
+
+-- fragment: covered
+-- The share of what the words of the question weigh that a memory has, by its lexical score.
+found.lexical * (1 + found.words / %(half_length)s::float8) / nullif((select weight from asked_weight), 0) as covered
 
 -- fragment: asks
 -- Whether a memory ends with a question mark. Contents that are kept compressed are not looked into, and those without
@@ -76,7 +87,7 @@ coalesce(pg_column_size(m.content) < 2000 and strpos(m.content, '?') > 0 and rig
 -- for each.
 m.node_id as id, m.partition = 'trusted' as trusted, m.thread, m.position, m.speaker,
 coalesce(m.sector, 'semantic') as sector, m.confidence, m.active_hours,
-case when %(dates)s then m.occurred_at end as occurred_at,
+case when %(dates)s then coalesce(m.occurred_at, m.created_at) end as occurred_at,
 {asks} as asks, {tells_self} as tells_self, length(m.lexemes) as words,
 case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
     select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
@@ -117,7 +128,7 @@ select case when count(*) > 0 then json_build_array({columns})::text else '[]' e
 
 -- fragment: columns
 -- The fields of Candidates in their order. A zero vector, whose distance is no number, is similar to nothing.
-json_agg(id), json_agg(trusted), json_agg(lexical),
+json_agg(id), json_agg(trusted), json_agg(lexical), json_agg(covered),
 json_agg(case when plain = 'NaN' then 0 when plain is not null then least(1, greatest(-1, 1 - plain)) end),
 json_agg(case when distance = 'NaN' then 0 when distance is not null then least(1, greatest(-1, 1 - distance)) end),
 json_agg(thread), json_agg(position), json_agg(speaker), case when %(dates)s then json_agg(occurred_at) end,
@@ -128,11 +139,11 @@ json_agg(active_hours)
 -- Candidates by full text alone.
 with {full_text}
 {as_json}
-from (
+from (select found.*, {covered} from (
     select {candidate}, t.lexical, null::float8 as distance, null::float8 as plain
     from (select * from by_text order by lexical desc, id desc limit %(candidates)s) t
     join memories m on m.node_id = t.id and m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
-) found
+) found) found
 
 -- name: search_exact
 -- Candidates by full text and by an exact scan of the vectors; adding 0 keeps the planner off the vector index.
@@ -173,7 +184,7 @@ with {full_text}, indexed as materialized (
 -- fragment: both_arms
 -- The candidates of both arms, each with both scores; no distance for what has no such vector.
 {as_json}
-from (
+from (select found.*, {covered} from (
     select v.id, v.trusted, v.thread, v.position, v.speaker, v.sector, v.confidence, v.active_hours, v.occurred_at, v.asks,
         v.tells_self, v.words, v.tells_time, coalesce(t.lexical, v.besides) as lexical, v.distance, v.plain
     from by_vector v
@@ -185,4 +196,4 @@ from (
     from (select id, lexical from by_text order by lexical desc, id desc limit %(candidates)s) t
     join memories m on m.node_id = t.id and m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
     where not exists (select from by_vector v where v.id = t.id)
-) found
+) found) found

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
@@ -23,6 +24,10 @@ from engramq.workers.search.question import Question
 from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_in_copy, find_memories
 from engramq.workers.search.usage import Usage
+
+ALL_WEAK: Final = (
+    "Every hit is weak: probably nothing that is kept answers this. Ask in other words, or take it as not known."
+)
 
 
 @handles_without_transaction(SearchMemories)
@@ -50,7 +55,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     else:
         memories = await find_in_copy(partial(context.store.look_up, namespace), command, vectors, proven, project)
     foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
-    uncalibrated = bool(vectors.former) and vectors.curve is None
+    uncalibrated = embedding is not None and vectors.curve is None
     context.session_state = SessionState(recalled=tuple(one.id for one in memories))
     # An untrusted principal keeps no trusted memory from fading.
     untrusted = context.envelope.principal.untrusted
@@ -72,7 +77,14 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
     due = proven is None or foreign.is_due(namespace) or uncalibrated
     context.after_reply = follow if counting or due else None
     degraded = True if embedding is None else UNSET
-    return MemoryList(memories=memories, count=len(memories), degraded=degraded, notice=notice)
+    return MemoryList(memories=memories, count=len(memories), degraded=degraded, notice=_told(memories, notice))
+
+
+def _told(memories: Sequence[Memory], notice: str | UnsetType) -> str | UnsetType:
+    """Return what is said of the hits, with the notice that there may be besides."""
+    if not memories or any(one.weak is not True for one in memories):
+        return notice
+    return ALL_WEAK if notice is UNSET else f"{ALL_WEAK} {notice}"
 
 
 def _names(command: SearchMemories) -> Sequence[str]:

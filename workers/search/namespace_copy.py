@@ -36,7 +36,7 @@ WORD_BYTES: Final = 24
 TAG_BYTES: Final = 100
 # What is kept of a memory as the query `copy_rows` has it, a list for each.
 _COLUMNS: Final = (
-    "is_trusted", "thread", "position", "speaker", "occurred_at", "moment", "asks", "tells_self", "tells_time",
+    "is_trusted", "thread", "position", "speaker", "moment", "asks", "tells_self", "tells_time",
     "sector", "confidence", "active_hours", "tags", "project",
 )  # fmt: skip
 
@@ -122,13 +122,13 @@ class NamespaceCopy:
     ) -> Candidates:
         """Return as many by words and by vector as the tables would; by words alone when there is no embedding."""
         chosen = self._chosen(filters)
-        lexical = self._lexical(lexemes, chosen)
+        lexical, asked_weight = self._lexical(lexemes, chosen)
         found = self._first(lexical, np.flatnonzero(lexical > 0), ties=True)
         if embedding is None:
-            return self._measured(found, question, lexical, None)
+            return self._measured(found, question, lexical, None, asked_weight)
         cosines = self._cosines(embedding, chosen)
         found = np.union1d(found, self._first(cosines.meaning, np.flatnonzero(cosines.comparable)))
-        return self._measured(found, question, lexical, cosines)
+        return self._measured(found, question, lexical, cosines, asked_weight)
 
     def measured(
         self, ids: Iterable[str], question: Question, embedding: Embedding | None, filters: Filters
@@ -180,8 +180,9 @@ class NamespaceCopy:
             chosen &= np.array([_between(one, filters) for one in self._columns["moment"]], dtype=np.bool_)
         return chosen
 
-    def _lexical(self, lexemes: Sequence[str], chosen: Mask) -> Column:
-        """Return for each row what the fragment `full_text` adds up for it; 0 where no word matches."""
+    def _lexical(self, lexemes: Sequence[str], chosen: Mask) -> tuple[Column, float]:
+        """Return for each row what the fragment `full_text` adds up for it, 0 where no word matches; and what all words
+        of the question weigh."""
         score = np.zeros(len(chosen))
         size, hits = max(len(self), 1), []
         for lexeme in lexemes:
@@ -190,9 +191,12 @@ class NamespaceCopy:
                 if len(rows := rows[chosen[rows]]):
                     hits.append(rows)
         hits.sort(key=len)
+        asked_weight = min(len(lexemes) - len(hits), WORDS) * math.log(1 + (size + 0.5) / 0.5)
         for rows in hits[:WORDS]:
-            score[rows] += math.log(1 + (size - len(rows) + 0.5) / (len(rows) + 0.5))
-        return score / (1 + self._words_of[: len(score)] / HALF_LENGTH)
+            weight = math.log(1 + (size - len(rows) + 0.5) / (len(rows) + 0.5))
+            score[rows] += weight
+            asked_weight += weight
+        return score / (1 + self._words_of[: len(score)] / HALF_LENGTH), asked_weight
 
     def _cosines(self, embedding: Embedding, chosen: Mask) -> "_Cosines":
         comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)
@@ -227,10 +231,19 @@ class NamespaceCopy:
         return newest_first[np.argsort(-scores[newest_first], kind="stable")[:count]]
 
     def _measured(
-        self, rows: Rows, question: Question, lexical: Column | None, cosines: "_Cosines | None"
+        self,
+        rows: Rows,
+        question: Question,
+        lexical: Column | None,
+        cosines: "_Cosines | None",
+        asked_weight: float = 1.0,
     ) -> Candidates:
         chosen = rows.tolist()
         several = _several(chosen)
+        words: list[float | None] = (
+            [None] * len(chosen) if lexical is None else [score or None for score in lexical[rows].tolist()]
+        )
+        factors = ((1 + self._words_of[rows] / HALF_LENGTH) / (asked_weight or 1.0)).tolist()
 
         def column(name: str) -> list[Any]:
             return several(self._columns[name])
@@ -238,13 +251,14 @@ class NamespaceCopy:
         return Candidates(
             ids=several(self._ids),
             trusted=column("is_trusted"),
-            lexical=[None] * len(chosen) if lexical is None else [score or None for score in lexical[rows].tolist()],
+            lexical=words,
+            covered=[None if score is None else score * factor for score, factor in zip(words, factors, strict=True)],
             similarity=_or_none(cosines and cosines.plain, rows),
             meaning=_or_none(cosines and cosines.meaning, rows),
             thread=column("thread"),
             position=column("position"),
             speaker=column("speaker"),
-            occurred_at=column("occurred_at") if question.names_a_date else None,
+            occurred_at=column("moment") if question.names_a_date else None,
             asks=column("asks"),
             tells_self=column("tells_self"),
             words=self._words_of[rows].astype(int).tolist(),

@@ -17,7 +17,7 @@ Column: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.intp]
 Mask: TypeAlias = NDArray[np.bool_]
 
-SELF_CONTAINED: Final = 30.0  # different words; beyond them neighbours count by the square of how much longer it is
+SELF_CONTAINED: Final = 30.0  # different words; beyond them neighbours count the less the longer a memory is
 PLACES: Final = 2**33  # more than a thread has, so that thread and place make one number
 LEAST_PAIRS: Final = 30  # neighbours without a thread; fewer cannot show that their order means something
 TRUST_IN_ORDER: Final = 3.0  # of the correlation of neighbours above chance, until they count in full
@@ -32,9 +32,10 @@ class Around:
     answers: float
 
 
-def leaning(words: Column) -> Column:
+def leaning(words: Column, power: float) -> Column:
     """Return by how much neighbours count for memories of so many different words: from 0 to 1."""
-    return np.square(np.minimum(1.0, SELF_CONTAINED / np.maximum(words, 1.0)))
+    shortness: Column = np.minimum(1.0, SELF_CONTAINED / np.maximum(words, 1.0))
+    return shortness**power
 
 
 def in_threads(threads: NDArray[np.int64], positions: Column, fused: Column, asks: Mask, around: Around) -> "Boosts":
@@ -81,6 +82,10 @@ class Boosts:
     def plus(self, other: "Boosts") -> "Boosts":
         """Return these and others together."""
         return Boosts(self.next_to + other.next_to, self.near_to + other.near_to, self.answers + other.answers)
+
+    def times(self, factor: float) -> "Boosts":
+        """Return them with a weight."""
+        return Boosts(self.next_to * factor, self.near_to * factor, self.answers * factor)
 
     def by_name(self, leaning: Column) -> dict[str, Column]:
         """Return them by name, by how much each candidate leans on its neighbours."""

@@ -2,29 +2,24 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
+
+from engramq.workers.search.times import Span, is_about, spans_in
 
 # Full text stems these and finds them in memories that say when something was.
 TIME_WORDS: Final = (
     "yesterday today tonight tomorrow last next ago week weekend month year day morning night monday tuesday wednesday "
     "thursday friday saturday sunday recently soon"
 )
-MONTHS: Final = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
 READ: Final = 2_000  # characters; no question is longer, and a pasted document is none
 
 _ASKS_WHEN: Final = re.compile(
     r"\W*(?:since |until |by )?(?:when\b|(?:what|which) (?:date|day|week|month|year|time)\b|how long ago\b)",
     re.IGNORECASE,
 )
-# May and March are verbs too: as months they are capitalised, and May does not begin the question.
-_MONTH: Final = re.compile(rf"(?<!^)\b(May)\b|\b(March)\b|\b((?i:{'|'.join(set(MONTHS) - {'May', 'March'})}))\b")
-_YEAR: Final = re.compile(r"\b(?:19|20)\d\d\b", re.ASCII)
 _WORD: Final = re.compile(r"\w+")
 # Names are told by their capitals in English alone: other languages write other words so too.
 _ENGLISH: Final = re.compile(
@@ -37,9 +32,10 @@ NAMES: Final = 3  # in a question; more capitals are a title
 
 @dataclass(frozen=True)
 class Question:
-    """A question as it was asked."""
+    """A question as it was asked, and when: by that is told which month was the last."""
 
     text: str
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @cached_property
     def asks_when(self) -> bool:
@@ -64,15 +60,16 @@ class Question:
 
     @property
     def names_a_date(self) -> bool:
-        """Whether a month or a year is named."""
-        return bool(self._months or self._years)
+        """Whether a day, a month, a year or another time is named."""
+        return bool(self._spans)
 
     def is_about(self, moment: datetime | None) -> bool:
-        """Whether the question names the month or the year of a moment, and no other."""
-        if moment is None or not self.names_a_date:
-            return False
-        utc = moment.astimezone(UTC)
-        return (not self._months or utc.month in self._months) and (not self._years or utc.year in self._years)
+        """Whether a moment lies in a time that the question names."""
+        return moment is not None and is_about(moment, self._spans)
+
+    @cached_property
+    def _spans(self) -> tuple[Span, ...]:
+        return spans_in(self._read, self.now)
 
     @cached_property
     def _read(self) -> str:
@@ -81,15 +78,6 @@ class Question:
     @cached_property
     def _words(self) -> str:
         return _words(self._read)
-
-    @cached_property
-    def _months(self) -> frozenset[int]:
-        found = (next(filter(None, groups)).capitalize() for groups in _MONTH.findall(self._read))
-        return frozenset(MONTHS.index(month) + 1 for month in found)
-
-    @cached_property
-    def _years(self) -> frozenset[int]:
-        return frozenset(int(year) for year in _YEAR.findall(self._read))
 
 
 def _words(text: str) -> str:

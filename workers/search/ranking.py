@@ -37,12 +37,14 @@ class Weights:
     next_to: float = 0.3  # of the score of the memory just before or after in the thread
     near_to: float = 0.15  # of the one two places away
     answers: float = 0.3  # more of the one just before, when that asks something
+    leaning: float = 2.0  # the power of how short a memory is, by which its neighbours count
+    in_order: float = 1.0  # what the order of storing counts, where no thread was given
     best_of_thread: float = 0.2
     tells_self: float = 0.4  # begins with words of who speaks of himself
     only_asks: float = -0.8  # ends with a question mark and does not
     speaker: float = 1.2  # said by the only speaker that the question names
     time_words: float = 0.4  # says when, and the question asks when
-    date: float = 0.7  # of the month or year that the question names
+    date: float = 0.7  # of a time that the question names
 
 
 DEFAULT_WEIGHTS: Final = Weights()
@@ -66,12 +68,13 @@ class Candidates(msgspec.Struct, array_like=True):
     ids: list[str] = []
     trusted: list[bool] = []
     lexical: list[float | None] = []
+    covered: list[float | None] = []  # the share of what the words of the question weigh that it has
     similarity: list[float | None] = []
     meaning: list[float | None] = []  # the same for ranking: without the names in the question
     thread: list[str | None] = []
     position: list[int | None] = []
     speaker: list[str | None] = []
-    occurred_at: list[datetime | None] | None = None
+    occurred_at: list[datetime | None] | None = None  # else created_at
     asks: list[bool] = []  # its content ends with a question mark
     tells_self: list[bool] = []  # it begins with words of who speaks of himself
     words: list[int] = []  # different ones
@@ -294,7 +297,8 @@ def _thread_boosts(candidates: Candidates, parts: Mapping[str, Column], weights:
     for side in (True, False):
         rows = _in_order_of_ids(candidates, threads, side)
         alone = alone.plus(in_order_of_storing(rows, fused, vectors, asks, around))
-    boosts = told.plus(alone).by_name(leaning(_column(candidates.words)))
+    leans = leaning(_column(candidates.words), weights.leaning)
+    boosts = told.plus(alone.times(weights.in_order)).by_name(leans)
     if count:
         best = np.full(count + 1, -np.inf)
         np.maximum.at(best, threads, fused)

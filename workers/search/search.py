@@ -13,10 +13,12 @@ from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.lookups import Ask
 from engramq.workers.db.memory_rows import JsonRow, memory_from_json, rows_from_json
 from engramq.workers.db.transaction import LOOK_UP, Transaction
-from engramq.workers.db.vectors import Embedding, Sizes
+from engramq.workers.db.vectors import Sizes
+from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.search.boosts import Boosted, Reached, boosted
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.copies import Proven
+from engramq.workers.search.floor import is_weak
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by_similarity
 from engramq.workers.search.reading import QuestionVectors
@@ -45,6 +47,7 @@ class _Search:
     candidates: Candidates
     measuring: Measuring
     ask: Ask
+    vectors: QuestionVectors
 
 
 async def find_memories(
@@ -65,7 +68,7 @@ async def find_memories(
     async def measuring(ids: Sequence[str]) -> Candidates:
         return await vectors.by_all(lambda one: measured_by_key(tx, question, one, filters, ids))
 
-    return await _found(_Search(command, filters, question, candidates, measuring, tx.look_up), vectors.embedding)
+    return await _found(_Search(command, filters, question, candidates, measuring, tx.look_up, vectors))
 
 
 async def find_in_copy(
@@ -78,15 +81,15 @@ async def find_in_copy(
     async def measuring(ids: Sequence[str]) -> Candidates:
         return await vectors.by_all(lambda one: proven.measured(ids, question, one, filters))
 
-    return await _found(_Search(command, filters, question, candidates, measuring, ask), vectors.embedding)
+    return await _found(_Search(command, filters, question, candidates, measuring, ask, vectors))
 
 
-async def _found(search: _Search, embedding: Embedding | None) -> list[Memory]:
+async def _found(search: _Search) -> list[Memory]:
     command = search.command
     if not len(search.candidates):
         return []
     read: dict[str, JsonRow] = {}
-    if command.ranking is Ranking.SIMILARITY and embedding is not None:
+    if command.ranking is Ranking.SIMILARITY and search.vectors.embedding is not None:
         found = Boosted(ranked=by_similarity(search.candidates), via={})
     else:
         found, read = await _by_relevance(search)
@@ -122,7 +125,7 @@ async def _shown(search: _Search, found: Boosted, read: dict[str, JsonRow]) -> l
                 continue
             memory = memory_from_json(known)
             if not (command.collapse_duplicates and twins.is_repeated(memory)):
-                memories.append(_scored(memory, found, row, explain=command.explain))
+                memories.append(_scored(memory, found, row, search))
         if len(memories) >= command.limit:
             break
     return memories[: command.limit]
@@ -136,17 +139,28 @@ def _near_enough(found: Boosted, least: float | UnsetType) -> Sequence[int]:
     return [row for row in ranked.order if (known := similarity[row]) is not None and known >= least]
 
 
-def _scored(memory: Memory, found: Boosted, row: int, *, explain: bool) -> Memory:
+def _scored(memory: Memory, found: Boosted, row: int, search: _Search) -> Memory:
     ranked = found.ranked
     similarity = ranked.candidates.similarity[row]
     memory.score = round(float(ranked.scores[row]), DIGITS)
     memory.similarity = None if similarity is None else round(similarity, DIGITS)
     if (link := found.via.get(row)) is not None:
         memory.via = _via(link)
-    if explain:
+    curve = search.vectors.curve
+    if curve is not None and _is_weak(found, row, curve):  # without a curve nobody knows what a cosine means
+        memory.weak = True
+    if search.command.explain:
         parts = ranked.explained(row)
         memory.explain = {name: None if part is None else round(part, DIGITS) for name, part in parts.items()}
     return memory
+
+
+def _is_weak(found: Boosted, row: int, curve: Calibration) -> bool:
+    """Say whether a hit is weak; one that came over a link is as weak as the hit that it is linked to."""
+    candidates = found.ranked.candidates
+    link = found.via.get(row)
+    judged = row if link is None else candidates.ids.index(link.seed)
+    return is_weak(candidates.similarity[judged], candidates.covered[judged], curve)
 
 
 def _via(link: Reached) -> Via:

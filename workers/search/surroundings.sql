@@ -28,7 +28,7 @@ select json_build_object(
 -- Those of some memories that the search may find, measured as candidates are.
 {as_json}
 from (
-    select {candidate}, null::float8 as lexical,
+    select {candidate}, null::float8 as lexical, null::float8 as covered,
         case when m.model_id = %(model_id)s then {distance} end as distance,
         case when m.model_id = %(model_id)s then {plain_distance} end as plain
     from memories m

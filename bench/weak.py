@@ -1,0 +1,70 @@
+"""Weak hits among 1,000 memories: how often what is not known is told so, and what is known is not (AG-19).
+
+    python -m bench.weak [--memories 1000]
+
+The memories and the answerable queries are those of `bench.lookup`; the others ask for things of which none of them
+says anything. Through the MCP gateway. Prints a JSON line for each kind of query: the share that has a hit which is not
+marked, and the share whose best hit is marked.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from bench.common import McpClient, emit, private_stack
+from bench.lookup import NAMESPACE, PAIRS
+from bench.retrieval import bring_in
+from engramq.workers.embedders.calibrated.texts import read_pairs
+from tools.sectors.corpus import unused_english_texts
+
+BENCH: Final = "weak"
+UNKNOWN: Final = (
+    "the Battle of Hastings", "Gregorian chant", "photosynthesis in algae", "the rules of cricket",
+    "medieval tapestry weaving", "the stock exchange of Tokyo", "the grammar of Latin", "the inventor of the telegraph",
+    "ballet in Saint Petersburg", "deep sea vents", "the Ottoman Empire", "quantum entanglement", "saffron",
+    "sumo wrestling", "coral bleaching", "the Treaty of Versailles", "glass of Venice", "the Andean condor",
+    "Byzantine mosaics", "the Tour de France", "plate tectonics", "the poetry of Rilke", "dinosaur fossils in Montana",
+    "the national anthem of Brazil", "the economy of Ghana", "samurai armour", "whale song", "the Suez Canal",
+    "the painter Vermeer", "tsunami warning systems", "the alphabet of Georgian", "cheese caves of Roquefort",
+    "Antarctic research stations", "the Mughal emperors", "the periodic table", "the Panama hat", "chess openings",
+    "the wolves of Yellowstone", "Norse mythology", "the Marshall Plan",
+)  # fmt: skip
+FORMS: Final = ("What do we know about {}?", "When did {} begin?", "Who wrote about {}?", "Why is {} famous?", "{}")
+
+
+async def hits(port: int, queries: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """Return the hits of each query."""
+    async with McpClient.connect(port) as client:
+        return [(await client.call("search_memories", query=one))["memories"] for one in queries]
+
+
+def show(kind: str, memories: int, found: Sequence[Sequence[dict[str, Any]]]) -> None:
+    """Print how many queries have an unmarked hit, and how many lose their best one."""
+    unmarked = sum(any(not hit.get("weak") for hit in several) for several in found)
+    lost = sum(bool(several and several[0].get("weak")) for several in found)
+    shares: dict[str, Any] = {"with_unmarked": unmarked / len(found), "best_marked": lost / len(found)}
+    emit(BENCH, kind, memories=memories, queries=len(found), **shares)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memories", type=int, default=1_000)
+    chosen = parser.parse_args()
+    pairs = read_pairs(PAIRS)
+    texts = [one.memory for one in pairs] + unused_english_texts()[: chosen.memories - len(pairs)]
+    kinds = {
+        "unknown": [form.format(topic) for topic in UNKNOWN for form in FORMS],
+        "paraphrase": [one.paraphrase for one in pairs if one.paraphrase is not None],
+        "hint": [one.hint for one in pairs],
+    }
+    with private_stack() as stack:
+        stack.start_workers()
+        port = stack.start_gateway(NAMESPACE)
+        bring_in([{"namespace": NAMESPACE, "content": one} for one in texts], stack.variables)
+        for kind, queries in kinds.items():
+            show(kind, len(texts), asyncio.run(hits(port, queries)))
+
+
+if __name__ == "__main__":
+    main()
