@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Final
 
@@ -32,10 +32,10 @@ NAMES: Final = 3  # in a question; more capitals are a title
 
 @dataclass(frozen=True)
 class Question:
-    """A question as it was asked, and when: by that is told which month was the last."""
+    """A question as it was asked, and when: by that is told which month was the last; None: nobody cares."""
 
     text: str
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    asked_at: datetime | None = None
 
     @cached_property
     def asks_when(self) -> bool:
@@ -69,7 +69,7 @@ class Question:
 
     @cached_property
     def _spans(self) -> tuple[Span, ...]:
-        return spans_in(self._read, self.now)
+        return spans_in(self._read, self.asked_at)
 
     @cached_property
     def _read(self) -> str:

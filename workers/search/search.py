@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import UNSET, UnsetType
@@ -61,7 +62,7 @@ async def find_memories(
 
     Without an embedding words alone decide, whatever ranking is wanted.
     """
-    question, filters = Question(command.query), _filters(command, project)
+    question, filters = Question(command.query, datetime.now(UTC)), _filters(command, project)
     candidates = await vectors.by_all(lambda one: find_candidates(tx, sizes, question, one, filters))
     await tx.send(LOOK_UP)
 
@@ -75,7 +76,7 @@ async def find_in_copy(
     ask: Ask, command: SearchMemories, vectors: QuestionVectors, proven: Proven, project: str | None = None
 ) -> list[Memory]:
     """Return the same from a proven copy; what is shown of it, and what lies around it, is asked for."""
-    question, filters = Question(command.query), _filters(command, project)
+    question, filters = Question(command.query, datetime.now(UTC)), _filters(command, project)
     candidates = await vectors.by_all(lambda one: proven.candidates(question, one, filters))
 
     async def measuring(ids: Sequence[str]) -> Candidates:

@@ -53,8 +53,8 @@ class Span:
         return self.begin <= moment.replace(year=self.begin.year) < self.end
 
 
-def spans_in(text: str, now: datetime) -> tuple[Span, ...]:
-    """Return the spans that a question names; those of one that lies ahead are left as they are."""
+def spans_in(text: str, now: datetime | None) -> tuple[Span, ...]:
+    """Return the spans that a question names; None for now: those that it needs no clock for."""
     found = list(_found(text, now))
     years = [span for how, span in found if not how and _is_year(span)]
     spans: list[Span] = []
@@ -76,9 +76,9 @@ def is_about(moment: datetime, spans: Sequence[Span]) -> bool:
     return any(span.holds(utc) for span in spans)
 
 
-def _found(text: str, now: datetime) -> Iterator[tuple[str | None, Span]]:
+def _found(text: str, now: datetime | None) -> Iterator[tuple[str | None, Span]]:
     for match in _TIME.finditer(text):
-        span = _absolute(match) or _relative(match, now.astimezone(UTC))
+        span = _absolute(match) or _relative(match, now)
         if span is not None:
             yield (match["how"] or "").lower() or None, span
 
@@ -104,8 +104,10 @@ def _absolute(match: re.Match[str]) -> Span | None:
 LEAP_FREE: Final = 2001  # the year in which spans of every year are kept
 
 
-def _relative(match: re.Match[str], now: datetime) -> Span | None:
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+def _relative(match: re.Match[str], now: datetime | None) -> Span | None:
+    if now is None:
+        return None
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if match["name"]:
         begin = today - timedelta(days=match["name"].lower() == "yesterday")
         return Span(begin, begin + timedelta(days=1))
@@ -139,7 +141,7 @@ def _days(year: int, month: int, day: int, *, every_year: bool) -> Span | None:
     return Span(begin, begin + timedelta(days=1), every_year)
 
 
-def _directed(how: str | None, span: Span, now: datetime) -> Span:
+def _directed(how: str | None, span: Span, now: datetime | None) -> Span:
     if how in {"as of", "until", "till", "by"}:
         return Span(EVER, _dated(span, now).end)
     if how == "before":
@@ -151,9 +153,9 @@ def _directed(how: str | None, span: Span, now: datetime) -> Span:
     return span
 
 
-def _dated(span: Span, now: datetime) -> Span:
+def _dated(span: Span, now: datetime | None) -> Span:
     """Return a span of every year as the last one that has begun."""
-    if not span.every_year:
+    if not span.every_year or now is None:
         return span
     this = _in_year(span, now.astimezone(UTC).year)
     return this if this.begin <= now else _in_year(span, this.begin.year - 1)
