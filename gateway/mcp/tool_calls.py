@@ -3,7 +3,8 @@
 A request that is unusual in any way is the SDK's to answer: another method, a further key, `_meta` with reserved words
 that are not the envelope's, an id that is neither text nor a small number, nesting, an unknown tool, one that reports
 progress to a client that asked for it. So the SDK alone decides what is wrong with a request, and what is answered here
-is answered by the same service. msgspec takes no JSON that the SDK's parsers refuse or read otherwise, but for its depth.
+is answered by the same service. msgspec takes no JSON that the SDK's parsers refuse or read otherwise, but for its
+depth.
 """
 
 import json
