@@ -1,24 +1,27 @@
-"""One temperature that makes a confidence of .8 right eight times in ten, and how far it misses."""
+"""A curve that makes a confidence of .8 right eight times in ten, and how far it misses."""
 
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engramq.workers.sectors.regression import Matrix, softmax
+from engramq.workers.sectors import regression
+from engramq.workers.sectors.heads import Shares, Told
+from engramq.workers.sectors.regression import Matrix
 
-_TEMPERATURES: Final = np.geomspace(0.2, 5.0, 161)
 _BINS: Final = 10
+_PENALTY: Final = 1e-4
 
 
-def temperature(logits: Matrix, labels: NDArray[np.intp]) -> float:
-    """Return the divisor of the logits under which held-out labels are likeliest. `logits` [n, classes]."""
+def curve(told: Told, right: NDArray[np.bool_], counts: Shares) -> Shares:
+    """Return the `curve` of Heads under which it is likeliest that held-out texts were told right or wrong, [4].
 
-    def surprise(candidate: float) -> float:
-        chances = softmax(logits / candidate)[np.arange(len(labels)), labels]
-        return -float(np.mean(np.log(np.maximum(chances, 1e-300))))
-
-    return float(min(_TEMPERATURES, key=surprise))
+    `right` [n]; `counts` [n]: how much a text counts.
+    """
+    weights = regression.fit(
+        told.evidence(), np.stack([~right, right], axis=1), penalty=_PENALTY, counts=counts, balanced=False
+    )
+    return np.asarray(weights[:, 1] - weights[:, 0])
 
 
 def expected_error(confidence: Matrix, correct: NDArray[np.bool_]) -> float:

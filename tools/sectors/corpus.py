@@ -1,12 +1,13 @@
 """The labelled texts, and which of them are too alike to be told apart honestly.
 
-Knows: the two files beside it. `texts.jsonl` was written for engramq, `dev.jsonl` by another hand: figures of the one
-on the other say how the classifier does on texts unlike those it learned from.
+Knows: the files beside it. `texts.jsonl` was written for engramq, `dev.jsonl` by another hand: figures of the one on
+the other say how the classifier does on texts unlike those it learned from. `chat.jsonl` has turns of talk, written for
+engramq too; those of other topics in `chat_held_out.jsonl` are never learned from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,13 +16,16 @@ from numpy.typing import NDArray
 from engramq.schemas.vocabulary import Sector
 from engramq.workers.embedders.calibrated.texts import bystanders
 from engramq.workers.embedders.interface import Vectors
+from engramq.workers.sectors.heads import OUTCOMES
 
 FOLDER: Final = Path(__file__).parent
 SECTORS: Final = tuple(Sector)
+NONE: Final = "none"  # of a turn that fits no sector
 # Texts nearer than this never stand on both sides of a split. Unrelated texts of the corpus are near .1.
 ALIKE: Final = 0.7
 
 Rows: TypeAlias = NDArray[np.intp]
+Kind = TypeVar("Kind", "Labelled", "Turn")
 
 
 class Labelled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,12 +37,36 @@ class Labelled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lang: str
 
 
+class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What somebody says to somebody: a sector or `none`, or two of them where either is right."""
+
+    text: str
+    sectors: tuple[str, ...]
+    topic: str
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for words that are no sectors."""
+        if not self.sectors or not {*self.sectors} <= {*SECTORS, NONE}:
+            raise ValueError(f"not sectors: {self.sectors}")
+
+
+Text: TypeAlias = Labelled | Turn
+
+
 def own_texts() -> list[Labelled]:
-    return _read(FOLDER / "texts.jsonl")
+    return _read(FOLDER / "texts.jsonl", Labelled)
 
 
 def dev_texts() -> list[Labelled]:
-    return _read(FOLDER / "dev.jsonl")
+    return _read(FOLDER / "dev.jsonl", Labelled)
+
+
+def chat_turns() -> list[Turn]:
+    return _read(FOLDER / "chat.jsonl", Turn)
+
+
+def held_out_turns() -> list[Turn]:
+    return _read(FOLDER / "chat_held_out.jsonl", Turn)
 
 
 def english_texts() -> list[str]:
@@ -56,13 +84,26 @@ def labels(texts: Sequence[Labelled]) -> Rows:
     return np.array([SECTORS.index(one.sector) for one in texts], dtype=np.intp)
 
 
-def groups(vectors: Vectors) -> Rows:
-    """Return a group number per row, [n]: rows linked by a chain of cosines above ALIKE share it."""
-    group = np.arange(len(vectors))
+def fits(texts: Sequence[Text]) -> NDArray[np.bool_]:
+    """Return which of OUTCOMES are right for each text, [len(texts), 6]."""
+    return np.array([[(one or NONE) in _names(text) for one in OUTCOMES] for text in texts], dtype=np.bool_)
+
+
+def groups(texts: Sequence[Text], vectors: Vectors) -> Rows:
+    """Return a group number per row, [n]: turns of a topic share it, and rows in a chain of cosines above ALIKE."""
+    first_of: dict[str, int] = {}
+    group = np.array(
+        [first_of.setdefault(one.topic, row) if isinstance(one, Turn) else row for row, one in enumerate(texts)],
+        dtype=np.intp,
+    )
     for first, second in np.argwhere(np.triu(vectors @ vectors.T, 1) > ALIKE):
         group[group == group[second]] = group[first]
     return group
 
 
-def _read(path: Path) -> list[Labelled]:
-    return [msgspec.json.decode(line, type=Labelled) for line in path.read_bytes().splitlines()]
+def _names(text: Text) -> Collection[str]:
+    return text.sectors if isinstance(text, Turn) else (text.sector,)
+
+
+def _read(path: Path, kind: type[Kind]) -> list[Kind]:
+    return [msgspec.json.decode(line, type=kind) for line in path.read_bytes().splitlines()]

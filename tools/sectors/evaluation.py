@@ -1,6 +1,6 @@
 """How good the classifier is on texts that it was not trained on, and how honest its confidence.
 
-Knows: splits by group, held-out logits, scores. Refuses to know: files, the command line.
+Knows: splits by group, fitted and held-out heads, scores. Refuses to know: files, the command line.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,56 +12,90 @@ from numpy.typing import NDArray
 
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.sectors import regression
-from engramq.workers.sectors.cues import Cues, cue_rows
+from engramq.workers.sectors.cues import OF_TALK, Cues, cue_rows
 from engramq.workers.sectors.features import Standard, assemble
+from engramq.workers.sectors.heads import NOTHING, SECTORS, Heads, Shares, Told
 from engramq.workers.sectors.regression import Matrix
 from tools.sectors import calibration, corpus
-from tools.sectors.corpus import SECTORS, Labelled, Rows
+from tools.sectors.corpus import Labelled, Rows, Text, Turn
 
 Mask: TypeAlias = NDArray[np.bool_]
 _INNER_FOLDS: Final = 5
+_NO_CURVE: Final = np.zeros(4)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """What is chosen by hand: what a cue counts against the vector, the penalty, and which of the two is used."""
+    """What is chosen by hand: what a cue counts against the vector, the penalty, and which of the two is used.
+
+    `turn`: what a turn counts beside a written text. `lean`: log odds in favour of talk, for the cost of one mistake is
+    not that of the other: the head for talk knows written texts too, the other one knows no text that fits no sector.
+    """
 
     scale: float = 0.1
     penalty: float = 3e-4
+    register_penalty: float = 1e-4
     vectors: bool = True
     cues: bool = True
+    turn: float = 2.0
+    lean: float = 2.0
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
     """Texts with all that is computed of them once; every array has a row per text."""
 
-    texts: Sequence[Labelled]
+    texts: Sequence[Text]
     vectors: Vectors
     cues: Cues
-    labels: Rows
+    fits: Mask  # of OUTCOMES, [n, 6]
+    talk: Mask
     groups: Rows
 
     @classmethod
-    def of(cls, texts: Sequence[Labelled], vectors: Vectors) -> "Data":
+    def of(cls, texts: Sequence[Text], vectors: Vectors) -> "Data":
         return cls(
             texts=texts,
             vectors=vectors,
             cues=cue_rows([one.text for one in texts]),
-            labels=corpus.labels(texts),
-            groups=corpus.groups(vectors),
+            fits=corpus.fits(texts),
+            talk=np.array([isinstance(one, Turn) for one in texts]),
+            groups=corpus.groups(texts, vectors),
         )
+
+    @property
+    def everything(self) -> Rows:
+        return np.arange(len(self.texts))
 
     def features(self, rows: Rows, standard: Standard, recipe: Recipe) -> Matrix:
         scale = recipe.scale if recipe.cues else 0.0
         return assemble(self.vectors[rows] if recipe.vectors else None, self.cues[rows], standard, scale)
 
+    def counts(self, rows: Rows, recipe: Recipe) -> Shares:
+        return np.where(self.talk[rows], recipe.turn, 1.0)
 
-def held_out(data: Data, train: Rows, test: Rows, recipe: Recipe) -> Matrix:
-    """Return the logits of `test` [len(test), sectors] of a model fitted on `train`."""
+    def right(self, rows: Rows, told: Told) -> Mask:
+        """Return whether each likeliest outcome is right, [len(rows)]."""
+        return np.asarray(self.fits[rows, told.best])
+
+
+def fitted(data: Data, rows: Rows, standard: Standard, recipe: Recipe) -> Matrix:
+    """Return the weights of Heads fitted on these texts, both written and talk."""
+    features, talk = data.features(rows, standard, recipe), data.talk[rows]
+    fits, counts = data.fits[rows], data.counts(rows, recipe)
+    # Written texts are told as if there was no talk: its cues are none of theirs.
+    own = features.shape[1] - len(OF_TALK)
+    written = regression.fit(features[~talk, :own], fits[~talk, :SECTORS], penalty=recipe.penalty)
+    written = np.insert(written, own, np.zeros((len(OF_TALK), 1)), axis=0)
+    talked = regression.fit(features, fits, penalty=recipe.penalty, counts=counts)
+    register = regression.fit(features, np.stack([~talk, talk], axis=1), penalty=recipe.register_penalty)
+    register[-1, 1] += recipe.lean
+    return np.concatenate([written, talked, register], axis=1)
+
+
+def held_out(data: Data, train: Rows, test: Rows, recipe: Recipe) -> Told:
+    """Return what heads fitted on `train` say of `test`."""
     standard = Standard.of(data.cues[train])
-    weights = regression.fit(
-        data.features(train, standard, recipe), data.labels[train], classes=len(SECTORS), penalty=recipe.penalty
-    )
-    return np.asarray(regression.with_intercept(data.features(test, standard, recipe)) @ weights)
+    heads = Heads(fitted(data, train, standard, recipe), _NO_CURVE)
+    return heads.tell(data.features(test, standard, recipe))
 
 
 def folds(groups: Rows, count: int, seed: int) -> Iterator[tuple[Rows, Rows]]:
@@ -72,36 +106,47 @@ def folds(groups: Rows, count: int, seed: int) -> Iterator[tuple[Rows, Rows]]:
         yield np.flatnonzero(fold != one), np.flatnonzero(fold == one)
 
 
-def cross_validated(data: Data, recipe: Recipe, *, count: int, seed: int) -> Matrix:
-    """Return logits for every text, each from a model that saw neither it nor one like it."""
-    logits = np.zeros((len(data.texts), len(SECTORS)))
-    for train, test in folds(data.groups, count, seed):
-        logits[test] = held_out(data, train, test, recipe)
-    return logits
+def cross_validated(data: Data, recipe: Recipe, *, count: int, seed: int) -> Told:
+    """Return what is said of every text by heads that saw neither it nor one like it, nor its topic."""
+    return _assembled(
+        data, ((test, held_out(data, train, test, recipe)) for train, test in folds(data.groups, count, seed))
+    )
 
 
-def nested(data: Data, recipes: Sequence[Recipe], *, count: int, seed: int) -> tuple[Matrix, list[Recipe]]:
-    """Return logits for every text where even the recipe was chosen without it, and the recipe of each fold."""
-    logits, chosen = np.zeros((len(data.texts), len(SECTORS))), []
+def nested(data: Data, recipes: Sequence[Recipe], *, count: int, seed: int) -> tuple[Told, list[Recipe]]:
+    """Return the same where even the recipe was chosen without the text, and the recipe of each fold."""
+    parts, chosen = [], []
     for train, test in folds(data.groups, count, seed):
         best = max(recipes, key=lambda recipe, rows=train: _inner_accuracy(data, rows, recipe, seed))  # type: ignore[misc]
-        logits[test] = held_out(data, train, test, best)
+        parts.append((test, held_out(data, train, test, best)))
         chosen.append(best)
-    return logits, chosen
+    return _assembled(data, parts), chosen
+
+
+def _assembled(data: Data, parts: Iterator[tuple[Rows, Told]] | Sequence[tuple[Rows, Told]]) -> Told:
+    chances, talk = np.zeros(data.fits.shape), np.zeros(len(data.texts))
+    for rows, told in parts:
+        chances[rows], talk[rows] = told.chances, told.talk
+    return Told(chances, talk)
 
 
 def _inner_accuracy(data: Data, rows: Rows, recipe: Recipe, seed: int) -> float:
     right = 0
     for train, test in folds(data.groups[rows], _INNER_FOLDS, seed + 1):
-        logits = held_out(data, rows[train], rows[test], recipe)
-        right += int(np.sum(logits.argmax(axis=1) == data.labels[rows[test]]))
+        told = held_out(data, rows[train], rows[test], recipe)
+        right += int(np.sum(data.right(rows[test], told)))
     return right / len(rows)
 
 
-def scores(texts: Sequence[Labelled], logits: Matrix) -> dict[str, float]:
-    """Return accuracies: all, by language and hardness, and by sector (English)."""
+def part(told: Told, rows: Rows | Mask) -> Told:
+    """Return what is said of some of the texts."""
+    return Told(told.chances[rows], told.talk[rows])
+
+
+def scores(texts: Sequence[Labelled], told: Told) -> dict[str, float]:
+    """Return accuracies of written texts: all, by language and hardness, and by sector (English)."""
     labels = corpus.labels(texts)
-    right = logits.argmax(axis=1) == labels
+    right = told.best == labels
     english = np.array([one.lang == "en" for one in texts])
     hard = np.array([one.hard for one in texts])
     parts: Mapping[str, Mask] = {
@@ -110,28 +155,47 @@ def scores(texts: Sequence[Labelled], logits: Matrix) -> dict[str, float]:
         "en_easy": english & ~hard,
         "en_hard": english & hard,
         "de": ~english,
-        **{f"en_{sector}": english & (labels == place) for place, sector in enumerate(SECTORS)},
-        **{f"en_hard_{sector}": english & hard & (labels == place) for place, sector in enumerate(SECTORS)},
+        **{f"en_{sector}": english & (labels == place) for place, sector in enumerate(corpus.SECTORS)},
+        **{f"en_hard_{sector}": english & hard & (labels == place) for place, sector in enumerate(corpus.SECTORS)},
     }
-    return {name: round(float(right[part].mean()), 3) for name, part in parts.items() if part.any()}
+    return {name: round(float(right[rows].mean()), 3) for name, rows in parts.items() if rows.any()}
 
 
-def confusion(texts: Sequence[Labelled], logits: Matrix) -> dict[str, dict[str, int]]:
+def talk_scores(turns: Sequence[Turn], told: Told) -> dict[str, float]:
+    """Return accuracies of turns: all, those that fit a sector, and how often no sector is told and rightly so."""
+    fits = corpus.fits(turns)
+    right, nothing = fits[np.arange(len(turns)), told.best], told.best == NOTHING
+    empty = fits[:, NOTHING]
+    return {
+        "turns": round(float(right.mean()), 3),
+        "turns_with_a_sector": round(float(right[~empty].mean()), 3),
+        "none_found": round(float(nothing[empty].mean()), 3),
+        "none_right": round(float(empty[nothing].mean()), 3),
+    }
+
+
+def confusion(texts: Sequence[Labelled], told: Told) -> dict[str, dict[str, int]]:
     """Return how many English texts of each true sector went to each."""
-    labels, guesses = corpus.labels(texts), logits.argmax(axis=1)
+    labels, guesses = corpus.labels(texts), told.best
     english = np.array([one.lang == "en" for one in texts])
     return {
         truth: {
-            guess: int(np.sum(english & (labels == row) & (guesses == column))) for column, guess in enumerate(SECTORS)
+            guess: int(np.sum(english & (labels == row) & (guesses == column)))
+            for column, guess in enumerate((*corpus.SECTORS, corpus.NONE))
         }
-        for row, truth in enumerate(SECTORS)
+        for row, truth in enumerate(corpus.SECTORS)
     }
 
 
-def calibration_error(data: Data, logits: Matrix, seed: int) -> float:
-    """Return the expected calibration error where each half of the groups gets the temperature of the other."""
-    confidence = np.zeros(len(logits))
+def calibration_errors(data: Data, told: Told, recipe: Recipe, seed: int) -> dict[str, float]:
+    """Return the expected calibration errors of written texts and of turns, each half of the groups by the curve of the
+    other."""
+    confidence = np.zeros(len(data.texts))
     for train, test in folds(data.groups, 2, seed):
-        divisor = calibration.temperature(logits[train], data.labels[train])
-        confidence[test] = regression.softmax(logits[test] / divisor).max(axis=1)
-    return calibration.expected_error(confidence, logits.argmax(axis=1) == data.labels)
+        curve = calibration.curve(part(told, train), data.right(train, part(told, train)), data.counts(train, recipe))
+        confidence[test] = Heads(np.empty((0, 0)), curve).confidence(part(told, test))
+    right = data.right(data.everything, told)
+    return {
+        "written": calibration.expected_error(confidence[~data.talk], right[~data.talk]),
+        "talk": calibration.expected_error(confidence[data.talk], right[data.talk]),
+    }

@@ -4,8 +4,9 @@ Prints one JSON object per line. Numpy only, no randomness but seeded splits: th
 """
 
 import asyncio
-import itertools
+import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -16,11 +17,11 @@ from engramq.workers.embedders import bundle
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.minilm_session import Arithmetic
-from engramq.workers.sectors import regression
 from engramq.workers.sectors.features import Standard
-from engramq.workers.sectors.model import WEIGHTS, Head, SectorModel
+from engramq.workers.sectors.heads import Heads, Told
+from engramq.workers.sectors.model import WEIGHTS, SectorModel
 from tools.sectors import calibration, corpus, evaluation
-from tools.sectors.corpus import SECTORS, Labelled
+from tools.sectors.corpus import SECTORS, Labelled, Rows, Text, Turn
 from tools.sectors.evaluation import Data, Recipe
 
 _FOLDS: Final = 10
@@ -28,8 +29,7 @@ _REPEATS: Final = 3
 FULL: Final = Recipe()
 WORDING: Final = Recipe(vectors=False)
 _CANDIDATES: Final = tuple(
-    Recipe(scale=scale, penalty=penalty)
-    for scale, penalty in itertools.product((0.05, 0.1, 0.15, 0.2), (1e-4, 3e-4, 1e-3))
+    Recipe(scale=scale, penalty=penalty) for scale in (0.05, 0.1, 0.2) for penalty in (3e-4, 1e-3)
 )
 # Beyond this the processor's arithmetic does not explain the difference any more.
 _SAME: Final = 1e-2
@@ -39,67 +39,83 @@ _SAME: Final = 1e-2
 @click.option("--check", is_flag=True, help="Compare with the weights that are there; write nothing.")
 @click.option("--figures/--no-figures", default=True, help="Print cross-validated and transfer figures.")
 def main(*, check: bool, figures: bool) -> None:
-    """Train on all labelled texts; write or compare weights.npz."""
-    own, dev = corpus.own_texts(), corpus.dev_texts()
-    data = Data.of([*own, *dev], asyncio.run(_embed([*own, *dev])))
-    if figures:
-        for line in report(data, len(own)):
-            click.echo(msgspec.json.encode(line).decode())
+    """Train on all labelled texts but the turns held out; write or compare weights.npz."""
+    written, held = [*corpus.own_texts(), *corpus.dev_texts()], corpus.held_out_turns()
+    texts: list[Text] = [*written, *corpus.chat_turns()]
+    data = Data.of(texts, asyncio.run(embed(texts)))
     model = train(data)
+    if figures:
+        everything = Data.of([*texts, *held], np.concatenate([data.vectors, asyncio.run(embed(held))]))
+        for line in report(everything, own=len(corpus.own_texts()), written=len(written), learned=len(texts)):
+            click.echo(msgspec.json.encode(line).decode())
     if check:
         _compare(model, data)
     else:
         model.save()
-    click.echo(
-        msgspec.json.encode({"weights": WEIGHTS.name, "bytes": WEIGHTS.stat().st_size, "written": not check}).decode()
-    )
+    told = {"weights": WEIGHTS.name, "bytes": WEIGHTS.stat().st_size, "written": not check, "same_bytes": _same(model)}
+    click.echo(msgspec.json.encode(told).decode())
 
 
 def train(data: Data) -> SectorModel:
-    """Fit both heads on all of `data`, with temperatures from logits of texts held out."""
+    """Fit the heads with vectors and without on all of `data`, with curves from chances of texts held out."""
     standard = Standard.of(data.cues)
     return SectorModel(
         embedder_sha256=bundle.MODEL_SHA256,
         standard=standard,
         scale=FULL.scale,
-        heads=(_head(data, standard, FULL), _head(data, standard, WORDING)),
+        heads=(_heads(data, standard, FULL), _heads(data, standard, WORDING)),
     )
 
 
-def report(data: Data, own: int) -> Iterator[dict[str, Any]]:
-    """Yield the figures; the first `own` texts of `data` are ours, the others of another hand."""
-    texts, everything = data.texts, np.arange(len(data.texts))
-    ours, theirs = everything[:own], everything[own:]
-    yield {"texts": len(texts), "own": own, "groups": len(np.unique(data.groups)), "per_sector": _counts(texts[:own])}
+def report(data: Data, *, own: int, written: int, learned: int) -> Iterator[dict[str, Any]]:
+    """Yield the figures. In the order of `data`: written texts, the first `own` of them ours and the others of another
+    hand, turns up to `learned`, turns held out."""
+    rows = data.everything
+    texts = [one for one in data.texts if isinstance(one, Labelled)]
+    ours, theirs, turns, held = np.split(rows, (own, written, learned))
+    counted = {"texts": written, "own": own, "turns": len(turns), "turns_held_out": len(held)}
+    yield {**counted, "groups": len(np.unique(data.groups)), "per_sector": _counts(texts[:own])}
     for name, train_on, test_on in (("own to dev", ours, theirs), ("dev to own", theirs, ours)):
         for recipe in (FULL, WORDING, Recipe(cues=False)):
-            logits = evaluation.held_out(data, train_on, test_on, recipe)
-            yield {"transfer": name, **_inputs(recipe), **evaluation.scores([texts[row] for row in test_on], logits)}
+            told = evaluation.held_out(data, np.concatenate([train_on, turns]), test_on, recipe)
+            yield {"transfer": name, **_inputs(recipe), **evaluation.scores([texts[row] for row in test_on], told)}
+    for recipe in (FULL, WORDING):
+        told = evaluation.held_out(data, rows[:learned], held, recipe)
+        yield {"turns of topics held out": len(held), **_inputs(recipe), **_talk_scores(data, held, told)}
+    seen = Data.of(data.texts[:learned], data.vectors[:learned])
     for recipe in (FULL, WORDING, Recipe(cues=False)):
-        runs = [evaluation.cross_validated(data, recipe, count=_FOLDS, seed=seed) for seed in range(_REPEATS)]
-        yield {
-            "cross_validated": f"{_FOLDS} folds, {_REPEATS} times",
-            **_inputs(recipe),
-            **_mean([evaluation.scores(texts, logits) for logits in runs]),
-            "calibration_error": round(
-                float(np.mean([evaluation.calibration_error(data, logits, 0) for logits in runs])), 3
-            ),
-        }
-        if recipe is FULL:
-            yield {"confusion": evaluation.confusion(texts, runs[0])}
-    logits, chosen = evaluation.nested(data, _CANDIDATES, count=5, seed=0)
+        yield from _cross_validated(seen, texts, rows[written:learned], recipe)
+    told, chosen = evaluation.nested(seen, _CANDIDATES, count=5, seed=0)
     yield {
         "nested": "recipe chosen inside each of 5 folds",
         "chosen": [[recipe.scale, recipe.penalty] for recipe in chosen],
-        **evaluation.scores(texts, logits),
+        **evaluation.scores(texts, evaluation.part(told, ~seen.talk)),
     }
 
 
-def _head(data: Data, standard: Standard, recipe: Recipe) -> Head:
-    features = data.features(np.arange(len(data.texts)), standard, recipe)
-    weights = regression.fit(features, data.labels, classes=len(SECTORS), penalty=recipe.penalty)
-    logits = evaluation.cross_validated(data, recipe, count=_FOLDS, seed=0)
-    return Head(weights, calibration.temperature(logits, data.labels))
+def _cross_validated(data: Data, texts: Sequence[Labelled], turns: Rows, recipe: Recipe) -> Iterator[dict[str, Any]]:
+    runs = [evaluation.cross_validated(data, recipe, count=_FOLDS, seed=seed) for seed in range(_REPEATS)]
+    errors = [evaluation.calibration_errors(data, told, recipe, 0) for told in runs]
+    yield {
+        "cross_validated": f"{_FOLDS} folds, {_REPEATS} times",
+        **_inputs(recipe),
+        **_mean([evaluation.scores(texts, evaluation.part(told, ~data.talk)) for told in runs]),
+        **_mean([_talk_scores(data, turns, evaluation.part(told, turns)) for told in runs]),
+        "calibration_errors": _mean(errors),
+    }
+    if recipe is FULL:
+        yield {"confusion": evaluation.confusion(texts, evaluation.part(runs[0], ~data.talk))}
+
+
+def _talk_scores(data: Data, rows: Rows, told: Told) -> dict[str, float]:
+    return evaluation.talk_scores([one for row in rows if isinstance(one := data.texts[row], Turn)], told)
+
+
+def _heads(data: Data, standard: Standard, recipe: Recipe) -> Heads:
+    rows = data.everything
+    told = evaluation.cross_validated(data, recipe, count=_FOLDS, seed=0)
+    curve = calibration.curve(told, data.right(rows, told), data.counts(rows, recipe))
+    return Heads(evaluation.fitted(data, rows, standard, recipe), curve)
 
 
 def _compare(model: SectorModel, data: Data) -> None:
@@ -111,7 +127,15 @@ def _compare(model: SectorModel, data: Data) -> None:
         raise click.ClickException(f"the shipped weights differ (by {furthest:.3f}): train without --check and commit")
 
 
-async def _embed(texts: Sequence[Labelled]) -> Vectors:
+def _same(model: SectorModel) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / WEIGHTS.name
+        model.save(path)
+        return path.read_bytes() == WEIGHTS.read_bytes()
+
+
+async def embed(texts: Sequence[Text]) -> Vectors:
+    """Return the vectors that the weights are made for, float32 [len(texts), 384]."""
     embedder = MiniLmEmbedder(arithmetic=Arithmetic.FLOAT32)  # the weights serve both
     try:
         return await embedder.embed([one.text for one in texts])

@@ -22,6 +22,10 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _BEFORE_IMPERATIVE: Final = frozenset(("always", "never", "don't", "first", "then", "please", "finally"))
 _CLAUSE: Final = re.compile(r"[.;:,!?–—]|\b(?:and|then|or|but)\b")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
+_REACTION: Final = re.compile(rf"\W*(?:{words.REACTION})\b", re.IGNORECASE)
+_LISTED: Final = re.compile(r"(?m)^[ \t]*(?:\d+[.)]|[-*#])\s")
+_SMILE: Final = re.compile(r"[:;]-?[)(dp]|[\U0001F300-\U0001FAFF]|\b(?:lol|haha)")
+_CODE: Final = re.compile(r"```|[{}=<>]|\(\)|\b(?:def|select|import|return)\b")
 
 
 class _Text:
@@ -36,6 +40,7 @@ class _Text:
         self.sentences = [part for part in _SENTENCE.split(self.raw) if part.strip()]
         self.openers = [match.group() for part in _CLAUSE.split(self.lower) if (match := _WORD.search(part))]
         self.first = self.words[0] if self.words else ""
+        self.endings = [part.rstrip()[-1] for part in self.sentences]
 
 
 def _matches(pattern: str) -> Callable[[_Text], float]:
@@ -72,6 +77,20 @@ def _imperative_clauses(text: _Text) -> float:
 def _imperative_start(text: _Text) -> float:
     opening = [word for word in text.words[:2] if word not in _BEFORE_IMPERATIVE]
     return float(bool(opening) and opening[0] in words.BASE_VERBS)
+
+
+def _ending(sign: str) -> Callable[[_Text], float]:
+    """Return the share of sentences that end with this sign."""
+    return lambda text: text.endings.count(sign) / max(1, len(text.endings))
+
+
+def _found(pattern: re.Pattern[str]) -> Callable[[_Text], float]:
+    return lambda text: float(min(4, len(pattern.findall(text.lower))))
+
+
+def _reactions(text: _Text) -> float:
+    """The share of sentences that open like an answer to somebody."""
+    return sum(_REACTION.match(part) is not None for part in text.sentences) / max(1, len(text.sentences))
 
 
 def _share(*listed: str) -> Callable[[_Text], float]:
@@ -125,8 +144,30 @@ CUES: Final[dict[str, Callable[[_Text], float]]] = {
     "semicolons": lambda text: float(";" in text.raw),
     "commas": lambda text: float(min(3, text.raw.count(","))),
     "words": lambda text: math.log2(text.count),
+    # What tells talk from what is worth a sector.
+    "asking": _ending("?"),
+    "exclaiming": _ending("!"),
+    "ends by asking": lambda text: float(text.endings[-1:] == ["?"]),
+    "reactions": _reactions,
+    "opens with a reaction": lambda text: float(_REACTION.match(text.raw) is not None),
+    "addressed": _share("you", "your", "yours", "you're", "you've", "you'll", "you'd", "u", "ur"),
+    "three words": lambda text: float(text.count <= 3),
+    "six words": lambda text: float(text.count <= 6),
+    "twelve words": lambda text: float(text.count <= 12),
+    "thanks": _matches(words.THANKS),
+    "greeting": _matches(words.GREETING),
+    "cheering on": _matches(words.CHEERING),
+    "praise": _matches(words.PRAISE),
+    "comment": _matches(words.COMMENT),
+    "request": _matches(words.REQUEST),
+    "opens small": lambda text: float(text.raw.lstrip()[:1].islower()),
+    "smile": _found(_SMILE),
+    "code": _found(_CODE),
+    "lines": lambda text: float(min(4, text.raw.count("\n"))),
+    "listed": lambda text: float(_LISTED.search(text.raw) is not None),
 }
 NAMES: Final = tuple(CUES)
+OF_TALK: Final = NAMES[NAMES.index("asking") :]
 
 
 def cues(content: str) -> Cues:

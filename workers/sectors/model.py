@@ -1,7 +1,8 @@
 """The sector of a memory, from its wording and its vector, by a few kilobytes of weights.
 
 Knows: the weights file beside it. Refuses to know: who embedded the text, queues, the store. Numpy only; a text costs
-about a tenth of a millisecond, on the thread that asks. Every text gets a sector: how sure, says the confidence.
+about an eighth of a millisecond, on the thread that asks. A text gets a sector or is found to fit none: how sure, says
+the confidence.
 """
 
 import io
@@ -20,15 +21,15 @@ from engramq.workers.embedders.bundle import alike
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.sectors.cues import NAMES, cue_rows
 from engramq.workers.sectors.features import Standard, assemble
-from engramq.workers.sectors.regression import Matrix, softmax, with_intercept
+from engramq.workers.sectors.heads import OUTCOMES, Heads
 
 WEIGHTS: Final = Path(__file__).parent / "weights.npz"
 
 
 class SectorGuess(msgspec.Struct, frozen=True):
-    """The likeliest sector, and the calibrated chance, 0 to 1, that it is the right one."""
+    """The likeliest sector, None when the text fits none, and the calibrated chance, 0 to 1, that this is right."""
 
-    sector: Sector
+    sector: Sector | None
     confidence: float
 
 
@@ -37,8 +38,8 @@ _DAMAGE: Final = (
     OSError, EOFError, ValueError, TypeError, KeyError, RuntimeError, SyntaxError,
     tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
-# Numbers, signs and blanks were not among the texts learned from: what a memory reads as before it is classified.
-_NOTHING_SAID: Final = SectorGuess(Sector.SEMANTIC, 1 / len(Sector))
+# Numbers, signs and blanks were not among the texts learned from: nobody knows how often this is right.
+_NOTHING_SAID: Final = SectorGuess(None, 0.5)
 
 
 class UnusableVectors(ValueError):
@@ -49,20 +50,10 @@ class UnusableWeights(Exception):
     """The weights file is missing, damaged, or was made for other cues: install again, or train anew."""
 
 
-class Head(msgspec.Struct, frozen=True):
-    """One linear classifier: weights [features + 1, sectors], the intercepts last; temperature divides the logits."""
-
-    weights: Matrix
-    temperature: float
-
-    def chances(self, features: Matrix) -> Matrix:
-        return softmax(with_intercept(features) @ self.weights / self.temperature)
-
-
 class SectorModel:
     """Classify by vector and wording, or by wording alone where the vector comes from an embedder of another make."""
 
-    def __init__(self, *, embedder_sha256: str, standard: Standard, scale: float, heads: tuple[Head, Head]) -> None:
+    def __init__(self, *, embedder_sha256: str, standard: Standard, scale: float, heads: tuple[Heads, Heads]) -> None:
         """`heads`: with the vector, and without. `embedder_sha256` names the embedder that the first one knows."""
         self.embedder_sha256 = embedder_sha256
         self._standard = standard
@@ -83,8 +74,8 @@ class SectorModel:
                 standard=Standard(content["mean"], content["spread"]),
                 scale=float(content["scale"]),
                 heads=(
-                    Head(content["full"].astype(np.float64), float(content["full_temperature"])),
-                    Head(content["wording"].astype(np.float64), float(content["wording_temperature"])),
+                    Heads(content["full"].astype(np.float64), content["full_curve"]),
+                    Heads(content["wording"].astype(np.float64), content["wording_curve"]),
                 ),
             )
         except _DAMAGE as error:
@@ -101,9 +92,9 @@ class SectorModel:
             spread=self._standard.spread,
             scale=np.array(self._scale),
             full=self._full.weights.astype(np.float32),
-            full_temperature=np.array(self._full.temperature),
+            full_curve=self._full.curve,
             wording=self._wording.weights.astype(np.float32),
-            wording_temperature=np.array(self._wording.temperature),
+            wording_curve=self._wording.curve,
         )
 
     def knows(self, embedder_sha256: str) -> bool:
@@ -134,14 +125,13 @@ class SectorModel:
         """Return a guess per text from its wording alone, for vectors of other embedders; less sure, and says so."""
         return self._guesses(self._wording, contents, None)
 
-    def _guesses(self, head: Head, contents: Sequence[str], vectors: Vectors | None) -> list[SectorGuess]:
+    def _guesses(self, heads: Heads, contents: Sequence[str], vectors: Vectors | None) -> list[SectorGuess]:
         if not contents:
             return []
-        features = assemble(vectors, cue_rows(contents), self._standard, self._scale)
-        sectors = tuple(Sector)
+        told = heads.tell(assemble(vectors, cue_rows(contents), self._standard, self._scale))
         return [
-            SectorGuess(sectors[int(row.argmax())], float(row.max()))
-            if any(map(str.isalpha, content))
-            else _NOTHING_SAID
-            for content, row in zip(contents, head.chances(features), strict=True)
+            SectorGuess(OUTCOMES[place], confidence) if any(map(str.isalpha, content)) else _NOTHING_SAID
+            for content, place, confidence in zip(
+                contents, told.best.tolist(), heads.confidence(told).tolist(), strict=True
+            )
         ]

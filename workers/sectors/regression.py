@@ -1,4 +1,4 @@
-"""Multinomial logistic regression with an L2 penalty, classes balanced: numpy only, no randomness.
+"""Multinomial logistic regression with an L2 penalty, several classes allowed per row: numpy only, no randomness.
 
 Knows: arrays. Refuses to know: texts, sectors, files.
 """
@@ -21,25 +21,35 @@ _HALVINGS: Final = 30
 Objective: TypeAlias = Callable[[Matrix], tuple[float, Matrix]]
 
 
-def fit(features: Matrix, labels: NDArray[np.intp], *, classes: int, penalty: float) -> Matrix:
+def fit(
+    features: Matrix, allowed: NDArray[np.bool_], *, penalty: float, counts: Matrix | None = None, balanced: bool = True
+) -> Matrix:
     """Return weights [features + 1, classes], the intercepts last and unpenalised.
 
-    `features` [n, d]; `labels` [n] in range(classes), each present. Each class weighs the same however often it occurs.
+    `features` [n, d]; `allowed` [n, classes]: the classes that are right for a row, at least one; where there are
+    several, any of them is as right as all. `counts` [n]: how much a row counts, 1 by default. Balanced, each class
+    weighs the same however often it occurs; each has to occur.
     """
     rows = with_intercept(features)
-    truth = np.eye(classes)[labels]
-    weight = (1.0 / (classes * truth.sum(axis=0)))[labels][:, None]
+    truth = allowed.astype(np.float64)
+    weight = np.ones(len(rows)) if counts is None else counts
+    if balanced:
+        shares = truth / truth.sum(axis=1, keepdims=True)
+        weight = weight * (shares / (weight[:, None] * shares).sum(axis=0)).sum(axis=1)
+    weight = (weight / weight.sum())[:, None]
     decay = np.full((rows.shape[1], 1), penalty)
     decay[-1] = 0.0
+    shape = rows.shape[1], truth.shape[1]
 
     def objective(flat: Matrix) -> tuple[float, Matrix]:
-        weights = flat.reshape(rows.shape[1], classes)
+        weights = flat.reshape(shape)
         chances = softmax(rows @ weights)
-        loss = -float(np.sum(weight * truth * np.log(np.maximum(chances, 1e-300))))
-        gradient = rows.T @ (weight * (chances - truth)) + decay * weights
+        right = np.maximum((chances * truth).sum(axis=1, keepdims=True), 1e-300)
+        loss = -float(np.sum(weight * np.log(right)))
+        gradient = rows.T @ (weight * (chances - chances * truth / right)) + decay * weights
         return loss + 0.5 * float(np.sum(decay * weights**2)), gradient.ravel()
 
-    return _minimise(objective, np.zeros(rows.shape[1] * classes)).reshape(rows.shape[1], classes)
+    return _minimise(objective, np.zeros(shape[0] * shape[1])).reshape(shape)
 
 
 def with_intercept(features: Matrix) -> Matrix:
@@ -53,7 +63,7 @@ def softmax(logits: Matrix) -> Matrix:
 
 
 def _minimise(objective: Objective, start: Matrix) -> Matrix:
-    """L-BFGS with backtracking; the objective is convex, so what it finds is the minimum."""
+    """L-BFGS with backtracking. With one class per row the objective is convex, and what it finds is the minimum."""
     point, (value, gradient) = start, objective(start)
     steps: deque[tuple[Matrix, Matrix]] = deque(maxlen=_MEMORY)
     for _ in range(_ITERATIONS):

@@ -147,3 +147,35 @@ CONTRAST: Final = (
     r"not|never|but|rather|instead|less|more|than|really|same|just|not the|without|though|as long as|even|why|"
     r"because|whether|still|wrong|right|mistake|better|worse|best|worst|harder|easier"
 )
+
+# How turns of a talk open that answer somebody.
+REACTION: Final = (
+    r"oh|ooh|aw+|wow|whoa|woah|haha\w*|hah|lol|yay|yes+|yeah|yep|yup|nope|no|sure|ok|okay|right|well|hmm+|great|good|"
+    r"nice|cool|awesome|amazing|fantastic|brilliant|lovely|wonderful|perfect|exactly|absolutely|definitely|totally|"
+    r"certainly|indeed|same|true|congrat\w*|cheers|thanks?|ty|thx|ta|sorry|glad|interesting|incredible|beautiful|"
+    r"gorgeous|sounds|looks|way to go|keep|bye|hi|hey|hello|yo|hiya|morning|welcome|please|of course|gg|ugh|oof|ouch|"
+    r"mm+|yum|nah|dang|damn|proud|best|happy|enjoy|see you|take care|you|that|so|what a|it's"
+)
+
+THANKS: Final = r"thanks?|thank you|thx|ty|cheers|appreciate\w*|grateful|welcome"
+
+GREETING: Final = (
+    r"hi|hey|hello|morning|bye|goodbye|talk (?:to you )?(?:soon|later)|see you|take care|good (?:night|evening)|"
+    r"catch (?:up|you)|long time"
+)
+
+CHEERING: Final = (
+    r"congrat\w*|proud of you|well done|good luck|way to go|keep (?:it up|going|up|pushing|at it)|"
+    r"you(?:'ve| have)? got this|rooting|fingers crossed|best of luck|all the best|believe in"
+)
+
+PRAISE: Final = (
+    r"awesome|amazing|fantastic|incredible|lovely|wonderful|gorgeous|beautiful|cool|great|sweet|cute|adorable|"
+    r"impressive|inspiring|fun|exciting|delicious"
+)
+
+COMMENT: Final = r"that's|that is|that sounds|sounds|looks|what a|must (?:be|have)|so (?:sorry|happy for|glad|proud)"
+
+REQUEST: Final = (
+    r"(?:can|could|would|will) you|tell me|show me|give me|let me know|any (?:tips|ideas|plans|advice|suggestions)"
+)
