@@ -52,6 +52,9 @@ class Memory(msgspec.Struct, kw_only=True):
     It holds from `valid_from` until `valid_until`, which is excluded; null is open. From `expires_at` on it reads as
     archived.
 
+    `sector_confidence` is the calibrated chance, 0 to 1, that an automatic sector is right, or that none fits; null
+    when it was chosen by hand, or is not told yet.
+
     `supersedes` is the memory that it replaced last (get_memory lists all of them). `superseded_at` without
     `superseded_by`: what replaced it was erased. `score` and `similarity` are on ranked results only (similarity is
     null when no vector was compared), `weak` on those that probably do not answer; `explain` when the search asked for
@@ -70,6 +73,7 @@ class Memory(msgspec.Struct, kw_only=True):
     position: int | None = None
     sector: Sector = DEFAULT_SECTOR
     sector_source: SectorSource | None = None
+    sector_confidence: float | None = None
     partition: Partition = Partition.TRUSTED
     verification: Verification = Verification.UNVERIFIED
     state: MemoryState = MemoryState.PENDING

@@ -19,10 +19,14 @@ class Sector(StrEnum):
 
 
 class SectorSource(StrEnum):
-    """What chose a sector; null before it is chosen. A manual choice survives every automatic one."""
+    """What chose a sector; null before it is chosen. A manual choice survives every automatic one.
+
+    none: the memory fits no sector, as small talk or a bare question does.
+    """
 
     AUTO = "auto"
     MANUAL = "manual"
+    NONE = "none"
 
 
 class Partition(StrEnum):

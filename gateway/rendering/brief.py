@@ -36,6 +36,7 @@ from engramq.schemas.vocabulary import (
 )
 
 SIMILARITY_DIGITS: Final = 2
+SURE: Final = 0.7  # a sector told with this confidence, or with more, needs no mention
 _SECONDS: Final = len("2026-01-31T09:00:00")
 
 
@@ -61,6 +62,7 @@ class BriefMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     position: int | None = None
     sector: Sector = DEFAULT_SECTOR
     sector_source: SectorSource | None = None
+    sector_confidence: float | None = None
     partition: Partition = Partition.TRUSTED
     verification: Verification = Verification.UNVERIFIED
     state: MemoryState = MemoryState.ACTIVE
@@ -298,6 +300,8 @@ def _memory(memory: Memory, caller: str) -> BriefMemory:
     brief.created_at = f"{memory.created_at[:_SECONDS]}Z"
     if brief.created_by == caller:
         brief.created_by = UNSET
+    if brief.sector_confidence is not None and brief.sector_confidence >= SURE:
+        brief.sector_confidence = None
     if brief.similarity:
         brief.similarity = round(brief.similarity, SIMILARITY_DIGITS)
     return brief

@@ -131,6 +131,7 @@ class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag
     limit: Annotated[int, Meta(ge=1, le=limits.SEARCH_LIMIT)] = 5
     partitions: _PARTITIONS = DEFAULT_PARTITIONS
     sectors: _Only | UnsetType = UNSET
+    min_sector_confidence: Annotated[UnitInterval, Meta(description="Least sure sector")] | UnsetType = UNSET
     thread: _OnlyThis | UnsetType = UNSET
     tags: _AllTags | UnsetType = UNSET
     project: _Project | UnsetType = UNSET

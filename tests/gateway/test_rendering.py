@@ -116,6 +116,10 @@ def test_a_memory_in_brief_has_what_says_something() -> None:
         "similarity": 0.51,
     }
     assert "similarity" not in in_brief(memory(similarity=None))
+    told = memory(sector=Sector.EPISODIC, sector_source=SectorSource.AUTO, sector_confidence=0.7)
+    assert "sector_confidence" not in in_brief(told)
+    talk = in_brief(memory(sector_source=SectorSource.NONE, sector_confidence=0.91))
+    assert (talk["sector_source"], "sector" in talk, "sector_confidence" in talk) == ("none", False, False)
     assert in_brief(memory(), "somebody else")["created_by"] == ME
     later = "2026-01-31T09:00:00.123457Z"
     assert in_brief(memory(updated_at=later))["updated_at"] == later
@@ -133,7 +137,8 @@ def test_nothing_is_lost_in_brief_that_the_reader_could_not_put_back() -> None:
         "thread": "t",
         "position": 0,
         "sector": Sector.EPISODIC,
-        "sector_source": SectorSource.MANUAL,
+        "sector_source": SectorSource.AUTO,
+        "sector_confidence": 0.69,
         "partition": Partition.UNTRUSTED,
         "verification": Verification.VERIFIED,
         "state": MemoryState.ARCHIVED,

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.anyio
 
 RECIPE = "To descale the kettle: fill it with vinegar, boil it, then rinse it twice"
 FEELING = "I am so relieved and happy that the exam is over, I could cry"
+TALK = "Aww, thank you so much, that's so sweet! How are you doing?"
 EVENT = "Yesterday at noon Ada met Tom at the station and they missed the train"
 
 
@@ -44,6 +45,30 @@ async def test_a_stored_memory_is_found_under_the_sector_that_the_shipped_models
             assert await agent.recent(sectors=[name]) == [content]
         assert await agent.recent(sectors=["semantic"]) == []
         assert (await memory(agent, stored[RECIPE]["id"]))["updated_at"] == stored[RECIPE]["updated_at"]
+
+
+@pytest.mark.promise("AG-1")
+async def test_small_talk_is_kept_found_and_counted_and_is_in_no_sector(
+    database: Database, redis_url: str, key_prefix: str
+) -> None:
+    settings = stage_settings(database, redis_url, key_prefix, embedder="minilm")
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        talk, event = await agent.store(TALK), await agent.store(EVENT)
+        assert await sector(agent, talk["id"], source="none") == "semantic"
+        assert await sector(agent, event["id"]) == "episodic"
+        told = await memory(agent, talk["id"])
+        assert 0.5 <= told["sector_confidence"] <= 1.0
+        assert await agent.found(TALK) == [TALK, EVENT]
+        assert await agent.found(TALK, sectors=["semantic"]) == await agent.recent(sectors=["semantic"]) == []
+        assert await agent.found(TALK, min_sector_confidence=0.0) == [EVENT]
+        assert await agent.recent() == [EVENT, TALK]
+        counted = (await agent.call("memory_stats"))["by_sector"]
+        assert {name: number for name, number in counted.items() if number} == {"episodic": 1, "none": 1}
+        await agent.call("connect", source=talk["id"], target=event["id"], relation="supports")
+        await agent.call("memory_promote_to_trusted", record_id=talk["id"])
+        chosen = await agent.call("update_memory", memory_id=talk["id"], sector="emotional")
+        assert (chosen["memory"]["sector"], chosen["memory"]["sector_source"]) == ("emotional", "manual")
+        assert await agent.found(TALK, sectors=["emotional"], min_sector_confidence=1.0) == [TALK]
 
 
 @pytest.mark.promise("RS-18", "QP-12")

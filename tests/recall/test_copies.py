@@ -72,11 +72,23 @@ def question(rng: random.Random) -> SearchMemories:
         extra["project"] = rng.choice(["mars", "*"])
     if rng.random() < 0.5:
         kind = rng.choice(
-            ["tags", "sectors", "thread", "since", "until", "include_superseded", "min_similarity", "as_of"]
+            [
+                "tags",
+                "sectors",
+                "sectors",
+                "min_sector_confidence",
+                "thread",
+                "since",
+                "until",
+                "include_superseded",
+                "min_similarity",
+                "as_of",
+            ]
         )
         extra[kind] = {
             "tags": rng.choice([("red",), ("red", "tall")]),
-            "sectors": (Sector.SEMANTIC,),
+            "sectors": rng.choice([(Sector.SEMANTIC,), (Sector.SEMANTIC, Sector.EPISODIC)]),
+            "min_sector_confidence": rng.choice([0.4, 0.7]),
             "thread": "t1",
             "since": datetime(2024, 3, 2, tzinfo=UTC),
             "until": datetime(2024, 3, 20, tzinfo=UTC),
@@ -165,6 +177,15 @@ async def fill(scene: Scene, rng: random.Random, count: int) -> list[str]:
     return stored
 
 
+def tell_sectors(scene: Scene, stored: list[str]) -> None:
+    """Have sectors of memories told: every third fits none, every third is told more or less surely."""
+    for number, one in enumerate(stored):
+        told = [("episodic", "auto", 0.4), (None, "none", 0.9), ("semantic", "auto", 0.7)][number % 3]
+        scene.world.rows(
+            "update memories set sector = %s, sector_source = %s, sector_confidence = %s where node_id = %s", *told, one
+        )
+
+
 def change(rng: random.Random, stored: list[str]) -> Command:
     one, other = rng.sample(stored, 2)
     return rng.choice(
@@ -193,6 +214,7 @@ def change(rng: random.Random, stored: list[str]) -> Command:
 async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, seed: int) -> None:
     rng = random.Random(seed)
     stored = await fill(scene, rng, 60)
+    tell_sectors(scene, stored)
     copies, from_copies = Copies(scene.world.store, Sizes()), 0
     for _ in range(30):
         command = question(rng)
@@ -209,6 +231,7 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
                 await scene.world.outcome(job(change(rng, stored)))
         if rng.random() < 0.3:
             stored += await fill(scene, rng, 2)
+            tell_sectors(scene, stored[-1:])
     assert from_copies > 15
 
 

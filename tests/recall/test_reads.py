@@ -150,7 +150,14 @@ async def test_stats_count_both_partitions_and_name_every_word(scene: Scene) -> 
     stats = await scene.world.ask(Stats, MemoryStats())
     assert (stats.memories, stats.superseded) == (4, 1)
     assert stats.by_partition == {"trusted": 3, "untrusted": 1}
-    assert stats.by_sector == {"emotional": 1, "episodic": 0, "semantic": 3, "procedural": 0, "reflective": 0}
+    assert stats.by_sector == {
+        "emotional": 1,
+        "episodic": 0,
+        "semantic": 3,
+        "procedural": 0,
+        "reflective": 0,
+        "none": 0,
+    }
     assert stats.by_state == {"pending": 0, "active": 4, "archived": 0}
     assert [(edge.layer, edge.relation, edge.count) for edge in stats.edges] == [("association", "supersedes", 1)]
     assert set(stats.queues) == {"embedding", "sectors", "edges", "promotion", "recall", "imports", "upkeep"}

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from msgspec import UNSET
@@ -20,7 +21,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.ids import uuid7
 from engramq.schemas.missing import missing
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import UNTRUSTED_WARNING, MemoryState, Partition, Ranking, Sector, Thing
+from engramq.schemas.vocabulary import UNTRUSTED_WARNING, MemoryState, Partition, Ranking, Sector, SectorSource, Thing
 from engramq.workers.search.candidates import CANDIDATES
 from tests.jobs import job
 from tests.recall.conftest import Scene, ids
@@ -156,6 +157,38 @@ async def test_filters_leave_what_they_say(scene: Scene) -> None:
     assert set(ids(await scene.found("rain", since=middle))) == {second, third}  # the third by when it was made
     assert ids(await scene.found("rain", since=middle, until=datetime(2024, 6, 1, tzinfo=UTC))) == [second]
     assert await scene.found("rain", since=middle, until=datetime(2023, 1, 1, tzinfo=UTC)) == []
+
+
+async def test_what_fits_no_sector_is_in_no_sector_and_found_without_such_a_filter(scene: Scene) -> None:
+    told = {"talk": (None, "none", 0.9), "sure": ("episodic", "auto", 0.7), "unsure": ("semantic", "auto", 0.41)}
+    kept = {name: await scene.keep(f"Rain {name}") for name in [*told, "untold"]}
+    kept["chosen"] = await scene.keep("Rain chosen", sector=Sector.EMOTIONAL)
+    for name, values in told.items():
+        scene.world.rows(
+            "update memories set sector = %s, sector_source = %s, sector_confidence = %s where node_id = %s",
+            *values,
+            kept[name],
+        )
+
+    async def found(**filters: Any) -> set[str]:
+        listed = ids((await scene.recent(**filters)).memories) if "min_sector_confidence" not in filters else []
+        searched = ids(await scene.found("rain", **filters))
+        assert not listed or set(listed) == set(searched)
+        return {name for name, one in kept.items() if one in searched}
+
+    assert await found() == set(kept)
+    assert await found(sectors=(Sector.SEMANTIC,)) == {"unsure", "untold"}
+    assert await found(sectors=tuple(Sector)) == set(kept) - {"talk"}
+    assert await found(min_sector_confidence=0.0) == {"sure", "unsure", "chosen"}
+    assert await found(min_sector_confidence=0.41) == {"sure", "unsure", "chosen"}
+    assert await found(min_sector_confidence=0.7) == {"sure", "chosen"}
+    assert await found(min_sector_confidence=0.71) == {"chosen"}
+    assert await found(min_sector_confidence=0.41, sectors=(Sector.SEMANTIC,)) == {"unsure"}
+    by_id = {one.id: one for one in await scene.found("rain")}
+    talk, unsure = by_id[kept["talk"]], by_id[kept["unsure"]]
+    assert (talk.sector, talk.sector_source, talk.sector_confidence) == (Sector.SEMANTIC, SectorSource.NONE, 0.9)
+    assert (unsure.sector, unsure.sector_source, unsure.sector_confidence) == (Sector.SEMANTIC, SectorSource.AUTO, 0.41)
+    assert by_id[kept["chosen"]].sector_confidence is None
 
 
 async def test_similarity_is_the_cosine_of_the_content_and_bounds_what_is_found(scene: Scene) -> None:

@@ -153,6 +153,7 @@ NAMES_NOTHING = frozenset((
     "start_label", "end_label",
     "confidence", "source_type", "verification", "partition", "partitions", "sector", "sectors", "speaker",
     "occurred_at", "position", "metadata", "limit", "since", "until", "ranking", "min_similarity",
+    "min_sector_confidence",
     "include_superseded", "explain", "max_chars", "collapse_duplicates", "include_untrusted", "reason", "erase",
     "relation", "weight", "note", "if_exists", "guard_relation", "min_confidence", "dry_run", "atomic", "signal",
     "label", "properties", "source_label", "target_label", "target_name", "depth", "direction", "max_depth",

@@ -58,6 +58,7 @@ BY_NAME: dict[str, Any] = {
     "tags": None,
     "project": "*",
     "sectors": None,
+    "min_sector_confidence": 0.5,
     "states": None,
     "verifications": None,
     "source_type": None,

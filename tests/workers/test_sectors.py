@@ -34,6 +34,7 @@ pytestmark = pytest.mark.anyio
 
 OTHERS = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
 
+TALK = "Thanks a lot, you're a star! And how are you?"
 RECIPE = "To descale the kettle: fill it with vinegar, boil it, then rinse it twice"
 
 
@@ -97,6 +98,27 @@ async def test_a_memory_without_a_sector_gets_one_with_its_confidence_and_counts
     assert 0.2 < confidence <= 1.0
     assert world.rows("select updated_at from memories") == before
     assert await classified(world, stored.id) == 0
+
+
+async def test_small_talk_fits_no_sector_and_is_told_once(world: World) -> None:
+    stored = (await world.keep(TALK)).stored
+    assert await classified(world, stored.id) == 1
+    sector, source, confidence = sectors(world)[TALK]
+    assert (sector, source) == (None, SectorSource.NONE)
+    assert 0.5 <= confidence <= 1.0
+    assert confidence == pytest.approx(round(confidence, 2), abs=1e-6)  # what is shown is what a filter compares
+    assert await classified(world, stored.id) == 0
+    sweep = Unfinished(store=world.store, older_than_s=0.0)
+    assert asked(await sweep.look_at("default_user")) == []
+
+
+async def test_a_choice_gives_a_sector_to_what_fits_none(world: World) -> None:
+    stored = (await world.keep(TALK)).stored
+    await classified(world, stored.id)
+    await world.outcome(job(UpdateMemory(memory_id=stored.id, speaker="Ada")))
+    assert sectors(world)[TALK][:2] == (None, SectorSource.NONE)
+    await world.outcome(job(UpdateMemory(memory_id=stored.id, sector=Sector.EMOTIONAL)))
+    assert sectors(world)[TALK] == (Sector.EMOTIONAL, SectorSource.MANUAL, None)
 
 
 async def test_the_vector_is_used_where_the_model_knows_its_maker(world: World) -> None:
@@ -177,6 +199,17 @@ async def test_a_store_asks_for_the_sector_again_when_it_is_replayed(world: Worl
     assert [one.replayed for one in outcomes] == [False, key is not None]
     (row,) = world.rows("select node_id::text as id from memories")
     assert [asked(one.follow_ups) for one in outcomes] == [[(row["id"],)]] * 2
+
+
+async def test_an_import_of_another_content_has_what_fitted_no_sector_told_again(world: World) -> None:
+    await imported(world, ImportRecord(content=TALK, external_id="one"))
+    (row,) = world.rows("select id::text from nodes")
+    await classified(world, row["id"])
+    same = await imported(world, ImportRecord(content=TALK, external_id="one"), on_duplicate=OnDuplicate.UPDATE)
+    assert (asked(same.follow_ups), sectors(world)[TALK][1]) == ([], SectorSource.NONE)
+    other = await imported(world, ImportRecord(content=RECIPE, external_id="one"), on_duplicate=OnDuplicate.UPDATE)
+    assert asked(other.follow_ups) == [(row["id"],)]
+    assert sectors(world) == {RECIPE: (None, None, None)}
 
 
 async def test_pending_memories_are_classified_when_they_have_their_vectors(world: World) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.sectors import regression
-from engramq.workers.sectors.cues import OF_TALK, Cues, cue_rows
+from engramq.workers.sectors.cues import NAMES, OF_TALK, Cues, cue_rows
 from engramq.workers.sectors.features import Standard, assemble
 from engramq.workers.sectors.heads import NOTHING, SECTORS, Heads, Shares, Told
 from engramq.workers.sectors.regression import Matrix
@@ -37,7 +37,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     vectors: bool = True
     cues: bool = True
     turn: float = 2.0
-    lean: float = 2.0
+    lean: float = 1.0
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,16 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
         return np.asarray(self.fits[rows, told.best])
 
 
+def standard_of(data: Data, rows: Rows) -> Standard:
+    """Return the standard of cues by these texts: of cues of talk by all, of the others by written texts."""
+    everything, written = Standard.of(data.cues[rows]), Standard.of(data.cues[rows[~data.talk[rows]]])
+    own = len(NAMES) - len(OF_TALK)
+    return Standard(
+        np.concatenate([written.mean[:own], everything.mean[own:]]),
+        np.concatenate([written.spread[:own], everything.spread[own:]]),
+    )
+
+
 def fitted(data: Data, rows: Rows, standard: Standard, recipe: Recipe) -> Matrix:
     """Return the weights of Heads fitted on these texts, both written and talk."""
     features, talk = data.features(rows, standard, recipe), data.talk[rows]
@@ -93,7 +103,7 @@ def fitted(data: Data, rows: Rows, standard: Standard, recipe: Recipe) -> Matrix
 
 def held_out(data: Data, train: Rows, test: Rows, recipe: Recipe) -> Told:
     """Return what heads fitted on `train` say of `test`."""
-    standard = Standard.of(data.cues[train])
+    standard = standard_of(data, train)
     heads = Heads(fitted(data, train, standard, recipe), _NO_CURVE)
     return heads.tell(data.features(test, standard, recipe))
 
@@ -170,7 +180,7 @@ def talk_scores(turns: Sequence[Turn], told: Told) -> dict[str, float]:
         "turns": round(float(right.mean()), 3),
         "turns_with_a_sector": round(float(right[~empty].mean()), 3),
         "none_found": round(float(nothing[empty].mean()), 3),
-        "none_right": round(float(empty[nothing].mean()), 3),
+        "none_right": round(float(empty[nothing].sum()) / max(1, int(nothing.sum())), 3),
     }
 
 

@@ -58,7 +58,7 @@ def main(*, check: bool, figures: bool) -> None:
 
 def train(data: Data) -> SectorModel:
     """Fit the heads with vectors and without on all of `data`, with curves from chances of texts held out."""
-    standard = Standard.of(data.cues)
+    standard = evaluation.standard_of(data, data.everything)
     return SectorModel(
         embedder_sha256=bundle.MODEL_SHA256,
         standard=standard,

@@ -71,6 +71,7 @@ def memory_record(row: Mapping[str, Any]) -> Memory:
         position=row["position"],
         sector=Sector(row["sector"]) if row["sector"] else DEFAULT_SECTOR,
         sector_source=SectorSource(row["sector_source"]) if row["sector_source"] else None,
+        sector_confidence=None if row["sector_confidence"] is None else round(row["sector_confidence"], 2),
         partition=Partition(row["partition"]),
         verification=Verification(row["verification"]),
         state=MemoryState(row["state"]),
@@ -114,6 +115,7 @@ class JsonRow(msgspec.Struct):
     position: int | None
     sector: str | None
     sector_source: str | None
+    sector_confidence: float | None
     partition: str
     verification: str
     state: str

@@ -1,8 +1,8 @@
 -- fragment: memory_columns
 -- What a record of a memory is made from; see records.py.
 m.node_id as id, n.external_id, m.content, m.confidence, m.source, m.source_type, m.speaker, m.occurred_at, m.thread,
-m.position, m.sector, m.sector_source, m.partition, m.verification, {state} as state, m.valid_from, {ends} as valid_until,
-m.expires_at, m.supersedes, m.superseded_by, m.superseded_at, m.promoted_at, m.promoted_by, m.tags, m.project, m.metadata,
+m.position, m.sector, m.sector_source, m.sector_confidence, m.partition, m.verification, {state} as state, m.valid_from,
+{ends} as valid_until, m.expires_at, m.supersedes, m.superseded_by, m.superseded_at, m.promoted_at, m.promoted_by, m.tags, m.project, m.metadata,
 m.created_by, m.created_at, m.updated_at, u.accessed_at,
 coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 
@@ -11,6 +11,12 @@ coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 memories m
 join nodes n on n.tenant = m.tenant and n.id = m.node_id and n.partition = m.partition
 left join memory_usage u on u.tenant = m.tenant and u.node_id = m.node_id
+
+-- fragment: in_sectors
+-- Whether a memory m is in one of these sectors. What is not classified yet reads as semantic; what fits no sector is in
+-- none of them.
+(%(sectors)s::text[] is null or case when m.sector_source = 'none' then false
+    else coalesce(m.sector, 'semantic') = any(%(sectors)s::text[]) end)
 
 -- fragment: superseded
 -- Whether a memory m is superseded; by what is not known any more once that was erased.

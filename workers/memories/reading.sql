@@ -6,7 +6,7 @@ and {held}
 and case when %(states)s::text[] is null then not {archived} else {state} = any(%(states)s::text[]) end
 and case when %(verifications)s::text[] is null then m.verification <> 'rejected'
     else m.verification = any(%(verifications)s::text[]) end
-and (%(sectors)s::text[] is null or coalesce(m.sector, 'semantic') = any(%(sectors)s::text[]))
+and {in_sectors}
 and {in_project}
 and (%(tags)s::text[] is null or {tagged})
 and (%(thread)s::text is null or m.thread = %(thread)s)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from engramq.schemas import limits
 from engramq.schemas.commands import EdgeCount
-from engramq.schemas.vocabulary import CUSTOM_RELATION, MemoryState, Partition, Relation, Sector
+from engramq.schemas.vocabulary import CUSTOM_RELATION, MemoryState, Partition, Relation, Sector, SectorSource
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.reembedding import progress
@@ -49,7 +49,7 @@ async def counts(tx: Transaction) -> Counts:
     memories = await tx.send(MEMORY_COUNTS)
     edges = await tx.send(EDGE_COUNTS, relations=list(Relation), custom=CUSTOM_RELATION, kinds=limits.EDGE_KINDS_SHOWN)
     by_partition = {word.value: 0 for word in Partition}
-    by_sector = {word.value: 0 for word in Sector}
+    by_sector = {word.value: 0 for word in (*Sector, SectorSource.NONE)}
     by_state = {word.value: 0 for word in MemoryState}
     superseded = 0
     for row in await memories.fetchall():

@@ -1,6 +1,7 @@
 -- name: memory_counts
 -- How many memories a namespace holds, by everything that stats tell apart.
-select m.partition, coalesce(m.sector, 'semantic') as sector, {state} as state, {superseded} as superseded,
+select m.partition, case when m.sector_source = 'none' then 'none' else coalesce(m.sector, 'semantic') end as sector,
+    {state} as state, {superseded} as superseded,
     count(*) as memories
 from memories m
 where m.tenant = %(tenant)s

@@ -29,6 +29,7 @@ WITH_EXTERNAL_ID: Final = sql("node_with_external_id")
 NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
 
 _ABSENT: Final[dict[str, Any]] = {
+    "sector_confidence": None,
     "supersedes": None,
     "superseded_by": None,
     "superseded_at": None,

@@ -35,12 +35,13 @@ def one_by_one(partitions: Sequence[Partition]) -> dict[str, Partition]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What may be found. `sectors` None: all; `tags`: all of them; `project`: of this one and of none (None: of none
-    alone, EVERY_PROJECT: of all). Times are on occurred_at, else created_at, both ends included.
-    `as_of`: what held then; None: what holds."""
+    """What may be found. `sectors` None: all; `min_sector_confidence` leaves out what has no sector; `tags`: all of
+    them; `project`: of this one and of none (None: of none alone, EVERY_PROJECT: of all). Times are on
+    occurred_at, else created_at, both ends included. `as_of`: what held then; None: what holds."""
 
     partitions: Sequence[Partition]
     sectors: Sequence[Sector] | None = None
+    min_sector_confidence: float | None = None
     tags: Sequence[str] | None = None
     project: str | None = None
     thread: str | None = None
@@ -61,6 +62,7 @@ class Filters:
         return {
             "partitions": list(self.partitions),
             "sectors": None if self.sectors is None else list(self.sectors),
+            "min_sector_confidence": self.min_sector_confidence,
             "tags": None if self.tags is None else list(self.tags),
             "project": self.project,
             "thread": self.thread,

@@ -1,12 +1,17 @@
 -- fragment: chosen
--- What a search may find: the visibility rule and the caller's filters. Unclassified memories read as semantic.
+-- What a search may find: the visibility rule and the caller's filters.
 {visible}
-and (%(sectors)s::text[] is null or coalesce(m.sector, 'semantic') = any(%(sectors)s::text[]))
+and {in_sectors}
+and (%(min_sector_confidence)s::real is null or {sector_confidence} >= %(min_sector_confidence)s::real)
 and {in_project}
 and (%(tags)s::text[] is null or m.tags @> %(tags)s::text[])
 and (%(thread)s::text is null or m.thread = %(thread)s)
 and (%(since)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) >= %(since)s)
 and (%(until)s::timestamptz is null or coalesce(m.occurred_at, m.created_at) <= %(until)s)
+
+-- fragment: sector_confidence
+-- How sure the sector of a memory m is, 0 to 1; null where it has none. What somebody chose is sure.
+case m.sector_source when 'manual' then 1::real when 'auto' then m.sector_confidence end
 
 -- fragment: full_text
 -- The text arm. A word that n of the namespace's N memories have weighs ln(1 + (N - n + .5) / (n + .5)); a memory has

@@ -53,7 +53,8 @@ select
         select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
         from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
     ), false) as tells_time,
-    coalesce(m.sector, 'semantic') as sector, m.tags, m.project, m.confidence, m.active_hours,
+    coalesce(m.sector, 'semantic') as sector, coalesce(m.sector_source = 'none', false) as fits_none,
+    {sector_confidence} as sector_confidence, m.tags, m.project, m.confidence, m.active_hours,
     m.state = 'archived' or m.verification = 'rejected' as hidden, {superseded} as superseded,
     coalesce(m.valid_from, m.created_at) as begins, least(m.valid_until, m.superseded_from) as ends, m.expires_at as expires,
     case when m.state = 'active' then m.model_id end as model_id, halfvec_send(m.embedding) as embedding,

@@ -37,7 +37,7 @@ TAG_BYTES: Final = 100
 # What is kept of a memory as the query `copy_rows` has it, a list for each.
 _COLUMNS: Final = (
     "is_trusted", "thread", "position", "speaker", "moment", "asks", "tells_self", "tells_time",
-    "sector", "confidence", "active_hours", "tags", "project",
+    "sector", "fits_none", "sector_confidence", "confidence", "active_hours", "tags", "project",
 )  # fmt: skip
 
 
@@ -170,6 +170,11 @@ class NamespaceCopy:
         for name, wanted in (("sector", filters.sectors), ("thread", filters.thread and (filters.thread,))):
             if wanted is not None:
                 chosen &= np.array([one in wanted for one in self._columns[name]], dtype=np.bool_)
+        if filters.sectors is not None:
+            chosen &= ~np.array(self._columns["fits_none"], dtype=np.bool_)
+        if filters.min_sector_confidence is not None:
+            sure = np.array(self._columns["sector_confidence"], dtype=np.float32)  # nan where it has no sector
+            chosen &= sure >= np.float32(filters.min_sector_confidence)
         if filters.tags is not None:
             tags = frozenset(filters.tags)
             chosen &= np.array([tags.issubset(one or ()) for one in self._columns["tags"]], dtype=np.bool_)

@@ -172,6 +172,7 @@ def _filters(command: SearchMemories, project: str | None) -> Filters:
     return Filters(
         partitions=_each_once(command.partitions),
         sectors=or_none(command.sectors),
+        min_sector_confidence=or_none(command.min_sector_confidence),
         tags=command.tags or None,
         project=project,
         thread=or_none(command.thread),

@@ -23,6 +23,7 @@ _BEFORE_IMPERATIVE: Final = frozenset(("always", "never", "don't", "first", "the
 _CLAUSE: Final = re.compile(r"[.;:,!?–—]|\b(?:and|then|or|but)\b")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
 _REACTION: Final = re.compile(rf"\W*(?:{words.REACTION})\b", re.IGNORECASE)
+_FIRST: Final = re.compile(r"\b(?:i|me|my|we|us|our)\b", re.IGNORECASE)
 _LISTED: Final = re.compile(r"(?m)^[ \t]*(?:\d+[.)]|[-*#])\s")
 _SMILE: Final = re.compile(r"[:;]-?[)(dp]|[\U0001F300-\U0001FAFF]|\b(?:lol|haha)")
 _CODE: Final = re.compile(r"```|[{}=<>]|\(\)|\b(?:def|select|import|return)\b")
@@ -93,6 +94,19 @@ def _reactions(text: _Text) -> float:
     return sum(_REACTION.match(part) is not None for part in text.sentences) / max(1, len(text.sentences))
 
 
+def _telling(text: _Text) -> float:
+    """How many sentences say something of whoever speaks: what is between a greeting and a question counts."""
+    return float(
+        min(
+            3,
+            sum(
+                end != "?" and len(_FIRST.findall(part)) > 0 and part.count(" ") > 2
+                for part, end in zip(text.sentences, text.endings, strict=True)
+            ),
+        )
+    )
+
+
 def _share(*listed: str) -> Callable[[_Text], float]:
     wanted = frozenset(listed)
     return lambda text: _scaled_share(sum(word in wanted for word in text.words), text)
@@ -150,6 +164,7 @@ CUES: Final[dict[str, Callable[[_Text], float]]] = {
     "ends by asking": lambda text: float(text.endings[-1:] == ["?"]),
     "reactions": _reactions,
     "opens with a reaction": lambda text: float(_REACTION.match(text.raw) is not None),
+    "telling": _telling,
     "addressed": _share("you", "your", "yours", "you're", "you've", "you'll", "you'd", "u", "ur"),
     "three words": lambda text: float(text.count <= 3),
     "six words": lambda text: float(text.count <= 6),

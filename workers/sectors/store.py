@@ -19,6 +19,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import unpacked
 
+CONFIDENCE_DIGITS: Final = 2  # as shown: a filter by what was shown finds what showed it
 CONTENTS: Final = sql("unclassified_contents")
 CLASSIFY: Final = sql("classify_memories")
 COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
@@ -37,10 +38,10 @@ class Unclassified:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """What a memory of that content was found to be. `confidence`: 0 to 1."""
+    """What a memory of that content was found to be, None when it fits no sector. `confidence`: 0 to 1."""
 
     memory: Unclassified
-    sector: Sector
+    sector: Sector | None
     confidence: float
 
 
@@ -66,7 +67,7 @@ async def classify(tx: Transaction, found: Sequence[Classified]) -> int:
         CLASSIFY,
         ids=[one.memory.id for one in found],
         fingerprints=[one.memory.fingerprint for one in found],
-        sectors=[one.sector.value for one in found],
-        confidences=[one.confidence for one in found],
+        sectors=[one.sector and one.sector.value for one in found],
+        confidences=[round(one.confidence, CONFIDENCE_DIGITS) for one in found],
     )
     return len(rows)

@@ -11,8 +11,10 @@ where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and m.sector_source is 
 order by m.node_id
 
 -- name: classify_memories
--- Give memories their automatic sectors, but for those that have one by now or another content. It counts as no update.
-update memories m set sector = given.sector, sector_source = 'auto', sector_confidence = given.confidence
+-- Give memories their automatic sectors, null for those that fit none, but for those that have one by now or another
+-- content. It counts as no update.
+update memories m set sector = given.sector, sector_source = case when given.sector is null then 'none' else 'auto' end,
+    sector_confidence = given.confidence
 from unnest(
     %(ids)s::uuid[], %(fingerprints)s::bigint[], %(sectors)s::text[], %(confidences)s::double precision[]
 ) as given (id, fingerprint, sector, confidence)

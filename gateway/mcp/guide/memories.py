@@ -39,7 +39,8 @@ ENTRIES: Final = {
         "a named fact between two things: get_edge.",
         cost="One embedding and one hybrid search, about 20 to 40 ms; no LLM. max_chars bounds what you have to read.",
         returns="memories with similarity (cosine, comparable across searches) and, if one came over a link, via. "
-        "Something always comes back: hits marked weak are probably about something else.",
+        "Something always comes back: hits marked weak are probably about something else. sector_source none: small "
+        "talk and the like, in no sector; sector_confidence below .70: the sector is a guess.",
         next="Rely on a hit: say which, and afterwards record_outcome. Nothing found: ask in other words once, then go "
         'on without. What held at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',
         before=(_STORE_TEA,),
