@@ -28,7 +28,7 @@ from engramq.schemas.exports import (
     TombstoneRecord,
 )
 from engramq.schemas.occurrences import Occurrences
-from engramq.schemas.vocabulary import ProposalAction
+from engramq.schemas.vocabulary import ProposalAction, SectorSource
 
 _ID_BYTES: Final = 16
 HALF: Final = ">f2"
@@ -105,6 +105,8 @@ class Rules:
                 raise Broken("superseded_by", "a memory cannot supersede itself.")
             self._superseding += record.superseded_by.bytes
             self._superseding_lines.append(self._line)
+        if record.sector is not None and record.sector_source is SectorSource.NONE:
+            raise Broken("sector", "a memory that fits no sector has none.")
         self._require_new_external_id(record.external_id)
         _require_forward(record.valid_from, record.valid_until)
         _require_vector(record)
@@ -122,6 +124,7 @@ class Rules:
         for field, end in (("source_id", record.source_id), ("target_id", record.target_id)):
             if end not in self._memories and end not in self._nodes:
                 raise Broken(field, f"there is no node {end}.")
+        _require_sector(record)
         _require_forward(record.valid_from, record.valid_until)
         ends = str(record.source_id), str(record.target_id)
         self._require_new("relation", f"an edge {record.relation} between these two nodes", *ends, record.relation)
@@ -129,6 +132,7 @@ class Rules:
     @_check.register
     def _(self, record: LinkRecord) -> None:
         self._require_pair("source_id", record.source_id, "target_id", record.target_id)
+        _require_sector(record)
         _require_forward(record.valid_from, record.valid_until)
         self._require_new("target_id", "a link of these two", str(record.source_id), str(record.target_id))
 
@@ -172,6 +176,11 @@ class Rules:
 def half_floats(embedding: bytes) -> "np.ndarray[tuple[int], np.dtype[np.float16]]":
     """Return the numbers of an exported vector, float16 [dimensions]."""
     return np.frombuffer(embedding, dtype=HALF).astype(np.float16)
+
+
+def _require_sector(record: EdgeRecord | LinkRecord) -> None:
+    if record.sector_source is SectorSource.NONE:
+        raise Broken("sector_source", "only a memory can fit no sector.")
 
 
 def _require_vector(record: MemoryRecord) -> None:
