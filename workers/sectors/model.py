@@ -58,7 +58,7 @@ class SectorModel:
         self.embedder_sha256 = embedder_sha256
         self._standard = standard
         self._scale = scale
-        self._full, self._wording = heads
+        self.heads = self._full, self._wording = heads
         self._dimensions = len(self._full.weights) - len(self._wording.weights)
 
     @classmethod
