@@ -21,7 +21,16 @@ import psycopg
 
 from bench.common import McpClient, emit, private_stack
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, ENTITY_LABEL, Layer, Origin, Partition, Sector, SectorSource
+from engramq.schemas.vocabulary import (
+    DEFAULT_LANGUAGE,
+    DEFAULT_NAMESPACE,
+    ENTITY_LABEL,
+    Layer,
+    Origin,
+    Partition,
+    Sector,
+    SectorSource,
+)
 from engramq.workers.db.queries import sql
 
 BENCH: Final = "graph"
@@ -55,7 +64,7 @@ class Graph:
         return int(len(self.ids) * self.random.random() ** SKEW)
 
     def load(self, connection: psycopg.Connection[Any]) -> None:
-        (row,) = connection.execute(MAKE_TENANT, {"namespace": self.namespace})
+        (row,) = connection.execute(MAKE_TENANT, {"namespace": self.namespace, "language": DEFAULT_LANGUAGE})
         self.tenant = int(row[0])
         with connection.cursor() as cursor:
             with cursor.copy(COPY_NODES) as copy:

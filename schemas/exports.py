@@ -38,7 +38,10 @@ Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=FORMAT):
-    """What an export is: `schema` is the number of the database's last migration, `active_hours` the clock."""
+    """What an export is: `schema` is the number of the database's last migration, `active_hours` the clock.
+
+    `language`: of full text; "": of an export from before there were any.
+    """
 
     version: Annotated[int, Meta(ge=1)]
     engramq: str
@@ -46,6 +49,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=FORM
     namespace: Name
     exported_at: Moment
     active_hours: Hours
+    language: str = ""
     audit: bool
     embeddings: bool
 

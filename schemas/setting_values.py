@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
+from engramq.schemas.vocabulary import LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 # Signatures by private keys only: with a shared secret every verifier of tokens could also issue them.
 JWT_ALGORITHMS: Final = (
@@ -73,6 +73,12 @@ def name(text: str) -> str:
 def note(text: str) -> str:
     if not text.strip() or len(text) > 2_000 or re.search("[\0\ud800-\udfff]", text):
         raise ValueError("must be a text of 1 to 2000 characters in UTF-8")
+    return text
+
+
+def language(text: str) -> str:
+    if text not in LANGUAGES:
+        raise ValueError(f"must be one of {', '.join(LANGUAGES)}")
     return text
 
 

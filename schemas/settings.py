@@ -23,6 +23,7 @@ from engramq.schemas.setting_values import (
     integer,
     jwt_algorithms,
     key_prefix,
+    language,
     log_level,
     name,
     namespace,
@@ -37,7 +38,7 @@ from engramq.schemas.setting_values import (
     url,
     words,
 )
-from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
+from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
 
 PREFIX: Final = "ENGRAMQ_"
 QUOTA: Final = integer(0, 10**15)
@@ -106,6 +107,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     embedder: str
     embedder_url: str
     embedder_key: str
+    language: str
     degree_cap: int
     reinforce_delta: float
     link_threshold: float
@@ -251,6 +253,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("embedder", "minilm", "minilm, hash (tests only) or openai:MODEL[@DIMENSIONS]", name),
     Setting("embedder_url", "", "Base URL of an OpenAI-compatible embeddings endpoint", url("http://", "https://")),
     Setting("embedder_key", "", "Bearer key of that endpoint", str, secret=True),
+    Setting(
+        "language",
+        DEFAULT_LANGUAGE,
+        "Language whose words full text stems in namespaces that are new: one that PostgreSQL knows, `simple`, "
+        "`chinese`, `japanese`, `korean` or `thai`; `engramq tenant config` changes that of one",
+        language,
+    ),
     Setting("degree_cap", "10", "Most links that a memory may have", integer(1, 10_000)),
     Setting("reinforce_delta", "0.10", "Weight that a link gains when it is reinforced", number(0, 1)),
     Setting("link_threshold", "0.60", "Cosine from which a new memory is linked to others", number(0, 1)),

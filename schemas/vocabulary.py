@@ -343,6 +343,7 @@ class AuditAction(StrEnum):
     TAKE_BACK = "take_back"  # what a purged principal changed of an edge or node of others
     DELETE_TENANT = "delete_tenant"
     RESTORE_TENANT = "restore_tenant"  # from an export
+    CONFIGURE_TENANT = "configure_tenant"
     CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
     RETRY_COMMAND = "retry_command"
     DROP_COMMAND = "drop_command"
@@ -350,6 +351,15 @@ class AuditAction(StrEnum):
 
 
 DEFAULT_NAMESPACE: Final = "default_user"
+DEFAULT_LANGUAGE: Final = "english"
+# What the language of a namespace may be: what PostgreSQL 18 can stem (17 has no Estonian), `simple` for no stems, and
+# languages whose words are not to be told apart; those are found by pairs of characters, which every language has.
+LANGUAGES: Final = (
+    "arabic", "armenian", "basque", "catalan", "chinese", "danish", "dutch", "english", "estonian", "finnish", "french",
+    "german", "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "japanese", "korean", "lithuanian",
+    "nepali", "norwegian", "portuguese", "romanian", "russian", "serbian", "simple", "spanish", "swedish", "tamil",
+    "thai", "turkish", "yiddish",
+)  # fmt: skip
 DEFAULT_PRINCIPAL: Final = "I/O"
 SYSTEM_PRINCIPAL: Final = "engramq"  # the principal of follow-ups and schedules
 SYSTEM_NAMESPACE: Final = "engramq:system"  # of commands about the installation; holds no memories, is no tenant

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, SettingsError
-from engramq.schemas.vocabulary import WorkerKind
+from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, WorkerKind
 from engramq.workers import commands
 from engramq.workers.auth import handlers as auth
 from engramq.workers.db.database import Store
@@ -44,6 +44,7 @@ from engramq.workers.sectors import handlers as sectors
 from engramq.workers.sectors.classifier import Classifier
 from engramq.workers.tenants import handlers as tenants
 from engramq.workers.upkeep.active_hours import SessionClock
+from engramq.workers.upkeep.rebuilding import Rebuilding
 from engramq.workers.upkeep.reembedding import Reembedding
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
@@ -200,7 +201,12 @@ def _schedule(
         retention=settings.retention,
     )
     reembedding = Reembedding(store=store, vectorizer=vectorizer, activity=activity, stopping=stopping)
-    return (*upkeep.schedule(), Periodic("reembed", settings.sweep_interval_s, reembedding.run))
+    rebuilding = Rebuilding(store=store, activity=activity, stopping=stopping)
+    return (
+        *upkeep.schedule(),
+        Periodic("reembed", settings.sweep_interval_s, reembedding.run),
+        Periodic("rebuild_lexemes", settings.sweep_interval_s, rebuilding.run),
+    )
 
 
 async def run(
@@ -222,7 +228,7 @@ async def run(
         raise SettingsError(str(problem)) from None
     stop = stop or asyncio.Event()
     async with AsyncExitStack() as owned:
-        store = await owned.enter_async_context(await open_store(settings.database_url))
+        store = await owned.enter_async_context(await open_store(settings.database_url, settings.language))
         embedder = await owned.enter_async_context(BatchingEmbedder(model))
         mailboxes = await owned.enter_async_context(Inspection(settings.redis_url, Keys(settings.key_prefix)))
         activity = Activity()
@@ -239,16 +245,17 @@ async def run(
         await serve(actors, settings, stop=stop, ready=ready, handle_signals=handle_signals)
 
 
-async def open_store(database_url: str) -> Store:
+async def open_store(database_url: str, language: str = DEFAULT_LANGUAGE) -> Store:
     """Open the store as soon as the database can be worked with, migrating it if it is behind and the role may.
 
-    Says once a minute what it waits for. Raises NotReady for what waiting does not mend.
+    `language`: of namespaces that are new. Says once a minute what it waits for. Raises NotReady for what waiting does
+    not mend.
     """
     said_at, said = 0.0, ""
     may_migrate = True
     while True:
         try:
-            return await Store.open(database_url)
+            return await Store.open(database_url, language=language)
         except NotReady as problem:
             found = problem
         # A cluster that no migration has met lacks the workers' role, and so seems to let nobody in.

@@ -31,7 +31,7 @@ def command(*, as_json: bool) -> ExitCode:
         )
         return ExitCode.NOT_RUNNING
     answer.pop("ok")
-    answer["reembedding"] = _reembedding(str(_dictionary(answer["addresses"]).get("database_url", "")))
+    answer |= _under_way(str(_dictionary(answer["addresses"]).get("database_url", "")))
     click.echo(json.dumps({"running": True, **answer}) if as_json else _table(answer))
     return ExitCode.DONE
 
@@ -46,14 +46,18 @@ def _ask_status(channel: Channel) -> dict[str, object] | None:
         channel.close()
 
 
-def _reembedding(told: str) -> object:
-    """Return how far a change of the embedding model is, None when there is none. URLs are told without passwords."""
+def _under_way(told: str) -> dict[str, object]:
+    """Return what is under way in the database: `reembedding` is None and `rebuilding` 0 when nothing is.
+
+    URLs are told without passwords.
+    """
     database_url = os.environ.get(DATABASE_URL) or told
     if not database_url:
-        return None
-    from engramq.workers.cli.status_command import reembedding  # noqa: PLC0415 - psycopg, wasted where nothing runs
+        return {"reembedding": None, "rebuilding": 0}
+    from engramq.workers.cli import status_command  # noqa: PLC0415 - psycopg, wasted where nothing runs
 
-    return reembedding(database_url)
+    reembedding, rebuilding = status_command.reembedding(database_url), status_command.rebuilding(database_url)
+    return {"reembedding": reembedding, "rebuilding": rebuilding}
 
 
 def _told(change: dict[str, object]) -> str:
@@ -73,6 +77,8 @@ def _table(answer: dict[str, object]) -> str:
     lines.append(f"  {'service':<12}{'state':<10}{'pid':>8}{'up s':>10}{'MB':>8}{'restarts':>10}")
     change = _dictionary(answer["reembedding"])
     complaints = [_told(change)] if change else []
+    if answer["rebuilding"]:
+        complaints.append(f"  words made anew for another language: {answer['rebuilding']} namespaces are left")
     for service in _dictionaries(answer["services"]):
         shown = [service[name] if service[name] is not None else "-" for name in ("pid", "uptime_s", "memory_mb")]
         figures = f"{shown[0]:>8}{shown[1]:>10}{shown[2]:>8}{service['restarts']:>10}"

@@ -6,14 +6,14 @@ import click
 
 from engramq.deploy.commands.export import audit_option, embeddings_option, file_argument, write_export
 from engramq.deploy.servers_for import servers_for
-from engramq.schemas.setting_values import namespace
+from engramq.schemas.setting_values import language, namespace
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group("tenant", subcommand_metavar="list|export|delete", no_args_is_help=False)
+@click.group("tenant", subcommand_metavar="list|config|export|delete", no_args_is_help=False)
 def command() -> None:
-    """List, export and delete whole namespaces."""
+    """List, configure, export and delete whole namespaces."""
 
 
 @command.command("list")
@@ -26,6 +26,23 @@ def list_(supervisor: tuple[str, ...], *, empty: bool, as_json: bool) -> None:
         from engramq.workers.cli.tenant_command import list_tenants  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         list_tenants(settings, empty=empty, as_json=as_json)
+
+
+@command.command("config")
+@click.argument("tenant", metavar="NAMESPACE", type=namespace)
+@click.option("--language", metavar="NAME", help="Stem words by this language from now on.", type=language)
+@json_option
+@click.pass_obj
+def config(supervisor: tuple[str, ...], tenant: str, language: str | None, *, as_json: bool) -> None:
+    """Show how a namespace is configured, or change it.
+
+    A new language holds for what is stored and asked from now on; the words of what is there are made anew in the
+    background, and searches find it meanwhile. See docs/languages.md.
+    """
+    with servers_for("tenant", supervisor) as settings:
+        from engramq.workers.cli.tenant_command import configure_tenant  # noqa: PLC0415 - psycopg, wasted on wrong options
+
+        configure_tenant(settings, tenant, language=language, as_json=as_json)
 
 
 @command.command("export")

@@ -108,7 +108,10 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(Reply, kw_only=True, tag="stats"):
-    """Counts by partition, sector and state (both partitions), edges, queue depths by mailbox, the embedder."""
+    """Counts by partition, sector and state (both partitions), edges, queue depths by mailbox, the embedder.
+
+    `full_text` has the `language` of the words, and `rebuilding` with `done` of `total` memories after a change of it.
+    """
 
     status: Literal["success"] = "success"
     memories: int
@@ -119,3 +122,4 @@ class Stats(Reply, kw_only=True, tag="stats"):
     edges: list[EdgeCount]
     queues: dict[str, QueueDepth]
     embedder: dict[str, Any]
+    full_text: dict[str, Any] = {}  # empty: from a worker before 0.8

@@ -96,7 +96,7 @@ def test_every_command_has_help_of_one_style_and_starts_nothing_for_it(
         (["audit", "--action", "explode"], "must be one of supersede"),
         (["audit", "--actor", ""], "'--actor': must be a text"),
         (["audit", "--limit", "0"], "'--limit': must be a whole number from 1 to 100000"),
-        (["tenant"], "list|export|delete"),
+        (["tenant"], "list|config|export|delete"),
         (["tenant", "export", "acme"], "Missing argument 'FILE'"),
         (["tenant", "export", " ", "-"], "'NAMESPACE': must be a text"),
         (["tenant", "export", "acme", "/"], "'/' is a directory"),

@@ -101,6 +101,7 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
         record=Jsonb({"label": "Entity", "name": f"{namespace}-gone", "created_at": "2020-01-01T00:00:00+00:00"}),
     )  # fmt: skip
     insert("imported_rows", digest=bytes(16), memory_id=ids["memory"], trusted=True)
+    insert("lexeme_rebuilds", former_languages=["simple"])
     insert("changes", minute="2020-01-01", backend=1)
     insert("approvals", proposal_id=ids["proposal"], principal="ada")
     insert(

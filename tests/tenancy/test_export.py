@@ -213,14 +213,46 @@ async def test_the_list_shows_what_each_namespace_holds(
     assert [one["namespace"] for one in found] == ["acme", "other"]
     assert found[0] | {"last_activity": "", "bytes": 0} == {
         "namespace": "acme", "memories": 4, "by_state": {"active": 3, "pending": 1}, "bytes": 0, "nodes": 2, "edges": 1,
-        "links": 1, "tokens": 1, "last_activity": "",
+        "links": 1, "tokens": 1, "last_activity": "", "language": "english",
     }  # fmt: skip
     assert found[0]["bytes"] == sum(row["n"] for row in contents(database, acme))
     assert await run("tenant", "list", "--all") == 0
     shown = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown] == ["acme", "empty", "other"]
     assert "acme  4 memories (3 active, 1 pending)" in shown[0]
-    assert shown[1].endswith("last written never")
+    assert shown[1].endswith("last written never  english")
+
+
+async def test_a_namespace_is_given_a_language(
+    acme: Tenant, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database.rows("delete from lexeme_rebuilds")
+    assert await run("tenant", "config", "acme") == 0
+    assert capfd.readouterr().out == "acme  language english\n"
+    assert await run("tenant", "config", "acme", "--language", "german") == 0
+    assert capfd.readouterr().out == "acme  language german, words made anew: 0 of 4 memories\n"
+    assert await run("tenant", "config", "acme", "--json") == 0
+    told = {"namespace": "acme", "language": "german", "rebuilding": {"done": 0, "total": 4}}
+    assert json.loads(capfd.readouterr().out) == told
+    assert await run("tenant", "config", "acme", "--language", "german") == 0
+    noted = database.rows("select actor, old, new from audit_log where action = 'configure_tenant'")
+    assert noted == [{"actor": "I/O", "old": {"language": "english"}, "new": {"language": "german"}}]
+    capfd.readouterr()
+    assert await run("tenant", "export", "acme", str(tmp_path / "acme")) == 0
+    assert json.loads((tmp_path / "acme").read_text().splitlines()[0])["language"] == "german"
+    assert await run("tenant", "config", "new one", "--language", "thai", "--json") == 0
+    assert json.loads(capfd.readouterr().out)["language"] == "thai"
+
+
+@pytest.mark.parametrize(
+    "given", [("nobody",), ("acme", "--language", "klingon"), ("acme", "--language", "words alone")]
+)
+async def test_a_namespace_or_language_that_is_none_is_refused(
+    acme: Tenant, capfd: pytest.CaptureFixture[str], given: tuple[str, ...]
+) -> None:
+    assert await run("tenant", "config", *given) in {1, 2}
+    err = capfd.readouterr().err
+    assert "engramq tenant list" in err if given == ("nobody",) else "must be one of arabic" in err
 
 
 def modes_in(folder: Path, but: Path) -> list[int]:

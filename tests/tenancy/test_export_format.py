@@ -86,7 +86,10 @@ def test_each_field_of_each_record_is_checked(kind: str) -> None:
 def test_each_field_of_the_head_is_checked(name: str) -> None:
     assert refusal(whole(records(), head(**{name: NO_VALUE})))[:2] == (1, name)
     left = {key: value for key, value in head().items() if key != name}
-    assert refusal(whole(records(), left)) == (1, name, "it is missing.")
+    if name == "language":  # exports from before there were languages have none
+        assert isinstance(read(whole(records(), left)), Found)
+    else:
+        assert refusal(whole(records(), left)) == (1, name, "it is missing.")
 
 
 def changed(kind: str, **values: Any) -> Change:

@@ -189,10 +189,10 @@ def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owne
     ).fetchall()
     assert [row[0] for row in rows] == [
         "advance_audit_ids", "blank_audit", "blank_audit_of_deleted", "changed_namespaces", "decaying_namespaces",
-        "delete_revoked_tokens", "drop_broken_indexes", "every_namespace",
-        "expiring_namespaces", "load_covered", "loads_over", "make_tenant",
-        "outdated_namespaces", "register_embedding_model", "retire_embedding_models", "settle_changes", "tenant_of",
-        "token_owner", "use_embedding_model", "vectors_by_model",
+        "delete_revoked_tokens", "drop_broken_indexes", "every_namespace", "expiring_namespaces", "load_covered",
+        "loads_over", "make_tenant", "outdated_namespaces", "rebuilding_namespaces", "register_embedding_model",
+        "retire_embedding_models", "settle_changes", "tenant_of", "token_owner", "use_embedding_model",
+        "vectors_by_model",
     ]  # fmt: skip
     for name, settings, public in rows:
         assert settings == ["search_path=public, pg_temp"], name

@@ -1,4 +1,4 @@
-"""What `engramq status` says of the database: a change of the embedding model that is under way."""
+"""What `engramq status` says of the database: changes of the embedding model and of languages that are under way."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -7,7 +7,11 @@ from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.faults import EngramqError
 from engramq.workers.cli.running import run
 from engramq.workers.db.database import Store
+from engramq.workers.db.pool import Row
+from engramq.workers.db.queries import sql
 from engramq.workers.db.reembedding import Progress, progress
+
+REBUILDING: Final = sql("rebuilding_namespaces")
 
 SILENT_S: Final = 60.0  # after which nobody seems to be at it: between two looks at work that is left lie seconds
 
@@ -33,6 +37,19 @@ def reembedding(database_url: str) -> dict[str, Any] | None:
         "per_s": found.per_s,
         "problem": problem,
     }
+
+
+def rebuilding(database_url: str) -> int:
+    """Return in how many namespaces words are made anew, since their language was changed; 0 when nobody can say."""
+    try:
+        return len(run(_rebuilding(database_url)))
+    except (CommandFailed, EngramqError):
+        return 0  # `reembedding` says why
+
+
+async def _rebuilding(database_url: str) -> list[Row]:
+    async with await Store.open(database_url, pool_size=1) as store:
+        return await store.ask(REBUILDING)
 
 
 async def _progress(database_url: str) -> Progress | None:

@@ -1,4 +1,4 @@
-"""`engramq tenant list` and `engramq tenant export`: what namespaces hold, read from the database."""
+"""`engramq tenant list`, `config` and `export`: what namespaces hold and how they are configured, in the database."""
 
 import os
 import secrets
@@ -16,8 +16,11 @@ from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.ids import format_time
 from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.cli.running import require_database, run
+from engramq.workers.db import audit
 from engramq.workers.db.database import Store
+from engramq.workers.db.languages import FullText, change_language, full_text, known_languages
 from engramq.workers.db.tenants import NOBODY
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.tenants.contents import Contents, contents
@@ -37,6 +40,23 @@ def list_tenants(settings: Settings, *, empty: bool, as_json: bool) -> None:
         print(msgspec.json.encode(_told(name, held)).decode() if as_json else _shown(name, held))
     if not found:
         print("engramq tenant: there is no namespace that holds anything", file=sys.stderr)
+
+
+def configure_tenant(settings: Settings, namespace: str, *, language: str | None, as_json: bool) -> None:
+    """Give a namespace a language if one is named, then print how it is configured.
+
+    Raises CommandFailed, EngramqError with `unavailable`.
+    """
+    require_database(settings)
+    found = run(_configured(settings, namespace, language))
+    if found is None:
+        raise unknown(namespace)
+    if as_json:
+        print(msgspec.json.encode({"namespace": namespace, **found.told}).decode())
+        return
+    far = found.told.get("rebuilding")
+    anew = "" if far is None else f", words made anew: {far['done']:,} of {memories(far['total'])}"
+    print(f"{_quoted(namespace)}  language {found.language}{anew}")
 
 
 def export_tenant(settings: Settings, namespace: str, target: Path | None, *, audit: bool, embeddings: bool) -> None:
@@ -59,6 +79,24 @@ async def _found(settings: Settings) -> dict[str, Contents]:
     async with await Store.open(settings.database_url, pool_size=1) as store:
         counted = [(name, await store.read(name, contents)) for name in await store.namespaces()]
     return {name: held for name, held in counted if held is not None}
+
+
+async def _configured(settings: Settings, namespace: str, language: str | None) -> FullText | None:
+    async def change(tx: Transaction) -> FullText | None:
+        if language is not None:
+            known = await known_languages(tx)
+            if language not in known:
+                raise CommandFailed(f"This PostgreSQL knows no language {language!r}, but {', '.join(known)}.")
+            former = await change_language(tx, language)
+            if former is not None:
+                action, told = AuditAction.CONFIGURE_TENANT, {"language": language}
+                await audit.write(tx, settings.principal, action, None, old={"language": former}, new=told)
+        return await full_text(tx)
+
+    async with await Store.open(settings.database_url, pool_size=1, language=settings.language) as store:
+        if language is None:
+            return await store.read(namespace, full_text)
+        return await store.write(namespace, change)
 
 
 async def _exported(settings: Settings, namespace: str, out: IO[bytes], wanted: Wanted) -> int:
@@ -128,6 +166,7 @@ def _shown(name: str, held: Contents) -> str:
             count_of(held.links, "link"),
             count_of(held.tokens, "token"),
             f"last written {last}",
+            held.language,
         )
     )
 

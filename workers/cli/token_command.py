@@ -51,7 +51,7 @@ def revoke_token(settings: Settings, token_id: UUID, *, as_json: bool) -> ExitCo
 
 
 async def _created(settings: Settings, namespace: str, new: NewToken) -> tuple[str, Token]:
-    async with await Store.open(settings.database_url, pool_size=1) as store:
+    async with await Store.open(settings.database_url, pool_size=1, language=settings.language) as store:
         return await tokens.create(store, namespace, new, settings.principal)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeVar
 
 import psycopg
 
+from engramq.schemas.vocabulary import DEFAULT_LANGUAGE
 from engramq.workers.db.conninfo import SESSION, worker_conninfo
 from engramq.workers.db.errors import Again, Meaning, meaning, named, unavailable
 from engramq.workers.db.health import Refusals
@@ -25,6 +26,7 @@ from engramq.workers.queue.contract import OutcomeUnknown
 log = logging.getLogger(__name__)
 
 SESSION_CHECK: Final = sql("session_check")
+LANGUAGE_KNOWN: Final = sql("language_known")
 ALL_NAMESPACES: Final = sql("all_namespaces")
 TAKE_TIME: Final = sql("take_time")
 REGISTER_MODEL: Final = sql("register_model")
@@ -45,23 +47,25 @@ Work = Callable[[Transaction], Awaitable[T]]
 class Store:
     """Opened by `Store.open`; closed by `aclose` or at the end of `async with`."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, language: str = DEFAULT_LANGUAGE) -> None:
         self._pool = pool
-        self._tenants = Tenants()
+        self._tenants = Tenants(language)
         self.refusals = Refusals()
         self._ending: set[asyncio.Task[None]] = set()  # reads that have been answered
 
     @classmethod
-    async def open(cls, database_url: str, *, pool_size: int = POOL_SIZE) -> Self:
+    async def open(cls, database_url: str, *, pool_size: int = POOL_SIZE, language: str = DEFAULT_LANGUAGE) -> Self:
         """Connect, and prove that schema, role and settings are what the workers count on.
 
+        `language`: of namespaces that are new.
         Raises NotReady saying what is wrong and how to mend it; psycopg errors never leave here.
         """
-        store = cls(Pool(worker_conninfo(database_url), pool_size))
+        store = cls(Pool(worker_conninfo(database_url), pool_size), language)
         try:
             async with store._pool.connection() as connection:
                 await check_schema(connection)
                 found = await (await connection.execute(SESSION_CHECK)).fetchone()
+                known = await (await execute(connection, LANGUAGE_KNOWN, {"language": language})).fetchone()
         except (psycopg.Error, OSError) as error:
             await store.aclose()
             raise NotReady.unreachable(error) from error
@@ -70,6 +74,7 @@ class Store:
             raise
         try:
             _check_session(found or {})
+            _check_language(language, known or {})
         except NotReady:
             await store.aclose()
             raise
@@ -287,6 +292,14 @@ def _check_session(found: Row) -> None:
         raise NotReady(
             f"The database does not take these settings: {', '.join(wrong)}.",
             "pgvector 0.8 or later is needed; a connection pooler must pass options on.",
+        )
+
+
+def _check_language(language: str, found: Row) -> None:
+    if not found["is_known"]:
+        raise NotReady(
+            f"This PostgreSQL has no text search configuration for ENGRAMQ_LANGUAGE={language}.",
+            f"Set one of {', '.join(found['known'])}.",
         )
 
 

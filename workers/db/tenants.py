@@ -11,6 +11,7 @@ from typing import Final
 import psycopg
 from psycopg.types.numeric import Int4
 
+from engramq.schemas.vocabulary import DEFAULT_LANGUAGE
 from engramq.workers.db.pool import Connection, execute
 from engramq.workers.db.queries import sql
 
@@ -25,7 +26,9 @@ KEPT: Final = 100_000  # namespaces; about 150 bytes each
 class Tenants:
     """The numbers that are known: one per process and database."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: str = DEFAULT_LANGUAGE) -> None:
+        """`language`: of namespaces that are new."""
+        self._language = language
         self._known: dict[str, Int4] = {}
 
     async def of(self, connection: Connection, namespace: str, *, make: bool) -> Int4:
@@ -36,13 +39,16 @@ class Tenants:
         known = self._known.get(namespace)
         if known is not None:
             return known
-        row = await (await execute(connection, MAKE if make else FIND, {"namespace": namespace})).fetchone()
+        row = await (await execute(connection, MAKE if make else FIND, self._values(namespace, make=make))).fetchone()
         if row is None or row["tenant"] is None:
             return NOBODY
         if len(self._known) >= KEPT:
             del self._known[next(iter(self._known))]
         found = self._known[namespace] = Int4(row["tenant"])
         return found
+
+    def _values(self, namespace: str, *, make: bool) -> dict[str, str]:
+        return {"namespace": namespace} | ({"language": self._language} if make else {})
 
     @contextmanager
     def doubting(self, namespace: str) -> Iterator[None]:

@@ -23,8 +23,8 @@ commit
 select tenant_of(%(namespace)s) as tenant
 
 -- name: make_tenant
--- The id of a namespace, which is given one when it has none.
-select make_tenant(%(namespace)s) as tenant
+-- The id of a namespace, which is given one, and a language, when it has none.
+select make_tenant(%(namespace)s, %(language)s) as tenant
 
 -- name: enter_tenant
 -- Say whose rows this transaction sees, for row-level security. Fails when that id is not this namespace's.

@@ -409,6 +409,7 @@ async def memory_stats(_command: MemoryStats, context: Context) -> Stats:
         edges=found.edges,
         queues={kind.value: QueueDepth(depth=depth, dead=dead) for kind, (depth, dead) in depths.items()},
         embedder=await vectors_of(context.store, context.envelope.namespace, spec),
+        full_text=found.full_text or {"language": context.settings.language},
     )
 
 

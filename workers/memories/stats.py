@@ -7,6 +7,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import EdgeCount
 from engramq.schemas.vocabulary import CUSTOM_RELATION, MemoryState, Partition, Relation, Sector, SectorSource
 from engramq.workers.db.database import Store
+from engramq.workers.db.languages import full_text
 from engramq.workers.db.queries import sql
 from engramq.workers.db.reembedding import progress
 from engramq.workers.db.transaction import Transaction
@@ -27,6 +28,7 @@ class Counts:
     by_state: dict[str, int]
     superseded: int
     edges: list[EdgeCount]
+    full_text: dict[str, Any]  # its language, and how far words are made anew; empty: nobody has written here
 
 
 async def vectors_of(store: Store, namespace: str, spec: EmbedderSpec) -> dict[str, Any]:
@@ -48,6 +50,7 @@ async def counts(tx: Transaction) -> Counts:
     """Count what the namespace holds, both partitions, whatever its state."""
     memories = await tx.send(MEMORY_COUNTS)
     edges = await tx.send(EDGE_COUNTS, relations=list(Relation), custom=CUSTOM_RELATION, kinds=limits.EDGE_KINDS_SHOWN)
+    language = await full_text(tx)
     by_partition = {word.value: 0 for word in Partition}
     by_sector = {word.value: 0 for word in (*Sector, SectorSource.NONE)}
     by_state = {word.value: 0 for word in MemoryState}
@@ -67,4 +70,5 @@ async def counts(tx: Transaction) -> Counts:
             EdgeCount(layer=row["layer"], origin=row["origin"], relation=row["relation"], count=row["edges"])
             for row in await edges.fetchall()
         ],
+        full_text={} if language is None else language.told,
     )

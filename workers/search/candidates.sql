@@ -26,8 +26,7 @@ asked as materialized (
              where c.tenant = %(tenant)s and c.partition = any(%(partitions)s::text[])
                 and c.lexeme = lexeme_prefix(%(tenant)s) || asked.lexeme),
             0) as memories
-    from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(question)s::text))) as asked (lexeme)
-    where octet_length(lexeme) <= 1000
+    from unnest(question_words(%(tenant)s, %(question)s::text)) as asked (lexeme)
 ), ranked as materialized (
     select
         query, memories, row_number() over rarest as place,
@@ -96,7 +95,7 @@ case when %(dates)s then coalesce(m.occurred_at, m.created_at) end as occurred_a
 {asks} as asks, {tells_self} as tells_self, length(m.lexemes) as words,
 case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
     select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
-    from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
+    from unnest(question_words(%(tenant)s, %(time_words)s::text)) as word
 ), false) end as tells_time
 
 -- fragment: common_words

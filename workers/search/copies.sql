@@ -10,8 +10,7 @@ concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())
 -- The words of questions, an array of texts, as the full-text index has them, without stop words.
 select json_agg(array(
     select lexeme_prefix(%(tenant)s) || lexeme
-    from unnest(tsvector_to_array(to_tsvector('english'::regconfig, asked.question))) as lexeme
-    where octet_length(lexeme) <= 1000
+    from unnest(question_words(%(tenant)s, asked.question)) as lexeme
 ) order by place)::text
 from json_array_elements_text(%(questions)s::json) with ordinality as asked (question, place)
 
@@ -51,7 +50,7 @@ select
     coalesce(m.occurred_at, m.created_at) as moment, {asks} as asks, {tells_self} as tells_self,
     coalesce(m.lexemes @@ (
         select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
-        from unnest(tsvector_to_array(to_tsvector('english'::regconfig, %(time_words)s::text))) as word
+        from unnest(question_words(%(tenant)s, %(time_words)s::text)) as word
     ), false) as tells_time,
     coalesce(m.sector, 'semantic') as sector, coalesce(m.sector_source = 'none', false) as fits_none,
     {sector_confidence} as sector_confidence, m.tags, m.project, m.confidence, m.active_hours,

@@ -14,8 +14,12 @@ CONTENTS: Final = sql("tenant_contents")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """How much a tenant holds. `bytes` are of the contents of memories; `last_activity` is of writes, None: none."""
+    """How much a tenant holds. `bytes` are of the contents of memories; `last_activity` is of writes, None: none.
 
+    `language` is that of its words; see docs/languages.md.
+    """
+
+    language: str
     by_state: Mapping[str, int]
     bytes: int
     nodes: int

@@ -1,6 +1,7 @@
 -- name: tenant_contents
 -- How much a tenant holds, and when anybody last did anything there.
 select
+    (select n.language from namespaces n where n.tenant = %(tenant)s) as language,
     coalesce((
         select jsonb_object_agg(s.state, s.memories)
         from (select m.state, count(*) as memories from memories m where m.tenant = %(tenant)s group by 1) s

@@ -33,8 +33,11 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
 # Tables that no export has: secrets, what engramq makes by itself, and what is forgotten within days anyway. What was
 # deleted from the graph is no content of the namespace any more.
 TABLES_LEFT_OUT: Final = frozenset(
-    {"tokens", "ledger", "lexeme_counts", "loads", "co_retrievals", "namespaces", "deleted_graph", "changes"}
-)
+    {
+        "tokens", "ledger", "lexeme_counts", "lexeme_rebuilds", "loads", "co_retrievals", "namespaces", "deleted_graph",
+        "changes",
+    }
+)  # fmt: skip
 
 _FIRST: Final = {
     "after_id": UUID(int=0), "after_other": UUID(int=0), "after_entry": 0, "after_digest": b""
@@ -100,6 +103,7 @@ async def _head(tx: Transaction, wanted: Wanted, release: str) -> dict[str, Any]
         "namespace": tx.namespace,
         "exported_at": format_time(row["exported_at"]),
         "active_hours": row["active_hours"],
+        "language": row["language"],
         "audit": wanted.audit,
         "embeddings": wanted.embeddings,
     }

@@ -27,7 +27,7 @@ PLAN_BY_KEYS: Final = sql("plan_by_keys")
 LOCK: Final = sql("lock_restoration")
 THERE: Final = sql("what_is_there")
 CHOSEN: Final = sql("chosen_model")
-CLOCK: Final = sql("write_exported_clock")
+NAMESPACE: Final = sql("write_exported_namespace")
 ADVANCE: Final = sql("advance_audit_ids")
 MEMORIES: Final = sql("write_exported_memories")
 
@@ -163,7 +163,7 @@ class _Restoration:
             raise _changed()
         if self.found.summary.last_audit_id:
             await tx.send(ADVANCE, last=self.found.summary.last_audit_id)
-        await tx.send(CLOCK, active_hours=head.active_hours)
+        await tx.send(NAMESPACE, active_hours=head.active_hours, language=head.language)
         await self._open_loads()
         for batch in _batches(reading.records()):
             await self._write(batch)

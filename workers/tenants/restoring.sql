@@ -21,9 +21,12 @@ where retired_at is null
 order by chosen_at desc, id desc
 limit 1
 
--- name: write_exported_clock
--- Set the namespace's clock, by which its memories and edges age.
-update namespaces set active_hours = %(active_hours)s, links_decayed_at_hours = %(active_hours)s
+-- name: write_exported_namespace
+-- Set the namespace's clock, by which its memories and edges age, and its language, if this database knows it. Keeps
+-- anybody from changing the language until the end of the transaction.
+update namespaces set
+    active_hours = %(active_hours)s, links_decayed_at_hours = %(active_hours)s,
+    language = coalesce((select known from languages() as known where known = %(language)s), language)
 where tenant = %(tenant)s
 
 -- name: advance_audit_ids

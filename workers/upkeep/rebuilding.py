@@ -1,0 +1,83 @@
+"""After a change of a namespace's language: the words of its memories are made anew, in the background.
+
+The database says where it is, so a crash or a stop costs nothing. It goes through a namespace by ids, a few memories a
+transaction, gives way to callers, and writes those only whose words change. Searches miss nothing meanwhile: see
+`0026_languages.sql`.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from engramq.schemas.faults import EngramqError
+from engramq.workers.db import changes
+from engramq.workers.db.database import Store
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.contract import OutcomeUnknown
+
+log = logging.getLogger(__name__)
+
+NAMESPACES: Final = sql("rebuilding_namespaces")
+CLAIM: Final = sql("claim_rebuild")
+REBUILD: Final = sql("rebuild_lexemes")
+NOTE: Final = sql("note_rebuilt")
+END_PASS: Final = sql("end_pass")
+END: Final = sql("end_rebuild")
+COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
+
+AT_ONCE: Final = 25  # memories of a transaction: each one that changes costs inserts into all indexes, 3 to 5 ms
+TURN: Final = 40  # transactions of a namespace before it is another's turn
+GIVE_WAY_MAX_S: Final = 0.25  # how long each of them waits while somebody waits for this process
+# After a change, until no transaction is left that began before it and stores words of before: they last 30 s at most
+# (`transaction_timeout` of the workers' sessions).
+SETTLED_S: Final = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Rebuilding:
+    """One per process."""
+
+    store: Store
+    activity: Activity
+    stopping: asyncio.Event
+    settled_s: float = SETTLED_S
+
+    async def run(self) -> None:
+        """Make anew what can be; what has to wait is done by a later call."""
+        try:
+            waiting = [row["namespace"] for row in await self.store.ask(NAMESPACES)]
+            while waiting and not self.stopping.is_set():
+                waiting = [one for one in waiting if await self._work(one)]
+        except (EngramqError, OutcomeUnknown):
+            log.warning("No words made anew: the database is away")
+
+    async def _work(self, namespace: str) -> bool:
+        """Take a turn at a namespace; return whether there is more to do now."""
+        for _ in range(TURN):
+            if self.stopping.is_set():
+                return False
+            await self.activity.pause(0.0, GIVE_WAY_MAX_S, self.stopping)
+            if not await self.store.write(namespace, self._step):
+                return False
+        return True
+
+    async def _step(self, tx: Transaction) -> bool:
+        """Make the words of some memories anew; return whether the pass goes on."""
+        await tx.send(COMMIT_WITHOUT_WAITING)
+        place = await tx.row(CLAIM, settled_s=self.settled_s)
+        if place is None:
+            return False
+        found = await tx.row(REBUILD, after_id=place["after_id"], limit=AT_ONCE)
+        assert found is not None
+        if found["seen"] == AT_ONCE:
+            await tx.send(NOTE, after_id=found["last"], seen=found["seen"])
+        elif place["is_last"]:
+            await tx.send(END)
+            await changes.note(tx)  # the words are to be counted anew
+            log.info("Words made anew", extra={"namespace": tx.namespace})
+        else:
+            await tx.send(END_PASS)
+        return bool(found["seen"] == AT_ONCE)
