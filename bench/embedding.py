@@ -16,11 +16,12 @@ import click
 import numpy as np
 from anyio import to_thread
 
-from engramq.workers.embedders import bundle, minilm
+from engramq.workers.embedders import bundle
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import Embedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.minilm_session import Arithmetic, Session, TokenEncoder
+from engramq.workers.embedders.runs import in_runs
 
 _WORDS = re.findall(
     r"\w+",
@@ -77,7 +78,7 @@ def padding_rates(texts: list[str], rounds: int = 3) -> dict[str, float]:
     ways = {
         "unsorted_texts_per_s": _in_runs_of_32(encoded),
         "sorted_texts_per_s": _in_runs_of_32(sorted(encoded, key=len)),
-        "shipped_texts_per_s": [[encoded[row] for row in rows] for rows in minilm._runs([len(ids) for ids in encoded])],
+        "shipped_texts_per_s": [[encoded[row] for row in rows] for rows in in_runs([len(ids) for ids in encoded])],
     }
     took: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(rounds):

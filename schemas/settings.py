@@ -250,7 +250,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Commands that may wait in one mailbox before callers are refused, however fast they are served",
         integer(1, 10_000_000),
     ),
-    Setting("embedder", "minilm", "minilm, hash (tests only) or openai:MODEL[@DIMENSIONS]", name),
+    Setting(
+        "embedder",
+        "minilm",
+        "minilm, e5 (many languages; first run `engramq model build e5`), openai:MODEL[@DIMENSIONS], fastembed:MODEL "
+        "(with the extra of that name) or hash (tests only)",
+        name,
+    ),
     Setting("embedder_url", "", "Base URL of an OpenAI-compatible embeddings endpoint", url("http://", "https://")),
     Setting("embedder_key", "", "Bearer key of that endpoint", str, secret=True),
     Setting(

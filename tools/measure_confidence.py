@@ -5,12 +5,14 @@ min_confidence of .70 accepts and refuses.
 """
 
 import asyncio
+import os
 from collections.abc import Iterator
 from typing import Any, Final
 
 import click
 import msgspec
 
+from engramq.schemas.settings import read_settings
 from engramq.workers.embedders.calibrated.curve import sampled
 from engramq.workers.embedders.calibration import Samples, cross_validated, expected_error, fitted, reliability
 from engramq.workers.embedders.factory import create_embedder
@@ -44,7 +46,7 @@ def report(samples: Samples) -> Iterator[dict[str, Any]]:
 
 
 async def _sampled_by(name: str) -> Samples:
-    embedder = create_embedder(name, "", key="")
+    embedder = create_embedder(name, "", key="", home=read_settings(os.environ).home)
     try:
         return await sampled(embedder.embed)
     finally:

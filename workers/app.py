@@ -20,6 +20,7 @@ from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.foreign import ForeignVectors
+from engramq.workers.embedders.former import FormerModels
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.graph import handlers as graph
 from engramq.workers.handling import CommandHandler, CommandRunner, Services
@@ -138,7 +139,7 @@ def build_services(
         sizes,
         Copies(store, sizes),
         Confidence(vectorizer),
-        ForeignVectors(store),
+        ForeignVectors(store, FormerModels(settings.home)),
         Classifier(store=store, activity=activity, stopping=stopping),
         BulkLoads(sizes),
         Quotas(settings, store),
@@ -223,7 +224,7 @@ async def run(
     UnsupportedServer when Redis is too old.
     """
     try:
-        model = create_embedder(settings.embedder, settings.embedder_url, key=settings.embedder_key)
+        model = create_embedder(settings.embedder, settings.embedder_url, key=settings.embedder_key, home=settings.home)
     except ValueError as problem:
         raise SettingsError(str(problem)) from None
     stop = stop or asyncio.Event()

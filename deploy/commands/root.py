@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "graph": Lazy("graph", "List deleted edges and nodes of the knowledge graph, and restore them."),
     "audit": Lazy("audit", "Show who did what, newest last."),
     "dead": Lazy("dead", "List, show, retry and drop commands that were given up."),
+    "model": Lazy("model", "List the models that make vectors here, and build the multilingual one."),
     "tenant": Lazy("tenant", "List, configure, export and delete whole namespaces."),
     "token": Lazy("token", "Make, list and revoke the bearer tokens of HTTP clients."),
 }

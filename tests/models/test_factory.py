@@ -46,7 +46,7 @@ async def test_any_other_name_is_refused_naming_the_setting_and_what_it_accepts(
         create_embedder(name)
 
 
-@pytest.mark.parametrize("name", ["fastembed:bge-small", "sentence-transformers:all-mpnet-base-v2"])
+@pytest.mark.parametrize("name", ["sentence-transformers:all-mpnet-base-v2"])
 async def test_embedders_of_extras_say_that_the_extra_is_not_there_yet(name: str) -> None:
     with pytest.raises(ValueError, match=r"ENGRAMQ_EMBEDDER=.*an extra that does not exist yet"):
         create_embedder(name)

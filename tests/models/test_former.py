@@ -55,7 +55,7 @@ async def test_a_model_that_fails_reads_nothing_and_later_again(monkeypatch: pyt
 async def test_what_is_retired_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[HashEmbedder] = []
 
-    def create(_name: str) -> HashEmbedder:
+    def create(_name: str, **_: object) -> HashEmbedder:
         made.append(HashEmbedder())
         return made[-1]
 

@@ -1,6 +1,7 @@
 """How sure the model that is running may be of a best match."""
 
 import asyncio
+from functools import partial
 
 from engramq.workers.embedders.calibrated.curve import calibration_of
 from engramq.workers.embedders.calibrated.shipped import SHIPPED
@@ -25,6 +26,6 @@ class Confidence:
         """Return the curve of the model. Raises EmbedderUnavailable; then the next caller tries again."""
         async with self._finding:
             if self._found is None:
-                embed = self._vectorizer.vectors
-                self._found = await calibration_of(self._vectorizer.spec, lambda texts: embed(texts, bulk=True))
+                embed = partial(self._vectorizer.vectors, bulk=True)
+                self._found = await calibration_of(self._vectorizer.spec, embed)
             return self._found

@@ -4,23 +4,29 @@ Knows: the names that the setting accepts. Refuses to know: what workers do with
 """
 
 import os
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from engramq.schemas.endpoint import endpoint_problem
+from engramq.workers.embedders.e5 import files
+from engramq.workers.embedders.e5.embedder import E5Embedder
+from engramq.workers.embedders.fastembed import FastembedEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Embedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 
-_ACCEPTED = "minilm, hash, openai:<model> or openai:<model>@<dimensions>"
-_WITH_EXTRAS = ("fastembed", "sentence-transformers")
+_ACCEPTED = "minilm, hash, openai:<model>, openai:<model>@<dimensions>, e5 or fastembed:<model>"
+_WITH_EXTRAS = ("sentence-transformers",)
 
 
-def create_embedder(name: str, url: str | None = None, *, key: str = "", threads: int | None = None) -> Embedder:
+def create_embedder(
+    name: str, url: str | None = None, *, key: str = "", threads: int | None = None, home: Path | None = None
+) -> Embedder:
     """Return the embedder that `name` (ENGRAMQ_EMBEDDER) asks for; nothing is loaded or reached yet.
 
     `url` (ENGRAMQ_EMBEDDER_URL; empty: OpenAI's own) and `key` (ENGRAMQ_EMBEDDER_KEY; for OpenAI's own endpoint
-    OPENAI_API_KEY serves too) matter to `openai:` only, `threads` to `minilm` only. Raises ValueError naming the
-    setting and what it accepts.
+    OPENAI_API_KEY serves too) matter to `openai:` only, `threads` to our own models, `home` (ENGRAMQ_HOME; None: there
+    is none) to what is built there. Raises ValueError naming the setting and what it accepts.
     """
     kind, separator, model = name.partition(":")
     if kind in _WITH_EXTRAS:
@@ -30,9 +36,20 @@ def create_embedder(name: str, url: str | None = None, *, key: str = "", threads
         return MiniLmEmbedder(threads=threads or 1)
     if name == "hash":
         return HashEmbedder()
+    if name == "e5":
+        return _e5(home, threads or 1)
+    if kind == "fastembed" and model:
+        return FastembedEmbedder(name, model, threads=threads or 1, home=home)
     if kind == "openai" and separator:
         return _openai(name, model, url or "", key)
     raise ValueError(f"ENGRAMQ_EMBEDDER={name!r} is not an embedder; accepted are {_ACCEPTED}")
+
+
+def _e5(home: Path | None, threads: int) -> Embedder:
+    if home is None or not files.is_built(home):
+        where = "" if home is None else f" in {home}"
+        raise ValueError(f"ENGRAMQ_EMBEDDER='e5': the model is not built{where}; {files.MEND}")
+    return E5Embedder(files.folder_in(home), threads=threads)
 
 
 def _openai(name: str, model: str, url: str, key: str) -> Embedder:

@@ -49,9 +49,9 @@ class Foreign:
 class ForeignVectors:
     """One per process."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, former: FormerModels) -> None:
         self._store = store
-        self._former = FormerModels()
+        self._former = former
         self._models: dict[int, KnownModel] = {}
         self._models_until = 0.0
         self._counted: dict[str, _Counted] = {}

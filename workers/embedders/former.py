@@ -1,13 +1,14 @@
 """Models that made vectors before the one that runs: questions are read by them too, as long as such vectors are left.
 
-Bundled models only. An endpoint is not asked for another model than its own: some answer for any name with what they
-have, and cosines between vectors of two models mean nothing.
+Bundled models only, and the one that is built in the home. An endpoint is not asked for another model than its own:
+some answer for any name with what they have, and cosines between vectors of two models mean nothing.
 """
 
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from engramq.workers.db.vectors import Embedding
@@ -18,7 +19,7 @@ from engramq.workers.embedders.interface import Embedder, EmbedderUnavailable
 
 log = logging.getLogger(__name__)
 
-BUNDLED: Final = frozenset({"minilm", "hash"})
+OURS: Final = frozenset({"minilm", "hash", "e5"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,9 @@ class _Held:
 class FormerModels:
     """One per process. A model is loaded with the first question that it is to read, and let go when it is retired."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Path | None = None) -> None:
+        """`home`: where models are built."""
+        self._home = home
         self._held: dict[int, _Held | None] = {}  # None: a model that cannot be had
         self._loading = asyncio.Lock()
 
@@ -82,17 +85,20 @@ class FormerModels:
 
     async def _ready(self, model: KnownModel) -> _Held | None:
         if model.id not in self._held:
-            self._held[model.id] = _held(model)
+            self._held[model.id] = _held(model, self._home)
         held = self._held[model.id]
         if held is not None and held.curve is None:
             held.curve = await calibration_of(held.embedder.spec, held.embedder.embed)
         return held
 
 
-def _held(model: KnownModel) -> _Held | None:
-    if model.name not in BUNDLED:
+def _held(model: KnownModel, home: Path | None) -> _Held | None:
+    if model.name not in OURS:
         return None
-    embedder = create_embedder(model.name)
+    try:
+        embedder = create_embedder(model.name, home=home)
+    except ValueError:
+        return None  # not built here
     if not embedder.adopt(model.sha256) or embedder.spec.dimensions != model.dimensions:
         return None  # what another version shipped
     return _Held(embedder)

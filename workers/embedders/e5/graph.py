@@ -1,0 +1,140 @@
+"""The ONNX graph of multilingual-e5-small: BERT of 12 layers, mean pooling and L2 norm inside. Pure.
+
+Inputs `input_ids`, `attention_mask` int64 [n, tokens], `kind` int64 [n] (0: a text that is kept, 1: a question); output
+`embedding` float32 [n, 384]. Standard operators only.
+
+All vectors of the published model lie near to one another: the cosine of two texts that have nothing in common is .78.
+So the centre of its vectors, one for texts and one for questions, is taken away from them, and what is left is made a
+unit again: then cosines mean about what they mean with MiniLM, and more is found (see docs/languages.md).
+
+Weights stay as they are in the carrier: four bits with a scale for 32 inputs, nothing is rounded again. Dense matrices
+are stored in eight bits and folded to float32 when the session loads. The table of 250,037 tokens stays packed in
+memory (54 MB instead of 384), since only the rows of a batch are ever needed. Activations are float32, so a text's
+vector never hangs on its company.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engramq.workers.embedders.e5.onnx_file import FLOAT, INT64, OnnxFile
+from engramq.workers.embedders.e5.packed import BLOCK, Packed
+
+OPSET: Final = 21  # the first whose DequantizeLinear knows blocks
+IR_VERSION: Final = 10
+
+Tensor = NDArray[np.float32]
+
+
+def model(packed: Packed, centres: Tensor) -> bytes:
+    """Return the ONNX file of these weights; `centres` float32 [2, hidden] are those of texts and of questions."""
+    return _Graph(packed).content(centres)
+
+
+class _Graph:
+    def __init__(self, packed: Packed) -> None:
+        self._packed = packed
+        self._file = OnnxFile("multilingual-e5-small", OPSET, IR_VERSION)
+        self._op, self._constant = self._file.op, self._file.constant
+        self._width = packed.hidden // packed.heads
+
+    def content(self, centres: Tensor) -> bytes:
+        hidden, mask = self._embeddings(), self._op("Cast", ["attention_mask"], "mask", to=FLOAT)
+        one, lowest = self._scalar("one", 1.0), self._scalar("lowest", float(np.finfo(np.float32).min))
+        padding = self._op("Mul", [self._op("Sub", [one, mask], "padding"), lowest], "padding.bias")
+        bias = self._op("Unsqueeze", [padding, self._integers("mask.axes", 1, 2)], "mask.bias")
+        for layer in range(self._packed.layers):
+            hidden = self._layer(f"l{layer}", hidden, bias)
+        self._pool(hidden, centres)
+        tokens = (INT64, ("n", "tokens"))
+        return self._file.content(
+            {"input_ids": tokens, "attention_mask": tokens, "kind": (INT64, ("n",))},
+            {"embedding": (FLOAT, ("n", self._packed.hidden))},
+        )
+
+    def _scalar(self, name: str, value: float) -> str:
+        return self._constant(name, np.array(value, dtype=np.float32))
+
+    def _integers(self, name: str, *values: int) -> str:
+        return self._constant(name, np.array(values, dtype=np.int64))
+
+    def _embeddings(self) -> str:
+        hidden, vectors = self._packed.hidden, self._packed.vectors
+        table = self._packed.matrix("emb.word", hidden)
+        packed = self._constant("tokens.packed", table.packed.reshape(len(table.packed), -1))
+        rows = self._op("Gather", [packed, "input_ids"], "tokens.rows")
+        blocks = self._integers("tokens.blocks", 0, 0, hidden // BLOCK, BLOCK // 2)
+        rows = self._op("Reshape", [rows, blocks], "tokens.rows.blocks")
+        low = self._op("BitwiseAnd", [rows, self._constant("fifteen", np.array(15, dtype=np.uint8))], "tokens.low")
+        four = self._constant("four", np.array(4, dtype=np.uint8))
+        high = self._op("BitShift", [rows, four], "tokens.high", direction="RIGHT")
+        numbers = self._op("Concat", [low, high], "tokens.numbers", axis=3)
+        wide = self._op("Cast", [numbers], "tokens.wide", to=FLOAT)
+        signed = self._op("Sub", [wide, self._scalar("eight", 8.0)], "tokens.signed")
+        scales = self._op("Gather", [self._constant("tokens.scale", table.scales), "input_ids"], "tokens.scales")
+        scales = self._op("Cast", [scales], "tokens.scales.wide", to=FLOAT)
+        scales = self._op("Unsqueeze", [scales, self._integers("last", -1)], "tokens.scales.column")
+        product = self._op("Mul", [signed, scales], "tokens.product")
+        tokens = self._op("Reshape", [product, self._integers("flat", 0, 0, hidden)], "tokens")
+        # Every text is segment 0, so its one row is added to each position here instead of at each run.
+        positions = vectors["emb.pos"].reshape(-1, hidden) + vectors["emb.type"][:hidden]
+        length = self._op("Shape", ["input_ids"], "length", start=1, end=2)
+        first = self._integers("zero", 0)
+        used = self._op("Slice", [self._constant("positions", positions), first, length, first], "positions.used")
+        return self._norm("emb.ln", self._op("Add", [tokens, used], "emb.sum"))
+
+    def _layer(self, name: str, hidden: str, bias: str) -> str:
+        attended = self._dense(f"{name}.ao", self._attention(name, hidden, bias))
+        middle = self._norm(f"{name}.aln", self._op("Add", [attended, hidden], f"{name}.attended"))
+        wide = self._op("Gelu", [self._dense(f"{name}.fi", middle)], f"{name}.gelu")
+        narrow = self._dense(f"{name}.fo", wide, columns=4 * self._packed.hidden)
+        return self._norm(f"{name}.oln", self._op("Add", [narrow, middle], f"{name}.sum"))
+
+    def _attention(self, name: str, hidden: str, bias: str) -> str:
+        # The scale of the scores is part of the query: one pass over [tokens, tokens] less.
+        scale = self._scalar("scale", self._width**-0.5)
+        query = self._op("Mul", [self._dense(f"{name}.q", hidden), scale], f"{name}.q.scaled")
+        heads = (
+            self._heads(f"{name}.{part}", value, order)
+            for part, value, order in (
+                ("q", query, (0, 2, 1, 3)),
+                ("k", self._dense(f"{name}.k", hidden), (0, 2, 3, 1)),
+                ("v", self._dense(f"{name}.v", hidden), (0, 2, 1, 3)),
+            )
+        )
+        queries, keys, values = heads
+        scores = self._op("Add", [self._op("MatMul", [queries, keys], f"{name}.raw"), bias], f"{name}.scores")
+        mixed = self._op("MatMul", [self._op("Softmax", [scores], f"{name}.shares", axis=-1), values], f"{name}.mixed")
+        turned = self._op("Transpose", [mixed], f"{name}.turned", perm=(0, 2, 1, 3))
+        return self._op("Reshape", [turned, self._integers("flat", 0, 0, self._packed.hidden)], f"{name}.context")
+
+    def _heads(self, name: str, value: str, order: tuple[int, ...]) -> str:
+        shape = self._integers("heads", 0, 0, self._packed.heads, self._width)
+        split = self._op("Reshape", [value, shape], f"{name}.split")
+        return self._op("Transpose", [split], f"{name}.heads", perm=order)
+
+    def _dense(self, name: str, value: str, columns: int | None = None) -> str:
+        matrix = self._packed.matrix(f"{name}.w", columns or self._packed.hidden)
+        values = self._constant(f"{name}.w.int8", np.ascontiguousarray(matrix.values.T))
+        scales = self._constant(f"{name}.w.scale", np.ascontiguousarray(matrix.scales.T.astype(np.float32)))
+        weight = self._op("DequantizeLinear", [values, scales], f"{name}.w", axis=0, block_size=BLOCK)
+        product = self._op("MatMul", [value, weight], f"{name}.product")
+        return self._op("Add", [product, self._constant(f"{name}.b", self._packed.vectors[f"{name}.b"])], f"{name}.out")
+
+    def _norm(self, name: str, value: str) -> str:
+        weight, bias = (self._constant(f"{name}.{part}", self._packed.vectors[f"{name}.{part}"]) for part in "wb")
+        epsilon = self._packed.epsilon
+        return self._op("LayerNormalization", [value, weight, bias], f"{name}.out", axis=-1, epsilon=epsilon)
+
+    def _pool(self, hidden: str, centres: Tensor) -> None:
+        last, tokens = self._integers("last", -1), self._integers("tokens.axis", 1)
+        weight = self._op("Unsqueeze", ["mask", last], "mask.column")
+        total = self._op("ReduceSum", [self._op("Mul", [hidden, weight], "kept"), tokens], "kept.sum", keepdims=0)
+        mean = self._op("Div", [total, self._op("ReduceSum", ["mask", tokens], "mask.count", keepdims=1)], "mean")
+        centre = self._op("Gather", [self._constant("centres", centres), "kind"], "centre")
+        self._unit("embedding", self._op("Sub", [self._unit("published", mean), centre], "apart"))
+
+    def _unit(self, name: str, value: str) -> str:
+        length = self._op("ReduceL2", [value, self._integers("last", -1)], f"{name}.length", keepdims=1)
+        return self._op("Div", [value, length], name)

@@ -1,0 +1,110 @@
+"""Models of the package `fastembed`, by its names (`fastembed:BAAI/bge-small-en-v1.5`), fetched from a model hub.
+
+Knows: the package's interface, which comes with an extra. Refuses to know: what models there are, queues, caches.
+Implements `interface.Embedder`. Texts run one by one: some of the models have one scale for the activations of a run.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from anyio import CapacityLimiter, to_thread
+
+from engramq.workers.embedders.interface import (
+    BatchLimits,
+    EmbedderSpec,
+    EmbedderUnavailable,
+    EmbeddingFailure,
+    Vectors,
+)
+from engramq.workers.embedders.onnx_session import encodable, failing_as_unavailable
+
+T = TypeVar("T")
+
+FOLDER: Final = Path("models", "fastembed")  # in the home
+EXTRA: Final = "install engramq[fastembed]"
+MAX_TOKENS: Final = 512  # of most of them; each cuts by itself
+# What loading raises: files, network (requests' errors are OSErrors), unknown models, the hub's refusals.
+_LOADING: Final = (OSError, ValueError, RuntimeError)
+
+
+class FastembedEmbedder:
+    """Load on first use, downloading the model when it is not here yet."""
+
+    def __init__(self, name: str, model: str, *, threads: int = 1, home: Path | None = None, **options: Any) -> None:
+        """`name` is the setting, `model` the package's name; `home` keeps what is downloaded; `options` go on to it."""
+        self._name, self._model = name, model
+        self._options = {"threads": threads, **options}
+        if home is not None:
+            self._options["cache_dir"] = str(home / FOLDER)
+        self._limiter = CapacityLimiter(1)
+        self._loading = threading.Lock()
+        self._loaded: Any = None
+        self._dimensions = 0
+        self._closed = False
+
+    @property
+    def spec(self) -> EmbedderSpec:
+        """The identity of the model: its name, since the package tells no digest."""
+        return EmbedderSpec(
+            name=self._name,
+            dimensions=self._dimensions,
+            max_tokens=MAX_TOKENS,
+            batches=BatchLimits(alone=True),
+        )
+
+    def adopt(self, sha256: str) -> bool:
+        """Say whether these may be vectors of this model."""
+        return not sha256
+
+    async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
+        if not texts and self._dimensions and not self._closed:
+            return np.empty((0, self._dimensions), dtype=np.float32)
+        return await self._in_thread(lambda: self._run(texts, questions=questions))
+
+    async def warm(self) -> None:
+        await self.embed(["warm"])
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self._loaded = None
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await to_thread.run_sync(work, limiter=self._limiter)
+
+    def _run(self, texts: Sequence[str], *, questions: bool) -> Vectors:
+        model = self._ready()
+        readable = [encodable(text) for text in texts]
+        with failing_as_unavailable():
+            made = (model.query_embed if questions else model.passage_embed)(readable, batch_size=1)
+            vectors = np.array(list(made), dtype=np.float32).reshape(len(texts), -1)
+        if not len(texts):
+            return np.empty((0, self._dimensions), dtype=np.float32)
+        self._dimensions = vectors.shape[1]
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+    def _ready(self) -> Any:
+        if self._closed:
+            raise self._unavailable("the embedder is closed")
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = self._load()
+                self._dimensions = int(self._loaded.embedding_size)
+            return self._loaded
+
+    def _load(self) -> Any:
+        try:
+            from fastembed import TextEmbedding  # noqa: PLC0415 - an extra, and a second to import
+        except ImportError as error:
+            raise self._unavailable(f"the package {error.name} is missing: {EXTRA}") from error
+        try:
+            return TextEmbedding(model_name=self._model, **self._options)
+        except _LOADING as error:
+            told = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            raise self._unavailable(f"cannot load {self._model}: {told}") from error
+
+    def _unavailable(self, why: str) -> EmbedderUnavailable:
+        return EmbedderUnavailable(EmbeddingFailure(reason=f"{self._name}: {why}"))
