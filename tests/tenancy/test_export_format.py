@@ -158,6 +158,11 @@ def test_what_does_not_fit_is_refused(change: Change, line: int, field: str, rea
     assert reason in found[2]
 
 
+def test_what_supersedes_has_to_be_there_where_memories_are_all_there_is() -> None:
+    line, field, reason = refusal(whole([memory(1, superseded_by=an_id(9)), memory(2)]))
+    assert (line, field) == (2, "superseded_by"), reason
+
+
 @pytest.mark.promise("IM-5")
 @pytest.mark.parametrize(
     ("lines", "line", "field", "reason"),
