@@ -53,6 +53,7 @@ AFTER: Final = (
     Step(sql("delete_some_proposals")),
     Step(sql("delete_some_imported_rows")),
     Step(sql("delete_lexeme_counts")),
+    Step(sql("delete_lexeme_rebuild")),
     Step(sql("delete_some_answers")),
     Step(sql("blank_some_entries")),
 )

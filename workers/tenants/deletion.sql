@@ -131,6 +131,13 @@ with gone as (
 )
 select count(*) as rows from gone
 
+-- name: delete_lexeme_rebuild
+-- Remove what is to be done for the language of its words.
+with gone as (
+    delete from lexeme_rebuilds where tenant = %(tenant)s returning 1
+)
+select count(*) as rows from gone
+
 -- name: stop_clock
 -- Set the namespace's clock back to the beginning.
 update namespaces set active_hours = 0, in_use = '{}', in_use_since = null, links_decayed_at_hours = 0
