@@ -31,7 +31,6 @@ STAYS = {
     "loads",
     "ledger",
     "changes",
-    "lexeme_rebuilds",
 }  # the ledger: the deletion's own row; changes and rebuilds: for upkeep, which lets them go
 
 
