@@ -221,3 +221,17 @@ def test_an_answer_is_boosted_by_the_question_before_it_not_by_the_one_that_foll
     after, before = (float(ranking.parts["answers"][row]) for row in (1, 2))
     assert after > 0
     assert before == 0
+
+
+@pytest.mark.parametrize(("lexical", "counts"), [(0.1, 0.25), (2.0, 2.0), (4.0, 2.0), (9.6, 4.0)])
+def test_a_lone_match_in_words_stands_out_by_what_it_weighs_not_by_how_lone_it_is(
+    lexical: float, counts: float
+) -> None:
+    """By the deviation alone, each of these would count 10 among 400 candidates."""
+    ranking = ranked("kettle", made_of([{"lexical": lexical}, *[{"similarity": 0.1}] * 400]))
+    assert float(ranking.parts["lexical"][0]) == pytest.approx(counts, rel=0.01)
+
+
+def test_where_many_match_in_words_their_own_deviation_counts() -> None:
+    ranking = ranked("kettle", made_of([{"lexical": 8.0}, {"lexical": 2.0}] * 50))
+    assert ranking.parts["lexical"].tolist() == pytest.approx([0.5, -0.5] * 50)

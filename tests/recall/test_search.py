@@ -289,7 +289,7 @@ async def test_a_new_speaker_or_date_is_findable_at_once(scene: Scene) -> None:
 
 async def test_a_memory_that_only_words_find_still_shows_its_similarity(scene: Scene) -> None:
     for number in range(CANDIDATES + 5):
-        await scene.keep(f"zebra crossing {number}")
+        await scene.keep("zebra crossing " + " ".join(f"of{number}n{other}" for other in range(number % 15)))
     odd = await scene.keep("qqq zebra " + " ".join(f"filler{number}" for number in range(30)))
     (found,) = [one for one in await scene.found("zebra crossing qqq", limit=50) if one.id == odd]
     assert isinstance(found.similarity, float)

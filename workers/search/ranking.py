@@ -48,10 +48,12 @@ class Weights:
 
 
 DEFAULT_WEIGHTS: Final = Weights()
-# The least that counts as a deviation of 1: a sixth (words) and a half (vectors) of what is usual among 400 candidates.
-# Without it two memories that hardly differ would be as far apart as the best and the worst. More for words would gain
-# half a point on BEAM, and lose the one long memory that has a rare word.
-LEXICAL_DEVIATION: Final = 0.2
+# The least that counts as a deviation of 1: half of what is usual among 400 candidates for vectors, as much as is usual
+# for words. Without it two memories that hardly differ would be as far apart as the best and the worst. A best match in
+# words that stands out keeps at least so many deviations: a lone long memory with a rare word is not drowned.
+LEXICAL_DEVIATION: Final = 1.2
+BEST_DEVIATIONS: Final = 4.0
+LEAST_LEXICAL_DEVIATION: Final = 0.2
 COSINE_DEVIATION: Final = 0.05
 # What differs by less is equal. A copy and the tables add up a cosine in different orders, which moves it by some 1e-7,
 # and a score by ten times that: without this, chance would put memories that are alike in order.
@@ -191,6 +193,7 @@ class Measure:
         If any are trusted they alone do, so that their order does not hang on what untrusted ones come along.
         """
         measured = candidates.trusted_ones() or candidates
+        words = _lexical(measured)
         speakers: dict[bool, set[str]] = {}
         for trusted, speaker in set(zip(candidates.trusted, candidates.speaker, strict=True)):
             if speaker is not None:
@@ -198,7 +201,7 @@ class Measure:
         return cls(
             question=question,
             weights=weights,
-            lexical=Scale.of(_lexical(measured), weights.lexical, LEXICAL_DEVIATION),
+            lexical=Scale.of(words, weights.lexical, _least_deviation(words)),
             similarity=Scale.of(_column(measured.meaning), weights.similarity, COSINE_DEVIATION),
             named={side: found for side, one in speakers.items() if (found := question.only_speaker_of(one))},
         )
@@ -316,6 +319,14 @@ def _in_order_of_ids(candidates: Candidates, threads: NDArray[np.int64], side: b
 def or_nothing(values: Column) -> Column:
     """Return the values with 0 for nan."""
     return np.where(np.isnan(values), 0.0, values)
+
+
+def _least_deviation(words: Column) -> float:
+    """Return the least that counts as a deviation of lexical scores: LEXICAL_DEVIATION, less where one stands out."""
+    if not len(words):
+        return LEXICAL_DEVIATION
+    above = float(words.max()) - math.fsum(words.tolist()) / len(words)
+    return max(LEAST_LEXICAL_DEVIATION, min(LEXICAL_DEVIATION, above / BEST_DEVIATIONS))
 
 
 def _lexical(candidates: Candidates) -> Column:
