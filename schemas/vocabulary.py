@@ -257,11 +257,13 @@ class RowFormat(StrEnum):
 
 
 class Absence(StrEnum):
-    """Why the memory of a row that was imported before is not to be found: archived, expired, or gone for good."""
+    """Why the memory of a row that was imported before is not to be found: archived, expired, gone for good, or
+    replaced by another (get_memory names it in `superseded_by`)."""
 
     FORGOTTEN = "forgotten"
     EXPIRED = "expired"
     ERASED = "erased"
+    SUPERSEDED = "superseded"
 
 
 class Scope(StrEnum):

@@ -70,10 +70,12 @@ def _tell(importer: Importer) -> None:
         (Absence.FORGOTTEN, "is archived: restore_memory brings it back"),
         (Absence.EXPIRED, "is past its time: restore_memory brings it back"),
         (Absence.ERASED, "was erased, and stays so"),
+        (Absence.SUPERSEDED, "is hidden behind another: get_memory names that one"),
     ):
-        if rows := importer.absent[absence]:
-            told = f"{rows} skipped row{'s' if rows > 1 else ''} went in before"
-            print(f"{told}, and the memory {what} ({absence}).", file=sys.stderr)
+        for status in (ReceiptStatus.SKIPPED, ReceiptStatus.UPDATED):
+            if rows := importer.absent[status, absence]:
+                told = f"{rows} {status} row{'s' if rows > 1 else ''} went in before"
+                print(f"{told}, and the memory {what} ({absence}).", file=sys.stderr)
     if found := importer.secrets.found:
         told = (
             "1 secret was left out, marked in its place"

@@ -43,7 +43,7 @@ class Importer:
     rejects: RejectFile
     progress: Progress
     counts: Counter[ReceiptStatus] = field(default_factory=Counter)
-    absent: Counter[Absence] = field(default_factory=Counter)  # of those that were skipped
+    absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
     degraded: bool = False
     project: str = ""  # of the rows that name none
     secrets: Secrets = field(default_factory=Secrets)
@@ -78,7 +78,7 @@ class Importer:
             else:
                 self.counts[receipt.status] += 1
                 if receipt.absence is not UNSET:
-                    self.absent[receipt.absence] += 1
+                    self.absent[receipt.status, receipt.absence] += 1
         self.progress.show(sum(self.counts.values()))
 
     async def _ask_until_answered(self, batch: Batch) -> Answer:

@@ -65,7 +65,7 @@ class ImportBatch(Command, frozen=True, kw_only=True, omit_defaults=True, tag="i
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one row: the memory it is, or why it was refused.
 
-    `absence`: why the memory of a row that was imported before is not to be found.
+    `absence`: why the memory of a row that was imported before is not to be found; a changed one too may be hidden.
     """
 
     index: int

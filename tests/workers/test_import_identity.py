@@ -20,6 +20,8 @@ from engramq.schemas.commands import (
     Purged,
     PurgeMemories,
     RestoreMemory,
+    Superseded,
+    SupersedeMemory,
     Verified,
     VerifyMemory,
 )
@@ -108,6 +110,31 @@ async def test_an_external_id_that_was_erased_stays_out_and_one_that_is_forgotte
     reply = await world.ask(BatchImported, command)
     assert reply.receipts[0].memory_id == anew.stored.id
     assert told(reply)[0] == (SKIPPED, None)
+
+
+async def test_a_superseded_memory_says_so_whether_its_row_is_skipped_or_changes_it(world: World) -> None:
+    async def bring(content: str, on_duplicate: OnDuplicate) -> list[tuple[ReceiptStatus, Any]]:
+        records = (ImportRecord(content=content, external_id="e1"), ImportRecord(content="the other"))
+        command = ImportBatch(records=records, identities=(identity(1), identity(2)), on_duplicate=on_duplicate)
+        reply = await world.ask(BatchImported, command)
+        ids.append([str(one.memory_id) for one in reply.receipts])
+        return told(reply)
+
+    ids: list[list[str]] = []
+    assert await bring("the first", OnDuplicate.UPDATE) == [(STORED, None)] * 2
+    new = (await world.keep("what holds now")).stored.id
+    for old in ids[0]:
+        await world.ask(Superseded, SupersedeMemory(old_memory_id=old, new_memory_id=new))
+    hidden = (SKIPPED, Absence.SUPERSEDED)
+    assert await bring("the first", OnDuplicate.SKIP) == [hidden, hidden]
+    assert await bring("the first", OnDuplicate.UPDATE) == [hidden, hidden]
+    assert await bring("the first, edited", OnDuplicate.UPDATE) == [(UPDATED, Absence.SUPERSEDED), hidden]
+    assert world.rows("select superseded_by::text as by from memories where content = 'the first, edited'") == [
+        {"by": new}
+    ]
+    await world.ask(MemoryChanged, RestoreMemory(memory_id=ids[0][0], reason="it holds after all"))
+    assert await bring("the first, twice edited", OnDuplicate.UPDATE) == [(UPDATED, None), hidden]
+    assert ids == [ids[0]] * 5
 
 
 async def test_what_has_expired_stays_out_as_expired_whether_upkeep_was_there_or_not(world: World) -> None:

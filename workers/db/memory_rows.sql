@@ -40,8 +40,9 @@ coalesce(m.valid_until, case when m.superseded_from is not null then greatest(m.
 (m.state = 'archived' or coalesce(m.expires_at <= now(), false))
 
 -- fragment: absence
--- Why a memory m reads as archived; null when it does not. Whether upkeep has been there makes no difference.
-case when m.expires_at <= now() then 'expired' when m.state = 'archived' then 'forgotten' end
+-- Why a memory m is not to be found: it reads as archived, or is superseded; null when neither. Whether upkeep has been there
+-- makes no difference.
+case when m.expires_at <= now() then 'expired' when m.state = 'archived' then 'forgotten' when {superseded} then 'superseded' end
 
 -- fragment: withdrawn
 -- Whether a memory m is nobody's truth, at whatever time: archived, expired or rejected.

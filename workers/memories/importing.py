@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 from msgspec import UNSET
 
 from engramq.schemas.commands import (
@@ -27,6 +28,7 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
 from engramq.schemas.retention import Retention
 from engramq.schemas.vocabulary import (
+    Absence,
     AuditAction,
     MemoryState,
     OnDuplicate,
@@ -65,6 +67,7 @@ from engramq.workers.memories.supersession import move_end
 log = logging.getLogger(__name__)
 
 INSERT_MANY: Final = sql("insert_memories")
+ABSENT: Final = sql("absent_memories")
 REPLACE: Final = sql("replace_memory")
 FORGET_SIMILARITY_LINKS: Final = sql("forget_similarity_links")
 
@@ -153,6 +156,7 @@ async def write(tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: B
                 first = sorted_rows.again[index]
                 found = made_known(batch.rows[first].draft, made[first])
             receipts[index] = await _repeated(tx, envelope, batch, index, found, room)
+    receipts |= await _hidden(tx, [one for one in receipts.values() if one.status is ReceiptStatus.UPDATED])
     counts = Counter(receipt.status for receipt in receipts.values())
     return BatchImported(
         receipts=[receipts[index] for index in sorted(receipts)],
@@ -275,6 +279,19 @@ def _column(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+async def _hidden(tx: Transaction, changed: Sequence[Receipt]) -> dict[int, Receipt]:
+    """Return anew, by index, the receipts of changed memories that nobody finds, with the reason."""
+    if not changed:
+        return {}
+    rows = await tx.rows(ABSENT, ids=[UUID(str(one.memory_id)) for one in changed])
+    reasons = {str(row["id"]): Absence(row["absence"]) for row in rows}
+    return {
+        one.index: msgspec.structs.replace(one, absence=reasons[str(one.memory_id)])
+        for one in changed
+        if str(one.memory_id) in reasons
+    }
+
+
 def _stays_out(index: int, row: Row, found: GoneIn) -> Receipt:
     if row.draft.partition is Partition.TRUSTED and found.partition is Partition.UNTRUSTED:
         # Said aloud: whoever imports a file first must not keep what is trusted out in silence.
@@ -326,7 +343,9 @@ async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: in
         return refused
     await settle(tx, standing)
     changed = await _replace(tx, envelope, found, row)
-    return Receipt(index=index, status=ReceiptStatus.UPDATED if changed else ReceiptStatus.SKIPPED, memory_id=memory_id)
+    if changed:
+        return Receipt(index=index, status=ReceiptStatus.UPDATED, memory_id=memory_id)
+    return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id, absence=found.absence)
 
 
 def _slips_in(found: Known, draft: Draft) -> bool:

@@ -14,6 +14,12 @@ where n.tenant = %(tenant)s and n.external_id = any(%(external_ids)s)
 order by n.id
 for no key update of n, m
 
+-- name: absent_memories
+-- Which of these memories are not to be found, and why.
+select m.node_id as id, {absence} as absence
+from memories m
+where m.tenant = %(tenant)s and m.node_id = any(%(ids)s) and {absence} is not null
+
 -- name: insert_memories
 -- Make many memories at once; a row whose external id is taken, or whose identity went in before, is left out.
 with given as (
