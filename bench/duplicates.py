@@ -2,8 +2,8 @@
 
     python -m bench.duplicates [--memories 20000] [--exact 2000]
 
-So many made-up sentences are loaded, of which some are there twice with some words more, some word for word, and one
-many times. They are listed, while one caller searches, then merged. Before that as many as `--exact` says, each
+So many made-up sentences are loaded, of which some are there twice with an article and a mark more, some word for word,
+and one many times. They are listed, while one caller searches, then merged. Before that as many as `--exact` says, each
 compared with each by the same rules too. The embedder is `hash`. Prints JSON lines.
 """
 
@@ -25,16 +25,14 @@ from bench.synthetic import half
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
 from engramq.workers.db.database import Store
-from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.memories.duplicate_rules import groups
-from engramq.workers.memories.duplicates import compared
+from engramq.workers.memories.duplicates import compared, read_compared
 from tools.loading import Loaded, load
 
 BENCH: Final = "duplicates"
 VOCABULARY: Final = 5_000
 LENGTH: Final = (12, 24)  # words of a sentence
-MORE: Final = (1, 4)  # words that a near one adds: about as many as the least similarity allows
 NEAR_SHARE, EQUAL_SHARE, HEAP_SHARE = 0.02, 0.01, 0.02
 SLICE_S: Final = 0.5  # of searching while it runs
 IDS: Final = b"select node_id, model_id from memories where state = 'active' and superseded_by is null"
@@ -48,7 +46,7 @@ def sentences(count: int, seed: int) -> list[str]:
     near, equal, heap = (int(share * count) for share in (NEAR_SHARE, EQUAL_SHARE, HEAP_SHARE))
     while len(made) < count - near - equal - heap:
         made.append(" ".join(dice.choices(words, k=dice.randint(*LENGTH))))
-    made += [" ".join([text, *dice.choices(words, k=dice.randint(*MORE))]) for text in dice.sample(made, near)]
+    made += [f"The {text}." for text in dice.sample(made, near)]
     made += dice.sample(made, equal) + [made[0]] * heap
     dice.shuffle(made)
     return made
@@ -127,12 +125,9 @@ async def exactly(stack: PrivateStack, similarity: float) -> set[str]:
         rows = connection.execute(IDS).fetchall()
     ids: list[UUID] = [row[0] for row in rows]
 
-    async def read(tx: Transaction) -> set[str]:
-        memories = await compared(tx, ids, rows[0][1])
-        return {str(one.id) for group in groups(list(memories.values()), similarity) for one, _ in group.goes}
-
     async with await Store.open(stack.database_url) as store:
-        return await store.read(DEFAULT_NAMESPACE, read)
+        read = await store.read(DEFAULT_NAMESPACE, lambda tx: read_compared(tx, ids, rows[0][1]))
+    return {str(one.id) for group in groups(compared(read).values(), similarity) for one, _ in group.goes}
 
 
 def main() -> None:

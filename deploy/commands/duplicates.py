@@ -61,7 +61,8 @@ def command(
 
     Of each group the one stays that is vouched for best, else the newest; the others are superseded by it, and
     restore_memory brings one back. Memories of different partitions, projects, threads, speakers, times or tags are no
-    duplicates, nor are short texts, nor texts that differ in a number, a name or a "not".
+    duplicates, nor are short texts, nor texts that differ in a word, a number or their order. What has an external_id
+    stays.
     """
     if yes and not merge:
         raise click.UsageError("--yes goes with --merge.")

@@ -1,8 +1,36 @@
 """Memories that are alike, directly or through others: disjoint sets of ids. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+from uuid import UUID
 
 from engramq.schemas.commands import DuplicateGroup
+
+ID_BYTES: Final = 16
+
+
+class Digests:
+    """Digests of many memories: 32 bytes and an object for each, about 75 bytes."""
+
+    def __init__(self) -> None:
+        self._known: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, digests: Mapping[str, bytes]) -> None:
+        """Take digests by the ids of their memories."""
+        self._known += [one + UUID(memory_id).bytes for memory_id, one in digests.items()]
+
+    def equal(self) -> Iterator[list[str]]:
+        """Yield the ids of each at least two memories with the same digest, and forget all of them."""
+        known, self._known = self._known, []
+        known.sort()
+        for _, several in groupby(known, key=lambda one: one[:-ID_BYTES]):
+            ids = [str(UUID(bytes=one[-ID_BYTES:])) for one in several]
+            if len(ids) > 1:
+                yield ids
 
 
 class Sets:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from engramq.gateway.cli.alike import Sets, packed, transactions
+from engramq.gateway.cli.alike import Digests, Sets, packed, transactions
 from engramq.gateway.cli.asking import PROGRESS_S, Asker, open_bus
 from engramq.gateway.cli.printable import printable
 from engramq.gateway.cli.running import run
@@ -130,7 +130,7 @@ async def _duplicates(settings: Settings, namespace: str, asked: Asked, tell: _T
 
 async def _find(asker: Asker, asked: Asked, found: Found, sets: Sets, tell: _Teller) -> None:
     """Look the namespace through by texts, then by vectors."""
-    similarity = asked.similarity
+    similarity, texts = asked.similarity, Digests()
     for way in WAYS:
         after: str | None = ""
         found.looked_at = 0
@@ -139,9 +139,12 @@ async def _find(asker: Asker, asked: Asked, found: Found, sets: Sets, tell: _Tel
             reply = await asker.read(command, DuplicatesFound)
             for ids in reply.alike:
                 sets.join(ids)
-            found.looked_at += reply.looked_at if way == "vector" else 0
+            texts.add(reply.digests or {})
+            found.looked_at += reply.looked_at
             after, similarity = reply.next, reply.similarity
             tell(lambda: f"{memories(found.looked_at)} looked at, {len(sets)} are alike")
+        for several in texts.equal():
+            sets.join(several)
     assert similarity is not UNSET
     found.similarity = similarity
 

@@ -43,10 +43,13 @@ class FindDuplicates(Command, frozen=True, kw_only=True, omit_defaults=True, tag
 class DuplicatesFound(Reply, kw_only=True, tag="duplicates_found"):
     """Ids of memories that are alike, at least two in each; how many were looked at, where the next step begins (null:
     there is none), and the least cosine that counted.
+
+    `digests`, by text: 16 bytes for each memory, by id; those of memories of one kind and of equal text are equal.
     """
 
     status: Literal["success"] = "success"
     alike: list[tuple[str, ...]]
+    digests: dict[str, bytes] | UnsetType = UNSET
     looked_at: int
     next: str | None
     similarity: float

@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from engramq.schemas.codec import encode
-from engramq.schemas.commands import COMMANDS, AnyReply, Command, GetMemory, MemoryFound, Reply
+from engramq.schemas.commands import COMMANDS, AnyReply, Command, DuplicatesFound, GetMemory, MemoryFound, Reply
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.vocabulary import Scope
@@ -82,6 +82,7 @@ def messages() -> Iterator[tuple[str, Envelope | Answer]]:
     # What came after the files of these types were written.
     yield "command.get_memory.references", _envelope(sample(GetMemory, full=True), full=True)
     yield "reply.memory.references", _answer(reply=sample(MemoryFound, full=True), full=True)
+    yield "reply.duplicates_found.digests", _answer(reply=sample(DuplicatesFound, full=True), full=True)
     yield "fault.references", _answer(fault=sample(Fault, full=True), full=True)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import UNSET
 
 from engramq.schemas.commands import (
+    DuplicateGroup,
     DuplicatesFound,
     DuplicatesGrouped,
     DuplicatesMerged,
@@ -15,10 +16,10 @@ from engramq.schemas.commands import (
     MergeDuplicates,
 )
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.authority import require_admin
 from engramq.workers.db.memory_previews import previews
+from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.confidence import Confidence
@@ -38,7 +39,8 @@ async def find_duplicates(command: FindDuplicates, context: Context) -> Duplicat
     sought = await _sought(command, context)
     store, namespace = context.store, context.envelope.namespace
     if command.by == "text":
-        return await store.read(namespace, lambda tx: duplicates.find_by_text(tx, sought, command.after))
+        texts = await store.read(namespace, lambda tx: duplicates.next_texts(tx, sought, command.after))
+        return await asyncio.to_thread(duplicates.by_text, texts, sought.similarity)
     memories = await store.read(namespace, lambda tx: duplicates.next_to_look_up(tx, sought, command.after))
     alike: set[tuple[str, ...]] = set()
     for start in range(0, len(memories), duplicates.LOOKED_UP_TOGETHER):
@@ -58,23 +60,29 @@ async def find_duplicates(command: FindDuplicates, context: Context) -> Duplicat
     )
 
 
+@handles_without_transaction(GroupDuplicates)
+async def group_duplicates(command: GroupDuplicates, context: Context) -> DuplicatesGrouped:
+    """Say which of memories would stay; no transaction is open while they are compared."""
+    model_id = await running_model(command, context)
+    store, namespace = context.store, context.envelope.namespace
+    ids = duplicates.known_ids(command.alike)
+    rows = await store.read(namespace, lambda tx: duplicates.read_compared(tx, ids, model_id))
+    reply = DuplicatesGrouped(groups=await asyncio.to_thread(_grouped, command, rows))
+    if command.preview:
+        named = duplicates.known_ids([(one.stays, *one.goes) for one in reply.groups])
+        reply.previews = await store.read(namespace, lambda tx: previews(tx, named, tuple(Partition)))
+    return reply
+
+
+def _grouped(command: GroupDuplicates, rows: list[Row]) -> list[DuplicateGroup]:
+    return duplicates.grouped(command.alike, duplicates.compared(rows), command.similarity)
+
+
 async def running_model(command: GroupDuplicates | MergeDuplicates, context: Context) -> int:
     """Return the id of the model whose vectors are compared."""
     command.check()
     require_admin(context.envelope.principal, "Merging duplicates")
     return await _model_id(context)
-
-
-@handles(GroupDuplicates, before=running_model)
-async def group_duplicates(
-    tx: Transaction, command: GroupDuplicates, _context: Context, model_id: int
-) -> DuplicatesGrouped:
-    """Say which of memories would stay."""
-    reply = DuplicatesGrouped(groups=await duplicates.grouped(tx, command.alike, model_id, command.similarity))
-    if command.preview:
-        named = [known for one in reply.groups for text in (one.stays, *one.goes) if (known := parse_uuid(text))]
-        reply.previews = await previews(tx, named, tuple(Partition))
-    return reply
 
 
 @handles(MergeDuplicates, before=running_model)

@@ -1,16 +1,16 @@
 """Which memories are duplicates, and which of them stays. Pure.
 
-Vectors hardly tell "the server has 16 GB" from "the server has 32 GB", nor tea from coffee in a long sentence, nor who
-reports to whom: texts that differ in a number, a name, a negation, in the order of the same words, or in one word that
-took another's place say different things, however near they are.
+Vectors hardly tell "heating is on" from "heating is off" (.96), "is married" from "was married" (.98), nor who lent
+what to whom (.97). What differs in any word, number, sign or in their order says another thing, however near it is; no
+list of words, of whatever language, holds all those by which facts contradict each other.
 """
 
-import re
-from collections import Counter
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
@@ -22,61 +22,47 @@ from engramq.schemas.vocabulary import Verification
 Vector = NDArray[np.float32]
 
 _VOUCHED: Final = {Verification.VERIFIED: 1, Verification.APPROVED: 2}  # others: 0
-_NUMBER: Final = re.compile(r"[-\u2212+]?\d+(?:[.,:/-]\d+)*")
-_WORD: Final = re.compile(r"[^\W\d_]+")
-_BEGINS: Final = re.compile(r"(?:^|[.!?:;\n])[\s\"'(\[*-]*$")  # the text before the first word of a sentence
-_BEFORE_CHARS: Final = 8  # of the text before a word that are looked at
-_NEGATION: Final = re.compile(
-    r"\b(?:not|no|never|none|nor|neither|nobody|nothing|nowhere|without|cannot)\b|n['\u2019]t\b", re.IGNORECASE
-)
-# Words that may take each other's place without a change of what is said.
-_LIGHT: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "a an the this that these those our my your his her their its it we i you he she they is are was were be been "
-        "has have had do does did will would shall and or of to in on at for with by from as",
-    )
-)
-_STEM_CHARS: Final = 4  # that forms of one word share at least
+# The article that says nothing. "a" does: "a few" are more than "few", and in Spanish or Polish it is another word.
+_ARTICLE: Final = "the"
+_END_MARKS: Final = " .!\u2026\u3002\uff01\u0964"  # of a statement; a question mark makes it another thing
+_TYPED: Final = str.maketrans("\u2018\u2019\u201c\u201d\u2010\u2011\u2212", "''\"\"---")  # signs that keyboards lack
+DIGEST_BYTES: Final = 16
 
 
 class _Said:
     """What a text says that vectors do not tell apart."""
 
     def __init__(self, content: str) -> None:
-        self.text = " ".join(content.casefold().split())
-        self._content = content
+        self.text = plain(content)
 
     @cached_property
-    def numbers(self) -> list[str]:
-        return _NUMBER.findall(self._content)
+    def words(self) -> str:
+        """The text without its last marks and the article."""
+        kept = [word for word in self.text.rstrip(_END_MARKS).translate(_TYPED).split() if word != _ARTICLE]
+        return _begun(" ".join(kept)) or self.text
 
-    @cached_property
-    def negations(self) -> int:
-        return len(_NEGATION.findall(self._content))
 
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """Capitalised words, but for the first of each sentence; in lower case."""
-        return frozenset(
-            found[0].casefold()
-            for found in _WORD.finditer(self._content)
-            if found[0][0].isupper()
-            and not _BEGINS.search(self._content, max(0, found.start() - _BEFORE_CHARS), found.start())
-        )
+def plain(content: str) -> str:
+    """Return a text with single spaces, its first word small unless it has capitals within.
 
-    @cached_property
-    def every_word(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self.text))
+    Other capitals count: MB are no Mb, May is no verb.
+    """
+    return _begun(" ".join(unicodedata.normalize("NFC", content).split()))
 
-    @cached_property
-    def words(self) -> list[str]:
-        return [word for word in _WORD.findall(self.text) if word not in _LIGHT]
+
+def _begun(text: str) -> str:
+    word, space, rest = text.partition(" ")
+    return word[:1].lower() + word[1:] + space + rest if word[1:] == word[1:].lower() else text
+
+
+def digest(kind: str, content: str) -> bytes:
+    """Return what memories of one kind and of equal text have in common, 16 bytes."""
+    return blake2b(f"{kind} {plain(content)}".encode(), digest_size=DIGEST_BYTES).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A memory as it is compared. `kept`: somebody has chosen or linked it by hand, so it never goes.
+    """A memory as it is compared. `kept`: somebody has chosen, linked or named it, so it never goes.
 
     `is_told`: its text may be compared with equal ones; `is_telling`: with alike ones too. `vector`: of unit length,
     None when another model made it.
@@ -122,27 +108,8 @@ def similarity_to(stays: Compared, goes: Compared, least: float) -> float | None
 
 
 def says_the_same(one: _Said, other: _Said) -> bool:
-    """Say whether texts that are near each other differ in nothing that vectors are blind to."""
-    return (
-        one.numbers == other.numbers
-        and one.negations == other.negations
-        and one.names <= other.every_word
-        and other.names <= one.every_word
-        and not _swapped(one.words, other.words)
-    )
-
-
-def _swapped(one: list[str], other: list[str]) -> bool:
-    """Say whether the same words stand in another order, or one word took the place of one other."""
-    of_one, of_other = Counter(one), Counter(other)
-    only_one, only_other = list((of_one - of_other).elements()), list((of_other - of_one).elements())
-    if not only_one and not only_other:
-        return one != other
-    if len(only_one) != 1 or len(only_other) != 1:
-        return False
-    left, right = only_one[0], only_other[0]
-    stem = max(_STEM_CHARS, min(len(left), len(right)) - 1)
-    return left[:stem] != right[:stem]
+    """Say whether texts are of the same words and marks, in the same order."""
+    return one.words == other.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +120,37 @@ class Group:
     goes: list[tuple[Compared, float]]
 
 
-def groups(memories: Sequence[Compared], least: float) -> list[Group]:
+def groups(memories: Iterable[Compared], least: float) -> list[Group]:
     """Return who stands for whom.
 
     Each that goes is itself alike to the one that stays: no chain leads from one to another.
     """
-    free = sorted(memories, key=lambda one: one.rank, reverse=True)
+    alike: dict[tuple[str, str], list[Compared]] = {}
+    for one in sorted(memories, key=lambda one: one.rank, reverse=True):
+        alike.setdefault((one.kind, one.said.words), []).append(one)
+    return [group for several in alike.values() if len(several) > 1 for group in _grouped(several, least)]
+
+
+def _grouped(several: Sequence[Compared], least: float) -> list[Group]:
+    """Return who stands for whom among memories of one kind and the same words, the highest rank first."""
+    numbers = {text: number for number, text in enumerate({one.said.text for one in several})}
+    texts = np.array([numbers[one.said.text] for one in several])
+    is_told = np.array([one.is_told for one in several])
+    vectors = [one.vector if one.is_telling else None for one in several]
+    dimensions = next((len(one) for one in vectors if one is not None), 0)
+    nothing = np.full(dimensions, np.nan, dtype=np.float32)  # near nothing: all that is compared with NaN is false
+    matrix = np.stack([nothing if one is None else one for one in vectors])
+    gone, kept = np.zeros(len(several), dtype=bool), np.array([one.kept for one in several])
     found = []
-    while free:
-        stays, *others = free
-        near = {one.id: value for one in others if (value := similarity_to(stays, one, least)) is not None}
-        if near:
-            found.append(Group(stays, [(one, near[one.id]) for one in others if one.id in near]))
-        free = [one for one in others if one.id not in near]
+    for place, stays in enumerate(several):
+        if gone[place]:
+            continue
+        cosines = matrix @ matrix[place]
+        same = texts == texts[place]
+        near = np.where(same, is_told & is_told[place], cosines >= least) & ~gone & ~kept
+        near[: place + 1] = False
+        if near.any():
+            gone |= near
+            cosines = np.where(same, 1.0, np.minimum(cosines, 1.0))
+            found.append(Group(stays, [(several[one], float(cosines[one])) for one in np.flatnonzero(near).tolist()]))
     return found

@@ -3,7 +3,8 @@
 A step is a few short transactions. Who asks for the steps, and puts what they find together, is the command line.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -14,22 +15,23 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Partition, Verification
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, visible_now
+from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes, cheaper, unpacked
 from engramq.workers.embedders.bundle import MODEL_SHA256
 from engramq.workers.embedders.calibrated.shipped import SHIPPED
 from engramq.workers.embedders.calibration import Calibration
-from engramq.workers.memories.duplicate_rules import Compared, groups, said, similarity_to, unit
+from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, similarity_to, unit
 from engramq.workers.memories.supersession import pointers, supersede_locked
 
-BY_TEXT: Final = sql("duplicates_by_text")
+TEXTS: Final = sql("duplicates_texts")
 NEXT: Final = sql("duplicates_next")
 COMPARED: Final = sql("duplicates_compared")
 
 # The least cosine with the default model, by which sentences are near that say the same in other words.
 SIMILARITY: Final = 0.95
-IDS_AT_ONCE: Final = 10_000  # of equal texts in one reply: 400 kB
+TEXTS_AT_ONCE: Final = 500  # memories of one command: 30 kB of digests; 16 MB are read where all texts are the longest
 LOOKED_UP_AT_ONCE: Final = 200  # memories of one command: 1 s on two busy cores
 LOOKED_UP_TOGETHER: Final = 50  # of one transaction: 5 ms each on two busy cores
 NEIGHBORS: Final = 20  # of each that are looked at: those of other kinds are among them
@@ -62,15 +64,20 @@ def usual_similarity(curve: Calibration) -> float:
     return curve.cosine_of(SIMILARITY, SHIPPED[MODEL_SHA256])
 
 
-async def find_by_text(tx: Transaction, sought: Sought, after: str) -> DuplicatesFound:
-    """Return memories of one kind and of equal text, a page of them."""
+async def next_texts(tx: Transaction, sought: Sought, after: str) -> list[Row]:
+    """Return ids, kinds and contents of the next memories whose texts are compared."""
     shown = visible_now(sought.partitions)
-    rows = await tx.rows(BY_TEXT, **shown, after_digest=after, ids_max=IDS_AT_ONCE)
+    return await tx.rows(TEXTS, **shown, after_id=parse_uuid(after) or BEGINNING, limit=TEXTS_AT_ONCE)
+
+
+def by_text(rows: Sequence[Row], similarity: float) -> DuplicatesFound:
+    """Return the digests of texts, by which the command line finds equal ones. 10 ms for 500 of 2 KB: use a thread."""
     return DuplicatesFound(
-        alike=[tuple(map(str, row["ids"])) for row in rows],
-        looked_at=rows[0]["looked_at"] if rows else 0,
-        next=rows[-1]["digest"] if rows else None,
-        similarity=sought.similarity,
+        alike=[],
+        digests={str(row["id"]): digest(row["kind"], row["content"]) for row in rows},
+        looked_at=len(rows),
+        next=str(rows[-1]["id"]) if len(rows) == TEXTS_AT_ONCE else None,
+        similarity=similarity,
     )
 
 
@@ -109,9 +116,13 @@ async def near_pairs(
     return pairs
 
 
-async def compared(tx: Transaction, ids: Sequence[UUID], model_id: int) -> dict[UUID, Compared]:
-    """Return those of these memories that can be duplicates now."""
-    rows = await tx.rows(COMPARED, **visible_now(Partition), ids=list(ids), model_id=model_id)
+async def read_compared(tx: Transaction, ids: Sequence[UUID], model_id: int) -> list[Row]:
+    """Return the rows of those of these memories that can be duplicates now."""
+    return await tx.rows(COMPARED, **visible_now(Partition), ids=list(ids), model_id=model_id)
+
+
+def compared(rows: Sequence[Row]) -> dict[UUID, Compared]:
+    """Return rows as they are compared, by id."""
     return {
         row["id"]: Compared(
             id=row["id"],
@@ -128,16 +139,18 @@ async def compared(tx: Transaction, ids: Sequence[UUID], model_id: int) -> dict[
     }
 
 
-async def grouped(
-    tx: Transaction, alike: Sequence[Sequence[str]], model_id: int, similarity: float
+def known_ids(alike: Sequence[Sequence[str]]) -> list[UUID]:
+    """Return the memories that may be meant, each once."""
+    return sorted({known for several in alike for text in several if (known := parse_uuid(text)) is not None})
+
+
+def grouped(
+    alike: Sequence[Sequence[str]], memories: Mapping[UUID, Compared], similarity: float
 ) -> list[DuplicateGroup]:
-    """Return who would stay among memories that are alike, item by item."""
-    ids = {text: known for several in alike for text in several if (known := parse_uuid(text)) is not None}
-    memories = await compared(tx, sorted(set(ids.values())), model_id)
+    """Return who would stay among memories that are alike, item by item. 1,000 of 2 KB take .1 s: use a thread."""
     found = []
     for several in alike:
-        here = {ids[text] for text in several if text in ids}
-        found += groups([memories[one] for one in sorted(here) if one in memories], similarity)
+        found += groups([memories[one] for one in known_ids([several]) if one in memories], similarity)
     return [
         DuplicateGroup(
             stays=str(one.stays.id),
@@ -152,16 +165,28 @@ async def merge(tx: Transaction, envelope: Envelope, command: MergeDuplicates, m
     """Supersede what still is a duplicate of the one that stays; what is none is left."""
     pairs = [(parse_uuid(goes), parse_uuid(group.stays), goes) for group in command.groups for goes in group.goes]
     locked = await lock(tx, *{one for goes, stays, _ in pairs for one in (goes, stays) if one is not None})
-    memories = await compared(tx, sorted(locked), model_id)
+    rows = await read_compared(tx, sorted(locked), model_id)
+    # In a thread, since others wait for this one; in the transaction, since nothing may change meanwhile.
+    near = await asyncio.to_thread(_still_near, rows, [(goes, stays) for goes, stays, _ in pairs], command.similarity)
     left = []
-    for goes_id, stays_id, text in pairs:
-        goes, stays = memories.get(goes_id or BEGINNING), memories.get(stays_id or BEGINNING)
-        near = None if goes is None or stays is None else similarity_to(stays, goes, command.similarity)
-        if goes is None or stays is None or near is None:
+    for (goes_id, stays_id, text), similarity in zip(pairs, near, strict=True):
+        if goes_id is None or stays_id is None or similarity is None:
             left.append(text)
             continue
-        await supersede_locked(tx, locked[goes.id], locked[stays.id], envelope.principal)
-        old, new = pointers(superseded_by=None), pointers(superseded_by=stays.id)
-        how = {"similarity": round(near, DIGITS)}
-        await audit.record(tx, envelope, AuditAction.SUPERSEDE, goes.id, old=old, new={**new, **how}, reason=REASON)
+        await supersede_locked(tx, locked[goes_id], locked[stays_id], envelope.principal)
+        old, new = pointers(superseded_by=None), pointers(superseded_by=stays_id)
+        how = {"similarity": round(similarity, DIGITS)}
+        await audit.record(tx, envelope, AuditAction.SUPERSEDE, goes_id, old=old, new={**new, **how}, reason=REASON)
     return DuplicatesMerged(merged=len(pairs) - len(left), left=left)
+
+
+def _still_near(
+    rows: Sequence[Row], pairs: Sequence[tuple[UUID | None, UUID | None]], least: float
+) -> list[float | None]:
+    """Return for each pair how similar what goes is to what stays; None where it may not go for that one."""
+    memories = compared(rows)
+    found: list[float | None] = []
+    for goes_id, stays_id in pairs:
+        goes, stays = memories.get(goes_id or BEGINNING), memories.get(stays_id or BEGINNING)
+        found.append(None if goes is None or stays is None else similarity_to(stays, goes, least))
+    return found
