@@ -28,7 +28,6 @@ FORMAT: Final = "engramq.export"  # the type of the first line
 VERSION: Final = 1
 LINE_BYTES: Final = 16 * 1024 * 1024  # jsonb writes 1e300 with all its digits: 64 KiB of properties become 3.5 MB
 DIMENSIONS_MAX: Final = 4_000
-AUDIT_ID_MAX: Final = 2**53  # every entry of an installation is numbered by one sequence: none may use it up
 
 Moment: TypeAlias = Annotated[datetime, Meta(tz=True)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -215,7 +214,7 @@ class ImportedRowRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="ty
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="audit"):
     """An entry of the audit log; actions are not checked, since releases differ in them."""
 
-    id: Annotated[int, Meta(ge=1, le=AUDIT_ID_MAX)]
+    id: Annotated[int, Meta(ge=1, le=limits.AUDIT_ID_MAX)]
     at: Moment
     actor: Text
     action: Text

@@ -1,18 +1,21 @@
 """What is no whole export is refused, with the line, the field and the reason, before anything is written."""
 
 import json
+import tracemalloc
 from collections.abc import Callable, Iterable
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.schemas.exports import RECORDS, Head, type_of
+from engramq.schemas.exports import RECORDS, Head, MemoryRecord, type_of
 from engramq.workers.tenants.export_check import Refused
+from engramq.workers.tenants.export_rules import Rules
 from engramq.workers.tenants.restoring import Found, check
-from tests.tenancy.export_lines import SCHEMA, an_id, edge, head, memory, node, records, whole
+from tests.tenancy.export_lines import AT, SCHEMA, an_id, edge, head, memory, node, records, whole
 from tests.tenancy.test_export import documented
 
 # Wrong for every field: a table where none is, a number where one is.
@@ -147,7 +150,7 @@ def appended(record: dict[str, Any], after: str) -> Change:
         (changed("proposal", change={"weight": 1}), 13, "change", "has none"),
         (changed("proposal", covers=[an_id(1), "x"]), 13, "covers[1]", "UUID"),
         (changed("imported_row", digest="0A" * 16), 15, "digest", "matching regex"),
-        (changed("audit", id=2**53 + 1), 16, "id", str(2**53)),
+        (changed("audit", id=2**63), 16, "id", str(2**63 - 1)),
     ],
 )
 def test_what_does_not_fit_is_refused(change: Change, line: int, field: str, reason: str) -> None:
@@ -161,6 +164,91 @@ def test_what_does_not_fit_is_refused(change: Change, line: int, field: str, rea
 def test_what_supersedes_has_to_be_there_where_memories_are_all_there_is() -> None:
     line, field, reason = refusal(whole([memory(1, superseded_by=an_id(9)), memory(2)]))
     assert (line, field) == (2, "superseded_by"), reason
+
+
+def supersessions(*pairs: tuple[int, int], **partitions: str) -> list[bytes]:
+    """Return an export of nine memories in which the first of each pair is superseded by the second."""
+    successor = {old: an_id(new) for old, new in pairs}
+    return whole(
+        memory(number, superseded_by=successor.get(number), partition=partitions.get(f"m{number}", "trusted"))
+        for number in range(1, 10)
+    )
+
+
+@pytest.mark.promise("IM-5", "TP-21")
+@pytest.mark.parametrize(
+    ("lines", "line", "field", "reason"),
+    [
+        (supersessions((1, 2), (2, 1)), 2, "superseded_by", "superseded by it"),
+        (supersessions((9, 4), (4, 5), (5, 3), (3, 4)), 4, "superseded_by", "superseded by it"),
+        (supersessions((3, 1), m1="untrusted"), 4, "superseded_by", "untrusted"),
+        (supersessions((3, 7), m7="untrusted"), 4, "superseded_by", "untrusted"),
+        (whole([memory(1), memory(2, supersedes=an_id(1), partition="untrusted")]), 3, "supersedes", "untrusted"),
+        (whole([memory(1), memory(2, supersedes=an_id(7))]), 3, "supersedes", "there is no memory"),
+        (whole([memory(1, supersedes=an_id(1))]), 2, "supersedes", "itself"),
+    ],
+)
+def test_a_supersession_that_no_store_allows_is_refused(lines: list[bytes], line: int, field: str, reason: str) -> None:
+    found = refusal(lines)
+    assert found[:2] == (line, field), found
+    assert reason in found[2]
+
+
+def test_chains_of_supersessions_are_taken_in_whatever_order_they_come() -> None:
+    tree = supersessions((1, 9), (2, 9), (9, 4), (4, 3), (5, 6), m5="untrusted", m1="untrusted")
+    assert checked(tree).summary.counts["memory"] == 9
+    long = 200
+    forward = [memory(one, superseded_by=an_id(one + 1) if one < long else None) for one in range(1, long + 1)]
+    assert checked(whole(forward)).summary.counts["memory"] == long
+
+
+@pytest.mark.promise("IM-5", "TP-21")
+@pytest.mark.parametrize(
+    ("low", "high", "relation", "taken"),
+    [
+        ({}, {}, "supports", True),
+        ({"partition": "untrusted"}, {"partition": "untrusted"}, "supports", True),
+        # Links that a promotion made mixed stay, and so do those of supersessions.
+        ({"partition": "untrusted"}, {}, "supports", True),
+        ({"partition": "untrusted", "superseded_by": an_id(2)}, {"promoted_at": None}, "supersedes", True),
+        ({"partition": "untrusted"}, {"promoted_at": None}, "supports", False),
+        ({"promoted_at": None}, {"partition": "untrusted"}, "supports", False),
+        ({"partition": "untrusted"}, {"promoted_at": None}, "supersedes", False),
+        ({"partition": "untrusted", "superseded_by": an_id(2)}, {"promoted_at": None}, "supports", False),
+        # That an untrusted one says that it was promoted is no promotion.
+        ({"partition": "untrusted", "promoted_at": AT}, {"promoted_at": None}, "supports", False),
+    ],
+)
+def test_links_between_partitions_are_of_promotions_and_supersessions(
+    low: dict[str, Any], high: dict[str, Any], relation: str, *, taken: bool
+) -> None:
+    lines = whole([memory(1, **low), memory(2, **high), edge(31, "link", 1, 2, relation=relation)])
+    if taken:
+        assert checked(lines).summary.counts["link"] == 1
+    else:
+        line, field, reason = refusal(lines)
+        assert (line, field) == (4, "target_id")
+        assert "one end is trusted" in reason
+
+
+def test_a_million_memories_and_their_supersessions_are_checked_in_bounded_memory() -> None:
+    """A fiftieth of them, whose share is a fiftieth of 200 MB."""
+    count = 20_000
+    one = msgspec.convert(memory(0, external_id=None, embedding=None, embedding_model=None), MemoryRecord)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        rules = Rules()
+        for number in range(1, count + 1):
+            pointers = {"superseded_by": UUID(int=number + 1) if number < count else None}
+            pointers |= {"supersedes": UUID(int=number - 1) if number > 1 else None}
+            rules.check(msgspec.structs.replace(one, id=UUID(int=number), **pointers), number)
+        rules.close()
+        taken = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert taken < 4_000_000, taken
 
 
 @pytest.mark.promise("IM-5")

@@ -30,7 +30,7 @@ update namespaces set
 where tenant = %(tenant)s
 
 -- name: advance_audit_ids
--- Let later entries of the audit log have higher numbers.
+-- Let later entries of the audit log have higher numbers than those that come.
 select advance_audit_ids(%(last)s)
 
 -- name: write_exported_memories
@@ -187,9 +187,13 @@ select count(*) as rows from made
 
 -- name: write_exported_audit
 -- Entries of the audit log; those that the log has kept stay as they are. How many are in it now: a number that another
--- entry has does not count.
+-- entry has does not count. Those with a number that is too high for everybody's sequence get one of their own.
 with given as materialized (
-    select r.*
+    select r.*,
+        exists (
+            select from audit_log a
+            where a.tenant = %(tenant)s and a.id = r.id and a.at = r.at and a.action = r.action and a.actor = r.actor
+        ) as there
     from unnest(%(lines)s::text[]) as line
     cross join lateral jsonb_to_record(line::jsonb) as r (
         id bigint, at timestamptz, actor text, action text, target_id uuid, old jsonb, new jsonb, reason text,
@@ -199,12 +203,14 @@ with given as materialized (
     insert into audit_log (tenant, namespace, id, at, actor, action, target_id, old, new, reason, command_id)
     overriding system value
     select %(tenant)s, %(namespace)s, id, at, actor, action, target_id, old, new, reason, command_id from given
+    where not there and id <= audit_ids_kept()
     on conflict (tenant, id) do nothing
     returning 1
-), kept as (
-    select 1
-    from given g
-    join audit_log a on a.tenant = %(tenant)s and a.id = g.id and a.at = g.at and a.action = g.action
-        and a.actor = g.actor
+), renumbered as (
+    insert into audit_log (tenant, namespace, at, actor, action, target_id, old, new, reason, command_id)
+    select %(tenant)s, %(namespace)s, at, actor, action, target_id, old, new, reason, command_id from given
+    where not there and id > audit_ids_kept()
+    order by id
+    returning 1
 )
-select (select count(*) from made) + (select count(*) from kept) as rows
+select (select count(*) from made) + (select count(*) from renumbered) + (select count(*) from given where there) as rows
