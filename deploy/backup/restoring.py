@@ -30,7 +30,7 @@ from engramq.deploy.embedded.postgres import POSTGRESQL, Postgres
 from engramq.deploy.embedded.servers import lock_home
 from engramq.deploy.home import PRIVATE, DeployError, Home
 from engramq.deploy.supervisor.state import end_predecessor
-from engramq.workers.cli.backup_command import newest_schema
+from engramq.workers.cli.cluster import newest_schema
 
 BLOCK: Final = 4096  # bytes that a file takes at least
 ROOM: Final = 64 * 2**20  # bytes that a first start needs beyond what it was given

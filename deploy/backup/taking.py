@@ -27,7 +27,7 @@ from engramq.deploy.embedded import process
 from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
 from engramq.deploy.embedded.servers import lock_home, running_postgres
 from engramq.deploy.home import DeployError, Home
-from engramq.workers.cli.backup_command import Cluster, saving
+from engramq.workers.cli.cluster import Cluster, saving
 
 PARTIAL: Final = ".partial"  # after the name of a file that is being written
 DATA: Final = "postgres/data"

@@ -104,11 +104,15 @@ def command(
     if source is not None and is_export(source):
         _refuse_options_of_rows(context)
         with servers_for("import of an export", supervisor) as settings:
-            from engramq.workers.cli.restore_command import restore_namespace  # noqa: PLC0415 - psycopg, see export
+            from engramq.gateway.cli.progress import Steps  # noqa: PLC0415 - help does without
+            from engramq.workers.cli.restore_export import restore_export  # noqa: PLC0415 - psycopg, see export
 
-            restore_namespace(settings, source, namespace=namespace, dry_run=dry_run)
+            with Steps() as steps:
+                restore_export(settings, source, namespace=namespace, dry_run=dry_run, tell=steps.tell)
         return ExitCode.DONE
     if dry_run:
+        if source is None or not source.is_file():
+            raise click.UsageError("--dry-run is for exports. They are read twice: write it to a file first.")
         raise click.UsageError("--dry-run is for exports, and this file is none.")
     if rejects is not None:
         _require_writable(rejects, source)

@@ -7,8 +7,13 @@ from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFi
 
 
 def is_export(path: Path) -> bool:
-    """Say whether the first line of a file, packed or not, begins an export. A file that cannot be read is none."""
+    """Say whether the first line of a file, packed or not, begins an export. A file that cannot be read is none.
+
+    Of a pipe nothing is read, since that would be missing afterwards: whoever reads its rows refuses an export.
+    """
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as raw:
             first = next((line for line in Source(raw).lines(LINE_BYTES) if line.strip()), b"")
     except (OSError, UnusableFile, BrokenOff):

@@ -1,32 +1,37 @@
-"""How far an import is: click's bar on a terminal, its words as plain lines now and then elsewhere."""
+"""How far an import or a restoration is: click's bar on a terminal, its words as plain lines now and then elsewhere."""
 
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 import click
 
 LINE_EVERY_S: Final = 5.0
+REDRAW_EVERY_S: Final = 0.1  # where something is told of every record
 
 
 class Readable(Protocol):
-    """What is read: `position` of its bytes by now."""
+    """What is read: `position`, how many of its bytes by now."""
 
     position: int
 
 
 class Progress:
-    """Sets bytes read against the file's size; without a size (a pipe) there is no time left to tell."""
+    """Sets what is done against the whole, such as bytes of a file; without a whole (a pipe) no time left is told."""
 
-    def __init__(self, source: Readable, total_bytes: int | None) -> None:
+    def __init__(self, source: Readable, total: int | None, unit: str = "rows") -> None:
+        """`total`: which `position` of the source is the end; `unit`: what `show` counts."""
         self._source = source
+        self._unit = unit
         self._rows = self._rows_shown = 0
         self._is_terminal = sys.stderr.isatty()
         self._bar = click.progressbar(
             _nothing(),
-            length=total_bytes or None,
+            length=total or None,
             file=sys.stderr,
             hidden=not self._is_terminal,
             update_min_steps=0,  # rows come in when all is read, too
@@ -49,7 +54,7 @@ class Progress:
     def _rows_and_rate(self) -> str:
         elapsed_s = max(time.monotonic() - self._started, 1e-6)
         left = "left  " if self._bar.eta_known and not self._bar.finished else ""  # the bar's time stands before
-        return f"{left}{self._rows} rows  {self._rows / elapsed_s:.0f}/s"
+        return f"{left}{self._rows} {self._unit}  {self._rows / elapsed_s:.0f}/s"
 
     def __enter__(self) -> Self:
         self._bar.__enter__()
@@ -61,6 +66,42 @@ class Progress:
         self._bar.__exit__(kind, error, trace)
         if not self._is_terminal and self._rows > self._rows_shown:
             self._write_line()
+
+
+@dataclass(slots=True)
+class Steps:
+    """Tells of steps one after the other that count records: each its own bar, drawn every tenth of a second."""
+
+    _shown: ExitStack = field(default_factory=ExitStack)
+    _step: str | None = None
+    _bar: Progress | None = None
+    position: int = 0
+    _drawn_at: float = 0.0
+
+    def tell(self, step: str, done: int, of: int | None) -> None:
+        """Hear that a step is done with so many records; `of`: how many there are, None while nobody knows."""
+        if step != self._step:
+            self._end()
+            self._step, self.position = step, 0
+            self._bar = self._shown.enter_context(Progress(self, of, f"records {step}"))
+        self.position = done
+        if time.monotonic() - self._drawn_at >= REDRAW_EVERY_S:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._drawn_at = time.monotonic()
+        if self._bar is not None:
+            self._bar.show(self.position)
+
+    def _end(self) -> None:
+        self._draw()
+        self._shown.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
 
 
 def _nothing() -> Iterator[None]:

@@ -13,7 +13,7 @@ from engramq.deploy.backup.restoring import Restored, restore, verify
 from engramq.deploy.embedded.servers import lock_home
 from engramq.deploy.home import DeployError, Home
 from engramq.gateway.identity.local_peer import TOKEN_FILE
-from engramq.workers.cli.backup_command import newest_schema
+from engramq.workers.cli.cluster import newest_schema
 from tests.deploy.archives import FILES, VERSION_FILE, backup, forged, member
 
 OLD = b"what was here before"

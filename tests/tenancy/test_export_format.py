@@ -26,7 +26,7 @@ Change = Callable[[list[dict[str, Any]]], None]
 
 def read(lines: Iterable[bytes]) -> Found | Refused:
     try:
-        return check(lambda: lines, lambda _what, _records: None)
+        return check(lambda: lines, lambda _what, _records, _of: None)
     except Refused as refused:
         return refused
 

@@ -13,7 +13,9 @@ import psycopg
 import pytest
 
 from engramq.deploy.cli import main
+from engramq.schemas import limits
 from engramq.schemas.command_line import ExitCode
+from engramq.workers.db import loads
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.tenants import restoring
@@ -91,6 +93,10 @@ async def exported(store: Store, namespace: str, **wanted: bool) -> list[bytes]:
 def written(file: Path, found: list[bytes]) -> str:
     file.write_bytes(b"".join(found))
     return str(file)
+
+
+def quiet(_what: str, _count: int, _of: int | None) -> None:
+    """Tell nobody how far it is."""
 
 
 async def run(*arguments: str) -> int:
@@ -258,14 +264,79 @@ async def test_many_vectors_come_as_a_load_whose_index_is_built_afterwards(
     assert (await exported(store, "beta", embeddings=True))[1:] == before[1:]
 
 
+async def test_more_vectors_than_a_load_may_have_come_as_further_loads_and_beyond_those_one_by_one(
+    store: Store, acme: Tenant, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("LARGE_ROWS", 1), ("LARGE_SHARE", 0.0), ("ROWS_AT_ONCE", 1)):
+        monkeypatch.setattr(restoring, name, value)
+    monkeypatch.setattr(loads, "FULL_ROWS", 1)
+    file = written(tmp_path / "acme", await exported(store, "acme", embeddings=True))
+    for most, waiting in ((4, 3), (2, 2)):
+        monkeypatch.setattr(loads, "LOADS_MAX", most)
+        name = f"with {most}"
+        assert await run("import", file, "--namespace", name) == ExitCode.DONE
+        found = database.rows("select rows from loads where tenant = tenant_of(%s)", name)
+        assert [one["rows"] for one in found] == [1] * waiting
+        loaded = "select count(distinct load_id) as loads, count(*) as n from memories where tenant = tenant_of(%s) "
+        assert database.rows(f"{loaded} and embedding is not null", name) == [{"loads": waiting, "n": 3}]
+        assert await loads.index_loads(store, idle_s=0.0)
+        assert database.rows("select 1 from loads where tenant = tenant_of(%s)", name) == []
+
+
+@pytest.mark.promise("IM-5")
+async def test_a_restoration_that_fails_leaves_no_model_chosen(store: Store, acme: Tenant, database: Database) -> None:
+    before = await exported(store, "acme", embeddings=True)
+    database.rows("delete from nodes returning 1")
+    for table in ("loads", "embedding_models"):
+        database.rows(f"delete from {table} returning 1")
+    found = restoring.check(lambda: before, quiet)
+    with pytest.raises(Refused, match="changed while it was read"):
+        await restoring.restore(store, "beta", found, lambda: [*before[:-1], b"\n", before[-1]], "ada", quiet)
+    assert database.rows("select name from embedding_models") == []
+
+
+@pytest.mark.promise("IM-5", "TI-6")
+async def test_no_export_moves_the_numbers_of_the_audit_log_to_where_others_cannot_be_restored(
+    store: Store, acme: Tenant, database: Database, tmp_path: Path
+) -> None:
+    before = await exported(store, "acme", audit=True)
+    kept = int(database.rows("select audit_ids_kept() as n")[0]["n"])
+    place = next(number for number, line in enumerate(before) if b'"type":"audit"' in line)
+    entry = json.loads(before[place])
+    numbers = (1, kept, kept + 1, limits.AUDIT_ID_MAX)
+    entries = [json.dumps({**entry, "id": one, "reason": str(one)}).encode() + b"\n" for one in numbers]
+    last = json.loads(before[-1])
+    last["counts"]["audit"] = len(entries)
+    forged = [*before[:place], *entries, json.dumps(last).encode()]
+    assert await run("import", written(tmp_path / "forged", forged), "--namespace", "beta") == ExitCode.DONE
+    found = database.rows("select id, reason from audit_log where tenant = tenant_of('beta') order by id")
+    assert [row["reason"] for row in found][:-1] == [str(one) for one in numbers], "in their order"
+    assert [row["id"] for row in found][:2] == [1, kept]
+    assert all(kept < row["id"] < kept + 10_000 for row in found[2:])
+    # Whoever writes from now on has higher numbers, and can be restored as ever.
+    with psycopg.connect(database.owner_url, autocommit=True) as connection:
+        furnish(connection, "later")
+    later = await exported(store, "later", audit=True, embeddings=True)
+    file = written(tmp_path / "later", later)
+    assert await run("import", file, "--namespace", "later again") == ExitCode.DONE
+    again = await exported(store, "later again", audit=True, embeddings=True)
+    assert [without_id(line) for line in again[1:-2]] == [without_id(line) for line in later[1:-1]]
+    assert database.rows("select max(id) < %s as few from audit_log", kept + 10_000) == [{"few": True}]
+
+
+def without_id(line: bytes) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(line)
+    return {name: value for name, value in said.items() if said["type"] != "audit" or name != "id"}
+
+
 async def test_a_file_that_changes_between_the_readings_is_refused(
     store: Store, acme: Tenant, database: Database
 ) -> None:
     before = await exported(store, "acme")
-    found = restoring.check(lambda: before, lambda _what, _count: None)
+    found = restoring.check(lambda: before, quiet)
     other = [line.replace(b"the vault", b"the house") for line in before]
     with pytest.raises(Refused, match="changed while it was read"):
-        await restoring.restore(store, "beta", found, lambda: other, "ada", lambda _what, _count: None)
+        await restoring.restore(store, "beta", found, lambda: other, "ada", quiet)
     assert database.rows("select 1 from nodes where tenant = tenant_of('beta')") == []
 
 
@@ -274,7 +345,7 @@ async def test_what_somebody_writes_meanwhile_makes_it_give_way_not_double(
 ) -> None:
     """Another writer, or another restoration, comes into the empty namespace between the readings and the writing."""
     before = await exported(store, "acme")
-    found = restoring.check(lambda: before, lambda _what, _count: None)
+    found = restoring.check(lambda: before, quiet)
 
     def lines_meanwhile() -> Iterator[bytes]:
         yield before[0]
@@ -284,10 +355,13 @@ async def test_what_somebody_writes_meanwhile_makes_it_give_way_not_double(
         )
         yield from before[1:]
 
-    with pytest.raises(Refused, match="somebody has written the same meanwhile"):
-        await restoring.restore(store, "beta", found, lines_meanwhile, "ada", lambda _what, _count: None)
+    told = r"somebody has written external_id 'acme-memory' meanwhile \(nodes_external_id\)"
+    with pytest.raises(Refused, match=told) as refused:
+        await restoring.restore(store, "beta", found, lines_meanwhile, "ada", quiet)
+    assert (refused.value.line, refused.value.field) == (2, "external_id")
+    assert b'"acme-memory"' in before[1]
     assert len(database.rows("select 1 from nodes where tenant = tenant_of('beta')")) == 1
     with psycopg.connect(database.owner_url) as other:
         other.execute("select pg_advisory_xact_lock(hashtextextended('engramq.restoring', tenant_of('beta')))")
         with pytest.raises(restoring.Occupied, match="is being restored by somebody else"):
-            await restoring.restore(store, "beta", found, lambda: before, "ada", lambda _what, _count: None)
+            await restoring.restore(store, "beta", found, lambda: before, "ada", quiet)

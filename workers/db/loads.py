@@ -22,6 +22,7 @@ TOUCH: Final = sql("touch_load")
 OPEN: Final = sql("open_load")
 OVER: Final = sql("loads_over")
 COVER: Final = sql("cover_load")
+COVER_FULL: Final = sql("cover_full_load")
 END: Final = sql("end_load")
 LOCK_BUILDS: Final = sql("lock_builds")
 BUILD_SETTINGS: Final = sql("build_settings")
@@ -49,6 +50,21 @@ async def load_of(tx: Transaction, partition: Partition, model_id: int, *, rows:
     """Return the open load that so many new rows belong to, held open until the end of the transaction; or None."""
     row = await tx.row(TOUCH, partition=partition, model_id=model_id, rows=rows, most=FULL_ROWS)
     return None if row is None else int(row["id"])
+
+
+async def next_load(tx: Transaction, partition: Partition, model_id: int, *, rows: int) -> int | None:
+    """Return an open load with room for so many new rows of a transaction that brings many loads' worth of them.
+
+    A load that is full is over and another one begins; None when as many wait as searches may scan. A transaction
+    that only does this and commits shows nobody a load that is over without its rows.
+    """
+    for _ in range(2):
+        await open_load(tx, partition, model_id)
+        load = await load_of(tx, partition, model_id, rows=rows)
+        if load is not None:
+            return load
+        await tx.send(COVER_FULL, partition=partition, model_id=model_id, full=FULL_ROWS)
+    return None
 
 
 async def index_loads(store: Store, *, idle_s: float = IDLE_S, most: int = LOAD_ROWS) -> int:

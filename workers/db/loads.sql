@@ -28,6 +28,12 @@ select id, namespace, partition, model_id from loads_over(%(idle_s)s, %(most)s)
 -- Let the vector index take the rows of a load from now on. Waits for whoever adds rows to it.
 update loads l set covered = true where l.tenant = %(tenant)s and l.id = any(%(ids)s)
 
+-- name: cover_full_load
+-- Let the vector index take the rows of a load that is full from now on.
+update loads l set covered = true
+where l.tenant = %(tenant)s and l.partition = %(partition)s and l.model_id = %(model_id)s and not l.covered
+    and l.rows >= %(full)s
+
 -- name: end_load
 -- Forget loads whose index has been built.
 delete from loads l where l.tenant = %(tenant)s and l.id = any(%(ids)s) and l.covered

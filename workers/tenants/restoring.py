@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 
-from engramq.schemas.exports import EmbeddingModel, Head, MemoryRecord, type_of
+from engramq.schemas.exports import EmbeddingModel, Head, MemoryRecord, NodeRecord, type_of
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition
 from engramq.workers.db import audit, changes
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import BadValue, Duplicate
-from engramq.workers.db.loads import LARGE_ROWS, LARGE_SHARE, load_of, open_load
+from engramq.workers.db.loads import LARGE_ROWS, LARGE_SHARE, next_load
+from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import packaged
 from engramq.workers.db.transaction import Transaction
@@ -28,6 +29,8 @@ LOCK: Final = sql("lock_restoration")
 THERE: Final = sql("what_is_there")
 CHOSEN: Final = sql("chosen_model")
 NAMESPACE: Final = sql("write_exported_namespace")
+REGISTER: Final = sql("register_model")
+TAKEN: Final = sql("taken_key")
 ADVANCE: Final = sql("advance_audit_ids")
 MEMORIES: Final = sql("write_exported_memories")
 
@@ -55,7 +58,8 @@ WRITINGS: Final[Mapping[str, Writing]] = {
 }
 
 Lines = Callable[[], Iterable[bytes]]  # the lines of an export, from the first one each time
-Told = Callable[[str, int], None]  # what is being done, and with how many records it is
+# What is being done, with how many records it is, and of how many (None: nobody knows yet).
+Told = Callable[[str, int, int | None], None]
 
 
 class Occupied(Exception):
@@ -83,7 +87,7 @@ def check(lines: Lines, told: Told) -> Found:
     reading = Reading(lines(), packaged()[-1].version)
     head = reading.head()
     for count, _ in enumerate(reading.records(), start=1):
-        told("checked", count)
+        told("checked", count, None)
     return Found(head=head, summary=reading.summary)
 
 
@@ -98,7 +102,6 @@ async def restore(store: Store, namespace: str, found: Found, lines: Lines, acto
     Raises Occupied; Refused when the lines are other ones by now or the database refuses one; EngramqError with
     `unavailable`. Nothing was written then. Raises OutcomeUnknown when that cannot be said.
     """
-    model = await _model(store, found.summary)
 
     async def write(tx: Transaction) -> Restored:
         await tx.send(PLAN_BY_KEYS)
@@ -106,9 +109,13 @@ async def restore(store: Store, namespace: str, found: Found, lines: Lines, acto
         if row is None or not row["locked"]:
             raise Occupied(f"Namespace {namespace!r} is being restored by somebody else. Wait until that has ended.")
         await _require_empty(tx)
+        model = await _model(tx, found.summary)
         return await _Restoration(tx, found, model, actor, told).run(lines())
 
-    return await store.write_at_length(namespace, write)
+    try:
+        return await store.write_at_length(namespace, write)
+    except _Taken as problem:
+        raise await _taken(store, namespace, problem) from None
 
 
 async def _require_empty(tx: Transaction) -> None:
@@ -121,6 +128,27 @@ async def _require_empty(tx: Transaction) -> None:
         )
 
 
+class _Taken(Exception):
+    """Somebody else's row has a key of one of these records by now; `constraint`: which, as the database calls it."""
+
+    def __init__(self, batch: Sequence[Checked], constraint: str) -> None:
+        super().__init__(constraint)
+        self.batch, self.constraint = batch, constraint
+
+
+async def _taken(store: Store, namespace: str, problem: _Taken) -> Refused:
+    """Return the refusal that names the record and its key, as far as that is still to be seen."""
+    first = problem.batch[0].number
+    if isinstance(problem.batch[0].record, MemoryRecord | NodeRecord):
+        lines = [one.line.decode() for one in problem.batch]
+        row = await store.read(namespace, lambda tx: tx.row(TAKEN, lines=lines))
+        if row is not None:
+            number, key = problem.batch[row["place"] - 1].number, f"{row['field']} {row['value']!r}"
+            return Refused(number, row["field"], f"somebody has written {key} meanwhile ({problem.constraint}).")
+    reason = _in_lines(problem.batch, f"something has a key that somebody has written meanwhile ({problem.constraint})")
+    return Refused(first, LINE, reason)
+
+
 @dataclass(frozen=True, slots=True)
 class _Model:
     """The model whose vectors are taken."""
@@ -129,18 +157,24 @@ class _Model:
     model: EmbeddingModel
 
 
-async def _model(store: Store, summary: Summary) -> _Model | None:
-    """Return the model of the store, if the export has vectors of it. A store without any gets the export's."""
+async def _model(tx: Transaction, summary: Summary) -> _Model | None:
+    """Return the model of the store, if the export has vectors of it. A store without any gets the export's.
+
+    Within the transaction, so that one which fails leaves no model chosen. Until it ends nobody else writes memories
+    into a store without any model, since the index of its first one is made.
+    """
     vectors: Counter[EmbeddingModel] = Counter()
     for (model, _), count in summary.vectors.items():
         vectors[model] += count
     if not vectors:
         return None
-    for row in await store.ask(CHOSEN):
+    for row in await tx.rows(CHOSEN):
         chosen = EmbeddingModel(name=row["name"], sha256=row["sha256"], dimensions=row["dimensions"])
         return _Model(row["id"], chosen) if chosen in vectors else None
     ((model, _),) = vectors.most_common(1)
-    return _Model(await store.register_embedding_model(model.name, model.sha256, model.dimensions), model)
+    made = await tx.row(REGISTER, name=model.name, sha256=model.sha256, dimensions=model.dimensions)
+    assert made is not None
+    return _Model(made["id"], model)
 
 
 @dataclass(slots=True)
@@ -152,7 +186,7 @@ class _Restoration:
     model: _Model | None
     actor: str
     told: Told
-    targets: dict[str, Any] = field(default_factory=dict)  # what all statements that write memories are given
+    loaded: set[Partition] = field(default_factory=set)  # whose vectors come as loads
     pending: int = 0
     written: int = 0
 
@@ -164,11 +198,12 @@ class _Restoration:
         if self.found.summary.last_audit_id:
             await tx.send(ADVANCE, last=self.found.summary.last_audit_id)
         await tx.send(NAMESPACE, active_hours=head.active_hours, language=head.language)
-        await self._open_loads()
+        await self._choose_loaded()
+        whole = self.found.summary.counts.total()
         for batch in _batches(reading.records()):
             await self._write(batch)
             self.written += len(batch)
-            self.told("restored", self.written)
+            self.told("restored", self.written, whole)
         if reading.summary.digest != self.found.summary.digest:
             raise _changed()
         counts = dict(reading.summary.counts)
@@ -177,47 +212,63 @@ class _Restoration:
         await changes.note(tx)
         return Restored(counts=counts, pending=self.pending)
 
-    async def _open_loads(self) -> None:
+    async def _choose_loaded(self) -> None:
         """Let many vectors come as loads, whose index is built afterwards: inserting each would take 3 ms."""
-        model = self.model
-        loads: dict[Partition, int | None] = dict.fromkeys(Partition)
-        for partition in Partition if model is not None else ():
-            assert model is not None
-            rows = self.found.summary.vectors[model.model, partition]
+        for partition in Partition if self.model is not None else ():
+            assert self.model is not None
+            rows = self.found.summary.vectors[self.model.model, partition]
             everybodys = (await Sizes().of(self.tx, (partition,))).everybodys
             if rows >= LARGE_ROWS and rows >= LARGE_SHARE * everybodys:
-                await open_load(self.tx, partition, model.id)
-                loads[partition] = await load_of(self.tx, partition, model.id, rows=rows)
-        self.targets = {
-            "model_id": None if model is None else model.id,
-            "trusted_load": loads[Partition.TRUSTED],
-            "untrusted_load": loads[Partition.UNTRUSTED],
-        }
+                self.loaded.add(partition)
+
+    async def _load(self, batch: Sequence[MemoryRecord], partition: Partition) -> int | None:
+        """Return the load that the vectors of a partition belong to; None where they are indexed one by one."""
+        rows = sum(one.partition is partition and self._takes(one) for one in batch)
+        if not rows or partition not in self.loaded or self.model is None:
+            return None
+        load = await next_load(self.tx, partition, self.model.id, rows=rows)
+        if load is None:
+            self.loaded.discard(partition)
+        return load
 
     async def _write(self, batch: Sequence[Checked]) -> None:
         kind = type_of(batch[0].record)
         lines = [one.line.decode() for one in batch]
         try:
             if kind == type_of(MemoryRecord):
-                vectors = [self._vector(one.record) for one in batch if isinstance(one.record, MemoryRecord)]
-                row = await self.tx.row(MEMORIES, lines=lines, vectors=vectors, **self.targets)
+                row = await self._write_memories(
+                    [one.record for one in batch if isinstance(one.record, MemoryRecord)], lines
+                )
             else:
                 writing = WRITINGS[kind]
                 row = await self.tx.row(writing.query, lines=lines, **writing.values)
-        except Duplicate:
-            raise Refused(batch[0].number, LINE, _in_lines(batch, "somebody has written the same meanwhile")) from None
+        except Duplicate as problem:
+            raise _Taken(batch, problem.diag.constraint_name or "") from None
         except BadValue as problem:
             reason = _in_lines(batch, f"the database does not take it: {problem.diag.message_primary}")
             raise Refused(batch[0].number, LINE, reason) from None
         if row is None or row["rows"] != len(batch):
             raise Refused(batch[0].number, "id", _in_lines(batch, "another entry of the audit log has this id"))
 
+    async def _write_memories(self, batch: Sequence[MemoryRecord], lines: Sequence[str]) -> Row | None:
+        return await self.tx.row(
+            MEMORIES,
+            lines=lines,
+            vectors=[self._vector(one) for one in batch],
+            model_id=None if self.model is None else self.model.id,
+            trusted_load=await self._load(batch, Partition.TRUSTED),
+            untrusted_load=await self._load(batch, Partition.UNTRUSTED),
+        )
+
     def _vector(self, record: MemoryRecord) -> str | None:
         """Return the vector of a memory as PostgreSQL reads it, None where it has none that can be taken."""
-        if self.model is not None and record.embedding is not None and record.embedding_model == self.model.model:
+        if self._takes(record) and self.model is not None and record.embedding is not None:
             return Embedding.exported(self.model.id, record.embedding).text
         self.pending += record.state is not MemoryState.ARCHIVED
         return None
+
+    def _takes(self, record: MemoryRecord) -> bool:
+        return self.model is not None and record.embedding is not None and record.embedding_model == self.model.model
 
 
 def _batches(records: Iterator[Checked]) -> Iterator[list[Checked]]:

@@ -14,6 +14,21 @@ select array_remove(array[
     case when exists (select from deleted_graph x where x.tenant = %(tenant)s) then 'what was deleted and can be restored' end
 ], null) as found
 
+-- name: taken_key
+-- The first of these memories or nodes that has a key of one that is there, by its place from 1, and which.
+select l.place, k.field, k.value
+from unnest(%(lines)s::text[]) with ordinality as l (line, place)
+cross join lateral jsonb_to_record(l.line::jsonb) as r (id uuid, external_id text, label text, name text)
+cross join lateral (
+    select 'id' as field, n.id::text as value from nodes n where n.tenant = %(tenant)s and n.id = r.id
+    union all
+    select 'external_id', n.external_id from nodes n where n.tenant = %(tenant)s and n.external_id = r.external_id
+    union all
+    select 'name', n.name from nodes n where n.tenant = %(tenant)s and n.label = r.label and n.name = r.name
+) k
+order by l.place
+limit 1
+
 -- name: chosen_model
 -- The model that all vectors are, or become.
 select id, name, sha256, dimensions from embedding_models

@@ -1,7 +1,5 @@
 """`engramq import` of an export: everything of a namespace brought back, as it was."""
 
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,22 +14,23 @@ from engramq.workers.cli.running import require_database, run
 from engramq.workers.db.database import Store
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.tenants.export_check import Refused
-from engramq.workers.tenants.restoring import Found, Occupied, Restored, check, require_empty, restore
+from engramq.workers.tenants.restoring import Found, Occupied, Restored, Told, check, require_empty, restore
 
-TELL_EVERY_S: Final = 5.0
+# Records of which more than one are called otherwise than by an s.
+NAMES: Final = {"memory": ("memory", "memories"), "audit": ("audit entry", "audit entries")}
 
 
-def restore_namespace(settings: Settings, path: Path, *, namespace: str | None, dry_run: bool) -> None:
+def restore_export(settings: Settings, path: Path, *, namespace: str | None, dry_run: bool, tell: Told) -> None:
     """Restore an export into an empty namespace (None: the one that it was made of), or, `dry_run`, only check it.
 
-    Raises CommandFailed, EngramqError with `unavailable`; nothing was restored then.
+    `tell` hears of every record how far it is. Raises CommandFailed, EngramqError with `unavailable`; nothing was
+    restored then.
     """
     require_database(settings)
-    progress = _Progress()
     try:
-        found = check(lambda: _lines(path), progress.told)
+        found = check(lambda: _lines(path), tell)
         wanted = namespace or _named(found)
-        restored = run(_restored(settings, wanted, path, found, progress, dry_run=dry_run))
+        restored = run(_restored(settings, wanted, path, found, tell, dry_run=dry_run))
     except Refused as problem:
         raise CommandFailed(f"{path}: {problem} Nothing was restored.") from None
     except UnusableFile as problem:
@@ -42,8 +41,7 @@ def restore_namespace(settings: Settings, path: Path, *, namespace: str | None, 
         told = "The connection was lost at the end. Run the same command again: it says whether anything was restored."
         raise CommandFailed(told, ExitCode.MIDWAY) from None
     counts = found.summary.counts
-    others = ", ".join(count_of(count, kind.replace("_", " ")) for kind, count in counts.items() if kind != "memory")
-    told = f"{memories(counts['memory'])}, {others}"
+    told = ", ".join(count_of(count, *NAMES.get(kind, (kind.replace("_", " "),))) for kind, count in counts.items())
     if restored is None:
         print(f"The export is whole and fits namespace {wanted!r}: {told}. Nothing was restored.")
         return
@@ -53,13 +51,13 @@ def restore_namespace(settings: Settings, path: Path, *, namespace: str | None, 
 
 
 async def _restored(
-    settings: Settings, namespace: str, path: Path, found: Found, progress: "_Progress", *, dry_run: bool
+    settings: Settings, namespace: str, path: Path, found: Found, tell: Told, *, dry_run: bool
 ) -> Restored | None:
     async with await Store.open(settings.database_url, pool_size=2) as store:
         if dry_run:
             await require_empty(store, namespace)
             return None
-        return await restore(store, namespace, found, lambda: _lines(path), settings.principal, progress.told)
+        return await restore(store, namespace, found, lambda: _lines(path), settings.principal, tell)
 
 
 def _named(found: Found) -> str:
@@ -75,16 +73,3 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield from Source(raw).lines(LINE_BYTES)
     except OSError as problem:  # which further up would mean that the database is away
         raise UnusableFile(f"{path} cannot be read: {problem.strerror or problem}.") from None
-
-
-class _Progress:
-    """Says on standard error now and then how far it is."""
-
-    def __init__(self) -> None:
-        self._told_at = time.monotonic()
-
-    def told(self, what: str, records: int) -> None:
-        """Say it if it is time to."""
-        if time.monotonic() - self._told_at >= TELL_EVERY_S:
-            self._told_at = time.monotonic()
-            print(f"{records} records {what}", file=sys.stderr)

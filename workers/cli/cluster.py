@@ -1,4 +1,4 @@
-"""What `engramq backup` and `engramq restore` ask of the database and of its migrations."""
+"""What `engramq backup` and `engramq restore` ask of the database cluster and of its migrations."""
 
 import asyncio
 from collections.abc import Iterator
