@@ -7,22 +7,23 @@ disk. So a home that was being restored is what it was before, named as unfinish
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
-from engramq.deploy.backup.archive import Contents, Damaged, Header, Reader
+from engramq.deploy.backup.archive import CHUNK, Contents, Damaged, Header, Reader
 from engramq.deploy.backup.taking import (
     DATA,
     HTTP_TOKEN,
     LOCAL_SETTINGS,
     Tell,
     refuse_own_database,
-    sync_folder,
     this_platform,
 )
 from engramq.deploy.embedded import postgres, redis
@@ -31,19 +32,25 @@ from engramq.deploy.embedded.servers import lock_home
 from engramq.deploy.home import PRIVATE, DeployError, Home
 from engramq.deploy.supervisor.state import end_predecessor
 from engramq.workers.cli.cluster import newest_schema
+from engramq.workers.cli.new_file import sync_folder
 
 BLOCK: Final = 4096  # bytes that a file takes at least
 ROOM: Final = 64 * 2**20  # bytes that a first start needs beyond what it was given
+AUTO_SETTINGS: Final = f"{DATA}/postgresql.auto.conf"  # what ALTER SYSTEM has written
 _PLACE: Final = "postgres/"
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What was brought back (or verified): its header, bytes and files, and where the old data are now, if any were."""
+    """What was brought back (or verified): its header, bytes and files, and where the old data are now, if any were.
+
+    `settings`: the files in it that set something of the server; settings can name programs that it runs.
+    """
 
     header: Header
     bytes: int
     files: int
+    settings: tuple[str, ...] = ()
     moved_to: Path | None = None
 
 
@@ -55,8 +62,8 @@ def verify(file: Path, tell: Tell) -> Restored:
     """
     with _opened(file) as source:
         reader = Reader(source)
-        contents = _verified(reader, source, tell)
-        return Restored(reader.header, contents.bytes, len(contents.files))
+        contents, settings = _verified(reader, source, tell)
+        return Restored(reader.header, contents.bytes, len(contents.files), settings)
 
 
 def restore(home: Home, environment: Mapping[str, str], file: Path, tell: Tell, *, force: bool) -> Restored:
@@ -73,7 +80,7 @@ def restore(home: Home, environment: Mapping[str, str], file: Path, tell: Tell, 
             if there:
                 _claim(home, held, force=force)
             reader = Reader(source)
-            contents = _verified(reader, source, tell)
+            contents, settings = _verified(reader, source, tell)
             _require_room(home, contents)
             if not there:
                 home.path.mkdir(mode=PRIVATE, parents=True)
@@ -84,37 +91,67 @@ def restore(home: Home, environment: Mapping[str, str], file: Path, tell: Tell, 
             raise DeployError(
                 "restore_failed", f"{problem.filename or home.path}: {problem.strerror or problem}."
             ) from problem
-        return Restored(reader.header, contents.bytes, len(contents.files), moved_to)
+        return Restored(reader.header, contents.bytes, len(contents.files), settings, moved_to)
+
+
+class _File(io.FileIO):
+    """A file whose errors are told as its own."""
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        try:
+            return super().readinto(buffer)
+        except OSError as problem:
+            raise _unreadable(Path(str(self.name)), problem) from problem
 
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[IO[bytes]]:
     try:
-        source = file.open("rb")
+        kind = file.stat().st_mode
+        if not stat.S_ISREG(kind):
+            raise DeployError(
+                "backup_unreadable",
+                f"{file} is no regular file, and a backup is read twice.",
+                "Write it to a file first, and restore that.",
+            )
+        raw = _File(file)
     except OSError as problem:
-        raise DeployError("backup_unreadable", f"{file} cannot be read: {problem.strerror or problem}.") from problem
-    with source:
+        raise _unreadable(file, problem) from problem
+    with io.BufferedReader(raw, CHUNK) as source:
         yield source
 
 
-def _verified(reader: Reader, source: IO[bytes], tell: Tell) -> Contents:
+def _unreadable(file: Path, problem: OSError) -> DeployError:
+    return DeployError("backup_unreadable", f"{file} cannot be read: {problem.strerror or problem}.")
+
+
+def _sets_something(text: bytes) -> bool:
+    """Whether a file of settings has more than comments."""
+    return any(line.strip() and not line.strip().startswith(b"#") for line in text.splitlines())
+
+
+def _verified(reader: Reader, source: IO[bytes], tell: Tell) -> tuple[Contents, tuple[str, ...]]:
+    """Read all of it; return what it holds, and those of its files that set something of the server."""
     _refuse_unfit(reader.header)
     whole = os.fstat(source.fileno()).st_size
-    contents = Contents()
+    contents, settings = Contents(), list[str]()
     for entry in reader.entries():
         if entry.name not in (LOCAL_SETTINGS, HTTP_TOKEN, DATA) and not entry.name.startswith(f"{DATA}/"):
             raise Damaged(f"it names {entry.name!r}")
         if entry.chunks is None:
             contents.folders.append(entry.name)
             continue
-        size = 0
+        size, sets = 0, entry.name == LOCAL_SETTINGS
         for chunk in entry.chunks:
             size += len(chunk)
+            sets = sets or (entry.name == AUTO_SETTINGS and _sets_something(chunk))
             tell(source.tell(), whole)
+        if sets:
+            settings.append(entry.name)
         contents.files[entry.name] = {"bytes": size}
     if f"{DATA}/PG_VERSION" not in contents.files:
         raise Damaged("there is no database in it")
-    return contents
+    return contents, tuple(sorted(settings))
 
 
 def _refuse_unfit(header: Header) -> None:

@@ -7,7 +7,7 @@ import io
 import os
 import platform
 import posixpath
-import secrets
+import select
 import subprocess
 import sys
 import tarfile
@@ -18,24 +18,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from engramq.deploy import settings
 from engramq.deploy.backup.archive import CHUNK, Header, Writer, members_of
 from engramq.deploy.client import take_lease
 from engramq.deploy.embedded import process
-from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
+from engramq.deploy.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
 from engramq.deploy.embedded.servers import lock_home, running_postgres
 from engramq.deploy.home import DeployError, Home
 from engramq.workers.cli.cluster import Cluster, saving
+from engramq.workers.cli.new_file import Unwritable, new_file
 
-PARTIAL: Final = ".partial"  # after the name of a file that is being written
 DATA: Final = "postgres/data"
 LOCAL_SETTINGS: Final = "postgres/local.conf"
 HTTP_TOKEN: Final = "http-token"  # noqa: S105 - the name of a file
 READY_BOUND_S: Final = 180.0
 ENDING_BOUND_S: Final = 30.0
+STALL_BOUND_S: Final = 300.0  # without a byte: the checkpoint that a backup begins with may take minutes
 RETRY_S: Final = 0.05
+_LOG_REMOVED: Final = "has already been removed"  # what PostgreSQL says of log that it has kept for long enough
 
 Tell = Callable[[int, int], None]
 """Called with the bytes that are done, and with about how many there are."""
@@ -68,12 +70,19 @@ def back_up(home: Home, environment: Mapping[str, str], target: Path, tell: Tell
     home.ensure()
     if home.path in target.resolve().parents:
         raise DeployError("backup_unwritable", f"{target} is in the home that it saves.", "Put it elsewhere.")
-    with _written(target) as out, _serving(home, environment), saving(postgres.url(OWNER_ROLE)) as cluster:
-        with Writer(out, _header(cluster)) as writer:
-            _add_text(writer, LOCAL_SETTINGS, home.postgres / "local.conf")
-            _add_text(writer, HTTP_TOKEN, home.http_token)
-            _copy_cluster(postgres, writer, lambda done: tell(done, cluster.bytes))
-        written = out.tell()
+    try:
+        with new_file(target) as out, _serving(home, environment), saving(postgres.url(OWNER_ROLE)) as cluster:
+            with Writer(out, _header(cluster)) as writer:
+                _add_text(writer, LOCAL_SETTINGS, home.postgres / "local.conf")
+                _add_text(writer, HTTP_TOKEN, home.http_token)
+                _copy_cluster(postgres, writer, lambda done: tell(done, cluster.bytes))
+            written = out.tell()
+    except Unwritable as problem:
+        raise DeployError("backup_unwritable", str(problem)) from problem
+    except OSError as problem:  # of the home, or of a program: what is written tells of itself
+        raise DeployError(
+            "backup_failed", f"The backup failed at {problem.filename or home.path}: {problem.strerror or problem}."
+        ) from problem
     return Taken(writer.header, writer.contents.bytes, len(writer.contents.files), written)
 
 
@@ -143,23 +152,59 @@ def _copy_cluster(postgres: Postgres, writer: Writer, tell: Callable[[int], None
         child = process.stream(postgres.base_backup(), complaints)
         assert child.stdout is not None
         try:
-            broken = _copy_members(child.stdout, writer, tell)
+            broken = _copy_members(io.BufferedReader(_Bounded(child.stdout), CHUNK), writer, tell)
             failed = child.wait(ENDING_BOUND_S) != 0
         except subprocess.TimeoutExpired:
             broken = failed = True
+        except _Stalled:
+            raise DeployError(
+                "backup_failed",
+                f"PostgreSQL has sent nothing for {STALL_BOUND_S:.0f} s.",
+                f"See {postgres.home.logs / 'postgres.log'} and the home's disk; then begin again.",
+            ) from None
         finally:
             child.kill()
             child.wait()
             child.stdout.close()
         if broken or failed:
             complaints.seek(0)
-            told = complaints.read().decode(errors="replace").strip()[-500:]
-            raise DeployError(
-                "backup_failed",
-                f"PostgreSQL ended the backup: {told or 'it was stopped'}",
-                f"See {postgres.home.logs / 'postgres.log'}; if the stack was stopped or started anew meanwhile, "
-                "begin again.",
-            )
+            raise _ended(postgres.home, complaints.read().decode(errors="replace").strip()[-500:])
+
+
+def _ended(home: Home, told: str) -> DeployError:
+    """Return why there is no backup, from what pg_basebackup has told."""
+    if _LOG_REMOVED in told:
+        return DeployError(
+            "backup_too_slow",
+            f"More was written while the backup was under way than what the server keeps for it ({LOG_KEPT} of log).",
+            f"Write to a faster disk, or raise max_slot_wal_keep_size in {home.postgres / 'local.conf'}.",
+        )
+    return DeployError(
+        "backup_failed",
+        f"PostgreSQL ended the backup: {told or 'it was stopped'}",
+        f"See {home.logs / 'postgres.log'}; if the stack was stopped or started anew meanwhile, begin again.",
+    )
+
+
+class _Stalled(Exception):
+    """Nothing has come for too long."""
+
+
+class _Bounded(io.RawIOBase):
+    """Reads what a program writes, and waits for each part of it no longer than STALL_BOUND_S."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._descriptor = source.fileno()
+        self._waiting = select.poll()
+        self._waiting.register(self._descriptor, select.POLLIN)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not self._waiting.poll(STALL_BOUND_S * 1000):
+            raise _Stalled
+        return os.readv(self._descriptor, [buffer])
 
 
 def _copy_members(source: IO[bytes], writer: Writer, tell: Callable[[int], None]) -> bool:
@@ -184,35 +229,3 @@ def _copy_members(source: IO[bytes], writer: Writer, tell: Callable[[int], None]
     except (tarfile.TarError, EOFError):
         return True
     return False
-
-
-@contextlib.contextmanager
-def _written(target: Path) -> Iterator[IO[bytes]]:
-    """Open what a backup goes to. It has its name once it is whole and on the disk; only its owner may read it."""
-    if target.exists():
-        raise DeployError("backup_unwritable", f"{target} is there already.", "Give another name, or remove it.")
-    partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")  # of this backup alone
-    try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb", CHUNK) as out:
-                yield out
-                out.flush()
-                os.fsync(out.fileno())
-            partial.replace(target)
-            sync_folder(target.absolute().parent)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as problem:
-        raise DeployError(
-            "backup_unwritable", f"The backup cannot be written to {target}: {problem.strerror or problem}."
-        ) from problem
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

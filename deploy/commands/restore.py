@@ -11,6 +11,7 @@ import click
 
 from engramq.deploy.commands.bytes_done import bytes_done
 from engramq.deploy.home import home_from
+from engramq.schemas.phrases import all_of
 from engramq.schemas.settings import read_settings
 
 
@@ -36,9 +37,13 @@ def command(file: Path, *, force: bool, only_check: bool, as_json: bool) -> None
     moved_to = None if done.moved_to is None else str(done.moved_to)
     if as_json:
         told = {"restored": not only_check, "moved_to": moved_to, "bytes": done.bytes, "files": done.files}
-        click.echo(json.dumps({"home": str(home.path), "file": str(file), **told, **asdict(done.header)}))
+        settings = {"settings": list(done.settings)}
+        click.echo(json.dumps({"home": str(home.path), "file": str(file), **told, **settings, **asdict(done.header)}))
         return
     of_when = f"{done.bytes / 2**20:,.1f} MB of {done.header.made_at}, by engramq {done.header.engramq}"
+    if done.settings:
+        names = all_of(done.settings)
+        click.echo(f"It has settings of PostgreSQL ({names}), which can name programs that the server runs.", err=True)
     if only_check:
         click.echo(f"{file} is whole and fits: {of_when}.")
         return

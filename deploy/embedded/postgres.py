@@ -29,6 +29,9 @@ OWNER_ROLE = "engramq"
 WORKER_ROLE = "engramq_worker"
 DATABASE = "engramq"
 
+# What the write-ahead log may take that a backup needs which does not get on (max_slot_wal_keep_size).
+LOG_KEPT = "8GB"
+
 INITDB_BOUND_S = 120.0
 PROBE_BOUND_S = 2.0
 # Fast, then immediate (the next start replays the log), then by force.
@@ -67,6 +70,7 @@ random_page_cost = 1.1
 wal_compression = on
 min_wal_size = 96MB
 max_wal_size = 1GB
+max_slot_wal_keep_size = {log_kept}
 checkpoint_timeout = 15min
 autovacuum_vacuum_scale_factor = 0.05
 timezone = 'UTC'
@@ -206,6 +210,7 @@ class Postgres:
             connections=100 if self.fsync else 300,
             buffers="128MB",
             shared_memory=_shared_memory_type(),
+            log_kept=LOG_KEPT,
             sync_method="syncfs" if sys.platform.startswith("linux") else "fsync",
             fsync="on" if self.fsync else "off",
         )

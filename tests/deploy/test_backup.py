@@ -15,11 +15,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from engramq.deploy.backup import taking
 from engramq.deploy.backup.restoring import restore
 from engramq.deploy.backup.taking import Taken, back_up
 from engramq.deploy.client import take_lease
 from engramq.deploy.embedded import process
-from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
+from engramq.deploy.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
 from engramq.deploy.embedded.servers import lock_home, running_servers
 from engramq.deploy.home import DeployError, Home
 from engramq.schemas.command_line import CommandFailed
@@ -200,4 +201,67 @@ def test_a_database_that_cannot_be_saved_says_why(home: Home, target: Path, envi
     (home.postgres / "local.conf").write_text("max_wal_senders = 0\nmax_replication_slots = 0\n")
     with pytest.raises(CommandFailed, match="replication slots"):
         saved(home, target, environment)
+    assert nothing_left(target)
+
+
+@pytest.mark.promise("IM-12")
+def test_a_backup_that_does_not_get_on_ends_when_the_log_that_is_kept_for_it_is_full(
+    home: Home, target: Path, environment: dict[str, str]
+) -> None:
+    fill(home)
+    (home.postgres / "local.conf").write_text(
+        "max_slot_wal_keep_size = '16MB'\nmin_wal_size = '32MB'\nmax_wal_size = '32MB'\n"
+    )
+    written = False
+
+    def write_much(_done: int, _of: int) -> None:
+        nonlocal written
+        if not written:
+            written = True
+            with psycopg.connect(Postgres(home).url(OWNER_ROLE), autocommit=True) as connection:
+                for _ in range(8):
+                    connection.execute("select pg_logical_emit_message(false, 'x', repeat('x', 1000))")
+                    connection.execute("select pg_switch_wal()")
+                connection.execute("checkpoint")
+
+    with stack(home, environment), pytest.raises(DeployError, match="max_slot_wal_keep_size") as refused:
+        back_up(home, environment, target, write_much)
+    assert refused.value.code == "backup_too_slow"
+    assert nothing_left(target)
+
+
+def test_the_embedded_server_keeps_no_more_than_that_log(home: Home) -> None:
+    with running_servers(home.path) as servers, psycopg.connect(servers.database_url_owner) as connection:
+        assert connection.execute("show max_slot_wal_keep_size").fetchone() == (LOG_KEPT,)
+
+
+def test_a_server_that_sends_nothing_is_not_waited_for_for_ever(
+    home: Home, target: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home)
+    silent = process.Launch(argv=("/bin/sh", "-c", "exec sleep 60"), environment=environment)
+    monkeypatch.setattr(Postgres, "base_backup", lambda _self: silent)
+    monkeypatch.setattr(taking, "STALL_BOUND_S", 0.2)
+    with pytest.raises(DeployError, match="has sent nothing"):
+        saved(home, target, environment)
+    assert nothing_left(target)
+
+
+def test_what_cannot_be_read_is_named_and_not_the_target(
+    home: Home, target: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home)
+    home.http_token.write_text("secret")
+    read = Path.read_bytes
+
+    def unreadable(path: Path) -> bytes:
+        if path == home.http_token:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    with pytest.raises(DeployError, match="http-token: Permission denied") as refused:
+        saved(home, target, environment)
+    assert refused.value.code == "backup_failed"
+    assert str(target) not in str(refused.value)
     assert nothing_left(target)

@@ -10,9 +10,11 @@ import pytest
 
 from engramq.deploy.backup import restoring
 from engramq.deploy.backup.restoring import Restored, restore, verify
+from engramq.deploy.cli import main
 from engramq.deploy.embedded.servers import lock_home
 from engramq.deploy.home import DeployError, Home
 from engramq.gateway.identity.local_peer import TOKEN_FILE
+from engramq.schemas.command_line import ExitCode
 from engramq.workers.cli.cluster import newest_schema
 from tests.deploy.archives import FILES, VERSION_FILE, backup, forged, member
 
@@ -264,3 +266,46 @@ def test_a_check_touches_nothing(home: Home, file: Path, tmp_path: Path) -> None
     with pytest.raises(DeployError):
         verify(file, lambda done, of: None)
     assert not home.path.exists()
+
+
+@pytest.mark.promise("IM-12")
+def test_a_pipe_is_refused_with_what_to_do(home: Home, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # nobody writes into it: whoever opened it would wait for ever
+    assert "Write it to a file first" in str(refusal(home, pipe))
+    with pytest.raises(DeployError, match="no regular file") as refused:
+        verify(pipe, lambda done, of: None)
+    assert refused.value.code == "backup_unreadable"
+    assert not home.path.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that cannot be read on")
+def test_an_error_of_the_file_is_not_blamed_on_the_home(home: Home) -> None:
+    broken = Path("/proc/self/mem")  # whose first page is none
+    told = "/proc/self/mem cannot be read: Input/output error"
+    with pytest.raises(DeployError, match=told) as refused:
+        brought_back(home, broken)
+    assert refused.value.code == "backup_unreadable"
+    with pytest.raises(DeployError, match=told):
+        verify(broken, lambda done, of: None)
+
+
+@pytest.mark.promise("IM-12")
+def test_settings_that_a_backup_brings_are_named(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    auto = "postgres/data/postgresql.auto.conf"
+    monkeypatch.setenv("ENGRAMQ_HOME", str(home.path))
+    for content, named in ((b"# nothing\n", ()), (b"# x\narchive_command = 'x'\n", (auto,))):
+        monkeypatch.setitem(FILES, auto, content)
+        file = backup(tmp_path / "x")
+        assert verify(file, lambda done, of: None).settings == tuple(sorted((*named, "postgres/local.conf")))
+        assert main(["restore", str(file), "--check"]) == ExitCode.DONE
+        assert (
+            f"settings of PostgreSQL ({' and '.join(sorted((*named, 'postgres/local.conf')))})"
+            in capsys.readouterr().err
+        )
+    assert brought_back(home, file).settings == (auto, "postgres/local.conf")
+    monkeypatch.delitem(FILES, "postgres/local.conf")
+    monkeypatch.delitem(FILES, auto)
+    assert verify(backup(tmp_path / "y"), lambda done, of: None).settings == ()

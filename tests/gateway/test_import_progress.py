@@ -1,13 +1,14 @@
 """How far an import is: a bar on a terminal, plain lines elsewhere."""
 
 import io
+import re
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from engramq.gateway.cli import progress
-from engramq.gateway.cli.progress import Progress
+from engramq.gateway.cli.progress import Progress, Steps
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source
 
@@ -73,6 +74,37 @@ def test_elsewhere_there_are_plain_lines_now_and_then(monkeypatch: pytest.Monkey
     ]
     said = shown(monkeypatch, clock, watched=False, total_bytes=len(SOURCE), step_s=0.1)
     assert said.splitlines() == ["100%  10 rows  10/s"], "the last word at least"
+
+
+@pytest.mark.promise("IM-1", "IM-5")
+def test_a_terminal_sees_a_bar_for_each_step_of_a_restoration(
+    monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace
+) -> None:
+    terminal = Terminal(watched=True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Steps() as steps:
+        for step, of in (("checked", None), ("restored", 10)):
+            for done in range(1, 11):
+                clock.s += 2.0
+                steps.tell(step, done, of)
+    checked, restored = terminal.getvalue().split("\n")[:2]
+    assert "10 records checked  0/s" in checked
+    assert "left" not in checked
+    assert re.search(r"\]   50%  00:00:0\d  left  5 records restored  1/s", restored)
+    assert "100%  10 records restored" in restored.split("\r")[-1]
+
+
+def test_steps_that_go_fast_are_drawn_now_and_then_and_at_their_end(
+    monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace
+) -> None:
+    terminal = Terminal(watched=True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Steps() as steps:
+        for done in range(1, 10_001):
+            clock.s += 0.0001
+            steps.tell("restored", done, 10_000)
+    assert 9 <= terminal.getvalue().count("records restored") <= 14
+    assert "100%  10000 records restored" in terminal.getvalue()
 
 
 def test_nothing_is_said_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

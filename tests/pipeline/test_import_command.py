@@ -80,6 +80,28 @@ async def test_rows_with_metadata_go_in(
     ]
 
 
+@pytest.mark.promise("IM-3")
+async def test_a_pipe_loses_nothing_of_its_beginning_and_an_export_in_one_is_refused(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of `engramq import <(program)`."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    told = [f"row {number} " + "x" * 300 for number in range(1_000)]  # more than a pipe holds, or one reading takes
+    writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, lines(told)))
+    assert await bring_in(pipe) == ExitCode.DONE
+    await writing
+    assert counted(capsys) == [1_000, 0, 0, 0]
+    assert contents(database) == sorted(told)
+
+    writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, '{"type": "engramq.export", "version": 1}\n'))
+    assert await bring_in(pipe) == ExitCode.FAILED
+    await writing
+    assert "This is an export. It is read twice: write it to a file" in capsys.readouterr().err
+    assert await bring_in(pipe, "--dry-run") == ExitCode.MISUSED
+    assert "write it to a file first" in capsys.readouterr().err
+
+
 @pytest.mark.promise("IM-3", "IM-8")
 async def test_an_edited_file_doubles_nothing(
     stage: Stage,

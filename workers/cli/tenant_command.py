@@ -1,14 +1,12 @@
 """`engramq tenant list`, `config` and `export`: what namespaces hold and how they are configured, in the database."""
 
-import os
-import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any
 
 import msgspec
 
@@ -17,6 +15,7 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import AuditAction
+from engramq.workers.cli.new_file import Unwritable, new_file
 from engramq.workers.cli.running import require_database, run
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
@@ -25,8 +24,6 @@ from engramq.workers.db.tenants import NOBODY
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.tenants.contents import Contents, contents
 from engramq.workers.tenants.export import Wanted, lines
-
-PARTIAL: Final = ".partial"  # after the name of a file that is being written
 
 
 def list_tenants(settings: Settings, *, empty: bool, as_json: bool) -> None:
@@ -120,32 +117,18 @@ def _opened(target: Path | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    if target.exists():
-        raise CommandFailed(f"{str(target)!r} is there already: give another name, or remove it.")
-    partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")  # of this export alone
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as problem:
-        raise _unwritable(problem) from None
-    try:
-        with os.fdopen(descriptor, "wb") as out:
+        with new_file(target) as out:
             yield out
-        partial.replace(target)
-    except OSError as problem:
-        raise _unwritable(problem) from None
-    finally:
-        partial.unlink(missing_ok=True)
+    except Unwritable as problem:
+        raise CommandFailed(str(problem)) from None
 
 
 def _write(out: IO[bytes], line: bytes) -> None:
     try:
         out.write(line)
-    except OSError as problem:  # which further up would mean that the database is away
-        raise _unwritable(problem) from None
-
-
-def _unwritable(problem: OSError) -> CommandFailed:
-    return CommandFailed(f"The export cannot be written: {problem.strerror or problem}.")
+    except OSError as problem:  # of standard output; further up it would mean that the database is away
+        raise CommandFailed(f"The export cannot be written: {problem.strerror or problem}.") from None
 
 
 def _told(name: str, held: Contents) -> dict[str, Any]:
