@@ -11,7 +11,6 @@ import click
 
 from engramq.deploy.commands.bytes_done import bytes_done
 from engramq.deploy.home import home_from
-from engramq.schemas.phrases import all_of
 from engramq.schemas.settings import read_settings
 
 
@@ -42,7 +41,7 @@ def command(file: Path, *, force: bool, only_check: bool, as_json: bool) -> None
         return
     of_when = f"{done.bytes / 2**20:,.1f} MB of {done.header.made_at}, by engramq {done.header.engramq}"
     if done.settings:
-        names = all_of(done.settings)
+        names = " and ".join(done.settings)
         click.echo(f"It has settings of PostgreSQL ({names}), which can name programs that the server runs.", err=True)
     if only_check:
         click.echo(f"{file} is whole and fits: {of_when}.")
