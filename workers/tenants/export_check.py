@@ -24,7 +24,8 @@ from engramq.schemas.exports import (
 )
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.tenants.export_rules import Broken, Rules
+from engramq.workers.tenants.export_memories import Broken
+from engramq.workers.tenants.export_rules import Rules
 
 T = TypeVar("T")
 
