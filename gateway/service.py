@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 import msgspec
 from msgspec import UNSET
 
@@ -52,6 +54,9 @@ from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
 
 log = logging.getLogger(__name__)
+
+# Threads that look for secrets: a process computes in one at a time, and the others are for what waits.
+REDACTING_THREADS: Final = 2
 
 
 class PendingAnswer(Protocol):
@@ -148,9 +153,12 @@ class Service:
         limits: CallLimits = UNLIMITED,
         style: ReplyStyle = ReplyStyle(),  # noqa: B008 - frozen
         redact: Redact = Redact.OFF,
+        *,
+        redacting: anyio.CapacityLimiter | None = None,
     ) -> None:
         self._bus = bus
         self._redact = redact
+        self._redacting = redacting or anyio.CapacityLimiter(REDACTING_THREADS)
         self._limits = limits
         self._style = style
         self._sessions = sessions
@@ -163,7 +171,7 @@ class Service:
 
     def for_clients(self, limits: CallLimits, style: ReplyStyle) -> "Service":
         """Return a service over the same bus whose callers are held to these limits and answered in this style."""
-        return Service(self._bus, self._sessions, self._secrets, limits, style, self._redact)
+        return Service(self._bus, self._sessions, self._secrets, limits, style, self._redact, redacting=self._redacting)
 
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
@@ -205,7 +213,10 @@ class Service:
             command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
         secrets = 0
         if brings_memories(command, self._redact):
-            found = await anyio.to_thread.run_sync(redacted, command, self._redact)
+            # A caller who has gone ends it: a batch may take seconds.
+            found = await anyio.to_thread.run_sync(
+                redacted, command, self._redact, anyio.from_thread.check_cancelled, limiter=self._redacting
+            )
             command, secrets = found.command, found.secrets
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None

@@ -3,14 +3,23 @@
 import asyncio
 import gzip
 import json
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import anyio
+import anyio.from_thread
+import anyio.to_thread
 import psycopg
 import pytest
 from redis.asyncio import Redis
 
 from engramq.deploy.cli import main
-from engramq.schemas.settings import Settings
+from engramq.gateway import service
+from engramq.gateway.redaction import Redacted, redacted
+from engramq.schemas.commands import Command
+from engramq.schemas.settings import Redact, Settings
 from tests.conftest import Database
 from tests.gateway.test_redaction import GITHUB, SLACK
 from tests.pipeline.stage import agent_of, stage_settings, staged
@@ -127,3 +136,32 @@ async def test_a_store_keeps_or_leaves_out_secrets_as_the_setting_says(
             assert body["notice"].endswith("each marked in its place: 1.")
             assert GITHUB not in everywhere(database)
             assert "notice" not in await agent.call("store_memory", content="Nothing secret here")
+
+
+async def test_who_looks_for_secrets_takes_no_thread_of_others(
+    database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two commands at once at most, and the threads that everything else shares stay free."""
+    settings = stage_settings(database, redis_url, key_prefix, redact="all")
+    inside = threading.Semaphore(service.REDACTING_THREADS)
+    seen: list[tuple[bool, int]] = []
+
+    def looked(command: Command, wanted: Redact, go_on: Callable[[], object]) -> Redacted:
+        is_free = inside.acquire(blocking=False)
+        seen.append((is_free, anyio.from_thread.run_sync(_threads_of_others)))
+        try:
+            return redacted(command, wanted, go_on)
+        finally:
+            if is_free:
+                inside.release()
+
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        monkeypatch.setattr(service, "redacted", looked)
+        async with anyio.create_task_group() as group:
+            for number in range(12):
+                group.start_soon(partial(agent.call, "store_memory", content=f"Note {number}"))
+    assert seen == [(True, 0)] * 12
+
+
+def _threads_of_others() -> int:
+    return anyio.to_thread.current_default_thread_limiter().borrowed_tokens
