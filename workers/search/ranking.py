@@ -42,7 +42,7 @@ class Weights:
     best_of_thread: float = 0.2
     tells_self: float = 0.4  # begins with words of who speaks of himself
     only_asks: float = -0.8  # ends with a question mark and does not
-    speaker: float = 1.2  # said by the only speaker that the question names
+    speaker: float = 1.4  # said by the only speaker that the question names
     time_words: float = 0.4  # says when, and the question asks when
     date: float = 0.7  # of a time that the question names
 
