@@ -1,7 +1,7 @@
 """The gate for changes of ranking: every corpus, with and without metadata, beside the single arms of the same run.
 
     python -m bench.recall --corpus locomo MEMORIES.jsonl QUERIES.jsonl --corpus beam MEMORIES.jsonl QUERIES.jsonl
-                           [--before FILE] [--save FILE]
+                           [--before FILE] [--save FILE] [--write] [--from FILE ...]
 
 Files as `bench.retrieval` takes them. Each corpus is imported into a private stack and asked through the MCP gateway,
 once as it is, once without thread, speaker and date. Beside the product's two rankings: BM25, the vectors, and both
@@ -9,12 +9,15 @@ normalised and added, over the same rows. Prints JSON lines: recall at 5 and 10 
 left out) and by category, and the difference at 10 to each arm with the interval that holds 95 % of 4,000 paired
 resamplings of the questions. --save keeps the figures of each question; --before compares with such a file: a change
 of ranking counts if it helps on every corpus. Kept-aside data is judged the same way, by other files.
+--write puts what was measured into docs: the section of recall.md and the lines themselves, recall.jsonl. With --from
+nothing is measured: lines that were printed before, of several runs if need be, are shown as a section, or written.
 """
 
 import argparse
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +26,7 @@ import psycopg
 
 from bench.arms import Arms, vectors_of, wait_for_vectors, words_of
 from bench.common import PrivateStack, emit, private_stack
+from bench.recall_page import section, with_section
 from bench.retrieval import Row, ask, bring_in, by_namespace, prepared, read_lines
 from bench.scores import ADVERSARIAL, score
 from engramq.schemas.vocabulary import Ranking
@@ -32,8 +36,12 @@ METADATA: Final = frozenset({"thread", "speaker", "occurred_at"})
 RESAMPLINGS: Final = 4_000
 SHOWN: Final = ("R@5", "R@10", "MRR")
 OURS: Final = Ranking.RELEVANCE
+DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
+PAGE: Final = DOCS / "recall.md"
+LINES: Final = DOCS / "recall.jsonl"
 
 Figures = Mapping[str, Mapping[str, float]]  # by question, then by measure
+Line = Mapping[str, Any]
 
 
 def rank(stack: PrivateStack, memories: list[Row], queries: list[Row]) -> dict[str, dict[str, list[str]]]:
@@ -69,29 +77,30 @@ def compared(ours: Figures, others: Figures, qids: Sequence[str]) -> dict[str, A
     return {"R@10": mean, "low": low, "high": high}
 
 
-def show(what: dict[str, Any], queries: list[Row], figures: Mapping[str, Figures]) -> None:
-    """Print the figures of every way of ranking, and how far ours is ahead."""
+def show(what: dict[str, Any], queries: list[Row], figures: Mapping[str, Figures]) -> list[Line]:
+    """Print the figures of every way of ranking, and how far ours is ahead; return the lines."""
     core = [one["qid"] for one in queries if one["category"] != ADVERSARIAL]
     groups = {"overall": core}
     for query in queries:
         groups.setdefault(f"category {query['category']}", []).append(query["qid"])
+    lines: list[Line] = []
     for way, by_question in figures.items():
         for group, qids in groups.items():
             means: dict[str, Any] = {name: float(np.mean([by_question[qid][name] for qid in qids])) for name in SHOWN}
-            emit(BENCH, group, **what, ranking=way, n=len(qids), **means)
+            lines.append(emit(BENCH, group, **what, ranking=way, n=len(qids), **means))
         if way != OURS:
-            emit(BENCH, "ahead", **what, of=way, n=len(core), **compared(figures[OURS], by_question, core))
+            ahead = compared(figures[OURS], by_question, core)
+            lines.append(emit(BENCH, "ahead", **what, of=way, n=len(core), **ahead))
+    return lines
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", nargs=3, action="append", required=True, metavar=("NAME", "MEMORIES", "QUERIES"))
-    parser.add_argument("--before", type=Path)
-    parser.add_argument("--save", type=Path)
-    chosen = parser.parse_args()
-    before = json.loads(chosen.before.read_text()) if chosen.before else {}
-    saved: dict[str, Figures] = {}
-    for name, memories_path, queries_path in chosen.corpus:
+def measure(corpora: Sequence[Sequence[str]], before: Mapping[str, Figures], saved: dict[str, Figures]) -> list[Line]:
+    """Measure each corpus (name, memories, queries), as it is and without metadata; return the lines of the page.
+
+    The figures of each question go into `saved`, and are compared with those of `before`.
+    """
+    lines: list[Line] = []
+    for name, memories_path, queries_path in corpora:
         memories, queries = read_lines(Path(memories_path)), read_lines(Path(queries_path))
         evidence = {one["qid"]: set(one["evidence"]) for one in queries}
         for withheld in (frozenset[str](), METADATA):
@@ -102,14 +111,54 @@ def main() -> None:
                 way: {qid: score(ranking, evidence[qid]) for qid, ranking in several.items()}
                 for way, several in found.items()
             }
-            what = {"corpus": name, "withheld": sorted(withheld)}
-            show(what, queries, figures)
+            what: dict[str, Any] = {
+                "corpus": name,
+                "withheld": sorted(withheld),
+                "on": datetime.now(UTC).date().isoformat(),
+            }
+            lines += show(what, queries, figures)
             saved[key := f"{name} {sorted(withheld)}"] = figures[OURS]
             if key in before:
                 core = [one["qid"] for one in queries if one["category"] != ADVERSARIAL]
                 emit(BENCH, "ahead", **what, of="before", n=len(core), **compared(figures[OURS], before[key], core))
+    return lines
+
+
+def read(files: Sequence[Path]) -> list[Line]:
+    """Return the lines of these files that make the page, in their order."""
+    texts = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    lines: list[Line] = [json.loads(text) for text in texts if text.startswith('{"bench"')]
+    return [line for line in lines if line["bench"] == BENCH and line.get("of") != "before"]
+
+
+def write(lines: Sequence[Line]) -> None:
+    """Write page and lines."""
+    LINES.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), section(lines)), encoding="utf-8")
+
+
+def main() -> None:
+    """Measure, or show what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", nargs=3, action="append", default=[], metavar=("NAME", "MEMORIES", "QUERIES"))
+    parser.add_argument("--before", type=Path)
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--write", action="store_true", help="into docs")
+    parser.add_argument("--from", dest="files", type=Path, nargs="+", metavar="FILE", default=[])
+    chosen = parser.parse_args()
+    if bool(chosen.corpus) == bool(chosen.files):
+        parser.error("give either --corpus or --from")
+    saved: dict[str, Figures] = {}
+    if chosen.files:
+        lines = read(chosen.files)
+    else:
+        lines = measure(chosen.corpus, json.loads(chosen.before.read_text()) if chosen.before else {}, saved)
     if chosen.save:
         chosen.save.write_text(json.dumps(saved))
+    if chosen.write:
+        write(lines)
+    elif chosen.files:
+        print(section(lines))
 
 
 if __name__ == "__main__":

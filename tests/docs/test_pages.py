@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from bench import recall, recall_page
 from bench.all import read
 from bench.plot import svg
 from bench.table import BEGIN, END, section, section_of
@@ -33,6 +34,11 @@ def test_the_benchmarks_section_and_picture_are_made_of_the_lines_beside_them() 
     assert (page.count(BEGIN), page.count(END)) == (1, 1)
     assert section_of(page) == section(lines, "benchmarks.svg")
     assert (ROOT / "docs" / "benchmarks.svg").read_text(encoding="utf-8") == svg(lines)
+
+
+def test_the_tables_of_what_is_found_are_made_of_the_lines_beside_them() -> None:
+    page = (ROOT / "docs" / "recall.md").read_text(encoding="utf-8")
+    assert recall_page.section_of(page) == recall_page.section(recall.read([ROOT / "docs" / "recall.jsonl"]))
 
 
 def glossary() -> list[tuple[str, str]]:
