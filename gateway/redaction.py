@@ -23,7 +23,7 @@ from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.settings import Redact
 
-# CPU seconds for all texts of a command, once, and again for each so many characters: usual texts take a tenth of it.
+# CPU seconds for all texts of a command, once, and again for each so many characters: usual texts take a sixth of it.
 BUDGET_S: Final = 2.0
 _BUDGET_CHARS: Final = 1024 * 1024
 # Pieces in characters, each beginning where half of the one before ends: no secret of half a piece falls between two.
