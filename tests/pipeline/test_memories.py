@@ -13,7 +13,7 @@ from tests.pipeline.stage import LEGACY, MODERN, Agent, Stage, agent_of
 
 pytestmark = pytest.mark.anyio
 
-RANKED_ONLY = {"score", "similarity", "via", "explain", "truncated", "untrusted", "warning"}
+RANKED_ONLY = {"score", "similarity", "via", "explain", "truncated", "untrusted", "warning", "weak"}
 
 
 @pytest.mark.promise("MT-1", "MT-2", "MT-12")

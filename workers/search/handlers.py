@@ -84,7 +84,7 @@ def _told(memories: Sequence[Memory], notice: str | UnsetType) -> str | UnsetTyp
     """Return what is said of the hits, with the notice that there may be besides."""
     if not memories or any(one.weak is not True for one in memories):
         return notice
-    return ALL_WEAK if notice is UNSET else f"{ALL_WEAK} {notice}"
+    return ALL_WEAK if notice is UNSET else f"{notice} {ALL_WEAK}"
 
 
 def _names(command: SearchMemories) -> Sequence[str]:
