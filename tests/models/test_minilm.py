@@ -129,7 +129,7 @@ async def test_a_file_that_the_runtime_cannot_read_is_a_failure_of_the_embedder(
 
 async def test_a_run_that_fails_is_a_failure_of_the_embedder_and_the_next_one_works(embedder: MiniLmEmbedder) -> None:
     with pytest.raises(EmbedderUnavailable, match="onnxruntime failed: InvalidArgument"):
-        embedder._ready().asked.run([[10_000_000]])
+        await embedder._model.run(lambda model: model.asked.run([[10_000_000]]))
     assert (await embedder.embed(["still there"])).shape == (1, DIMENSIONS)
 
 

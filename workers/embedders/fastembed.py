@@ -4,13 +4,11 @@ Knows: the package's interface, which comes with an extra. Refuses to know: what
 Implements `interface.Embedder`. Texts run one by one: some of the models have one scale for the activations of a run.
 """
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
-from anyio import CapacityLimiter, to_thread
 
 from engramq.workers.embedders.interface import (
     BatchLimits,
@@ -19,9 +17,8 @@ from engramq.workers.embedders.interface import (
     EmbeddingFailure,
     Vectors,
 )
+from engramq.workers.embedders.lazy_model import LazyModel
 from engramq.workers.embedders.onnx_session import encodable, failing_as_unavailable
-
-T = TypeVar("T")
 
 FOLDER: Final = Path("models", "fastembed")  # in the home
 EXTRA: Final = "install engramq[fastembed]"
@@ -39,11 +36,10 @@ class FastembedEmbedder:
         self._options = {"threads": threads, **options}
         if home is not None:
             self._options["cache_dir"] = str(home / FOLDER)
-        self._limiter = CapacityLimiter(1)
-        self._loading = threading.Lock()
-        self._loaded: Any = None
+        self._package: LazyModel[Any] = LazyModel(
+            self._load, at_once=1, closed_reason=f"{name}: the embedder is closed"
+        )
         self._dimensions = 0
-        self._closed = False
 
     @property
     def spec(self) -> EmbedderSpec:
@@ -60,22 +56,17 @@ class FastembedEmbedder:
         return not sha256
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
-        if not texts and self._dimensions and not self._closed:
+        if not texts and self._dimensions and not self._package.closed:
             return np.empty((0, self._dimensions), dtype=np.float32)
-        return await self._in_thread(lambda: self._run(texts, questions=questions))
+        return await self._package.run(lambda model: self._run(model, texts, questions=questions))
 
     async def warm(self) -> None:
         await self.embed(["warm"])
 
     async def aclose(self) -> None:
-        self._closed = True
-        self._loaded = None
+        self._package.close()
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await to_thread.run_sync(work, limiter=self._limiter)
-
-    def _run(self, texts: Sequence[str], *, questions: bool) -> Vectors:
-        model = self._ready()
+    def _run(self, model: Any, texts: Sequence[str], *, questions: bool) -> Vectors:
         readable = [encodable(text) for text in texts]
         with failing_as_unavailable():
             made = (model.query_embed if questions else model.passage_embed)(readable, batch_size=1)
@@ -86,25 +77,18 @@ class FastembedEmbedder:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
-    def _ready(self) -> Any:
-        if self._closed:
-            raise self._unavailable("the embedder is closed")
-        with self._loading:
-            if self._loaded is None:
-                self._loaded = self._load()
-                self._dimensions = int(self._loaded.embedding_size)
-            return self._loaded
-
     def _load(self) -> Any:
         try:
             from fastembed import TextEmbedding  # noqa: PLC0415 - an extra, and a second to import
         except ImportError as error:
             raise self._unavailable(f"the package {error.name} is missing: {EXTRA}") from error
         try:
-            return TextEmbedding(model_name=self._model, **self._options)
+            model = TextEmbedding(model_name=self._model, **self._options)
         except _LOADING as error:
             told = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
             raise self._unavailable(f"cannot load {self._model}: {told}") from error
+        self._dimensions = int(model.embedding_size)
+        return model
 
     def _unavailable(self, why: str) -> EmbedderUnavailable:
         return EmbedderUnavailable(EmbeddingFailure(reason=f"{self._name}: {why}"))

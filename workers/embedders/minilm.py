@@ -10,14 +10,13 @@ here. In a store that began with float32, questions alone are embedded in int8, 
 """
 
 import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
-from anyio import CapacityLimiter, to_thread
 
 from engramq.workers.embedders import bundle
 from engramq.workers.embedders.interface import (
@@ -27,12 +26,11 @@ from engramq.workers.embedders.interface import (
     EmbeddingFailure,
     Vectors,
 )
+from engramq.workers.embedders.lazy_model import LazyModel
 from engramq.workers.embedders.minilm_session import DIMENSIONS, MAX_TOKENS, Arithmetic, Session, TokenEncoder
 from engramq.workers.embedders.runs import TEXTS_PER_RUN, in_runs, usable_cores
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _TURNS: Final = 6  # of measuring; the first does not count
 _FASTER: Final = 0.8  # of the time that float32 takes; else int8 is not worth another model
@@ -55,10 +53,7 @@ class MiniLmEmbedder:
         self._arithmetic = arithmetic
         cores = usable_cores()
         self._batches = BatchLimits(texts=TEXTS_PER_RUN, concurrent=cores, alone=True)
-        self._limiter = CapacityLimiter(cores)
-        self._loading = threading.Lock()
-        self._loaded: _Loaded | None = None
-        self._closed = False
+        self._model = LazyModel(self._load, at_once=cores, closed_reason="the minilm embedder is closed")
 
     @property
     def spec(self) -> EmbedderSpec:
@@ -76,53 +71,33 @@ class MiniLmEmbedder:
         """Make the vectors of this model from now on, if it is one of ours."""
         found = next((one for one in Arithmetic if one.sha256 == sha256), None)
         if found is not None and found is not self._arithmetic:
-            with self._loading:  # nothing loads before the first text
-                self._arithmetic, self._loaded = found, None
+            with self._model.another():  # nothing loads before the first text
+                self._arithmetic = found
         return found is not None
 
     async def embed(self, texts: Sequence[str], *, questions: bool = False) -> Vectors:
         if len(texts) == 1:
-            return await self._in_thread(lambda: self._embed_now(texts, questions=questions))
+            return await self._model.run(lambda model: _run(model, model.encoder.encode(texts), questions=questions))
         vectors = np.empty((len(texts), DIMENSIONS), dtype=np.float32)
-        if texts or self._closed:
-            encoded = await self._in_thread(lambda: self._ready().encoder.encode(texts))
+        if texts or self._model.closed:
+            encoded = await self._model.run(lambda model: model.encoder.encode(texts))
             for rows in in_runs([len(ids) for ids in encoded]):
                 batch = [encoded[row] for row in rows]
-                vectors[rows] = await self._in_thread(lambda batch=batch: self._run(batch, questions=questions))  # type: ignore[misc]
+                vectors[rows] = await self._model.run(partial(_run, batch=batch, questions=questions))
         return vectors
 
     async def warm(self) -> None:
         await self.embed(["warm"])
 
     async def aclose(self) -> None:
-        self._closed = True
-        self._loaded = None
+        self._model.close()
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await to_thread.run_sync(work, limiter=self._limiter)
-
-    def _embed_now(self, texts: Sequence[str], *, questions: bool) -> Vectors:
-        return self._run(self._ready().encoder.encode(texts), questions=questions)
-
-    def _run(self, batch: Sequence[Sequence[int]], *, questions: bool) -> Vectors:
-        loaded = self._ready()
-        session = loaded.asked if questions else loaded.kept
-        if session is None:
-            reason = "this store's vectors are made by the int8 model, whose file cannot be used: install engramq again"
-            raise EmbedderUnavailable(EmbeddingFailure(reason=reason))
-        return session.run(batch)
-
-    def _ready(self) -> _Loaded:
-        if self._closed:
-            raise EmbedderUnavailable(EmbeddingFailure(reason="the minilm embedder is closed"))
-        with self._loading:
-            if self._loaded is None:
-                encoder = TokenEncoder(self._folder)
-                sessions = self._sessions()
-                fastest = _fastest(sessions)
-                self._arithmetic = self._arithmetic or fastest
-                self._loaded = _Loaded(encoder, sessions.get(self._arithmetic), sessions[fastest])
-            return self._loaded
+    def _load(self) -> _Loaded:
+        encoder = TokenEncoder(self._folder)
+        sessions = self._sessions()
+        fastest = _fastest(sessions)
+        self._arithmetic = self._arithmetic or fastest
+        return _Loaded(encoder, sessions.get(self._arithmetic), sessions[fastest])
 
     def _sessions(self) -> Mapping[Arithmetic, Session]:
         """Load what may be used: int8 if it can be had, and float32 unless the store began with int8."""
@@ -134,6 +109,14 @@ class MiniLmEmbedder:
         if self._arithmetic is not Arithmetic.INT8 or not sessions:
             sessions[Arithmetic.FLOAT32] = Session(self._folder, Arithmetic.FLOAT32, threads=self._threads)
         return sessions
+
+
+def _run(loaded: _Loaded, batch: Sequence[Sequence[int]], *, questions: bool) -> Vectors:
+    session = loaded.asked if questions else loaded.kept
+    if session is None:
+        reason = "this store's vectors are made by the int8 model, whose file cannot be used: install engramq again"
+        raise EmbedderUnavailable(EmbeddingFailure(reason=reason))
+    return session.run(batch)
 
 
 def _fastest(sessions: Mapping[Arithmetic, Session]) -> Arithmetic:
