@@ -24,7 +24,7 @@ from bench.over_mcp import numbers
 from bench.plot import svg
 from bench.processes import pss_mb
 from bench.scaling import measure_scaling
-from bench.table import section, with_section
+from bench.table import SECTION, section
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 PAGE: Final = DOCS / "benchmarks.md"
@@ -73,7 +73,7 @@ def write(lines: list[Line]) -> None:
     """Write page, picture and lines."""
     LINES.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     PLOT.write_text(svg(lines), encoding="utf-8")
-    PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), section(lines, PLOT.name)), encoding="utf-8")
+    PAGE.write_text(SECTION.replaced(PAGE.read_text(encoding="utf-8"), section(lines, PLOT.name)), encoding="utf-8")
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ import psycopg
 
 from bench.arms import Arms, vectors_of, wait_for_vectors, words_of
 from bench.common import PrivateStack, emit, private_stack
-from bench.recall_page import section, with_section
+from bench.recall_page import SECTION, section
 from bench.retrieval import Row, ask, bring_in, by_namespace, prepared, read_lines
 from bench.scores import ADVERSARIAL, score
 from engramq.schemas.vocabulary import Ranking
@@ -134,7 +134,7 @@ def read(files: Sequence[Path]) -> list[Line]:
 def write(lines: Sequence[Line]) -> None:
     """Write page and lines."""
     LINES.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), section(lines)), encoding="utf-8")
+    PAGE.write_text(SECTION.replaced(PAGE.read_text(encoding="utf-8"), section(lines)), encoding="utf-8")
 
 
 def main() -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from bench.generated import Generated
 from bench.scores import ADVERSARIAL
 
-BEGIN: Final = "<!-- bench.recall: begin (written by `python -m bench.recall --write`, never by hand) -->"
-END: Final = "<!-- bench.recall: end -->"
+SECTION: Final = Generated("bench.recall")
 OURS: Final = "relevance"
 WAYS: Final[Mapping[str, str]] = {
     OURS: "**engramq**",
@@ -29,21 +29,7 @@ def section(lines: Sequence[Line]) -> str:
     """Return the section, markers included, from the lines of `bench.recall`; later lines replace earlier ones."""
     runs = list(dict.fromkeys(_run(line) for line in lines))
     parts = [_overall(run, [line for line in lines if _run(line) == run]) for run in runs]
-    return "\n\n".join([BEGIN, *parts, _by_category(lines), END])
-
-
-def with_section(page: str, new: str) -> str:
-    """Return the page with its generated section replaced; raises ValueError when it has no place for one."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the page lacks {BEGIN} or {END}")
-    return before + new + after
-
-
-def section_of(page: str) -> str:
-    """Return the generated section of a page, markers included."""
-    return page[page.index(BEGIN) : page.index(END) + len(END)]
+    return "\n\n".join([SECTION.begin, *parts, _by_category(lines), SECTION.end])
 
 
 def _run(line: Line) -> Run:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from bench.generated import Generated
 from bench.targets import TARGETS, Target
 
-BEGIN: Final = "<!-- bench.all: begin (written by `python -m bench.all --write`, never by hand) -->"
-END: Final = "<!-- bench.all: end -->"
+SECTION: Final = Generated("bench.all")
 GROWN_FROM: Final = 100_000  # memories
 KINDS: Final = ("gateway", "worker", "postgres", "redis", "client", "front", "supervisor")
 
@@ -15,23 +15,8 @@ Line = Mapping[str, Any]
 
 def section(lines: Sequence[Line], plot: str) -> str:
     """Return the section, markers included; `plot` is the name of the picture beside the page."""
-    parts = [BEGIN, _machine(lines), f"![Ratios, each as a share of its target]({plot})", _ratios(lines)]
-    return "\n\n".join([*parts, _calls(lines), _cpu(lines), _memory(lines), END])
-
-
-def with_section(page: str, new: str) -> str:
-    """Return the page with its generated section replaced; raises ValueError when it has no place for one."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the page lacks {BEGIN} or {END}")
-    return before + new + after
-
-
-def section_of(page: str) -> str:
-    """Return the generated section of a page, markers included."""
-    begin, end = page.index(BEGIN), page.index(END) + len(END)
-    return page[begin:end]
+    parts = [SECTION.begin, _machine(lines), f"![Ratios, each as a share of its target]({plot})", _ratios(lines)]
+    return "\n\n".join([*parts, _calls(lines), _cpu(lines), _memory(lines), SECTION.end])
 
 
 def latest_ratios(lines: Sequence[Line]) -> dict[tuple[str, int], float]:

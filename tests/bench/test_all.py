@@ -12,7 +12,7 @@ from bench import all as everything
 from bench.measured import Report, Round, medians
 from bench.plot import svg
 from bench.processes import Kind, cpu_by_kind, peak_rss_mb, pss_mb, with_descendants
-from bench.table import BEGIN, END, latest_ratios, section, section_of, with_section
+from bench.table import SECTION, latest_ratios, section
 from bench.targets import TARGETS
 from tests.bench.test_stamps import samples
 
@@ -68,15 +68,15 @@ def test_how_a_search_grows_is_taken_from_two_sizes_wherever_they_were_measured(
 
 
 def test_the_page_keeps_all_but_its_generated_section() -> None:
-    page = f"before\n\n{BEGIN}\nfigures of last year\n{END}\n\nafter\n"
-    new = with_section(page, section(LINES, "plot.svg"))
-    assert new.startswith(f"before\n\n{BEGIN}\n\nMeasured on")
-    assert new.endswith(f"{END}\n\nafter\n")
+    page = f"before\n\n{SECTION.begin}\nfigures of last year\n{SECTION.end}\n\nafter\n"
+    new = SECTION.replaced(page, section(LINES, "plot.svg"))
+    assert new.startswith(f"before\n\n{SECTION.begin}\n\nMeasured on")
+    assert new.endswith(f"{SECTION.end}\n\nafter\n")
     assert "last year" not in new
-    assert section_of(new) == section(LINES, "plot.svg")
-    assert with_section(new, section(LINES, "plot.svg")) == new
+    assert SECTION.within(new) == section(LINES, "plot.svg")
+    assert SECTION.replaced(new, section(LINES, "plot.svg")) == new
     with pytest.raises(ValueError, match="the page lacks"):
-        with_section("no place", "new")
+        SECTION.replaced("no place", "new")
 
 
 def test_the_picture_has_a_bar_for_each_ratio_and_says_how_long_a_cut_one_is() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bench.arms import Arms
 from bench.recall import compared, interval, read
-from bench.recall_page import BEGIN, END, section, section_of, with_section
+from bench.recall_page import SECTION, section
 
 RUN: dict[str, Any] = {
     "bench": "recall",
@@ -57,11 +57,11 @@ def test_later_lines_replace_earlier_ones_of_the_same_run() -> None:
 
 
 def test_the_page_is_written_between_its_marks_alone() -> None:
-    page = f"before\n{BEGIN}\nold\n{END}\nafter"
-    assert with_section(page, section(LINES)) == f"before\n{section(LINES)}\nafter"
-    assert section_of(with_section(page, section(LINES))) == section(LINES)
+    page = f"before\n{SECTION.begin}\nold\n{SECTION.end}\nafter"
+    assert SECTION.replaced(page, section(LINES)) == f"before\n{section(LINES)}\nafter"
+    assert SECTION.within(SECTION.replaced(page, section(LINES))) == section(LINES)
     with pytest.raises(ValueError, match="lacks"):
-        with_section("no marks", section(LINES))
+        SECTION.replaced("no marks", section(LINES))
 
 
 def test_only_lines_that_make_the_page_are_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from bench import recall, recall_page
 from bench.all import read
 from bench.plot import svg
-from bench.table import BEGIN, END, section, section_of
+from bench.table import SECTION, section
 from engramq.schemas.settings_reference import settings_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,14 +31,14 @@ def test_links_between_pages_lead_to_files_that_exist() -> None:
 def test_the_benchmarks_section_and_picture_are_made_of_the_lines_beside_them() -> None:
     lines = read([ROOT / "docs" / "benchmarks.jsonl"])
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    assert (page.count(BEGIN), page.count(END)) == (1, 1)
-    assert section_of(page) == section(lines, "benchmarks.svg")
+    assert (page.count(SECTION.begin), page.count(SECTION.end)) == (1, 1)
+    assert SECTION.within(page) == section(lines, "benchmarks.svg")
     assert (ROOT / "docs" / "benchmarks.svg").read_text(encoding="utf-8") == svg(lines)
 
 
 def test_the_tables_of_what_is_found_are_made_of_the_lines_beside_them() -> None:
     page = (ROOT / "docs" / "recall.md").read_text(encoding="utf-8")
-    assert recall_page.section_of(page) == recall_page.section(recall.read([ROOT / "docs" / "recall.jsonl"]))
+    assert recall_page.SECTION.within(page) == recall_page.section(recall.read([ROOT / "docs" / "recall.jsonl"]))
 
 
 def glossary() -> list[tuple[str, str]]:
