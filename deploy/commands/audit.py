@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import click
 
-from engramq.deploy.commands.option_types import end_time, identifier
+from engramq.deploy.commands.option_types import end_time, identifier, limit_option
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.ids import parse_time
-from engramq.schemas.setting_values import integer, name, namespace, one_of
+from engramq.schemas.setting_values import name, namespace, one_of
 from engramq.schemas.vocabulary import AuditAction
 
 SHOWN: Final = 100
@@ -30,14 +30,7 @@ SHOWN_MAX: Final = 100_000
 @click.option("--command", "command_id", metavar="ID", type=identifier, help="All that one command did.")
 @click.option("--since", metavar="TIME", type=parse_time, help="A date, or a time with a zone.")
 @click.option("--until", metavar="TIME", type=end_time, help="The same; included.")
-@click.option(
-    "--limit",
-    metavar="N",
-    type=integer(1, SHOWN_MAX),
-    default=str(SHOWN),
-    show_default=True,
-    help="The newest so many.",
-)
+@limit_option(SHOWN_MAX, SHOWN, "The newest so many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.pass_obj
 def command(supervisor: tuple[str, ...], /, namespace: str | None, limit: int, *, as_json: bool, **wanted: Any) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from engramq.deploy.commands.option_types import limit_option
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.setting_values import integer, name, namespace, note, one_of
+from engramq.schemas.setting_values import name, namespace, note, one_of
 from engramq.schemas.vocabulary import WorkerKind
 
 SHOWN = 100
@@ -32,14 +33,7 @@ def command() -> None:
     "--kind", metavar="WORD", type=one_of(WorkerKind), help=f"Of one kind of workers: {', '.join(WorkerKind)}."
 )
 @namespace_option
-@click.option(
-    "--limit",
-    metavar="N",
-    type=integer(1, SHOWN_MAX),
-    default=str(SHOWN),
-    show_default=True,
-    help="The newest so many of each kind.",
-)
+@limit_option(SHOWN_MAX, SHOWN, "The newest so many of each kind.")
 @json_option
 @click.pass_obj
 def list_(

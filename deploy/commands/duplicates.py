@@ -6,8 +6,9 @@ from typing import Final
 
 import click
 
+from engramq.deploy.commands.option_types import limit_option
 from engramq.deploy.servers_for import servers_for
-from engramq.schemas.setting_values import integer, namespace
+from engramq.schemas.setting_values import namespace
 from engramq.schemas.vocabulary import Partition
 
 SHOWN: Final = 20  # groups
@@ -33,14 +34,7 @@ def _cosine(text: str) -> float:
 @click.option(
     "--partition", type=click.Choice([str(word) for word in Partition]), help="Default: both, each by itself."
 )
-@click.option(
-    "--limit",
-    metavar="N",
-    type=integer(0, SHOWN_MAX),
-    default=str(SHOWN),
-    show_default=True,
-    help="Groups listed.",
-)
+@limit_option(SHOWN_MAX, SHOWN, "Groups listed.", least=0)
 @click.option("--merge", is_flag=True, help="Supersede what is alike by the one that stays.")
 @click.option("--yes", is_flag=True, help="With --merge: do it. Without it everything is only listed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

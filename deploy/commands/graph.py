@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from engramq.deploy.commands.option_types import limit_option
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.setting_values import integer, namespace, note
@@ -26,14 +27,7 @@ def command() -> None:
 
 @command.command("deleted")
 @namespace_option
-@click.option(
-    "--limit",
-    metavar="N",
-    type=integer(1, SHOWN_MAX),
-    default=str(SHOWN),
-    show_default=True,
-    help="The newest so many.",
-)
+@limit_option(SHOWN_MAX, SHOWN, "The newest so many.")
 @json_option
 @click.pass_obj
 def deleted(supervisor: tuple[str, ...], /, namespace: str | None, limit: int, *, as_json: bool) -> None:

@@ -16,6 +16,7 @@ import click
 
 from engramq.deploy import settings
 from engramq.schemas.ids import parse_time, parse_uuid
+from engramq.schemas.setting_values import integer
 from engramq.schemas.settings import SETTINGS, SettingsError
 from engramq.schemas.vocabulary import Scope
 
@@ -91,3 +92,10 @@ def named_as_options(given: Mapping[str, str]) -> Iterator[None]:
     except SettingsError as problem:
         variable, colon, rest = str(problem).partition(":")
         raise SettingsError(_OPTIONS[variable] + colon + rest if variable in given else str(problem)) from None
+
+
+def limit_option(most: int, default: int, about: str, *, least: int = 1) -> Callable[[Body], Body]:
+    """Return the option --limit of a command that lists things: at most `most`, `default` unless it is given."""
+    return click.option(
+        "--limit", metavar="N", type=integer(least, most), default=str(default), show_default=True, help=about
+    )
