@@ -11,6 +11,7 @@ class ExitCode(IntEnum):
     MISUSED = 2  # called or set wrongly: nothing was started
     MIDWAY = 3  # an import, a purge or a merge could not go on: the same command again does the rest
     NOT_RUNNING = 3  # what `status` says then
+    DEGRADED = 4  # what `status` says when reads are answered and something has to be mended; FAILED when they are not
     INTERRUPTED = 130  # by Ctrl-C: 128 and the number of SIGINT
 
 

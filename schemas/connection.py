@@ -1,7 +1,7 @@
 """One connection to Redis, used bare: packed commands out, that many replies back.
 
 redis-py's client costs more than the round trip itself; its Connection (handshake, TLS, authentication, parser)
-does not. Both halves of the queue use this one; it is the only module of the contract that does I/O.
+does not. Both halves of the queue use this one; with schemas/servers.py it is all of the contract that does I/O.
 """
 
 import asyncio
@@ -12,22 +12,42 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import hiredis
-from redis.asyncio import ConnectionPool
+from redis.asyncio import ConnectionPool, SSLConnection
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     BusyLoadingError,
+    ClusterDownError,
     MasterDownError,
     MaxConnectionsError,
+    MovedError,
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import (
+    ConnectionError as ConnectionBroken,
 )
 
+from engramq.schemas.handshake import CLOSES, handshake_problem
+from engramq.schemas.keys import Keys
+from engramq.schemas.redis_urls import Place
+from engramq.schemas.rights import ACL_IN_SCRIPT, looked_at, missing_right, together, transaction
 from engramq.schemas.scripts import Script
+from engramq.schemas.sentinel import SentinelServer, server_of
+from engramq.schemas.servers import (
+    CONNECT_S,
+    ELSEWHERE,
+    FixedServer,
+    NoMaster,
+    Server,
+    UnsupportedServer,
+    connection_options,
+)
 
-CONNECT_S: Final = 1.0  # to connect, and once more for the handshake
 EXCHANGE_S: Final = 5.0  # for the replies to commands that do not block
 
 OLDEST_SERVER: Final = (7, 0)  # BLMPOP came with Redis 7.0
@@ -43,9 +63,12 @@ _REFUSALS: Final[dict[type[RedisError], str]] = {
     ReadOnlyError: "Redis is a read-only replica.",
     MasterDownError: "Redis is a replica that has lost its master.",
     AuthenticationError: _NOT_LET_IN,
-    NoPermissionError: "Redis does not let this user do that.",
     BusyLoadingError: "Redis is still loading its data.",
     MaxConnectionsError: "Redis has no connection left.",
+    ClusterDownError: "The Redis Cluster is down: some of its slots have no master.",
+    TryAgainError: "The Redis Cluster is moving the keys to another master.",
+    AskError: "The Redis Cluster is moving the keys to another master.",
+    NoMaster: "The Redis Cluster is down: some of its slots have no master.",
 }
 _REFUSAL_WORDS: Final = {
     "MISCONF": "Redis cannot write to its disk.",
@@ -54,6 +77,7 @@ _REFUSAL_WORDS: Final = {
     "Authentication": _NOT_LET_IN,  # required: as the driver's faster parser has it
     "DENIED": "Redis does not take connections from here.",
 }
+_CLOSED: Final = "Connection closed by server."  # redis-py's words for the end of a stream
 SAY_AGAIN_S: Final = 60.0
 
 
@@ -62,7 +86,17 @@ def refusal_of(problem: object) -> str:
     for kind, name in _REFUSALS.items():
         if isinstance(problem, kind):
             return name
-    return _REFUSAL_WORDS.get(str(problem).partition(" ")[0], "") if isinstance(problem, RedisError) else ""
+    if not isinstance(problem, RedisError):
+        return handshake_problem(problem) if isinstance(problem, OSError) else ""
+    told = str(problem)
+    if isinstance(problem, NoPermissionError) or ACL_IN_SCRIPT in told:
+        return missing_right(told)
+    return _REFUSAL_WORDS.get(told.partition(" ")[0], "") or handshake_problem(problem)
+
+
+def doubt_of(problem: object) -> str:
+    """Return what a server refuses, or may refuse without saying so: for who looks, not for who decides by it."""
+    return refusal_of(problem) or (CLOSES if isinstance(problem, ClosedAfterHandshake) else "")
 
 
 class RefusalLog:
@@ -83,15 +117,26 @@ class RefusalLog:
         return name
 
 
-class UnsupportedServer(RuntimeError):
-    """The Redis server is too old; the message names its version."""
+ELSEWHERE_AGAIN_S: Final = 0.05  # before what belongs elsewhere is sent again, unless the answer says where to
+ELSEWHERE_LATER_S: Final = 0.5  # at most, for a server or a cluster that is down: each time waits twice as long
+ELSEWHERE_S: Final = 0.3  # of an exchange's time that is left when it is given up, so that the refusal is told
+
+
+class ClosedAfterHandshake(ConnectionBroken):
+    """A server closed a connection by TLS before it answered anything: with TLS 1.3 it says no more to a client whose
+    certificate it does not take, and a proxy says no more whose server is away.
+    """
 
 
 class RedisConnection:
-    """A connection that opens itself when it is used. One exchange at a time: the caller sees to that."""
+    """A connection that opens itself when it is used. One exchange at a time: the caller sees to that.
 
-    def __init__(self, redis_url: str, scripts: Sequence[Script] = ()) -> None:
-        pool: Any = ConnectionPool.from_url(redis_url, socket_connect_timeout=CONNECT_S)
+    `redis`: a server's URL, or where the master is that has the keys (which may move; it is found again then).
+    """
+
+    def __init__(self, redis: str | Server, scripts: Sequence[Script] = ()) -> None:
+        self._server: Server = server_of(redis)
+        pool: Any = ConnectionPool(**connection_options(self._server), socket_connect_timeout=CONNECT_S)
         self._connection: Any = pool.make_connection()
         self._scripts = scripts
 
@@ -114,35 +159,130 @@ class RedisConnection:
                 info, *_ = await self.exchange([pack("INFO", "server"), *loads])
             if isinstance(info, ResponseError):
                 raise info
-            check_server(info.decode())
-        except BaseException:
+            check_server(info.decode(), in_cluster=self._server.moves and not isinstance(self._server, SentinelServer))
+        except BaseException as problem:
             await self.close()
+            if isinstance(self._connection, SSLConnection) and str(problem) == _CLOSED:
+                raise ClosedAfterHandshake(_CLOSED) from problem
             raise
 
     async def exchange(self, commands: Sequence[bytes], timeout_s: float = EXCHANGE_S) -> list[Any]:
         """Send packed commands in one write and return their replies; an error reply is a value among them.
 
-        Raises one of CONNECTION_ERRORS and closes the connection when a reply does not come.
+        What another server has to carry out is sent there, for as long as there is time. Raises one of
+        CONNECTION_ERRORS and closes the connection when a reply does not come.
         """
-        connection = self._connection
-        replies: list[Any] = []
         try:
             async with asyncio.timeout(timeout_s):
-                await connection.send_packed_command(commands)
-                while len(replies) < len(commands):
-                    try:
-                        replies.append(await connection.read_response())
-                    except ResponseError as refusal:
-                        replies.append(refusal)
+                replies = await self._exchange(commands)
+                if self._server.moves:
+                    await self._follow(commands, replies, time.monotonic() + timeout_s - ELSEWHERE_S)
         except BaseException:
             # Replies may still arrive whose commands were given up.
             await self.close()
+            self._server.forget()
             raise
         return replies
 
+    async def _exchange(self, commands: Sequence[bytes]) -> list[Any]:
+        connection = self._connection
+        replies: list[Any] = []
+        await connection.send_packed_command(commands)
+        while len(replies) < len(commands):
+            try:
+                replies.append(await connection.read_response())
+            except ResponseError as refusal:
+                replies.append(refusal)
+        return replies
+
+    async def _follow(self, commands: Sequence[bytes], replies: list[Any], until: float) -> None:
+        """Send what was surely not carried out to where it belongs now, and put its replies in place.
+
+        At `until` the refusals are left as they are.
+        """
+        pause_s = 0.0
+        while places := [place for place, reply in enumerate(replies) if isinstance(reply, ELSEWHERE)]:
+            refusal, again = replies[places[0]], [commands[place] for place in places]
+            if time.monotonic() >= until:
+                self._server.forget()
+                return
+            if isinstance(refusal, AskError) and not isinstance(refusal, MovedError):
+                answers = await self._ask_there(refusal, again)
+            else:
+                if pause_s or not isinstance(refusal, MovedError):
+                    pause_s = _next_pause(pause_s, refusal)
+                    await asyncio.sleep(min(pause_s, until - time.monotonic()))
+                answers = await self._ask_anew(again)
+                pause_s = pause_s or ELSEWHERE_AGAIN_S
+            for place, answer in zip(places, answers, strict=True):
+                replies[place] = answer
+
+    async def _ask_anew(self, commands: Sequence[bytes]) -> list[Any]:
+        """Send to the server that has the keys now, as far as that is known: maybe still this one."""
+        place = await self._server.locate()
+        if place is not None and place != (self._connection.host, self._connection.port):
+            await self.close()
+        await self.open()
+        return await self._exchange(commands)
+
+    async def _ask_there(self, refusal: AskError, commands: Sequence[bytes]) -> list[Any]:
+        """Send behind ASKING to the server that is getting the keys; the next command goes to this one again.
+
+        One that says to try again is sent to this one again: meanwhile the move may have ended.
+        """
+        place = Place(refusal.host or self._connection.host, refusal.port)
+        target = RedisConnection(_Asked(self._server.url, place), self._scripts)
+        try:
+            await target.open()
+            behind = [packed for command in commands for packed in (_ASKING, command)]
+            return (await target._exchange(behind))[1::2]
+        finally:
+            await target.close()
+
+    async def missing_rights(self, keys: Keys) -> str:
+        """Return what of all that engramq does this user may not do, as a sentence; nothing is carried out.
+
+        Redis looks at a user's rights when a command joins a transaction, which is then discarded; in a cluster before
+        it says which server has the key, where this does not follow. The caller closes the connection afterwards: it
+        may not be able to discard anything. Raises as `exchange`.
+        """
+        async with asyncio.timeout(EXCHANGE_S):
+            answers = await self._exchange([pack(*command) for command in transaction(keys)])
+            if not any(isinstance(answer, NoPermissionError) for answer in answers):
+                commands = [("MULTI",), *looked_at(keys), ("DISCARD",)]
+                answers = await self._exchange([pack(*command) for command in commands])
+        return together([refusal_of(answer) for answer in answers if isinstance(answer, NoPermissionError)])
+
     async def close(self) -> None:
         """Close the connection; using the connection opens it again."""
+        writer = self._connection._writer
         await self._connection.disconnect(nowait=True)
+        if writer is not None and isinstance(self._connection, SSLConnection):
+            # Else TLS waits for the server's farewell, and a loop that is closed meanwhile fails.
+            writer.transport.abort()
+
+
+class _Asked(FixedServer):
+    """The server that is getting some keys."""
+
+    moves = True
+
+    def __init__(self, url: str, place: Place) -> None:
+        super().__init__(url)
+        self._place = place
+
+    async def locate(self) -> Place | None:
+        return self._place
+
+
+def _next_pause(pause_s: float, refusal: ResponseError) -> float:
+    """Return how long to wait before a refused command is sent again, in seconds.
+
+    A slot that moves key by key is there in a moment; a failover takes longer.
+    """
+    if isinstance(refusal, TryAgainError):
+        return ELSEWHERE_AGAIN_S
+    return min(max(2 * pause_s, ELSEWHERE_AGAIN_S), ELSEWHERE_LATER_S)
 
 
 def pack(*command: str | bytes | int | float) -> bytes:
@@ -151,17 +291,34 @@ def pack(*command: str | bytes | int | float) -> bytes:
     return packed
 
 
+_ASKING: Final = pack("ASKING")
+
+
 def pack_script(script: Script, keys: Sequence[str], arguments: Iterable[str | bytes | int | float]) -> bytes:
     """Return the call of a script that the connection has loaded, in the form that Redis reads."""
     packed: bytes = hiredis.pack_command(("EVALSHA", script.sha, len(keys), *keys, *arguments))  # type: ignore[arg-type]  # its stub says a tuple of one
     return packed
 
 
-def check_server(info: str) -> None:
-    """Raise UnsupportedServer when the server whose `INFO server` this is lacks what the queue needs."""
+def check_server(info: str, *, in_cluster: bool = False) -> None:
+    """Raise UnsupportedServer when the server whose `INFO server` this is lacks what the queue needs.
+
+    `in_cluster`: it was found as a node of a cluster.
+    """
     found = re.search(r"^redis_version:(\S+)", info, re.MULTILINE)
     version = found[1] if found else "unknown"
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if numbers < OLDEST_SERVER:
         needed = ".".join(map(str, OLDEST_SERVER))
         raise UnsupportedServer(f"Redis {version} is too old: engramq needs Redis {needed} or later, or Valkey.")
+    mode = re.search(r"^(?:redis|server)_mode:(\w+)", info, re.MULTILINE)  # Valkey 9 says server_mode
+    if mode is not None and mode[1] == "sentinel":
+        raise UnsupportedServer(
+            "This is a Redis Sentinel: begin ENGRAMQ_REDIS_URL with redis+sentinel:// (TLS: rediss+sentinel://), and "
+            "name behind its address the master that it watches: redis+sentinel://host:port,host:port/NAME."
+        )
+    if mode is not None and mode[1] == "cluster" and not in_cluster:
+        raise UnsupportedServer(
+            "This Redis is a node of a Redis Cluster: begin ENGRAMQ_REDIS_URL with redis+cluster:// (TLS: "
+            "rediss+cluster://), then host:port of some of its nodes, with commas."
+        )

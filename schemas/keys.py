@@ -1,5 +1,8 @@
 """Every Redis key, written once.
 
+A lane is a whole queue under a prefix of its own: mailboxes, sessions, replies. `{prefix:n.m}` is the prefix of lane n
+and the beginning of its jobs' ids, so that all its keys, arq's own too, are in one slot of a Redis Cluster.
+
 The queue is arq's: a mailbox is an arq queue (a zset of job ids by due time in milliseconds), a job's payload, lease
 and try counter stand under arq's own keys.
 """
@@ -8,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from engramq.schemas.codec import job_id
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.vocabulary import WorkerKind
 
@@ -58,14 +62,20 @@ class SessionKeys(NamedTuple):
 
 
 class Keys:
-    """Every Redis key of one installation; `prefix` tells installations apart that share a server.
+    """Every Redis key of one lane, which is all of an installation without lanes; `prefix` tells it from others.
 
-    `of` has the keys of each worker kind. What a user chose is percent-encoded, so that no character of it can end or
-    forge a key.
+    `of` has the keys of each worker kind, `lanes` says how many lanes share what is bounded. What a user chose is
+    percent-encoded, so that no character of it can end or forge a key.
+
+    `guard` goes with the keys of every script, and is never written. While a slot moves, a script could begin at a
+    server that has some of its keys and fail half way; with a key that nobody has it is not begun at all.
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, *, lanes: int = 1) -> None:
         self.prefix = prefix
+        self.lanes = lanes
+        self._job_tag = prefix if prefix.startswith("{") else ""
+        self.guard = (f"{prefix}:guard",) if self._job_tag else ()
         self.of: Mapping[WorkerKind, MailboxKeys] = {
             kind: MailboxKeys(
                 mailbox=f"{prefix}:mailbox:{kind}",
@@ -83,6 +93,14 @@ class Keys:
         self.erased = f"{prefix}:erased"  # string: something was erased since the append-only file was written anew
         self.cursor_secret = f"{prefix}:cursor-secret"  # string: the key that signs cursors
 
+    def job_id(self, first_command_id: str, count: int) -> str:
+        """Return the id of the job that begins with this command and has so many of them."""
+        return job_id(self._job_tag + first_command_id, count)
+
+    def page_session(self, digest: str) -> str:
+        """String: the sealed bearer token of somebody who signed in at the page; `digest` is of the cookie."""
+        return f"{self.prefix}:page-session:{digest}"
+
     def schedule(self, kind: WorkerKind, name: str) -> str:
         """String: the worker that runs this periodic work now, or ran it last within its period."""
         return f"{self.prefix}:schedule:{kind}:{quote(name, safe='')}"
@@ -98,6 +116,14 @@ class Keys:
     def note(self, command_id: str) -> str:
         """String: the Note of a command whose caller was told `pending`."""
         return f"{self.prefix}:note:{quote(command_id, safe='')}"
+
+    def written(self, namespace: str) -> str:
+        """String: the position of PostgreSQL's log before which all lies that this namespace was told is written.
+
+        Used with standbys alone. Else a word that is no position: it is being asked for (`?...`), or something was
+        told whose position could not be asked (`?!...`).
+        """
+        return f"{self.prefix}:written:{quote(namespace, safe='')}"
 
     def session(self, namespace: str, principal: PrincipalId, session: str) -> SessionKeys:
         """Return the keys of a session."""

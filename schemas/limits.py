@@ -42,15 +42,19 @@ SUGGESTIONS_SHOWN: Final = 5
 PROPOSALS_SHOWN: Final = 50
 OPEN_PROPOSALS: Final = 50  # of one principal
 PROPOSAL_DAYS: Final = 30  # for which a proposal is kept that has ended
+PROJECTS_SHOWN: Final = 100  # in statistics, those with most memories
 EDGE_KINDS_SHOWN: Final = 200  # that stats count separately: callers may invent relations
 GRAPH_RESTORE_DAYS: Final = 30  # in which a deletion of an edge or node can be undone
 DELETIONS_SHOWN: Final = 1_000
 NOT_RESTORED_SHOWN: Final = 100  # edges that could not be brought back
 AUDIT_ID_MAX: Final = 2**63 - 1
+TOKEN_DAYS: Final = 366  # of a token that another token makes, at most
+IMPORT_BATCHES_LOOKED_AT: Final = 200  # of the newest, to tell how an import gets on
 CONSENT_HOURS: Final = 48
 CONSENT_PRINCIPALS: Final = 2  # who must approve a proposal, the proposer included
 
 # The JSON text of a reply that holds contents: least and most of its budget, and what it is unless said otherwise.
+TOKENS: Final = 200  # that the page lists; `engramq token list` shows all
 REPLY_CHARS_MIN: Final = 500
 REPLY_CHARS_MAX: Final = 200_000
 REPLY_CHARS: Final = 8_000

@@ -13,6 +13,7 @@ HINTS: Final[Mapping[Thing, str]] = {
     Thing.EDGE: "Names and relations count exactly as written. graph_list_edges shows a node's edges, with their ids.",
     Thing.PROPOSAL: "There is no proposal of this id. list_proposals shows those that there are.",
     Thing.TOPIC: "Give one of topics, or none for the way of working.",
+    Thing.TOKEN: "There is no token of this id in the namespace. `engramq token list` shows all that there are.",
     Thing.DELETION: "`engramq graph deleted` lists what can be restored.",
     Thing.NAMESPACE: "`engramq tenant list` shows all that there are.",
 }

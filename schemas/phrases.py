@@ -9,7 +9,7 @@ SMALLER: Final = "Send it in smaller parts; for a file of many memories there is
 
 def count_of(number: int, one: str, several: str = "") -> str:
     """Return so many of a thing; without a plural of its own the word gets an s."""
-    return f"{number} {one if number == 1 else several or one + 's'}"
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def memories(number: int) -> str:

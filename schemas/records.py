@@ -15,6 +15,7 @@ from engramq.schemas.vocabulary import (
     Partition,
     ProposalAction,
     ProposalState,
+    Scope,
     Sector,
     SectorSource,
     Verification,
@@ -327,3 +328,36 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     edge: GraphEdge | None = None
     node: CountedNode | None = None
     change: EdgeChange | None = None
+
+
+class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of a bearer token, never the token itself. Without `expires_at` it counts until it is revoked."""
+
+    token_id: str
+    principal: str
+    scopes: list[Scope]
+    untrusted: bool
+    project: str | None
+    label: str | None
+    created_by: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+
+
+class ImportRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Batches of one principal that came one soon after another; counts are of rows.
+
+    `is_whole`: its first batch is among those that were looked at, else there were more before.
+    """
+
+    principal: str
+    untrusted: bool
+    began_at: str
+    last_at: str
+    batches: int
+    stored: int
+    updated: int
+    skipped: int
+    rejected: int
+    is_whole: bool

@@ -1,6 +1,7 @@
 """The Lua scripts that both halves of the queue run in Redis: each is one atomic step and one round trip.
 
-Times are milliseconds of the server's clock. Keys are passed by name; Redis Cluster is not supported (arq is not).
+Times are milliseconds of the server's clock. Keys are passed by name, or built from a prefix that was passed; all are
+of one lane. Behind KEYS comes the lane's guard, if it has one: see schemas/keys.py.
 """
 
 import hashlib
@@ -146,12 +147,14 @@ class Script(msgspec.Struct, frozen=True):
     sha: str
 
 
-def _script(body: str, *, allow_oom: bool = True) -> Script:
+def _script(body: str, *, allow_oom: bool = True, reads: bool = False) -> Script:
     # A Redis at maxmemory still lets what is in it drain, be read and be cleaned up; only new writes are refused.
     text = _PRELUDE.replace("OWED_BYTES", str(_OWED_BYTES)) + body
     for name, number in _NUMBERS.items():
         text = text.replace(name, str(number))
-    text = ("#!lua flags=allow-oom\n" if allow_oom else "#!lua\n") + text
+    # One that only reads is run by a server that takes no writes, too.
+    flags = " flags=no-writes,allow-stale" if reads else " flags=allow-oom" if allow_oom else ""
+    text = f"#!lua{flags}\n{text}"
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -269,6 +272,8 @@ WAKE: Final = _script("wake(KEYS[1])")
 #   reply   reply list, ttl (s), answers...; left out when the gateway reads none and too many bytes wait for it
 #   job     mailbox, wakeups, depth, job, tries, job id, payload, bound, delay (ms), tries so far: retry or follow-up
 #   dead    dead letters, their index, their bytes, id, letter, most to keep, most bytes: the oldest go, never the last
+#   written  key, position ('' unknown), ttl (s): up to where the namespace was told that its database is written; what
+#           is unknown leaves a word that no other step leaves, and what follows it is unknown too: it may be earlier
 #   session_state  session state, touched, sessions, session, ttl (s), gap (ms), most to keep, stored ('' none),
 #           recalled ('-' none, else ids each with a newline), touched ids...
 SETTLE: Final = _script("""
@@ -323,6 +328,12 @@ steps['session_state'] = function(a)
   redis.call('EXPIRE', a[2], a[5])
   list_session(a[3], a[4], now, a[5])
 end
+steps['written'] = function(a)
+  local known = redis.call('GET', a[1])
+  if a[2] == '' or (known and string.sub(known, 1, 2) == '?!') then
+    redis.call('SET', a[1], '?!' .. ARGV[1] .. table.concat(redis.call('TIME'), '.'), 'EX', a[3])
+  elseif not known or #known ~= #a[2] or known < a[2] then redis.call('SET', a[1], a[2], 'EX', a[3]) end
+end
 local i = 2
 while i <= #ARGV do
   local count = tonumber(ARGV[i + 1])
@@ -364,6 +375,14 @@ if ARGV[4] == '1' then touched = redis.call('ZRANGE', KEYS[2], 0, -1) end
 return {found[1] or '', found[2] or '', now + ARGV[2] * 1000, touched}
 """)
 
+# KEYS written; ARGV word, position, ttl (s). Keeps the position that was asked for under this word, unless a command
+# was answered meanwhile.
+KEEP_POSITION: Final = _script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
+return 1
+""")
+
 # KEYS session state, touched; ARGV memory ids. Takes erased memories out of a session; what was recalled keeps its
 # numbering.
 SCRUB_SESSION: Final = _script("""
@@ -389,6 +408,22 @@ return places
 
 # KEYS erased; ARGV a new mark. Says that something was erased which the append-only file still holds.
 MARK_ERASED: Final = _script("redis.call('SET', KEYS[1], ARGV[1])")
+
+# KEYS erased; ARGV the mark that was found. Takes it away; returns 0 when another one is there: more was erased.
+UNMARK_ERASED: Final = _script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
+""")
+
+# KEYS mark; ARGV lanes. Notes that there are so many, and returns the most that there have ever been.
+RAISE_LANES: Final = _script("""
+local most = tonumber(redis.call('GET', KEYS[1]) or '0')
+if most < tonumber(ARGV[1]) then
+  most = tonumber(ARGV[1])
+  redis.call('SET', KEYS[1], most)
+end
+return most
+""")
 
 # KEYS job tries; ARGV old payload, new payload. Returns -1 (it changed meanwhile: look again), 0 (done; the job was
 # never begun) or 1 (done; somebody had begun it).
@@ -418,3 +453,24 @@ KEEP_SCHEDULE: Final = _script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 """)
+
+# KEYS mailbox, depth, rate, index of dead letters, alive of each worker kind; ARGV seconds after which a silent worker
+# counts as gone. Returns now, then of each kind: commands waiting or running, milliseconds that the oldest has been
+# due, commands served in 1,000 s (-1: unknown), dead letters, living workers.
+LOOK: Final = _script(
+    """
+local now, out = now_ms(), {}
+out[1] = now
+for i = 1, #KEYS - 4, 5 do
+  local first = redis.call('ZRANGE', KEYS[i], 0, 0, 'WITHSCORES')
+  local rate = rate_of(KEYS[i + 2], now)
+  out[#out + 1] = depth_of(KEYS[i], KEYS[i + 1])
+  out[#out + 1] = first[2] and math.max(0, now - first[2]) or 0
+  out[#out + 1] = rate and math.floor(rate * 1000000) or -1
+  out[#out + 1] = redis.call('ZCARD', KEYS[i + 3])
+  out[#out + 1] = redis.call('ZCOUNT', KEYS[i + 4], now / 1000 - ARGV[1], '+inf')
+end
+return out
+""",
+    reads=True,
+)

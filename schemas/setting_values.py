@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from engramq.schemas.vocabulary import LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
+from engramq.schemas.redis_parameters import checked
+from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several
+from engramq.schemas.vocabulary import LANGUAGES, PRIMARY_DATABASE, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 # Signatures by private keys only: with a shared secret every verifier of tokens could also issue them.
 JWT_ALGORITHMS: Final = (
@@ -40,9 +42,9 @@ def integer(low: int, high: int) -> Callable[[str], int]:
 
 
 def flag(text: str) -> bool:
-    if text.lower() not in {"0", "1", "true", "false", "yes", "no"}:
+    if text.lower() not in {"0", "1", "true", "false", "yes", "no", "on", "off"}:
         raise ValueError("must be 1 or 0")
-    return text.lower() in {"1", "true", "yes"}
+    return text.lower() in {"1", "true", "yes", "on"}
 
 
 def one_of(words: type[StrEnum]) -> Callable[[str], StrEnum]:
@@ -58,9 +60,48 @@ def url(*schemes: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text and not text.startswith(schemes):
             raise ValueError(f"must begin with {' or '.join(schemes)}")
+        # Drivers say what they cannot read with the URL itself, its password included.
+        if re.search("%(?![0-9A-Fa-f]{2})", text):
+            raise ValueError("must have each % that stands for itself, as in a password, written as %25")
+        try:
+            parts = urlsplit(text)
+            _ = parts.port if "," not in parts.netloc else None  # libpq takes several hosts
+        except ValueError:
+            raise ValueError("must be a URL whose host and port can be read") from None
         return text
 
     return parse
+
+
+def redis_url(text: str) -> str:
+    if url(*FORMS)(text) and is_cluster(text):
+        several(text)
+    elif is_sentinel(text):
+        sentinels_of(text)
+    return checked(text)
+
+
+def urls(*schemes: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a parser of URLs with commas between them; a comma within one, as between hosts, is its own."""
+    one, between = url(*schemes), re.compile(rf",\s*(?={'|'.join(schemes)})")
+    return lambda text: tuple(one(part.strip()) for part in between.split(text) if part.strip())
+
+
+def databases(text: str) -> dict[str, str]:
+    """Parse `NAME=URL` pairs with spaces between them; the messages name no URL, which may hold a password."""
+    found: dict[str, str] = {}
+    for word in text.split():
+        key, _, value = word.partition("=")
+        if not re.fullmatch(r"[a-z0-9_-]{1,63}", key):
+            raise ValueError("must be NAME=URL pairs, with names of small letters, digits, '_' and '-'")
+        if key == PRIMARY_DATABASE:
+            raise ValueError(f"must use another name than {PRIMARY_DATABASE}: that is ENGRAMQ_DATABASE_URL")
+        if key in found:
+            raise ValueError(f"must name {key} once")
+        found[key] = url("postgresql://", "postgres://")(value)
+        if not value:
+            raise ValueError(f"must give a URL for {key}")
+    return found
 
 
 def name(text: str) -> str:
@@ -117,6 +158,11 @@ def home(text: str) -> Path:
 def optional(parse: Callable[[str], float]) -> Callable[[str], float | None]:
     """Return a parser that takes an empty text for None."""
     return lambda text: parse(text) if text else None
+
+
+def optional_port(text: str) -> int | None:
+    """Return a port, 0 for a free one, and None for none."""
+    return integer(0, 65_535)(text) if text else None
 
 
 def _split(text: str) -> list[str]:

@@ -14,8 +14,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from engramq.schemas import limits
+from engramq.schemas.jobs import LANES_MAX
 from engramq.schemas.retention import Retention, parse_retention
 from engramq.schemas.setting_values import (
+    databases,
     file,
     flag,
     home,
@@ -32,10 +34,13 @@ from engramq.schemas.setting_values import (
     one_of,
     optional,
     optional_origin,
+    optional_port,
     origins,
     principal,
     project,
+    redis_url,
     url,
+    urls,
     words,
 )
 from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
@@ -64,12 +69,25 @@ class Redact(StrEnum):
     OFF = "off"
 
 
+class Pooler(StrEnum):
+    """Whether a pooler such as PgBouncer is before PostgreSQL."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings. Times are in seconds, bounds in commands; see SETTINGS for what each means."""
 
     home: Path
     database_url: str
+    database_pooler: Pooler
+    migrate_database_url: str
+    database_replicas: tuple[str, ...]
+    databases: Mapping[str, str]
     redis_url: str
+    lanes: int
     key_prefix: str
     namespace: str
     principal: str
@@ -77,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     auth: Auth
     host: str
     port: int
+    ui: bool
     public_url: str
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
@@ -102,6 +121,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     output_schemas: bool
     detail: Detail
     reply_chars: int
+    hook_tokens: int
     reply_timeout_s: float
     mailbox_bound: int
     embedder: str
@@ -114,9 +134,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     similar_threshold: float
     retention: tuple[Retention, ...]
     redact: Redact
+    webhooks_key: str
+    webhooks_private: bool
     linger_s: float
     sweep_interval_s: float
     log_level: str
+    otel_endpoint: str
+    health_host: str
+    health_port: int | None
+    metrics_host: str
+    metrics_port: int | None
+    metrics_token: str
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -144,17 +172,61 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         secret=True,
     ),
     Setting(
+        "database_pooler",
+        Pooler.AUTO,
+        "Whether a pooler such as PgBouncer is before PostgreSQL: auto looks at each new connection, on and off say "
+        "so. Behind one each transaction sets its session, and no statement is prepared",
+        one_of(Pooler),
+    ),
+    Setting(
+        "migrate_database_url",
+        "",
+        "PostgreSQL without a pooler, by a role that owns the database, for migrations and `engramq purge --rewrite`; "
+        "empty: ENGRAMQ_DATABASE_URL",
+        url("postgresql://", "postgres://"),
+        secret=True,
+    ),
+    Setting(
+        "database_replicas",
+        "",
+        "Streaming standbys of that PostgreSQL, URLs with commas, the same for all workers: reads go to one that has "
+        "replayed what its namespace was told is written, else to ENGRAMQ_DATABASE_URL",
+        urls("postgresql://", "postgres://"),
+        secret=True,
+    ),
+    Setting(
+        "databases",
+        "",
+        "Further databases that namespaces live in which `engramq move` has moved there: `NAME=URL`, with spaces "
+        "between them; the same names for all workers",
+        databases,
+        secret=True,
+    ),
+    Setting(
         "redis_url",
         "",
-        "Redis or Valkey of your own (7.0 or later); empty: the embedded one",
-        url("redis://", "rediss://", "unix://"),
+        "Redis or Valkey of your own (7.0 or later), `rediss://` by TLS; empty: the embedded one",
+        redis_url,
         secret=True,
+    ),
+    Setting(
+        "lanes",
+        "1",
+        "Lanes that namespaces are spread over, each a queue of its own: on a Redis Cluster several for each master. "
+        "Equal for all processes",
+        integer(1, LANES_MAX),
     ),
     Setting(
         "key_prefix", "engramq", "Prefix of every Redis key; tells installations apart that share a Redis", key_prefix
     ),
     Setting("namespace", DEFAULT_NAMESPACE, "Tenant of stdio clients and of the command line", namespace),
-    Setting("principal", DEFAULT_PRINCIPAL, "Who stdio clients and the command line are", principal),
+    Setting(
+        "principal",
+        DEFAULT_PRINCIPAL,
+        "Who stdio clients and the command line are: created_by of what they store, the actor in the audit log. `I/O`: "
+        "whoever uses this machine and has named nobody",
+        principal,
+    ),
     Setting(
         "project",
         "",
@@ -165,6 +237,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("auth", Auth.NONE, "How HTTP callers prove who they are: none (loopback only), token or jwt", one_of(Auth)),
     Setting("host", "127.0.0.1", "Address that HTTP is served on", name),
     Setting("port", "8765", "Port that HTTP is served on; 0 takes a free one", integer(0, 65_535)),
+    Setting("ui", "1", "Serve the page for people at `/ui` beside MCP over HTTP; 0 or off: do not", flag),
     Setting(
         "public_url",
         "",
@@ -243,6 +316,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Most characters of a reply that holds contents, unless a call asks otherwise",
         integer(limits.REPLY_CHARS_MIN, limits.REPLY_CHARS_MAX),
     ),
+    Setting(
+        "hook_tokens",
+        "800",
+        "Most tokens that hooks tell a model at a session's start and with each prompt; 0: "
+        "nothing. Set it where the client runs",
+        integer(0, 20_000),
+    ),
     Setting("reply_timeout_s", "10", "Seconds that the gateway waits for a reply", number(0.05, 600)),
     Setting(
         "mailbox_bound",
@@ -284,9 +364,47 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "too) or off; set it where the gateway or the import runs",
         one_of(Redact),
     ),
+    Setting(
+        "webhooks_key",
+        "",
+        "What the secrets of webhooks follow from, of at least 32 characters, the same for all workers and `engramq "
+        "webhook`; left out: a key that the home keeps",
+        str,
+        secret=True,
+    ),
+    Setting("webhooks_private", "0", "Let webhooks go to private addresses, and by http (1 or 0)", flag),
     Setting("linger_s", "5", "Seconds that the embedded stack outlives its last client", number(0, 86_400)),
     Setting("sweep_interval_s", "5", "Seconds between two looks for unfinished work", number(0.05, 3_600)),
     Setting("log_level", "INFO", "DEBUG, INFO, WARNING or ERROR", log_level),
+    Setting(
+        "otel_endpoint",
+        "",
+        "Where traces are sent by OTLP over HTTP, such as `http://127.0.0.1:4318`; empty: there are none",
+        url("http://", "https://"),
+    ),
+    Setting("health_host", "127.0.0.1", "Address that a worker tells its health on", name),
+    Setting(
+        "health_port",
+        "",
+        "Port that a worker tells its health on, at /healthz and /readyz, to whoever asks; 0 takes a free one. Empty: "
+        "it tells nobody",
+        optional_port,
+    ),
+    Setting("metrics_host", "127.0.0.1", "Address that a worker serves its metrics on", name),
+    Setting(
+        "metrics_port",
+        "",
+        "Port that a worker serves its metrics on, at /metrics; 0 takes a free one. Empty: it serves none",
+        optional_port,
+    ),
+    Setting(
+        "metrics_token",
+        "",
+        "Bearer token that reads /metrics, of gateways and workers, and nothing else. Empty: a gateway that "
+        "authenticates its callers wants a token of scope admin, others want none",
+        str,
+        secret=True,
+    ),
 )
 
 

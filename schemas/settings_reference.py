@@ -7,7 +7,18 @@ from engramq.schemas.settings import SETTINGS
 HEAD = """# Settings
 
 Environment variables, read once at start. A bad value is refused then, with a message that names it. An empty variable
-counts as not set. This page is made from the table that the program reads:
+counts as not set. What is secret may come from a file instead, one line in it, as operators mount them:
+{secrets} name such files, and a client's `ENGRAMQ_TOKEN_FILE`.
+This page is made from the table that the program reads:
+`python -m engramq.schemas.settings_reference`."""
+
+
+HEAD = """# Settings
+
+Environment variables, read once at start. A bad value is refused then, with a message that names it. An empty variable
+counts as not set. What is secret may come from a file instead, one line in it, as operators mount them: the variable's
+name with `_FILE` behind it names the file ({secrets}, and a client's
+`ENGRAMQ_TOKEN_FILE`). This page is made from the table that the program reads:
 `python -m engramq.schemas.settings_reference`.
 
 | variable | default | meaning |
@@ -21,7 +32,8 @@ def settings_page() -> str:
         f"| `{setting.variable}` | {f'`{setting.default}`' if setting.default else ''} | {setting.meaning} |"
         for setting in SETTINGS
     )
-    return HEAD + "\n".join(rows) + "\n"
+    secrets = ", ".join(f"`{setting.variable}_FILE`" for setting in SETTINGS if setting.secret)
+    return HEAD.format(secrets=secrets) + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":

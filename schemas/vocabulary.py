@@ -73,6 +73,7 @@ class Thing(StrEnum):
     EDGE = "edge"
     PROPOSAL = "proposal"
     TOPIC = "topic"
+    TOKEN = "token"  # noqa: S105 - the name of a thing
     DELETION = "deletion"
     NAMESPACE = "namespace"
 
@@ -256,6 +257,18 @@ class RowFormat(StrEnum):
     CSV = "csv"
 
 
+class ForeignFormat(StrEnum):
+    """What another system has exported, or keeps in files, and an import can read."""
+
+    MCP_MEMORY = "mcp-memory"
+    MEM0 = "mem0"
+    OPENMEMORY = "openmemory"
+    CLAUDE = "claude"
+    CHATGPT = "chatgpt"
+    BASIC_MEMORY = "basic-memory"
+    OBSIDIAN = "obsidian"
+
+
 class Absence(StrEnum):
     """Why the memory of a row that was imported before is not to be found: archived, expired, gone for good, or
     replaced by another (get_memory names it in `superseded_by`)."""
@@ -315,6 +328,15 @@ class ReceiptStatus(StrEnum):
     REJECTED = "rejected"
 
 
+class WebhookEvent(StrEnum):
+    """What webhooks are told of."""
+
+    STORED = "memory.stored"
+    SUPERSEDED = "memory.superseded"
+    PROMOTED = "memory.promoted"
+    CONSENT_WANTED = "consent.wanted"
+
+
 class AuditAction(StrEnum):
     """What the audit log records."""
 
@@ -346,13 +368,17 @@ class AuditAction(StrEnum):
     DELETE_TENANT = "delete_tenant"
     RESTORE_TENANT = "restore_tenant"  # from an export
     CONFIGURE_TENANT = "configure_tenant"
+    MOVE_TENANT = "move_tenant"  # to another database
     CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
+    ADD_WEBHOOK = "add_webhook"
+    REMOVE_WEBHOOK = "remove_webhook"
     RETRY_COMMAND = "retry_command"
     DROP_COMMAND = "drop_command"
     REVOKE_TOKEN = "revoke_token"  # noqa: S105 - what was done, no token
 
 
 DEFAULT_NAMESPACE: Final = "default_user"
+PRIMARY_DATABASE: Final = "primary"  # the one of ENGRAMQ_DATABASE_URL, beside those of ENGRAMQ_DATABASES
 DEFAULT_LANGUAGE: Final = "english"
 # What the language of a namespace may be: what PostgreSQL 18 can stem (17 has no Estonian), `simple` for no stems, and
 # languages whose words are not to be told apart; those are found by pairs of characters, which every language has.

@@ -2,13 +2,23 @@
 
 from typing import Final, get_args
 
+from engramq.schemas.commands.access import (
+    CreateToken,
+    ListTokens,
+    RevokeToken,
+    TokenCreated,
+    TokenList,
+    TokenRevoked,
+)
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.commands.bulk import (
     BatchImported,
     ImportBatch,
+    ImportList,
     ImportMemories,
     ImportRecord,
     ImportRow,
+    ListImports,
     MemoriesImported,
     Receipt,
 )
@@ -76,6 +86,7 @@ from engramq.schemas.commands.links import (
     Resolved,
 )
 from engramq.schemas.commands.memories import (
+    BrowseMemories,
     ClassifySectors,
     EmbedPending,
     ForgetMemory,
@@ -105,6 +116,7 @@ from engramq.schemas.commands.system import (
     MemoryStats,
     Ping,
     Pong,
+    ProjectCount,
     QueueDepth,
     Stats,
 )
@@ -126,6 +138,7 @@ AnyCommand = (
     StoreMemory
     | SearchMemories
     | ListRecentMemories
+    | BrowseMemories
     | GetMemory
     | SupersedeMemory
     | UpdateMemory
@@ -149,6 +162,7 @@ AnyCommand = (
     | ClassifySectors
     | ImportBatch
     | ImportMemories
+    | ListImports
     | AddNode
     | AddEdge
     | DeleteEdge
@@ -167,6 +181,9 @@ AnyCommand = (
     | GetCommand
     | ListAudit
     | Authenticate
+    | ListTokens
+    | CreateToken
+    | RevokeToken
     | MemoryStats
     | Ping
 )
@@ -193,10 +210,14 @@ AnyReply = (
     | OutcomeRecorded
     | LinksScheduled
     | Identity
+    | TokenList
+    | TokenCreated
+    | TokenRevoked
     | PendingEmbedded
     | SectorsClassified
     | BatchImported
     | MemoriesImported
+    | ImportList
     | NodeAdded
     | EdgeAdded
     | ChangeNeedsConsent
@@ -242,6 +263,7 @@ __all__ = [
     "BatchLink",
     "BatchLinked",
     "BatchRefusal",
+    "BrowseMemories",
     "ChangeNeedsConsent",
     "ClassifySectors",
     "Command",
@@ -251,6 +273,7 @@ __all__ = [
     "Connected",
     "Connects",
     "ConsentNotNeeded",
+    "CreateToken",
     "DecideProposal",
     "Decided",
     "DeleteEdge",
@@ -285,6 +308,7 @@ __all__ = [
     "GroupDuplicates",
     "Identity",
     "ImportBatch",
+    "ImportList",
     "ImportMemories",
     "ImportRecord",
     "ImportRow",
@@ -294,8 +318,10 @@ __all__ = [
     "ListAudit",
     "ListDeleted",
     "ListEdges",
+    "ListImports",
     "ListProposals",
     "ListRecentMemories",
+    "ListTokens",
     "MemoriesImported",
     "MemoryChanged",
     "MemoryFound",
@@ -315,6 +341,7 @@ __all__ = [
     "PendingEmbedded",
     "Ping",
     "Pong",
+    "ProjectCount",
     "PromoteMemory",
     "Promoted",
     "ProposalList",
@@ -333,6 +360,7 @@ __all__ = [
     "Resolved",
     "RestoreGraph",
     "RestoreMemory",
+    "RevokeToken",
     "SearchMemories",
     "SectorsClassified",
     "Stats",
@@ -342,6 +370,9 @@ __all__ = [
     "Superseded",
     "TenantDeleted",
     "TenantDescribed",
+    "TokenCreated",
+    "TokenList",
+    "TokenRevoked",
     "UpdateMemory",
     "Verified",
     "VerifyMemory",

@@ -6,10 +6,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, WriteReply
+from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.commands.memories import NewMemory
 from engramq.schemas.faults import Fault, invalid
 from engramq.schemas.fields import UnitInterval
+from engramq.schemas.records import ImportRun
 from engramq.schemas.vocabulary import (
     Absence,
     MemorySource,
@@ -127,3 +128,21 @@ class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):
     receipts: list[Receipt] | UnsetType = UNSET
     kept_apart: int | UnsetType = UNSET
     notice: str | UnsetType = UNSET
+
+
+class ListImports(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_imports"):
+    """Ask how the newest imports get on: this principal's, or with the scope admin everybody's. The page sends it."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+
+class ImportList(Reply, kw_only=True, tag="imports"):
+    """The newest runs first, of the batches that the ledger keeps. `at` is the database's clock.
+
+    `waiting_for_vectors`: memories of the namespace that are found by their words only, until a model has read them.
+    """
+
+    status: Literal["success"] = "success"
+    runs: list[ImportRun]
+    waiting_for_vectors: int
+    at: str

@@ -204,6 +204,18 @@ class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True,
         refuse_future(self.as_of)
 
 
+class BrowseMemories(ListRecentMemories, frozen=True, kw_only=True, omit_defaults=True, tag="browse_memories"):
+    """List the newest memories of a span of time, on created_at, both ends included. For the page; it is no tool."""
+
+    since: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
+    until: Moment | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Raise EngramqError for a look into the future, and a span that ends before it begins."""
+        ListRecentMemories.check(self)
+        refuse_reversed(self.since, self.until)
+
+
 class GetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_memory"):
     """Read one memory and its links; changes no bookkeeping."""
 

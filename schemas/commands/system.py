@@ -8,8 +8,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply
+from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, Partitions
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, Identifier, Moment, Name, refuse_reversed
+from engramq.schemas.overview import Check
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, WorkerKind
 
@@ -17,21 +19,23 @@ from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, Worker
 class Ping(Command, frozen=True, kw_only=True, omit_defaults=True, tag="ping"):
     """Do nothing and answer; readiness and the round-trip benchmark use it. `payload` comes back as it is.
 
-    `database`: say too whether the database serves.
+    `database`: say too whether the database serves; `checks`: what else a worker alone can look at.
     """
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
 
     payload: bytes = b""
     database: bool = False
+    checks: bool = False
 
 
 class Pong(Reply, kw_only=True, tag="pong"):
-    """The answer to a ping: what the database refuses, as a sentence, and whether it serves reads."""
+    """The answer to a ping: what the database refuses, as a sentence, whether it serves reads, other checks."""
 
     payload: bytes = b""
     refused: str = ""
     reads: bool = True
+    checks: list[Check] = []
     status: Literal["success"] = "success"
 
 
@@ -86,9 +90,11 @@ class AuditList(Page, kw_only=True, tag="audit_entries"):
 
 
 class MemoryStats(Command, frozen=True, kw_only=True, omit_defaults=True, tag="memory_stats"):
-    """Count what this namespace holds."""
+    """Count what this namespace holds. Projects are named as far as they have memories in `partitions`."""
 
     mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+
+    partitions: Annotated[Partitions, Meta(description="Whose projects are named")] = DEFAULT_PARTITIONS
 
 
 class EdgeCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,10 +113,20 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
 
 
+class ProjectCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Memories of one project, null: of none, in both partitions; how many of them are untrusted."""
+
+    project: str | None
+    memories: int
+    untrusted_count: int
+
+
 class Stats(Reply, kw_only=True, tag="stats"):
     """Counts by partition, sector and state (both partitions), edges, queue depths by mailbox, the embedder.
 
-    `full_text` has the `language` of the words, and `rebuilding` with `done` of `total` memories after a change of it.
+    `project` is the caller's own. `projects` are those with most memories in the partitions that were asked for,
+    counted in both, and `projects_omitted` how many more there are. `full_text` has the `language` of the words, and
+    `rebuilding` with `done` of `total` memories after a change of it.
     """
 
     status: Literal["success"] = "success"
@@ -123,3 +139,6 @@ class Stats(Reply, kw_only=True, tag="stats"):
     queues: dict[str, QueueDepth]
     embedder: dict[str, Any]
     full_text: dict[str, Any] = {}  # empty: from a worker before 0.8
+    project: str | None = None
+    projects: list[ProjectCount] = []
+    projects_omitted: int = 0

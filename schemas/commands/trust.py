@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.faults import invalid
-from engramq.schemas.fields import MemoryId, Moment, Name, Note, refuse_reversed
+from engramq.schemas.fields import MemoryId, Moment, Name, Note, refuse_every_project, refuse_reversed
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import Partition, Scope, Thing, Verification, WorkerKind
 
@@ -83,9 +83,9 @@ class Identity(Reply, kw_only=True, tag="identity"):
 
 
 class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="purge_memories"):
-    """Find, and with `erase` erase for good, all memories of a principal, a source type, a time span; all that is given
-    has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had replaced, and
-    of others' edges and nodes what the principal changed.
+    """Find, and with `erase` erase for good, all memories of a principal, a source type, a project, a time; all that is
+    given has to hold. Times are on created_at, both ends included. `restore_replaced` brings back what they had
+    replaced, and of others' edges and nodes what the principal changed.
     With no filters but a principal and times, the nodes, edges, links and proposals that it wrote are meant too.
     `archive` hides memories, and deletes nodes and edges so that they can be restored, instead; `unarchived` lists what
     that would take.
@@ -98,6 +98,7 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     created_by: Name | UnsetType = UNSET
     source_type: Name | UnsetType = UNSET
     thread: Name | UnsetType = UNSET
+    project: Name | UnsetType = UNSET
     partition: Partition | UnsetType = UNSET
     since: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
     until: Moment | UnsetType = UNSET
@@ -110,7 +111,9 @@ class PurgeMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag=
     def check(self) -> None:
         """Refuse to take everything: one filter at least is needed. To erase and to archive exclude each other."""
         refuse_reversed(self.since, self.until)
-        filters = (self.created_by, self.source_type, self.thread, self.partition, self.since, self.until)
+        refuse_every_project(self.project)
+        said = (self.source_type, self.thread, self.project, self.partition)
+        filters = (self.created_by, *said, self.since, self.until)
         if all(one is UNSET for one in filters):
             raise invalid("created_by", "Nothing says which memories are meant.", "Give at least one filter.")
         if self.erase and (self.archive or self.unarchived):

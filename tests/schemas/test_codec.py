@@ -155,6 +155,7 @@ def test_a_replys_body_has_no_tag() -> None:
         "status": "success",
         "refused": "",
         "reads": True,
+        "checks": [],
     }
 
 

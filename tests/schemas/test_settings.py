@@ -8,6 +8,28 @@ import pytest
 from engramq.schemas.settings import PREFIX, SETTINGS, SettingsError, read_settings
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ENGRAMQ_REDIS_URL", "redis://:sesame@cache:many/0"),
+        ("ENGRAMQ_REDIS_URL", "redis://:sesame@[::1"),
+        ("ENGRAMQ_DATABASE_URL", "postgresql://ada:sesame@[::1/memories"),
+        ("ENGRAMQ_DATABASE_URL", "postgresql://ada:100%sesame@db/memories"),
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_without_its_password(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=variable) as refusal:
+        read_settings({variable: value})
+    assert "sesame" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://ada:100%25@one:1,two:2/m?host=%2Frun", "postgresql:///m?host=/run", "postgres://[::1]:5432/m"]
+)
+def test_urls_as_libpq_takes_them_are_taken(url: str) -> None:
+    assert read_settings({"ENGRAMQ_DATABASE_URL": url}).database_url == url
+
+
 @pytest.mark.parametrize("variable", ["ENGRAMQ_NAMESPACE", "ENGRAMQ_PRINCIPAL"])
 @pytest.mark.parametrize("value", ["  ", "x" * 256, "a\0b", b"caf\xe9".decode(errors="surrogateescape")])
 def test_a_name_that_could_not_be_kept_is_refused(variable: str, value: str) -> None:
@@ -23,7 +45,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.promise("OP-11")
 def test_every_documented_setting_is_read_by_a_program() -> None:
-    read = {name for program in PROGRAMS for path in (ROOT / program).rglob("*.py") for name in settings_read(path)}
+    paths = [ROOT / "schemas" / "lanes.py", *(path for one in PROGRAMS for path in (ROOT / one).rglob("*.py"))]
+    read = {name for path in paths for name in settings_read(path)}
     assert [setting.variable for setting in SETTINGS if setting.field not in read] == []
 
 

@@ -1,0 +1,181 @@
+"""The checks of an installation: what each looks at, and how to mend what it finds. One table for every part of it.
+
+Who can look makes the check: a worker (database, model), a gateway (queue, workers), `engramq doctor` on its machine.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from engramq.schemas.overview import Check
+
+
+class CheckName(StrEnum):
+    """What is looked at, in the order in which one thing needs the other."""
+
+    SETTINGS = "settings"
+    HOME = "home"
+    DISK = "disk"
+    LEFTOVERS = "leftovers"
+    STACK = "stack"
+    PORT = "port"
+    GATEWAY = "gateway"
+    REDIS = "redis"
+    CLOCK = "clock"
+    DATABASE = "database"
+    STANDBYS = "standbys"
+    PGVECTOR = "pgvector"
+    SCHEMA = "schema"
+    MODEL = "model"
+    VECTORS = "vectors"
+    WORKER = "worker"
+    QUEUE = "queue"
+    DEAD_LETTERS = "dead_letters"
+
+
+class Kind(NamedTuple):
+    """What a check looks at, and the mend that it names where the one who looks knows no better one."""
+
+    looks_at: str
+    mend: str
+
+
+CHECKS: Final[Mapping[CheckName, Kind]] = {
+    CheckName.SETTINGS: Kind(
+        "The ENGRAMQ_* variables can be read, and URLs are URLs.", "Correct the variable; docs/settings.md lists all."
+    ),
+    CheckName.HOME: Kind(
+        "The home belongs to this user, and nobody else can write to it.",
+        "Close it: `engramq doctor --fix`, or chmod go-w.",
+    ),
+    CheckName.DISK: Kind(
+        "The file system of the home has room.",
+        "Make room on it; stores are refused while it is full, and go on by themselves afterwards.",
+    ),
+    CheckName.LEFTOVERS: Kind(
+        "No sockets and no record of processes that are dead.", "Remove them: `engramq doctor --fix`."
+    ),
+    CheckName.STACK: Kind(
+        "What the supervisor of the home runs is ready.",
+        "See its log in the home's folder logs. `engramq down`, then `engramq up` starts all anew.",
+    ),
+    CheckName.PORT: Kind(
+        "The port of HTTP is free, or a gateway of ours has it.",
+        "Set ENGRAMQ_PORT to another one, or end the program that listens there.",
+    ),
+    CheckName.GATEWAY: Kind(
+        "A gateway answers.",
+        "Start one: `engramq gateway`, or set ENGRAMQ_HOST and ENGRAMQ_PORT to where it listens.",
+    ),
+    CheckName.REDIS: Kind("Redis answers and takes writes.", "See that it runs and that ENGRAMQ_REDIS_URL is right."),
+    CheckName.CLOCK: Kind(
+        "The clocks of this machine, of Redis and of PostgreSQL agree.",
+        "Set the clocks by NTP: times of commands are compared across machines.",
+    ),
+    CheckName.DATABASE: Kind(
+        "PostgreSQL lets the workers in, answers and takes writes.",
+        "See that it runs and that ENGRAMQ_DATABASE_URL is right.",
+    ),
+    CheckName.STANDBYS: Kind(
+        "The standbys of PostgreSQL are read; it tells how far each is behind.",
+        "Nothing is wrong but that the primary answers in their place. See that they run and follow the primary, and "
+        "that ENGRAMQ_DATABASE_REPLICAS is right.",
+    ),
+    CheckName.PGVECTOR: Kind(
+        "The database has pgvector 0.8 or later.",
+        "Install it on the server (Debian: postgresql-NN-pgvector), then CREATE EXTENSION vector as a superuser.",
+    ),
+    CheckName.SCHEMA: Kind(
+        "The database's schema is this version's.", "Run `engramq migrate` with a URL of the database's owner."
+    ),
+    CheckName.MODEL: Kind(
+        "The model that makes the vectors can be used.",
+        "Install engramq again; e5: `engramq model build e5`; an endpoint: see that ENGRAMQ_EMBEDDER_URL answers.",
+    ),
+    CheckName.VECTORS: Kind(
+        "All vectors are of the model that runs, or are being made anew.",
+        "Run a worker of the kind upkeep with the same ENGRAMQ_EMBEDDER as the others.",
+    ),
+    CheckName.WORKER: Kind(
+        "Workers of every kind live, and one answers.",
+        "Start them: `engramq worker --all`, or `engramq worker KIND`. One that waits for a server says so in its log.",
+    ),
+    CheckName.QUEUE: Kind(
+        "No command waits for long while workers live.",
+        "See the workers' logs for what they do; start more workers of that kind if they are only busy.",
+    ),
+    CheckName.DEAD_LETTERS: Kind(
+        "No command was given up.",
+        "See why: `engramq dead list`; then `engramq dead retry ID` or `engramq dead drop ID`.",
+    ),
+}
+
+_ANEW: Final = "`engramq down`, then `engramq up` starts all anew"
+# What mends it where a home's supervisor runs the server: its address is no setting there.
+AT_HOME: Final[Mapping[CheckName, str]] = {
+    CheckName.GATEWAY: f"See gateway.log in the home's folder logs. {_ANEW}.",
+    CheckName.REDIS: f"See redis.log in the home's folder logs. {_ANEW}.",
+    CheckName.DATABASE: f"See postgres.log in the home's folder logs. {_ANEW}.",
+    CheckName.SCHEMA: f"{_ANEW}, and brings the schema up to date.",
+    CheckName.WORKER: f"See worker.log in the home's folder logs. {_ANEW}.",
+    CheckName.QUEUE: f"See worker.log in the home's folder logs; `engramq worker --all` adds one. {_ANEW}.",
+}
+_OF_SERVER: Final = {CheckName.REDIS: "redis", CheckName.DATABASE: "database", CheckName.SCHEMA: "database"}
+
+# Told of a server that is not there, or says nothing.
+REDIS_AWAY: Final = "Redis cannot be reached."
+DATABASE_AWAY: Final = "The database does not answer."
+
+_STATES: Final = ("ok", "degraded", "failed")
+
+
+def passed(name: CheckName, told: str = "") -> Check:
+    """Return the check of something that is right; `told` says how it stands, where that is worth a sentence."""
+    return Check(name=name.value, told=told)
+
+
+def failed(name: CheckName, told: str, mend: str = "") -> Check:
+    """Return the check of something without which nothing is answered; `mend` empty: the table's."""
+    return Check(name=name.value, state="failed", told=told, mend=mend or CHECKS[name].mend)
+
+
+def degraded(name: CheckName, told: str, mend: str = "") -> Check:
+    """Return the check of something that reads do not need, or that will soon be felt."""
+    return Check(name=name.value, state="degraded", told=told, mend=mend or CHECKS[name].mend)
+
+
+def at_home(checks: Iterable[Check], *, redis: bool, database: bool) -> list[Check]:
+    """Return checks with the mends of a home where it runs the server in question; one that names more stays.
+
+    `redis`, `database`: whether they are the home's. Workers and gateways are its own when any of them is.
+    """
+    own = {"redis": redis, "database": database, "processes": redis or database}
+    found = []
+    for check in checks:
+        name = CheckName(check.name)
+        is_usual = check.state != "ok" and check.mend == CHECKS[name].mend
+        if is_usual and name in AT_HOME and own[_OF_SERVER.get(name, "processes")]:
+            found.append(msgspec.structs.replace(check, mend=AT_HOME[name]))
+        else:
+            found.append(check)
+    return found
+
+
+def merged(checks: Iterable[Check]) -> list[Check]:
+    """Return one check of each name, the worst, in the order of the table. Of several as bad the first counts."""
+    worst: dict[CheckName, Check] = {}
+    for check in checks:
+        known = worst.setdefault(CheckName(check.name), check)
+        if _STATES.index(check.state) > _STATES.index(known.state):
+            worst[CheckName(check.name)] = check
+    return [worst[name] for name in CheckName if name in worst]
+
+
+def status_of(checks: Iterable[Check]) -> Literal["ready", "degraded", "unavailable"]:
+    """Return the worst that checks found."""
+    states = {check.state for check in checks}
+    if "failed" in states:
+        return "unavailable"
+    return "degraded" if "degraded" in states else "ready"

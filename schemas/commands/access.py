@@ -1,0 +1,91 @@
+"""Commands on the bearer tokens of a namespace, for its admins. The page sends them; they are no tools."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, ClassVar, Final, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from engramq.schemas import limits
+from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.faults import invalid
+from engramq.schemas.fields import Identifier, Moment, Name, Note
+from engramq.schemas.records import TokenRecord
+from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, Scope, Thing, WorkerKind
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+
+
+class ListTokens(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_tokens"):
+    """List tokens of the namespace: those that count first, then the newest; revoked and expired ones too."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+    scope: ClassVar[Scope] = Scope.ADMIN
+
+
+class TokenList(Reply, kw_only=True, tag="tokens"):
+    """At most TOKENS of the namespace; never the tokens themselves. `omitted`: how many more there are."""
+
+    status: Literal["success"] = "success"
+    tokens: list[TokenRecord]
+    omitted: int = 0
+
+
+class CreateToken(Command, frozen=True, kw_only=True, omit_defaults=True, tag="create_token"):
+    """Let somebody in by a token of the namespace. It is made where it is shown: only its SHA-256 (hex) travels.
+
+    It may do no more than who makes it, and it expires.
+    """
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.ADMIN
+    write: ClassVar[bool] = True
+
+    token_sha256: Identifier
+    principal: Annotated[Name, Meta(description="Who comes in by it")]
+    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=len(Scope))]
+    expires_at: Moment
+    untrusted: bool = False
+    project: Name | UnsetType = UNSET
+    label: Annotated[Name, Meta(description="What it is for")] | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Refuse a name of our own, what is no digest, and a time that has passed or is too far away."""
+        if _DIGEST.fullmatch(self.token_sha256) is None:
+            raise invalid("token_sha256", "token_sha256 is no SHA-256 in hexadecimal.")
+        if self.principal == SYSTEM_PRINCIPAL:
+            raise invalid("principal", f"{SYSTEM_PRINCIPAL!r} is engramq's own name.", "Give another one.")
+        now = datetime.now(UTC)
+        if not now < self.expires_at <= now + timedelta(days=limits.TOKEN_DAYS):
+            raise invalid(
+                "expires_at",
+                f"expires_at is not within the next {limits.TOKEN_DAYS} days.",
+                "Give a nearer time. `engramq token create` makes tokens that last.",
+            )
+
+
+class TokenCreated(WriteReply, kw_only=True, tag="token_created"):
+    """The token as the list shows it."""
+
+    status: Literal["created"] = "created"
+    token: TokenRecord
+
+
+class RevokeToken(Command, frozen=True, kw_only=True, omit_defaults=True, tag="revoke_token"):
+    """Let a token of the namespace count no longer."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.ADMIN
+    write: ClassVar[bool] = True
+
+    token_id: Identifier
+    reason: Note | UnsetType = UNSET
+
+
+class TokenRevoked(WriteReply, kw_only=True, tag="token_revoked"):
+    """The token as it is now; `already_revoked`: it did not count before. Of none that is there `what` and `hint`."""
+
+    status: Literal["revoked", "already_revoked", "not_found"]
+    token: TokenRecord | None = None
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET

@@ -1,0 +1,90 @@
+"""The forms of ENGRAMQ_REDIS_URL.
+
+`redis://`, `rediss://` and `unix://` name a server. `redis+cluster://host:port,host:port` and `rediss+cluster://` name
+some nodes of a Redis Cluster; user, password and options stand where they stand in the URL of a server.
+`redis+sentinel://host:port,host:port/SERVICE` and `rediss+sentinel://` name Sentinels and the master that they watch,
+with a database behind it where that is not the first: user and password are the master's, `?sentinel_password=` and
+`sentinel_username=` the Sentinels' own.
+"""
+
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+SINGLE: Final = ("redis://", "rediss://", "unix://")
+CLUSTER: Final = ("redis+cluster://", "rediss+cluster://")
+SENTINEL: Final = ("redis+sentinel://", "rediss+sentinel://")
+FORMS: Final = (*SINGLE, *CLUSTER, *SENTINEL)
+SENTINEL_PORT: Final = 26379
+_OF_SENTINELS: Final = ("sentinel_username", "sentinel_password")
+USUAL_PORT: Final = 6379
+
+
+class Place(NamedTuple):
+    """The address of a server."""
+
+    host: str
+    port: int
+
+
+def is_cluster(url: str) -> bool:
+    """Say whether a URL names a Redis Cluster."""
+    return url.startswith(CLUSTER)
+
+
+class Watched(NamedTuple):
+    """A service, the Sentinels that know its master, and how to get in: the URLs' hosts are not the ones to go to."""
+
+    service: str
+    sentinels: list[Place]
+    master_url: str
+    sentinel_url: str
+
+
+def is_sentinel(url: str) -> bool:
+    """Say whether a URL names Sentinels."""
+    return url.startswith(SENTINEL)
+
+
+def sentinels_of(url: str) -> Watched:
+    """Return what a URL says of Sentinels; raises ValueError that says what is taken."""
+    parts = urlsplit(url)
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service or (database and not database.isdecimal()):
+        raise ValueError("must name the master behind the addresses: redis+sentinel://host:port,host:port/NAME")
+    user, at, hosts = parts.netloc.rpartition("@")
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    own = {name: value for name, value in given if name in _OF_SENTINELS}
+    shared = urlencode([(name, value) for name, value in given if name not in _OF_SENTINELS], safe="/")
+    sentinel_user = ":".join(quote(own.get(name, ""), safe="") for name in _OF_SENTINELS) + "@" if own else ""
+    scheme, sentinels = parts.scheme.partition("+")[0], [_place(one, SENTINEL_PORT) for one in hosts.split(",")]
+    return Watched(
+        unquote(service),
+        sentinels,
+        urlunsplit((scheme, f"{user}{at}sentinel", f"/{database}" if database else "", shared, "")),
+        urlunsplit((scheme, f"{sentinel_user}sentinel", "", shared, "")),
+    )
+
+
+def several(url: str) -> tuple[str, list[Place]]:
+    """Return the URL of the first server of several that a URL names, and the addresses of all.
+
+    Raises ValueError that says what is taken.
+    """
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    names = hosts.split(",")
+    if is_cluster(url) and parts.path not in {"", "/", "/0"}:
+        raise ValueError("must name no database: a Redis Cluster has only the first")
+    scheme = parts.scheme.partition("+")[0]
+    return urlunsplit((scheme, f"{user}{at}{names[0]}", "", parts.query, "")), [_place(one) for one in names]
+
+
+def _place(text: str, usual_port: int = USUAL_PORT) -> Place:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port or usual_port
+    except ValueError:
+        host, port = None, usual_port
+    if not host:
+        raise ValueError("must name nodes as host:port, with commas")
+    return Place(host, port)

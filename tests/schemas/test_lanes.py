@@ -1,0 +1,134 @@
+"""Lanes: which namespace is on which, that all keys of one are in one slot, and what settings ask for."""
+
+import inspect
+from collections import Counter
+
+import pytest
+
+from engramq.schemas.envelope import PrincipalId
+from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
+from engramq.schemas.lanes import Lanes, lane_of, lanes_of, tag_of
+from engramq.schemas.redis_urls import Place, several
+from engramq.schemas.servers import SLOTS, ClusterServer, slot_of
+from engramq.schemas.settings import SettingsError, read_settings
+from engramq.schemas.vocabulary import WorkerKind
+
+SERVER, CLUSTER = "redis://one:6379/0", "redis+cluster://one:7000,two:7001"
+NASTY = "{other}:}{"  # a name that a user might choose
+WHOSE = PrincipalId(NASTY, untrusted=True)
+
+# What each key builder that takes arguments is called with.
+ARGUMENTS = {
+    "page_session": ("digest",),
+    "schedule": (WorkerKind.UPKEEP, NASTY),
+    "interrupt": (WorkerKind.RECALL, "worker"),
+    "replies": ("gateway",),
+    "note": (NASTY,),
+    "session": (NASTY, WHOSE, NASTY),
+    "sessions": (NASTY,),
+    "written": (NASTY,),
+    "session_keys_of": ("name",),
+    "job_id": ("01a2", 3),
+}
+
+
+def every_key(keys: Keys) -> list[str]:
+    """Return one key of each that there is, arq's of a job too."""
+    found = [name for of in keys.of.values() for name in of]
+    found += [
+        value for name, value in vars(keys).items() if isinstance(value, str) and name not in {"prefix", "_job_tag"}
+    ]
+    found += keys.guard
+    for name, arguments in ARGUMENTS.items():
+        made = getattr(keys, name)(*arguments)
+        if name == "job_id":
+            made = tuple(prefix + made for prefix in (JOB_KEY, LEASE_KEY, TRIES_KEY))
+        elif name == "session":
+            made = made[:3]  # the fourth is the session's name
+        found += [made] if isinstance(made, str) else made
+    return found
+
+
+def test_every_key_builder_is_known_here() -> None:
+    public = {name for name, _ in inspect.getmembers(Keys, inspect.isfunction) if not name.startswith("_")}
+    assert public == set(ARGUMENTS)
+
+
+@pytest.mark.parametrize("lanes", [Lanes(CLUSTER, "engramq"), Lanes(CLUSTER, "engramq", 5), Lanes(SERVER, "x.y", 3)])
+@pytest.mark.promise("SC-2")
+def test_all_keys_of_a_lane_are_in_one_slot(lanes: Lanes) -> None:
+    for number, lane in enumerate(lanes.all):
+        (slot,) = {slot_of(key) for key in every_key(lane.keys)}
+        assert lane.keys.prefix.partition(":")[2].startswith(f"{number}.")
+        if isinstance(lane.redis, ClusterServer):
+            assert lane.redis.slot == slot
+    tagged = lanes.first.keys.prefix.startswith("{engramq")
+    assert (slot_of(lanes.mark) == slot_of(lanes.first.keys.prefix)) == tagged  # on a cluster alone
+
+
+def test_without_lanes_no_key_has_a_tag() -> None:
+    (lane,) = lanes_of(read_settings({"ENGRAMQ_REDIS_URL": SERVER})).all
+    assert not lane.redis.moves
+    assert lane.keys.guard == ()
+    assert lane.keys.job_id("01a2", 3) == "01a2.3"
+    assert all("{" not in key for key in every_key(lane.keys))
+    assert lane.keys.of[WorkerKind.RECALL].mailbox == "engramq:mailbox:recall"
+
+
+def test_a_namespace_stays_on_its_lane_and_lanes_are_used_alike() -> None:
+    assert [lane_of(name, 4) for name in ("default_user", "ada", "team-b", "日本")] == [3, 1, 0, 0]
+    names = [f"tenant-{number}" for number in range(4_000)]
+    counts = Counter(lane_of(name, 8) for name in names)
+    assert set(counts) == set(range(8))
+    assert max(counts.values()) < 1.2 * 500
+    assert {lane_of(name, 1) for name in names} == {0}
+
+
+@pytest.mark.parametrize("prefix", ["engramq", "x", "staging-2"])
+@pytest.mark.parametrize(("masters", "lanes"), [(2, 2), (2, 6), (3, 3), (3, 6), (3, 12), (4, 16), (5, 20), (6, 64)])
+def test_masters_have_their_share_of_the_lanes(prefix: str, masters: int, lanes: int) -> None:
+    counts = Counter(slot_of(tag_of(prefix, lane)) * masters // SLOTS for lane in range(lanes))
+    assert max(counts.values()) - lanes / masters < 2
+    assert len(counts) == masters
+
+
+def test_the_tag_of_a_lane_stays() -> None:
+    assert [tag_of("engramq", lane) for lane in range(2)] == ["{engramq:0.20}", "{engramq:1.72}"]
+
+
+def test_with_a_lane_more_only_its_share_of_the_namespaces_moves() -> None:
+    names = [f"tenant-{number}" for number in range(4_000)]
+    moved = [name for name in names if lane_of(name, 4) != lane_of(name, 5)]
+    assert {lane_of(name, 5) for name in moved} == {4}
+    assert len(moved) < 1.2 * len(names) / 5
+
+
+@pytest.mark.parametrize(
+    ("url", "count", "most", "former"),
+    [
+        (SERVER, 1, 0, set()),
+        (SERVER, 1, 2, {tag_of("p", 0), tag_of("p", 1)}),
+        (SERVER, 3, 0, {"p"}),
+        (SERVER, 2, 4, {tag_of("p", 2), tag_of("p", 3), "p"}),
+        (CLUSTER, 2, 3, {tag_of("p", 2)}),
+        (CLUSTER, 3, 3, set()),
+    ],
+)
+def test_lanes_of_other_settings_are_known(url: str, count: int, most: int, former: set[str]) -> None:
+    assert set(Lanes(url, "p", count).former(most)) == former
+
+
+def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
+    url, nodes = several("rediss+cluster://ada:se%40same@one:7000,[::1]:7001,three?ssl_check_hostname=false")
+    assert nodes == [Place("one", 7000), Place("::1", 7001), Place("three", 6379)]
+    assert url == "rediss://ada:se%40same@one:7000?ssl_check_hostname=false"
+
+
+@pytest.mark.parametrize(
+    "url", ["redis+cluster://", "redis+cluster://one:7000/3", "redis+cluster://one:port", "redis+cluster://one,,two"]
+)
+def test_a_cluster_that_cannot_be_read_is_refused_without_its_password(url: str) -> None:
+    secret = url.replace("://", "://ada:sesame@")
+    with pytest.raises(SettingsError, match="ENGRAMQ_REDIS_URL") as refusal:
+        read_settings({"ENGRAMQ_REDIS_URL": secret})
+    assert "sesame" not in str(refusal.value)
