@@ -1,53 +1,46 @@
-"""Whether calls are answered, and what servers refuse: what /readyz and `engramq status` tell."""
+"""Whether calls are answered, and what servers refuse: what /readyz and a home's supervisor are told."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Literal
 
 import msgspec
 
-from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.queue.bus import Bus
-from engramq.schemas.commands import Ping, Pong
-from engramq.schemas.envelope import Answer
-from engramq.schemas.faults import EngramqError
+from engramq.schemas.checks import DATABASE_AWAY, REDIS_AWAY, CheckName
+from engramq.schemas.overview import Check, MailboxState, Overview
 
-READY_S: Final = 2.0  # in which a worker answers
+_NEEDED: Final = frozenset({CheckName.REDIS, CheckName.WORKER, CheckName.DATABASE})
+_SERVERS: Final = frozenset({CheckName.REDIS, CheckName.DATABASE})
+_AWAY: Final = frozenset({REDIS_AWAY, DATABASE_AWAY})
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`unavailable`: calls are not answered, and `missing` names what they lack. `degraded`: reads are, writes are not.
+    """`unavailable`: calls are not answered, and `missing` names what they lack. `degraded`: reads are.
 
-    `refused` holds a sentence on each server that is there and refuses.
+    `refused` holds a sentence on each server that is there and refuses; `checks` those that did not pass (all, where
+    the mailboxes are told too).
     """
 
     status: Literal["ready", "degraded", "unavailable"]
     missing: list[str] = []
     refused: list[str] = []
+    checks: list[Check] = []
+    mailboxes: list[MailboxState] = []
 
 
 AskHealth = Callable[[], Coroutine[Any, Any, Health]]
 
 
-def health(missing: str = "", *refused: str) -> Health:
-    """Return the health that follows from what is missing and what is refused; empty words are none."""
-    told = [one for one in refused if one]
-    if missing:
-        return Health("unavailable", [missing], told)
-    return Health("degraded" if told else "ready", refused=told)
+def health_in(overview: Overview) -> Health:
+    """Return what everybody may know of an overview."""
+    troubles = [check for check in overview.checks if check.state != "ok"]
+    return Health(
+        overview.status,
+        missing=[check.name for check in troubles if check.state == "failed" and check.name in _NEEDED],
+        refused=[check.told for check in troubles if check.name in _SERVERS and check.told not in _AWAY],
+        checks=troubles,
+    )
 
 
-async def health_of(bus: Bus, caller: Caller) -> Health:
-    """Return the health that a look now finds: of Redis, a worker that answers, and the database, within about 4 s."""
-    try:
-        await bus.ready()
-    except EngramqError as refusal:
-        return health("redis", bus.refused and refusal.fault.error)
-    asked = Ping(database=True)
-    try:
-        answer = await bus.ask(asked, namespace=caller.namespace, principal=caller.principal, timeout_s=READY_S)
-    except EngramqError:
-        return health("redis" if bus.refused else "worker", bus.refused)
-    pong = answer.reply if isinstance(answer, Answer) else None
-    if not isinstance(pong, Pong):
-        return health("worker")
-    return health("" if pong.reads else "database", bus.refused, pong.refused)
+def whole_health_in(overview: Overview) -> Health:
+    """Return the same with every check and every mailbox: it reads as an Overview too."""
+    return msgspec.structs.replace(health_in(overview), checks=overview.checks, mailboxes=overview.mailboxes)

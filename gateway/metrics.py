@@ -1,0 +1,95 @@
+"""/metrics of a gateway: what its callers asked and got, and how every mailbox is, for Prometheus."""
+
+import hmac
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from engramq.gateway.http import METRICS_PATH
+from engramq.gateway.identity.authorization import CALLER, Caller
+from engramq.gateway.identity.shared import Shared
+from engramq.schemas.overview import MailboxState, Overview
+from engramq.schemas.vocabulary import Scope, Status
+from engramq.telemetry import catalog
+from engramq.telemetry.catalog import Metric
+from engramq.telemetry.figures import CONTENT_TYPE, Figures
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 8.0  # for the look at queue and workers; Prometheus waits for 10 s unless it is told otherwise
+
+_STATES: Final = {"ok": 0, "degraded": 1, "failed": 2}
+_MAILBOXES: Final[Mapping[Metric, Callable[[MailboxState], float | None]]] = {
+    catalog.DEPTH: lambda one: one.depth,
+    catalog.OLDEST: lambda one: one.oldest_s,
+    catalog.PER_SECOND: lambda one: one.per_s,
+    catalog.DEAD: lambda one: one.dead,
+    catalog.WORKERS: lambda one: one.workers,
+}
+
+
+class GatewayMetrics:
+    """The figures of one gateway process. `called` is told of each call; `waiting` returns how many wait."""
+
+    def __init__(self, waiting: Callable[[], int]) -> None:
+        self._waiting = waiting
+        self._figures = Figures(catalog.GATEWAY)
+        self._looks: Shared[bytes] = Shared(1)
+
+    def called(self, tool: str, outcome: str, taken_s: float) -> None:
+        """Count a call of a tool."""
+        self._figures.count(catalog.CALLS, tool, outcome)
+        self._figures.observe(catalog.CALL_SECONDS, taken_s, tool)
+
+    def route(self, look: Callable[[], Coroutine[Any, Any, Overview]], *, token: str, by_caller: bool) -> Route:
+        """Return /metrics. Whoever asks at the same time shares one look.
+
+        `token`: what a scraper shows, if there is one. `by_caller`: its caller, whom authentication knows, needs the
+        scope admin.
+        """
+
+        async def read() -> bytes:
+            self._figures.tell(catalog.WAITING, self._waiting())
+            self._tell(await self._overview(look))
+            return self._figures.text()
+
+        async def metrics(request: Request) -> Response:
+            if refusal := _refusal(request, token, by_caller=by_caller):
+                return refusal
+            return Response(await self._looks.run("metrics", read), headers={"content-type": CONTENT_TYPE})
+
+        return Route(METRICS_PATH, metrics)
+
+    async def _overview(self, look: Callable[[], Coroutine[Any, Any, Overview]]) -> Overview | None:
+        with anyio.move_on_after(LOOK_S):
+            return await look()
+        log.warning("Metrics tell nothing of queue and workers: the look took too long")
+        return None
+
+    def _tell(self, found: Overview | None) -> None:
+        figures = self._figures
+        figures.tell(catalog.READY, 0 if found is None or found.status == "unavailable" else 1)
+        checks = [] if found is None else found.checks
+        figures.tell_all(catalog.CHECK, {(one.name,): _STATES[one.state] for one in checks})
+        for metric, value_of in _MAILBOXES.items():
+            values = {(one.kind.value,): value_of(one) for one in ([] if found is None else found.mailboxes)}
+            figures.tell_all(metric, {kind: value for kind, value in values.items() if value is not None})
+
+
+def _refusal(request: Request, token: str, *, by_caller: bool) -> JSONResponse | None:
+    if by_caller:
+        caller = request.scope.get(CALLER)
+        if isinstance(caller, Caller) and Scope.ADMIN in caller.principal.scopes:
+            return None
+        error = "Metrics want a token with the scope admin, or ENGRAMQ_METRICS_TOKEN."
+        return JSONResponse({"status": Status.ERROR, "error": error}, 403)
+    kind, _, given = request.headers.get("authorization", "").partition(" ")
+    if not token or (kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())):
+        return None
+    error = "Metrics want `Authorization: Bearer` with ENGRAMQ_METRICS_TOKEN."
+    return JSONResponse({"status": Status.ERROR, "error": error}, 401, {"www-authenticate": "Bearer"})

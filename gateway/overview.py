@@ -1,0 +1,163 @@
+"""How the installation is, as a gateway finds it: the one look of status, doctor, /readyz, /metrics and the page.
+
+What only a worker can see (database, model, vectors) comes with its answer to a ping.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.queue.lanes import AnyBus
+from engramq.gateway.queue.look import SILENT_S, Look, NoLook
+from engramq.schemas.checks import DATABASE_AWAY, REDIS_AWAY, CheckName, degraded, failed, merged, passed, status_of
+from engramq.schemas.commands import Ping, Pong
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.handshake import MENDS as TLS_MENDS
+from engramq.schemas.jobs import BULK
+from engramq.schemas.overview import Check, MailboxState, Overview
+from engramq.schemas.rights import NOT_ALLOWED
+from engramq.schemas.vocabulary import WorkerKind
+
+ANSWER_S: Final = 2.0  # in which a worker answers
+STUCK_S: Final = 30.0  # a command that was due for so long, with workers alive, is stuck
+STUCK_BULK_S: Final = 600.0  # likewise where callers wait as long as it takes
+CLOCK_S: Final = 2.0  # by which clocks may differ: the time that a refused caller is told to wait is as short
+
+_REDIS_MENDS: Final = {
+    "Redis is out of memory.": "Raise its maxmemory, or see in `engramq status` which mailbox is not served.",
+    "Redis is a read-only replica.": "Set ENGRAMQ_REDIS_URL to the master.",
+    "Redis is a replica that has lost its master.": "Set ENGRAMQ_REDIS_URL to the master.",
+    "Redis wants a password, or another one.": "Set ENGRAMQ_REDIS_URL to redis://USER:PASSWORD@HOST:PORT/0.",
+    "Redis is still loading its data.": "Wait: it goes on by itself.",
+    "Redis has no connection left.": "Raise its maxclients, or end clients that nobody needs.",
+    "Redis cannot write to its disk.": "Make room on its disk, or see its log for why it cannot write.",
+    "Redis has too few replicas to take writes.": "Start its replicas, or set min-replicas-to-write to 0.",
+    "The Redis Cluster is down: some of its slots have no master.": "See CLUSTER INFO; give each of the 16384 slots a "
+    "master that lives (redis-cli --cluster check, --cluster fix).",
+    "The Redis Cluster is moving the keys to another master.": "Wait: calls go on when the slot has moved.",
+    "Redis does not take connections from here.": "Give it a password, or let it take connections (protected-mode).",
+    **TLS_MENDS,
+}
+_RIGHTS_MEND: Final = "Give that user what deploy/redis.acl lists, with ENGRAMQ_KEY_PREFIX where it says engramq."
+_DATABASE_MENDS: Final = {
+    "The database is read-only.": "Set ENGRAMQ_DATABASE_URL to the primary, or let the database take writes.",
+    "The database's disk is full.": "Make room on the disk of PostgreSQL.",
+    "The database has no connection left.": "Raise its max_connections, or end clients that nobody needs.",
+    "The database is out of memory.": "See the server's log; give the machine more memory.",
+    "The database shows a certificate of a CA that is not trusted here.": (
+        "Name its CA in the workers' ENGRAMQ_DATABASE_URL: `sslrootcert=/path/ca.pem`."
+    ),
+    "The database shows a certificate of another host name.": (
+        "Name the host in the workers' ENGRAMQ_DATABASE_URL as its certificate does."
+    ),
+    "The database does not speak TLS.": "Turn its TLS on (`ssl = on`), or take sslmode out of ENGRAMQ_DATABASE_URL.",
+    "The database refused the workers' password.": "Correct the password in the workers' ENGRAMQ_DATABASE_URL.",
+}
+
+
+async def overview_of(bus: AnyBus, caller: Caller) -> Overview:
+    """Return what a look now finds, within about 8 s when nothing answers, else within milliseconds."""
+    look, not_looked = None, ""
+    try:
+        look = await bus.look()
+    except NoLook as problem:
+        not_looked = str(problem)
+    checks = await _redis_and_beyond(bus, caller, look, not_looked)
+    if look is not None:
+        checks += [queue_check(look.mailboxes), dead_letters_check(look.mailboxes), clock_check(look.ahead_s)]
+    checks = merged(checks)
+    return Overview(status=status_of(checks), checks=checks, mailboxes=[] if look is None else look.mailboxes)
+
+
+async def _redis_and_beyond(bus: AnyBus, caller: Caller, look: Look | None, not_looked: str) -> list[Check]:
+    """Return the checks of Redis, and of what is reached through it as far as it is."""
+    try:
+        await bus.ready()
+        answer = await bus.ask_any(
+            Ping(database=True, checks=True),
+            namespace=caller.namespace,
+            principal=caller.principal,
+            timeout_s=ANSWER_S,
+        )
+    except EngramqError:
+        refused = bus.refused or not_looked
+        if refused or look is None:
+            return [redis_check(refused, answers=False)]
+        answer = None
+    pong = answer.reply if isinstance(answer, Answer) and isinstance(answer.reply, Pong) else None
+    refused = bus.refused or not_looked
+    # While Redis takes no writes workers cannot say that they live.
+    judged = [] if look is None or refused else look.mailboxes
+    found = [redis_check(refused), worker_check(judged, pong)]
+    if pong is not None:
+        found += [database_check(pong), *pong.checks]
+    return found
+
+
+def redis_check(refused: str, *, answers: bool = True) -> Check:
+    """Check what Redis refuses (a sentence; empty: nothing), and whether reads get through."""
+    mend = _RIGHTS_MEND if refused.startswith(NOT_ALLOWED) else _REDIS_MENDS.get(refused, "")
+    if not answers:
+        return failed(CheckName.REDIS, refused or REDIS_AWAY, mend)
+    return degraded(CheckName.REDIS, refused, mend) if refused else passed(CheckName.REDIS)
+
+
+def worker_check(mailboxes: Sequence[MailboxState], pong: Pong | None) -> Check:
+    """Check that a worker answers, and that somebody serves every mailbox."""
+    absent = [one.kind for one in mailboxes if not one.workers]
+    kinds = f"No worker of the kind{'s' if len(absent) > 1 else ''} {', '.join(absent)} lives." if absent else ""
+    if pong is None:
+        lately = _told_lately(sum(one.workers for one in mailboxes if one.kind is WorkerKind.RECALL))
+        unanswered = f"No worker answers.{lately}" if WorkerKind.RECALL not in absent else ""
+        return failed(CheckName.WORKER, " ".join(filter(None, (unanswered, kinds))))
+    return degraded(CheckName.WORKER, kinds) if absent else passed(CheckName.WORKER)
+
+
+def _told_lately(number: int) -> str:
+    """Return what is known of workers that should have answered."""
+    if number == 0:
+        return ""
+    told = "1 of the kind recall told of itself" if number == 1 else f"{number} of the kind recall told of themselves"
+    return f" {told} in the last {SILENT_S:.0f} s: {'it hangs' if number == 1 else 'they hang'}, or ended just now."
+
+
+def database_check(pong: Pong) -> Check:
+    """Check what a worker says of the database."""
+    mend = _DATABASE_MENDS.get(pong.refused, "")
+    if not pong.reads:
+        return failed(CheckName.DATABASE, pong.refused or DATABASE_AWAY, mend)
+    return degraded(CheckName.DATABASE, pong.refused, mend) if pong.refused else passed(CheckName.DATABASE)
+
+
+def queue_check(mailboxes: Sequence[MailboxState]) -> Check:
+    """Check that no command has been due for long where workers live; where none do, `worker` says so."""
+    stuck = [one for one in mailboxes if one.workers and one.oldest_s > _patience_s(one.kind)]
+    if not stuck:
+        return passed(CheckName.QUEUE)
+    told = [f"{_oldest_of(one)} has waited for {one.oldest_s:.0f} s." for one in stuck]
+    return degraded(CheckName.QUEUE, " ".join(told))
+
+
+def dead_letters_check(mailboxes: Sequence[MailboxState]) -> Check:
+    """Check that no command was given up."""
+    dead = [f"{one.dead} of {one.kind}" for one in mailboxes if one.dead]
+    if not dead:
+        return passed(CheckName.DEAD_LETTERS)
+    return degraded(CheckName.DEAD_LETTERS, f"Commands were given up: {', '.join(dead)}.")
+
+
+def clock_check(ahead_s: float) -> Check:
+    """Check by how much the clock of Redis is ahead of this machine's."""
+    if abs(ahead_s) <= CLOCK_S:
+        return passed(CheckName.CLOCK)
+    ahead = "ahead of" if ahead_s > 0 else "behind"
+    return degraded(CheckName.CLOCK, f"The clock of Redis is {abs(ahead_s):.0f} s {ahead} this machine's.")
+
+
+def _oldest_of(one: MailboxState) -> str:
+    return f"The oldest of {one.depth:,} commands of {one.kind}" if one.depth > 1 else f"The one command of {one.kind}"
+
+
+def _patience_s(kind: WorkerKind) -> float:
+    return STUCK_BULK_S if kind in BULK else STUCK_S

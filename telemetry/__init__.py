@@ -1,0 +1,1 @@
+"""Traces and metrics: what gateways and workers tell of themselves, by the libraries that operators know."""

@@ -1,0 +1,133 @@
+"""Every metric by name: what it says, and by which labels. Labels have few values: never a namespace or a principal."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Sort(StrEnum):
+    """How Prometheus reads a metric."""
+
+    COUNTER = "counter"  # only grows
+    GAUGE = "gauge"  # how it is at the scrape; missing while that is unknown
+    HISTOGRAM = "histogram"  # how many were how large
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """One metric. Seconds and bytes stand in its name; `buckets` are upper bounds in its unit."""
+
+    name: str
+    sort: Sort
+    meaning: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+def _counter(name: str, meaning: str, *labels: str) -> Metric:
+    return Metric(name, Sort.COUNTER, meaning, labels)
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> Metric:
+    return Metric(name, Sort.GAUGE, meaning, labels)
+
+
+def _histogram(name: str, meaning: str, *labels: str) -> Metric:
+    return Metric(name, Sort.HISTOGRAM, meaning, labels, _SECONDS)
+
+
+# Around what is promised: a call takes milliseconds, an answer at most 2 s, a caller waits for 10 s.
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
+
+BUILD: Final = _gauge("engramq_build_info", "1; the version is a label", "version")
+
+# Of a gateway.
+READY: Final = _gauge("engramq_ready", "1 while calls are answered, 0 while they are not")
+CHECK: Final = _gauge(
+    "engramq_check_state", "What the checks of `engramq doctor` find: 0 well, 1 degraded, 2 failed", "check"
+)
+DEPTH: Final = _gauge("engramq_mailbox_depth", "Commands that wait or run, by mailbox", "kind")
+OLDEST: Final = _gauge(
+    "engramq_mailbox_oldest_seconds", "How long the oldest command has been due that nobody has begun", "kind"
+)
+PER_SECOND: Final = _gauge(
+    "engramq_mailbox_served_per_second", "How fast a mailbox with a backlog is served; missing without one", "kind"
+)
+DEAD: Final = _gauge(
+    "engramq_mailbox_dead_letters", "Commands that were set aside and that nobody has looked at", "kind"
+)
+WORKERS: Final = _gauge("engramq_mailbox_workers", "Workers that live, by the mailbox that they serve", "kind")
+CALLS: Final = _counter(
+    "engramq_tool_calls_total", "Calls of tools; the outcome is a reply's status or a refusal's code", "tool", "outcome"
+)
+CALL_SECONDS: Final = _histogram("engramq_tool_call_seconds", "How long calls took", "tool")
+WAITING: Final = _gauge("engramq_calls_waiting", "Calls that wait for a worker's answer")
+
+# Of a worker.
+COMMANDS: Final = _counter(
+    "engramq_commands_total",
+    "Tries of commands; the outcome is done, retried, set_aside or a refusal's code",
+    *("kind", "command", "outcome"),
+)
+QUEUED: Final = _histogram("engramq_command_queue_seconds", "How long commands waited for their handler", "kind")
+HANDLED: Final = _histogram("engramq_command_handling_seconds", "How long handlers took", "kind", "command")
+DATABASE: Final = _gauge("engramq_database_up", "1 while PostgreSQL answers")
+WRITABLE: Final = _gauge("engramq_database_writable", "1 while PostgreSQL takes writes, as far as is known")
+CONNECTIONS: Final = _gauge(
+    "engramq_database_connections", "Connections of this process; state is used or idle", "state"
+)
+CONNECTIONS_MAX: Final = _gauge("engramq_database_connections_max", "Connections that this process may have")
+CONNECTIONS_WANTED: Final = _gauge("engramq_database_connections_waiting", "Those who wait for a connection")
+STANDBY_READ: Final = _gauge("engramq_standby_read", "1 while reads go to this standby of PostgreSQL", "standby")
+STANDBY_LAG_BYTES: Final = _gauge(
+    "engramq_standby_lag_bytes", "Bytes of the primary's log that a standby has not replayed", "standby"
+)
+STANDBY_LAG: Final = _gauge(
+    "engramq_standby_lag_seconds", "How old the newest transaction is that a standby behind has replayed", "standby"
+)
+STANDBY_READS: Final = _counter(
+    "engramq_standby_reads_total",
+    "Reads that a standby was asked for; by is standby, or primary where it could not answer",
+    "by",
+)
+TEXTS: Final = _counter("engramq_embedder_texts_total", "Texts that the model made vectors of")
+EMBEDDING: Final = _histogram("engramq_embedder_batch_seconds", "How long batches of texts took")
+EMBEDDER_FAILED: Final = _counter("engramq_embedder_failures_total", "Batches that the model failed at")
+EMBEDDER_WAITING: Final = _gauge("engramq_embedder_waiting", "Texts that wait; sort is interactive or bulk", "sort")
+HOME_FREE: Final = _gauge("engramq_home_free_bytes", "Room on the file system of ENGRAMQ_HOME, where there is one")
+HOME_SIZE: Final = _gauge("engramq_home_size_bytes", "Size of that file system")
+
+# Of a worker of the kind upkeep: the whole store, looked at twice a minute at most.
+MEMORIES: Final = _gauge("engramq_store_memories", "Memories of all namespaces, as the database estimates them")
+BYTES: Final = _gauge("engramq_store_bytes", "Size of the database")
+PENDING: Final = _gauge("engramq_store_pending_memories", "Memories without a vector; at most 10,000 are counted")
+UNFINISHED: Final = _gauge("engramq_store_unfinished_namespaces", "Namespaces with a change that upkeep has to look at")
+REEMBEDDING: Final = _gauge(
+    "engramq_reembedding_remaining", "Memories whose vectors are of another model, while they are made anew"
+)
+# Of all namespaces in the database of ENGRAMQ_DATABASE_URL, the first of several.
+WEBHOOKS_WAITING: Final = _gauge(
+    "engramq_webhook_waiting_messages",
+    "Messages of webhooks that were not taken yet, those between two tries too; at most 10,000 are counted",
+)
+WEBHOOKS_DUE: Final = _gauge("engramq_webhook_due_messages", "Those of the waiting messages that could be sent now")
+WEBHOOKS_OLDEST: Final = _gauge(
+    "engramq_webhook_oldest_seconds", "How long ago the oldest of the waiting messages came; 0: none"
+)
+WEBHOOKS_DEAD: Final = _gauge(
+    "engramq_webhook_dead_messages", "Messages that a webhook did not take in all their tries, of the last 30 days"
+)
+
+GATEWAY: Final = (
+    *(BUILD, READY, CHECK, DEPTH, OLDEST, PER_SECOND, DEAD, WORKERS),
+    *(CALLS, CALL_SECONDS, WAITING),
+)
+WORKER: Final = (
+    *(BUILD, COMMANDS, QUEUED, HANDLED, DATABASE, WRITABLE, CONNECTIONS, CONNECTIONS_MAX, CONNECTIONS_WANTED),
+    *(STANDBY_READ, STANDBY_LAG_BYTES, STANDBY_LAG, STANDBY_READS),
+    *(TEXTS, EMBEDDING, EMBEDDER_FAILED, EMBEDDER_WAITING, HOME_FREE, HOME_SIZE),
+)
+UPKEEP: Final = (
+    *(MEMORIES, BYTES, PENDING, UNFINISHED, REEMBEDDING),
+    *(WEBHOOKS_WAITING, WEBHOOKS_DUE, WEBHOOKS_OLDEST, WEBHOOKS_DEAD),
+)

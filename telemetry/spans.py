@@ -1,0 +1,137 @@
+"""Spans, for the code that has something to tell: names and figures, never what memories say.
+
+Off until `recording`; then each costs some microseconds, and before that next to nothing. The SDK is loaded when it is
+wanted, since it takes longer to load than a stdio client takes to start.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from enum import StrEnum
+from typing import Final, Protocol
+
+Value = str | int | float | bool
+
+
+class SpanKind(StrEnum):
+    """What a span is to the process that it is told by, as OpenTelemetry names it."""
+
+    SERVER = "SERVER"  # a call from outside
+    CONSUMER = "CONSUMER"  # a command from a queue
+    CLIENT = "CLIENT"  # a question to a server
+
+
+class Span(Protocol):
+    """Something that takes time."""
+
+    @property
+    def traceparent(self) -> str:
+        """The header that makes what others do a part of it."""
+
+    def tell(self, name: str, value: Value) -> None:
+        """Say something of it."""
+
+    def end(self, error: str = "") -> None:
+        """End it now, with the name of an error if it failed; ending it again is nothing."""
+
+
+class Tracer(Protocol):
+    """Makes spans."""
+
+    def begin(
+        self, name: str, kind: SpanKind, parent: "Span | str | None", began_ns: int, told: Mapping[str, Value]
+    ) -> Span:
+        """Return a span that began then; `parent` is one of this process or a header."""
+
+    def close(self) -> None:
+        """Send what is left, within a moment."""
+
+
+_tracer: Tracer | None = None
+_CURRENT: Final[ContextVar[Span | None]] = ContextVar("span", default=None)
+
+
+class _Silent:
+    """What stands for a span where none are recorded."""
+
+    traceparent = ""
+
+    def tell(self, name: str, value: Value) -> None:
+        """Say nothing."""
+
+    def end(self, error: str = "") -> None:
+        """End nothing."""
+
+
+_SILENT: Final[Span] = _Silent()
+
+
+def are_recorded() -> bool:
+    """Say whether spans are recorded in this process."""
+    return _tracer is not None
+
+
+@contextmanager
+def recording(endpoint: str, service: str) -> Iterator[None]:
+    """Record the spans of this process for as long as the block lasts, if there is an endpoint to send them to.
+
+    `endpoint`: the base URL of a collector that takes OTLP over HTTP; `service`: what sends, such as `engramq-worker`.
+    """
+    global _tracer  # noqa: PLW0603 - one process, one tracer; all who have something to tell would have to hand it on
+    if not endpoint:
+        yield
+        return
+    from engramq.telemetry.otlp import OtlpTracer  # noqa: PLC0415 - 0.3 s of imports, for those who trace
+
+    tracer: Tracer = OtlpTracer(endpoint, service)
+    _tracer = tracer
+    try:
+        yield
+    finally:
+        _tracer = None
+        tracer.close()
+
+
+class _Recorded:
+    """A block that is a span, and what begins in it a part of it."""
+
+    def __init__(self, begun: Span) -> None:
+        self._span = begun
+
+    def __enter__(self) -> Span:
+        self._token = _CURRENT.set(self._span)
+        return self._span
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        _CURRENT.reset(self._token)
+        self._span.end("" if kind is None else kind.__name__)
+
+
+_NOT_RECORDED: Final = nullcontext(_SILENT)
+
+
+def span(
+    name: str, kind: SpanKind, parent: str | None = None, told: Mapping[str, Value] | None = None
+) -> AbstractContextManager[Span]:
+    """Record a block as a span, of the trace that the header `parent` names or else of a new one.
+
+    What begins in the block is a part of it. An exception that leaves the block ends it with the exception's name.
+    """
+    if _tracer is None:
+        return _NOT_RECORDED
+    return _Recorded(_tracer.begin(name, kind, parent, time.time_ns(), told or {}))
+
+
+def past(name: str, kind: SpanKind, parent: str | None, began_s: float) -> None:
+    """Record what has taken from `began_s` (seconds since the epoch) until now, of the trace that the header names."""
+    if _tracer is not None:
+        _tracer.begin(name, kind, parent, round(began_s * 1_000_000_000), {}).end()
+
+
+def part(name: str, kind: SpanKind, told: Mapping[str, Value]) -> Span:
+    """Begin a part of what this task is at; nothing is recorded where it is at nothing that is."""
+    whole = _CURRENT.get()
+    if _tracer is None or whole is None:
+        return _SILENT
+    return _tracer.begin(name, kind, whole, time.time_ns(), told)

@@ -1,0 +1,1 @@
+"""Metrics: what is told, and that alerts and dashboard ask for nothing else."""

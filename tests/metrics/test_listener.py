@@ -1,0 +1,121 @@
+"""The small server of a worker's metrics and health, met by clients that mean no good."""
+
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from engramq.telemetry.listener import CONNECTIONS_MAX, Answer, Page, serving
+
+BOUND_S = 20.0
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+
+async def _figures() -> Answer:
+    return Answer(200, b"engramq_ready 1\n")
+
+
+async def _defect() -> Answer:
+    raise ValueError("secret")
+
+
+LATE = Answer(503, b"late")
+PAGES = {
+    "/metrics": Page(read=_figures, bound_s=5, late=LATE),
+    "/defect": Page(read=_defect, bound_s=5, late=LATE),
+}
+
+
+async def _answered(port: int) -> int:
+    """Return the status of a scrape, trying again while connections are refused."""
+    async with httpx.AsyncClient() as client, asyncio.timeout(BOUND_S):
+        while True:
+            try:
+                return (await client.get(f"http://127.0.0.1:{port}/metrics")).status_code
+            except httpx.TransportError:
+                await asyncio.sleep(0)
+
+
+def _connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), BOUND_S)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nx: "])
+async def test_the_connection_that_has_asked_nothing_for_longest_makes_room(begun: bytes) -> None:
+    with ExitStack() as held, serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
+        waiting = [held.enter_context(_connected(port)) for _ in range(CONNECTIONS_MAX)]
+        for one in waiting:
+            one.sendall(begun)
+        async with httpx.AsyncClient() as client:
+            for path, status in (("/metrics", 200), ("/nothing", 404), ("/defect", 500)):
+                assert (await client.get(f"http://127.0.0.1:{port}{path}")).status_code == status
+        assert await asyncio.to_thread(waiting[0].recv, 1) == b""
+        rest = b"1\r\n\r\n" if begun else b"GET /metrics HTTP/1.1\r\n\r\n"
+        waiting[-1].sendall(rest)
+        assert (await asyncio.to_thread(waiting[-1].recv, 99)).startswith(b"HTTP/1.0 200 ")
+
+
+async def test_connections_that_wait_for_an_answer_take_no_threads_without_end() -> None:
+    go_on, waiting = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow() -> Answer:
+        waiting.release()
+        await go_on.wait()
+        return Answer(200, b"")
+
+    pages = {"/slow": Page(read=slow, bound_s=BOUND_S, late=LATE), **PAGES}
+    with ExitStack() as held, serving("127.0.0.1", 0, pages, variable="PORT") as port:
+        asking = [held.enter_context(_connected(port)) for _ in range(CONNECTIONS_MAX)]
+        async with asyncio.timeout(BOUND_S):
+            for one in asking:
+                one.sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+                await waiting.acquire()
+        with _connected(port) as one_too_many:
+            assert await asyncio.to_thread(one_too_many.recv, 1) == b""
+        go_on.set()
+        for one in asking:
+            assert (await asyncio.to_thread(one.recv, 99)).startswith(b"HTTP/1.0 200 ")
+        assert await _answered(port) == 200
+
+
+@pytest.mark.parametrize(("path", "status"), [("/metrics", 200), ("/nothing", 404), ("/defect", 500)])
+async def test_the_head_of_a_page_is_that_of_the_page(path: str, status: int) -> None:
+    with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
+        async with httpx.AsyncClient() as client:
+            head, page = [await client.request(one, f"http://127.0.0.1:{port}{path}") for one in ("HEAD", "GET")]
+        with _connected(port) as bare:
+            bare.sendall(f"HEAD {path} HTTP/1.1\r\n\r\n".encode())
+            said = await asyncio.to_thread(bare.makefile("rb").read)
+    assert (head.status_code, page.status_code) == (status, status)
+    for name in ("content-length", "content-type"):
+        assert head.headers[name] == page.headers[name]
+    assert page.content
+    assert said.endswith(b"\r\n\r\n")
+
+
+async def test_a_page_that_takes_too_long_is_late_and_a_loop_that_stands_still_is_stuck() -> None:
+    async def endless() -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    stuck = Answer(503, b"stuck")
+    pages = {"/endless": Page(read=endless, bound_s=0.05, late=LATE, stuck=stuck)}
+    with serving("127.0.0.1", 0, pages, variable="PORT") as port:
+        url = f"http://127.0.0.1:{port}/endless"
+        async with httpx.AsyncClient() as client:
+            assert (await client.get(url)).content == LATE.body
+        with ThreadPoolExecutor(1) as beside:
+            asked = beside.submit(httpx.get, url, timeout=BOUND_S)
+            assert asked.result(BOUND_S).content == stuck.body  # waited for in the loop's own thread
+
+
+async def test_a_page_with_a_defect_says_so_without_its_words_and_the_others_live() -> None:
+    with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
+        async with httpx.AsyncClient() as client:
+            broken = await client.get(f"http://127.0.0.1:{port}/defect")
+        assert (broken.status_code, "secret" in broken.text) == (500, False)
+        assert await _answered(port) == 200

@@ -1,0 +1,1 @@
+"""Traces, as a collector receives them, and the names in log lines."""

@@ -1,0 +1,116 @@
+"""Whether this process lives and serves: /healthz and /readyz of a worker, for who looks after its process.
+
+Lives: its event loop turns. Serves: it takes commands from Redis, PostgreSQL answers, its model is loaded. What is away
+is waited for, so a process that does not serve need not be started anew; one that does not live must be.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Literal
+
+import msgspec
+
+from engramq.schemas.checks import CheckName, degraded, failed, status_of
+from engramq.schemas.overview import Check
+from engramq.schemas.settings import Settings
+from engramq.telemetry.listener import Answer, Page, serving
+from engramq.workers.checks import WorkerChecks
+from engramq.workers.db.database import Store
+from engramq.workers.db.health import health_of
+
+log = logging.getLogger(__name__)
+
+ALIVE_S: Final = 3.0  # in which a loop gets round to an answer; what works long does so in threads
+LOOK_S: Final = 4.0  # more than PostgreSQL and the model are waited for
+JSON: Final = "application/json"
+
+
+class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What /readyz says. `missing`: what it cannot serve without; `checks`: those that did not pass."""
+
+    status: Literal["ready", "degraded", "unavailable"]
+    missing: list[str] = []
+    checks: list[Check] = []
+
+
+def _ready(found: Sequence[Check]) -> Answer:
+    troubles = [check for check in found if check.state != "ok"]
+    missing = [check.name for check in troubles if check.state == "failed"]
+    said = Readiness(status_of(found), missing, troubles)
+    return Answer(503 if missing else 200, msgspec.json.encode(said), JSON)
+
+
+async def _alive() -> Answer:
+    return Answer(200, b'{"status":"alive"}', JSON)
+
+
+_STUCK: Final = "Its event loop does not turn."
+_ANEW: Final = "Start this process anew."
+_STUCK_ANSWER: Final = Answer(503, msgspec.json.encode({"status": "stuck", "error": f"{_STUCK} {_ANEW}"}), JSON)
+_LATE: Final = f"It did not find out within {LOOK_S:.0f} s whether it serves."
+_AGAIN: Final = "Ask again; if it says so again, give it more processor time."
+
+# Of a model that is loaded here, and of one behind an endpoint.
+_SILENT: Final = "The model has not answered yet."
+_WAIT: Final = "Wait while it is loaded. With an endpoint see that ENGRAMQ_EMBEDDER_URL answers."
+
+
+class WorkerHealth:
+    """One per process. Before `know` it waits for the database."""
+
+    def __init__(self, stopping: asyncio.Event, polls: Callable[[], bool]) -> None:
+        """`polls`: whether its workers take commands from Redis."""
+        self._stopping = stopping
+        self._polls = polls
+        self._known: tuple[Store, WorkerChecks] | None = None
+        self._looking: asyncio.Task[Answer] | None = None
+
+    def know(self, store: Store, checks: WorkerChecks) -> None:
+        """Tell it what the process works with, now that this is there."""
+        self._known = store, checks
+
+    @contextmanager
+    def served(self, settings: Settings) -> Iterator[None]:
+        """Tell it over HTTP while the block lasts, where a port is set. Raises SettingsError where that cannot be."""
+        if settings.health_port is None:
+            yield
+            return
+        late = _ready([failed(CheckName.WORKER, _LATE, _AGAIN)])
+        stuck = _ready([failed(CheckName.WORKER, _STUCK, _ANEW)])
+        pages = {
+            "/healthz": Page(read=_alive, bound_s=ALIVE_S, late=_STUCK_ANSWER),
+            "/readyz": Page(read=self._shared, bound_s=LOOK_S, late=late, stuck=stuck),
+        }
+        with serving(settings.health_host, settings.health_port, pages, variable="ENGRAMQ_HEALTH_PORT") as port:
+            log.info("Serving health", extra={"host": settings.health_host, "port": port})
+            yield
+
+    async def _shared(self) -> Answer:
+        """Look; whoever asks meanwhile shares the look, since nobody has to show anything for it."""
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+            self._looking.add_done_callback(self._looked)
+        return await asyncio.shield(self._looking)
+
+    def _looked(self, task: asyncio.Task[Answer]) -> None:
+        self._looking = None
+        if not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not complain when nobody waits any more
+
+    async def _look(self) -> Answer:
+        return _ready([check for check in await self._checks() if check is not None])
+
+    async def _checks(self) -> list[Check | None]:
+        if self._stopping.is_set():
+            return [failed(CheckName.WORKER, "It is stopping.", "Another one takes its place.")]
+        if self._known is None:
+            return [failed(CheckName.DATABASE, "It waits for the database; its log says why.")]
+        store, checks = self._known
+        health, model = await asyncio.gather(health_of(store), checks.model())
+        database = None
+        if health.refused:
+            database = (degraded if health.reads else failed)(CheckName.DATABASE, health.refused)
+        redis = None if self._polls() else failed(CheckName.REDIS, "It takes no commands from Redis; its log says why.")
+        return [redis, database, failed(CheckName.MODEL, _SILENT, _WAIT) if model is None else model]

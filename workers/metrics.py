@@ -1,0 +1,136 @@
+"""/metrics of a worker: what it carries out, its connections, its model and, where it keeps the store up, the store."""
+
+import logging
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.telemetry import catalog
+from engramq.telemetry.figures import CONTENT_TYPE, Figures, Labels
+from engramq.telemetry.listener import Answer, Page, serving
+from engramq.workers.db.database import Store
+from engramq.workers.db.figures import StoreFigures, store_figures
+from engramq.workers.db.health import health_of
+from engramq.workers.db.standbys import Standbys
+from engramq.workers.embedders.batching import BatchingEmbedder
+from engramq.workers.queue.contract import OutcomeUnknown, Seen
+
+log = logging.getLogger(__name__)
+
+STORE_KEPT_S: Final = 30.0  # how long what was seen of the whole store counts
+READ_S: Final = 8.0  # for the figures; Prometheus waits for 10 s unless it is told otherwise
+LATE: Final = Answer(503, b"The figures took too long.\n")
+
+
+class WorkerMetrics:
+    """The figures of one worker process. `seen` is told of each command, `embedded` of each batch of texts."""
+
+    def __init__(self, kinds: Sequence[WorkerKind], settings: Settings) -> None:
+        self._keeps_up = WorkerKind.UPKEEP in kinds
+        self._home = settings.home
+        self._figures = Figures((*catalog.WORKER, *(catalog.UPKEEP if self._keeps_up else ())))
+        self._store_until = 0.0
+
+    def seen(self, one: Seen) -> None:
+        """Count one try of a command."""
+        self._figures.count(catalog.COMMANDS, one.kind.value, one.command, one.outcome)
+        self._figures.observe(catalog.QUEUED, one.waited_s, one.kind.value)
+        self._figures.observe(catalog.HANDLED, one.taken_s, one.kind.value, one.command)
+
+    def standby_asked(self, answered: bool) -> None:
+        """Count a read that a standby was asked for."""
+        self._figures.count(catalog.STANDBY_READS, "standby" if answered else "primary")
+
+    def embedded(self, texts: int, taken_s: float, made: bool) -> None:
+        """Count one batch of texts; `made`: the model made their vectors."""
+        if made:
+            self._figures.count(catalog.TEXTS, by=texts)
+        else:
+            self._figures.count(catalog.EMBEDDER_FAILED)
+        self._figures.observe(catalog.EMBEDDING, taken_s)
+
+    @contextmanager
+    def served(
+        self, settings: Settings, store: Store, embedder: BatchingEmbedder, standbys: Standbys
+    ) -> Iterator[None]:
+        """Serve all figures over HTTP for as long as the block lasts. Raises SettingsError where that cannot be."""
+        page = Page(
+            read=partial(self._page, store, embedder, standbys),
+            bound_s=READ_S,
+            late=LATE,
+            token=settings.metrics_token,
+            token_variable="ENGRAMQ_METRICS_TOKEN",  # noqa: S106 - its name
+        )
+        host, port = settings.metrics_host, settings.metrics_port or 0
+        with serving(host, port, {"/metrics": page}, variable="ENGRAMQ_METRICS_PORT") as bound:
+            log.info("Serving metrics", extra={"host": host, "port": bound})
+            yield
+
+    async def _page(self, store: Store, embedder: BatchingEmbedder, standbys: Standbys) -> Answer:
+        return Answer(200, await self.read(store, embedder, standbys), CONTENT_TYPE)
+
+    async def read(self, store: Store, embedder: BatchingEmbedder, standbys: Standbys) -> bytes:
+        """Look at what is now and return all figures, within about 2 s while the database does not answer."""
+        figures, pool = self._figures, store.connections
+        figures.tell_all(catalog.CONNECTIONS, {("used",): pool.open - pool.idle, ("idle",): pool.idle})
+        figures.tell(catalog.CONNECTIONS_MAX, pool.most)
+        figures.tell(catalog.CONNECTIONS_WANTED, pool.waiting)
+        self._tell_standbys(standbys)
+        interactive, bulk = embedder.waiting
+        figures.tell_all(catalog.EMBEDDER_WAITING, {("interactive",): interactive, ("bulk",): bulk})
+        self._tell_home()
+        found = await health_of(store)
+        figures.tell(catalog.DATABASE, float(found.reads))
+        figures.tell(catalog.WRITABLE, float(found.reads and not found.refused))
+        if self._keeps_up and found.reads:
+            await self._tell_store(store)
+        return figures.text()
+
+    def _tell_standbys(self, standbys: Standbys) -> None:
+        states = standbys.states
+        self._figures.tell_all(catalog.STANDBY_READ, {(one.name,): float(not one.why) for one in states})
+        bytes_behind: dict[Labels, float] = {
+            (one.name,): float(one.lag_bytes) for one in states if one.lag_bytes is not None
+        }
+        self._figures.tell_all(catalog.STANDBY_LAG_BYTES, bytes_behind)
+        seconds: dict[Labels, float] = {(one.name,): one.lag_s for one in states if one.lag_s is not None}
+        self._figures.tell_all(catalog.STANDBY_LAG, seconds)
+
+    def _tell_home(self) -> None:
+        try:
+            usage = shutil.disk_usage(self._home)
+        except OSError:  # servers of one's own need no home
+            self._figures.forget((catalog.HOME_FREE, catalog.HOME_SIZE))
+            return
+        self._figures.tell(catalog.HOME_FREE, usage.free)
+        self._figures.tell(catalog.HOME_SIZE, usage.total)
+
+    async def _tell_store(self, store: Store) -> None:
+        if time.monotonic() < self._store_until:
+            return
+        try:
+            found = await store_figures(store)
+        except (EngramqError, OutcomeUnknown):
+            log.warning("Metrics tell nothing of the store: the database is away")
+            self._figures.forget(catalog.UPKEEP)
+            return
+        self._store_until = time.monotonic() + STORE_KEPT_S
+        self._say(found)
+
+    def _say(self, found: StoreFigures) -> None:
+        figures = self._figures
+        figures.tell(catalog.MEMORIES, found.memories)
+        figures.tell(catalog.BYTES, found.bytes)
+        figures.tell(catalog.PENDING, found.pending)
+        figures.tell(catalog.UNFINISHED, found.unfinished)
+        figures.tell(catalog.REEMBEDDING, found.reembedding)
+        figures.tell(catalog.WEBHOOKS_DUE, found.webhooks.due)
+        figures.tell(catalog.WEBHOOKS_WAITING, found.webhooks.waiting)
+        figures.tell(catalog.WEBHOOKS_OLDEST, found.webhooks.oldest_s)
+        figures.tell(catalog.WEBHOOKS_DEAD, found.webhooks.dead)
