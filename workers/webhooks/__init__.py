@@ -1,0 +1,1 @@
+"""Webhooks: what happened is told to servers of others, signed, at least once."""
