@@ -96,7 +96,7 @@ class Tenant:
 CHANGED = (
     *("tenant", "namespace", "lexemes", "lexeme", "load_id", "principal_untrusted", "superseded_at", "updated_by"),
     *("tags", "project", "valid_from", "valid_until", "expires_at", "superseded_from", "change"),
-    *("links_decayed_at_hours", "language"),
+    *("links_decayed_at_hours", "language", "pieces", "standing", "place", "held_until", "move"),
 )
 
 

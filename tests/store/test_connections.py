@@ -95,6 +95,7 @@ async def test_nine_workers_that_are_loaded_in_turn_and_together_stay_within_wha
     assert WORKERS < max(counted) <= most - SPARE
 
 
+@pytest.mark.long
 @pytest.mark.promise("SC-9")
 async def test_a_worker_alone_gives_up_what_is_too_much_when_others_come(
     database: Database, monkeypatch: pytest.MonkeyPatch

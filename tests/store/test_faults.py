@@ -324,6 +324,7 @@ async def test_writes_wait_for_a_postgresql_that_restarts_and_take_effect_once(
     assert len(written) == len(ended) >= len(outcomes) - len(refusals)
 
 
+@pytest.mark.long
 @pytest.mark.promise("QP-5")
 async def test_without_postgresql_nothing_is_applied_and_the_refusal_says_so(
     fragile: Store, own_servers: Servers

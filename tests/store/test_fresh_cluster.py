@@ -12,6 +12,7 @@ import pytest
 
 from engramq.deploy.embedded.postgres import Postgres
 from engramq.deploy.embedded.servers import Servers, start_servers
+from engramq.schemas.settings import read_settings
 from engramq.workers.app import open_store
 from engramq.workers.db.database import Store
 from engramq.workers.db.readiness import NotReady
@@ -55,7 +56,10 @@ def of_database(postgres: Postgres, role: str, database: str) -> str:
 async def test_a_worker_migrates_a_cluster_that_has_not_even_its_role(fresh: Servers) -> None:
     with psycopg.connect(fresh.database_url_owner) as connection:
         assert connection.execute(ROLES).fetchone() == (0,)
-    async with asyncio.timeout(60), await open_store(fresh.database_url_owner) as store:
+    async with (
+        asyncio.timeout(60),
+        await open_store(read_settings({"ENGRAMQ_DATABASE_URL": fresh.database_url_owner})) as store,
+    ):
         assert await store.read("n", one) == {"one": 1}
 
 
@@ -66,7 +70,7 @@ async def test_a_worker_that_may_not_names_the_statements_and_goes_on_when_they_
     administer(fresh.database_url_owner, "create role poor login", f"create database {OWNED} owner poor")
     url = of_database(fresh.postgres, "poor", OWNED)
     with caplog.at_level(logging.WARNING):
-        opening = asyncio.create_task(open_store(url))
+        opening = asyncio.create_task(open_store(read_settings({"ENGRAMQ_DATABASE_URL": url})))
         async with asyncio.timeout(AT_ONCE_S):
             while not caplog.records:
                 await asyncio.sleep(0.05)

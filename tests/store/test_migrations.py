@@ -1,5 +1,6 @@
 """Migrations: once, in order, under a lock; whatever is wrong with a database is said."""
 
+import ast
 import asyncio
 import os
 import sys
@@ -50,7 +51,8 @@ async def test_two_processes_and_two_tasks_at_once_apply_it_once(empty_database:
         return str(await migrate(empty_database.owner_url))
 
     told = await asyncio.gather(elsewhere(), elsewhere(), here(), here())
-    assert sorted(told) == sorted([str(EVERYTHING), "[]", "[]", "[]"])
+    # They take turns: each names what it has applied itself.
+    assert sorted(name for one in told for name in ast.literal_eval(one)) == EVERYTHING
     assert rows(empty_database, "select count(*) from schema_migrations") == [(len(EVERYTHING),)]
 
 

@@ -1,22 +1,37 @@
 """Writing a database's files anew: who may, who waits, and that everything is there afterwards."""
 
 import asyncio
+import shutil
+import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from engramq.deploy.embedded.servers import running_servers
 from engramq.workers.db import rewriting
 from engramq.workers.db.readiness import NotReady
-from engramq.workers.db.rewriting import Rewritten, rewrite_database
+from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database
 from tests.conftest import Database
 
 pytestmark = [pytest.mark.anyio, pytest.mark.own_database]
 
 Connection = psycopg.AsyncConnection[Any]
 HOLD = b"select count(*) from memories"
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[tuple[Path, str]]:
+    """The data folder of a PostgreSQL that nobody else uses, and the URL of its owner."""
+    place = Path(tempfile.mkdtemp(prefix="eq-"))
+    try:
+        with running_servers(place, fsync=False) as own:
+            yield place / "postgres" / "data", own.database_url_owner
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture
@@ -27,7 +42,7 @@ async def holder(database: Database) -> AsyncIterator[Connection]:
         yield connection
 
 
-def nothing(_table: Rewritten) -> None:
+def nothing(_told: Told) -> None:
     pass
 
 
@@ -35,8 +50,13 @@ async def test_every_table_is_written_anew_and_told_of(database: Database) -> No
     name = "insert into namespaces (namespace) values ('acme') returning namespace"
     assert database.rows(name) == [{"namespace": "acme"}]
     before = {row["relname"]: row["relfilenode"] for row in files(database)}
-    told: list[Rewritten] = []
-    assert await rewrite_database(database.owner_url, with_wal=False, tell=told.append) == 0
+    heard: list[Told] = []
+    assert await rewrite_database(database.owner_url, with_wal=False, tell=heard.append) == 0
+    told = [one for one in heard if isinstance(one, Rewritten)]
+    begun = [one for one in heard if isinstance(one, Begun)]
+    assert heard[0] == Planned(len(told), sum(one.before for one in told))
+    assert [one.table for one in begun] == [*(one.name for one in told), ""]
+    assert begun[-1] == Begun(step="the statistics")
     assert [one.name for one in told if one.number == one.of] == [told[-1].name]
     assert {one.name for one in told} == set(before)
     assert {"memories_trusted", "memories_untrusted", "audit_log", "ledger"} <= set(before)
@@ -84,6 +104,29 @@ async def test_somebody_who_never_lets_go_is_named(
 async def test_a_server_that_is_away_is_named() -> None:
     with pytest.raises(NotReady, match="cannot be reached"):
         await rewrite_database("postgresql://nobody@127.0.0.1:9/none", with_wal=False, tell=nothing)
+
+
+@pytest.mark.promise("OV-18")
+async def test_the_write_ahead_log_is_written_over_however_fast_that_goes(own_cluster: tuple[Path, str]) -> None:
+    """Within one second too, in which PostgreSQL tells the same time of all its files."""
+    data, owner_url = own_cluster
+    for _ in range(8):
+        before = {path.name for path in (data / "pg_wal").iterdir() if path.is_file()}
+        assert await rewrite_database(owner_url, with_wal=True, tell=nothing) == 0
+        assert not before & {path.name for path in (data / "pg_wal").iterdir() if path.is_file()}
+
+
+@pytest.mark.promise("OV-18")
+async def test_what_a_killed_rewrite_left_set_the_next_one_sets_back(own_cluster: tuple[Path, str]) -> None:
+    data, owner_url = own_cluster
+    written = data / "postgresql.auto.conf"
+    with psycopg.connect(owner_url, autocommit=True) as owner:
+        owner.execute(rewriting.WAL_NOT_KEPT)
+    assert "wal_recycle" in written.read_text()
+    assert await rewrite_database(owner_url, with_wal=True, tell=nothing) == 0
+    assert "wal_recycle" not in written.read_text()
+    with psycopg.connect(owner_url) as owner:
+        assert owner.execute("show wal_recycle").fetchone() == ("on",)
 
 
 def files(database: Database) -> list[dict[str, Any]]:

@@ -61,7 +61,8 @@ def test_the_workers_may_write_and_read_the_audit_log(database: Database) -> Non
 async def test_a_store_does_not_open_as_a_role_that_owns_tables(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engramq.workers.db.database.worker_conninfo", lambda url: url)
+    conninfo = worker_conninfo(database.owner_url).replace("-c role=engramq_worker", "")
+    monkeypatch.setattr("engramq.workers.db.database.worker_conninfo", lambda _url: conninfo)
     with pytest.raises(NotReady, match="owns tables or is a superuser"):
         await Store.open(database.owner_url)
 

@@ -62,7 +62,7 @@ async def test_a_number_is_asked_for_once(store: Store, monkeypatch: pytest.Monk
     async def again(*_: object) -> None:
         raise AssertionError("asked again")
 
-    monkeypatch.setattr(tenants, "execute", again)
+    monkeypatch.setattr(tenants, "ask", again)
     await note(store, "ada")
     assert await notes(store, "ada") == ["ada", "ada"]
 

@@ -14,6 +14,10 @@ from engramq.schemas.tokens import new_token, token_digest
 SECRET = "the vault is behind the third pump"
 NAME = "Undine"  # of the tenant's named node
 HALF = "[" + ",".join(["0.05"] * 384) + "]"
+KINDS = (
+    "memory", "pending", "other", "untrusted", "node", "far", "edge", "link", "proposal",
+    "command", "token", "webhook", "message", "deferred",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,7 @@ def snapshot(connection: psycopg.Connection[Any], namespace: str) -> dict[str, l
 
 def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
     """Write at least one row of a tenant into every table."""
-    kinds = ("memory", "pending", "other", "untrusted", "node", "far", "edge", "link", "proposal", "command", "token")
-    ids = {kind: UUID(uuid7()) for kind in (*kinds, "deferred")}
+    ids = {kind: UUID(uuid7()) for kind in KINDS}
     token = new_token()
     number = _numbered(connection, namespace)
     insert = _Insert(connection, number)
@@ -102,6 +105,7 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
     )  # fmt: skip
     insert("imported_rows", digest=bytes(16), memory_id=ids["memory"], trusted=True)
     insert("lexeme_rebuilds", former_languages=["simple"])
+    _told_of(insert, ids)
     insert("changes", minute="2020-01-01", backend=1)
     insert("approvals", proposal_id=ids["proposal"], principal="ada")
     insert(
@@ -118,6 +122,18 @@ def furnish(connection: psycopg.Connection[Any], namespace: str) -> Tenant:
     )  # fmt: skip
     insert("tokens", id=ids["token"], principal="ada", scopes=["read"], sha256=token_digest(token), created_by="ada")
     return Tenant(namespace, number, ids, token)
+
+
+def _told_of(insert: "_Insert", ids: dict[str, UUID]) -> None:
+    """Write a webhook, and a message that it did not take."""
+    insert(
+        "webhooks", id=ids["webhook"], url="https://receiver.example/hook", events=["memory.stored"], with_content=True,
+        key_id="x", created_by="ada",
+    )  # fmt: skip
+    insert(
+        "webhook_outbox", id=ids["message"], webhook_id=ids["webhook"], event="memory.stored", memory_id=ids["memory"],
+        told=Jsonb({"memory_id": str(ids["memory"])}), dead_at="2020-01-01",
+    )  # fmt: skip
 
 
 def _numbered(connection: psycopg.Connection[Any], namespace: str) -> int:

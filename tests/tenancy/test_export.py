@@ -50,7 +50,7 @@ def acme(database: Database, monkeypatch: pytest.MonkeyPatch) -> Tenant:
         return furnish(connection, "acme")
 
 
-async def exported(store: Store, namespace: str = "acme", **wanted: bool) -> list[dict[str, Any]]:
+async def exported(store: Store, namespace: str = "acme", **wanted: Any) -> list[dict[str, Any]]:
     async def read(tx: Transaction) -> list[bytes]:
         return [line async for line in lines(tx, Wanted(**wanted), "1.2.3")]
 
@@ -202,6 +202,23 @@ async def test_a_namespace_that_is_none_is_said_to_be_none(
     assert 'There is no namespace "nobody\'s"' in capfd.readouterr().err
     assert names_in(tmp_path) == []
     assert acme.namespace == "acme"
+
+
+async def test_a_project_without_memories_is_said_to_have_none(
+    acme: Tenant, database: Database, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name typed wrong must not look like a backup of it."""
+    monkeypatch.setenv("ENGRAMQ_NAMESPACE", acme.namespace)
+    rover = database.rows("update memories set project = 'rover' where node_id = %s returning 1", acme.ids["untrusted"])
+    assert len(rover) == 1
+    for target in (str(tmp_path / "x"), "-"):
+        assert await run("export", target, "--project", "rovr") == 1
+        shown = capfd.readouterr()
+        assert "No memory of namespace 'acme' is in project 'rovr'; engramq projects lists them." in shown.err
+        assert shown.out == ""
+    assert names_in(tmp_path) == []
+    assert await run("export", str(tmp_path / "rover"), "--project", "rover") == 0
+    assert "1 record of namespace 'acme' exported." in capfd.readouterr().err
 
 
 async def test_the_list_shows_what_each_namespace_holds(

@@ -231,6 +231,7 @@ def test_links_between_partitions_are_of_promotions_and_supersessions(
         assert "one end is trusted" in reason
 
 
+@pytest.mark.long
 def test_a_million_memories_and_their_supersessions_are_checked_in_bounded_memory() -> None:
     """A fiftieth of them, whose share is a fiftieth of 200 MB."""
     count = 20_000

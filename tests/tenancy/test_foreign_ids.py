@@ -207,6 +207,7 @@ def test_every_tool_and_every_parameter_that_can_name_something_has_a_probe() ->
                 assert one in doors.NAMES_NOTHING, f"say in doors.py what {one} of {name} may name"
 
 
+@pytest.mark.long
 @pytest.mark.promise("MT-14", "GE-19")
 async def test_what_is_anothers_is_answered_as_what_nobody_has(stage: Stage, database: Database) -> None:
     service = await stage.gateway()

@@ -144,5 +144,6 @@ async def test_policies_hold_and_cascades_pass_them(store: Store, owned: Databas
     # What hangs on nodes went with them; what outlives them stayed.
     assert {table for table, rows in left.items() if rows} == {
         "namespaces", "lexeme_counts", "deferred_links", "proposals", "approvals", "audit_log", "ledger", "loads",
-        "tokens", "deleted_graph", "imported_rows", "changes", "lexeme_rebuilds",
+        "tokens", "deleted_graph", "imported_rows", "changes", "lexeme_rebuilds", "webhooks",
+        "webhook_outbox",
     }  # fmt: skip

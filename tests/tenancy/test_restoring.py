@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 # What no export has, or what the namespace itself is: the rest of a tenant's rows has to come back as it was.
 NOT_RESTORED = {
     "tokens", "ledger", "lexeme_counts", "lexeme_rebuilds", "loads", "co_retrievals", "namespaces", "deleted_graph",
-    "changes",
+    "changes", "webhooks", "webhook_outbox",
 }  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def enrich(connection: psycopg.Connection[Any], tenant: Tenant) -> None:
     psycopg.ClientCursor(connection).execute(ENRICH, {**tenant.ids, "tenant": tenant.number})
 
 
-async def exported(store: Store, namespace: str, **wanted: bool) -> list[bytes]:
+async def exported(store: Store, namespace: str, **wanted: Any) -> list[bytes]:
     async def read(tx: Transaction) -> list[bytes]:
         return [line async for line in lines(tx, Wanted(**wanted), "1.2.3")]
 
@@ -208,8 +208,6 @@ async def test_options_and_standard_input_that_do_not_fit_are_refused(
     for option in (["--split"], ["--format", "jsonl"], ["--on-duplicate", "update"], ["--batch", "7"]):
         assert await run("import", file, *option) == ExitCode.MISUSED
         assert f"{option[0]} is for rows" in capfd.readouterr().err
-    assert await run("import", written(tmp_path / "rows", [b'{"content": "x"}']), "--dry-run") == ExitCode.MISUSED
-    assert "--dry-run is for exports" in capfd.readouterr().err
 
 
 @pytest.mark.promise("IM-5")
@@ -281,6 +279,38 @@ async def test_more_vectors_than_a_load_may_have_come_as_further_loads_and_beyon
         assert database.rows(f"{loaded} and embedding is not null", name) == [{"loads": waiting, "n": 3}]
         assert await loads.index_loads(store, idle_s=0.0)
         assert database.rows("select 1 from loads where tenant = tenant_of(%s)", name) == []
+
+
+async def test_an_export_of_a_project_has_its_memories_and_their_links_alone_and_can_be_restored(
+    store: Store, acme: Tenant, database: Database
+) -> None:
+    ids = {**acme.ids, "tenant": acme.number}
+    with psycopg.connect(database.owner_url, autocommit=True) as owner:
+        for statement in (
+            "update memories set project = null, supersedes = null, superseded_by = null where tenant = %(tenant)s",
+            "update memories set project = 'rover' where tenant = %(tenant)s and node_id in (%(memory)s, %(other)s)",
+            (
+                "update memories set superseded_by = %(pending)s, superseded_at = now() "
+                "where tenant = %(tenant)s and node_id = %(memory)s"
+            ),
+            "update memories set supersedes = %(memory)s where tenant = %(tenant)s and node_id = %(other)s",
+        ):
+            owner.execute(statement, ids)
+    of_project = await exported(store, "acme", project="rover", embeddings=True)
+    head, *records, end = (json.loads(line) for line in of_project)
+    assert head["project"] == "rover"
+    memories = {one["id"]: one for one in records if one["type"] == "memory"}
+    assert memories.keys() == {str(ids["memory"]), str(ids["other"])}
+    replaced = memories[str(ids["memory"])]
+    assert (replaced["superseded_by"], replaced["superseded_at"] is None) == (None, False), "by what is not in it"
+    assert memories[str(ids["other"])]["supersedes"] == str(ids["memory"])
+    assert {one["type"] for one in records} == {"memory", "link", "tombstone", "imported_row"}
+    found = restoring.check(lambda: of_project, quiet)
+    done = await restoring.restore(store, "beta", found, lambda: of_project, "ada", quiet)
+    assert {name: count for name, count in done.counts.items() if count} == {
+        name: count for name, count in end["counts"].items() if count
+    }
+    assert len(await exported(store, "acme", project="of nobody")) == 2
 
 
 @pytest.mark.promise("IM-5")

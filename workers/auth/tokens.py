@@ -20,6 +20,7 @@ INSERT: Final = sql("insert_token")
 LOCK: Final = sql("lock_tokens")
 OF_OTHER_TRUST: Final = sql("token_of_other_trust")
 LIST: Final = sql("list_tokens")
+FIRST: Final = sql("first_tokens")
 REVOKE: Final = sql("revoke_token")
 BY_ID: Final = sql("token_by_id")
 OWNER: Final = sql("token_owner")
@@ -54,6 +55,15 @@ class NewToken:
     expires_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who does something to a token, by which command and why, as the audit log tells it."""
+
+    actor: str
+    command_id: UUID | None = None
+    reason: str | None = None
+
+
 _AUDITED: Final = tuple(field.name for field in fields(NewToken) if field.name != "label")
 
 
@@ -76,31 +86,48 @@ async def create(store: Store, namespace: str, wanted: NewToken, actor: str) -> 
     Raises EngramqError when a token of that name with the other trust counts, and what Store.write does.
     """
     secret, token_id = new_token(), UUID(uuid7())
+    by = By(actor)
+    return secret, await store.write(namespace, lambda tx: admit(tx, wanted, token_id, token_digest(secret), by))
 
-    async def work(tx: Transaction) -> Token:
-        await _require_one_trust(tx, wanted)
-        row = await tx.row(
-            INSERT,
-            id=token_id,
-            principal=wanted.principal,
-            scopes=[scope.value for scope in wanted.scopes],
-            untrusted=wanted.untrusted,
-            sha256=token_digest(secret),
-            project=wanted.project,
-            label=wanted.label,
-            created_by=actor,
-            expires_at=wanted.expires_at,
-        )
-        assert row is not None
-        await _audit(tx, actor, AuditAction.CREATE_TOKEN, row)
-        return _token(row)
 
-    return secret, await store.write(namespace, work)
+async def admit(tx: Transaction, wanted: NewToken, token_id: UUID, digest: str, by: By) -> Token:
+    """Let in whoever brings the token with this SHA-256 (hex), and return what is kept of it.
+
+    Raises EngramqError when a token of that name with the other trust counts.
+    """
+    await _require_one_trust(tx, wanted)
+    row = await tx.row(
+        INSERT,
+        id=token_id,
+        principal=wanted.principal,
+        scopes=[scope.value for scope in wanted.scopes],
+        untrusted=wanted.untrusted,
+        sha256=digest,
+        project=wanted.project,
+        label=wanted.label,
+        created_by=by.actor,
+        expires_at=wanted.expires_at,
+    )
+    assert row is not None
+    await _audit(tx, by, AuditAction.CREATE_TOKEN, row)
+    return _token(row)
+
+
+async def first_of(tx: Transaction, limit: int) -> tuple[list[Token], int]:
+    """Return so many tokens of the transaction's namespace, those that count first, and how many it has."""
+    rows = await tx.rows(FIRST, limit=limit)
+    total = [row.pop("total") for row in rows]
+    return [_token(row) for row in rows], max(total, default=0)
 
 
 async def listed(store: Store, namespace: str) -> list[Token]:
     """Return the tokens of a namespace, oldest first, revoked and expired ones too."""
-    return [_token(row) for row in await store.read(namespace, lambda tx: tx.rows(LIST))]
+    return await store.read(namespace, all_of)
+
+
+async def all_of(tx: Transaction) -> list[Token]:
+    """Return the tokens of the transaction's namespace as `listed` does."""
+    return [_token(row) for row in await tx.rows(LIST)]
 
 
 async def revoke(store: Store, token_id: UUID, actor: str) -> tuple[Token, bool] | None:
@@ -109,19 +136,21 @@ async def revoke(store: Store, token_id: UUID, actor: str) -> tuple[Token, bool]
     The second value says whether this call did it: a token that was revoked already stays as it was.
     """
 
-    async def work(tx: Transaction) -> tuple[Token, bool] | None:
-        row = await tx.row(REVOKE, id=token_id)
-        if row is not None:
-            await _audit(tx, actor, AuditAction.REVOKE_TOKEN, row)
-            return _token(row), True
-        row = await tx.row(BY_ID, id=token_id)
-        return None if row is None else (_token(row), False)
-
     for namespace in await store.namespaces():
-        found = await store.write(namespace, work)
+        found = await store.write(namespace, lambda tx: shut_out(tx, token_id, By(actor)))
         if found is not None:
             return found
     return None
+
+
+async def shut_out(tx: Transaction, token_id: UUID, by: By) -> tuple[Token, bool] | None:
+    """Revoke a token of the transaction's namespace; see `revoke`."""
+    row = await tx.row(REVOKE, id=token_id)
+    if row is not None:
+        await _audit(tx, by, AuditAction.REVOKE_TOKEN, row)
+        return _token(row), True
+    row = await tx.row(BY_ID, id=token_id)
+    return None if row is None else (_token(row), False)
 
 
 async def owner_of(store: Store, digest: str) -> Owner | None:
@@ -148,10 +177,19 @@ async def _require_one_trust(tx: Transaction, wanted: NewToken) -> None:
         )
 
 
-async def _audit(tx: Transaction, actor: str, action: AuditAction, row: Row) -> None:
+async def _audit(tx: Transaction, by: By, action: AuditAction, row: Row) -> None:
     told = {field: format_time(row[field]) if isinstance(row[field], datetime) else row[field] for field in _AUDITED}
     created = action is AuditAction.CREATE_TOKEN
-    await audit.write(tx, actor, action, row["id"], old={} if created else told, new=told if created else {})
+    await audit.write(
+        tx,
+        by.actor,
+        action,
+        row["id"],
+        old={} if created else told,
+        new=told if created else {},
+        reason=by.reason,
+        command_id=by.command_id,
+    )
 
 
 def _token(row: Row) -> Token:

@@ -31,6 +31,14 @@ from tokens
 where tenant = %(tenant)s
 order by id
 
+-- name: first_tokens
+-- So many tokens of a namespace: those that count first, then the newest; and how many there are.
+select {token_columns}, count(*) over () as total
+from tokens
+where tenant = %(tenant)s
+order by (revoked_at is null and (expires_at is null or expires_at > now())) desc, id desc
+limit %(limit)s
+
 -- name: revoke_token
 -- Let a token count no longer; no row when there is none of that id, or it is revoked already.
 update tokens set revoked_at = now()

@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.pool import Connection, execute
 from engramq.workers.db.queries import sql
-from engramq.workers.db.readiness import NotReady
+from engramq.workers.db.readiness import NotReady, require_own_session
 
 KEEP_LOG: Final = sql("keep_log")
 ABOUT: Final = sql("about_cluster")
@@ -42,6 +42,7 @@ async def log_kept(database_url: str) -> AsyncIterator[Cluster]:
         raise NotReady.unreachable(error) from error
     async with connection:
         try:
+            await require_own_session(connection)
             await execute(connection, KEEP_LOG, {"slot": f"engramq_backup_{secrets.token_hex(8)}"})
             schema = await _schema(connection)
             about = await (await execute(connection, ABOUT, {})).fetchone()

@@ -16,8 +16,14 @@ STATEMENT_MS: Final = 30_000
 TRANSACTION_MS: Final = 30_000
 LOCK_MS: Final = 5_000
 
-# The driver's libpq sends these when a session begins; `check` in store.py reads them back, since PostgreSQL takes any
-# value of a setting of an extension that is not loaded yet.
+
+def _shown(milliseconds: int) -> str:
+    """Return a time as PostgreSQL shows it, so that what was set can be compared with what holds."""
+    return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
+
+
+# What holds in every session of a worker, as PostgreSQL shows it. libpq sends these when a session begins; behind a
+# pooler each transaction sets them, see session.py. Either way they are read back.
 SESSION: Final = {
     "plan_cache_mode": "force_custom_plan",  # a generic plan made for a large tenant costs a small one tenfold
     "jit": "off",
@@ -25,10 +31,10 @@ SESSION: Final = {
     "hnsw.iterative_scan": "relaxed_order",
     "hnsw.ef_search": "100",
     "hnsw.max_scan_tuples": "20000",
-    "statement_timeout": f"{STATEMENT_MS}ms",
-    "transaction_timeout": f"{TRANSACTION_MS}ms",
-    "lock_timeout": f"{LOCK_MS}ms",
-    "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}ms",
+    "statement_timeout": _shown(STATEMENT_MS),
+    "transaction_timeout": _shown(TRANSACTION_MS),
+    "lock_timeout": _shown(LOCK_MS),
+    "idle_in_transaction_session_timeout": _shown(IDLE_IN_TRANSACTION_MS),
 }
 
 
@@ -39,7 +45,25 @@ def worker_conninfo(database_url: str) -> str:
     options += [f"-c {name}={value}" for name, value in SESSION.items()]
     if given.get("user") != WORKER_ROLE:
         options.append(f"-c role={WORKER_ROLE}")
-    return _conninfo(database_url, f"{WORKER_SESSION} {secrets.token_hex(4)}", " ".join(options).strip())
+    return _conninfo(database_url, _worker_session(), " ".join(options).strip())
+
+
+def pooled_conninfo(database_url: str) -> str:
+    """Return the same for a pooler, whose servers' sessions are not one worker's to set.
+
+    Poolers refuse settings that come as startup options, or lose them.
+    """
+    return _conninfo(database_url, _worker_session(), str(conninfo_to_dict(database_url).get("options") or ""))
+
+
+def pooled_settings(database_url: str) -> dict[str, str]:
+    """Return what each transaction behind a pooler has to set; the role comes last, being what loses rights."""
+    steps_down = conninfo_to_dict(database_url).get("user") != WORKER_ROLE
+    return SESSION | ({"role": WORKER_ROLE} if steps_down else {})
+
+
+def _worker_session() -> str:
+    return f"{WORKER_SESSION} {secrets.token_hex(4)}"
 
 
 def owner_conninfo(database_url: str) -> str:

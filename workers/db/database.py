@@ -11,16 +11,26 @@ from typing import Any, Final, Self, TypeVar
 
 import psycopg
 
+from engramq.schemas.settings import Pooler
 from engramq.schemas.vocabulary import DEFAULT_LANGUAGE
-from engramq.workers.db.conninfo import SESSION, worker_conninfo
-from engramq.workers.db.errors import Again, Meaning, meaning, named, unavailable
+from engramq.workers.db.conninfo import SESSION, pooled_conninfo, pooled_settings, worker_conninfo
+from engramq.workers.db.errors import (
+    Again,
+    Meaning,
+    SettingsMissing,
+    meaning,
+    named,
+    refuses_options,
+    unavailable,
+)
 from engramq.workers.db.health import Refusals
 from engramq.workers.db.lookups import Answer, Lookup, look_up
-from engramq.workers.db.pool import Connection, Pool, Row, execute
+from engramq.workers.db.pool import Connection, Pool, Pooled, PoolFigures, Row, execute, settings_of
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
+from engramq.workers.db.session import ask, take_settings
 from engramq.workers.db.tenants import NOBODY, Tenants
-from engramq.workers.db.transaction import AtEnd, CommitUnknown, Transaction, transaction
+from engramq.workers.db.transaction import NOTHING, AtEnd, Behind, CommitUnknown, Reached, Transaction, transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
@@ -45,36 +55,54 @@ Work = Callable[[Transaction], Awaitable[T]]
 
 
 class Store:
-    """Opened by `Store.open`; closed by `aclose` or at the end of `async with`."""
+    """Opened by `Store.open`; closed by `aclose` or at the end of `async with`.
 
-    def __init__(self, pool: Pool, language: str = DEFAULT_LANGUAGE) -> None:
+    Whatever works in a namespace raises Moved when that is in another database, Held while it is on its way there.
+    """
+
+    def __init__(self, pool: Pool, language: str = DEFAULT_LANGUAGE, *, makes_tenants: bool = True) -> None:
         self._pool = pool
-        self._tenants = Tenants(language)
+        self._tenants = Tenants(language, makes=makes_tenants)
+        self._sharded = False
         self.refusals = Refusals()
         self._ending: set[asyncio.Task[None]] = set()  # reads that have been answered
 
     @classmethod
-    async def open(cls, database_url: str, *, pool_size: int = POOL_SIZE, language: str = DEFAULT_LANGUAGE) -> Self:
+    async def open(
+        cls,
+        database_url: str,
+        *,
+        pool_size: int = POOL_SIZE,
+        language: str = DEFAULT_LANGUAGE,
+        pooler: Pooler = Pooler.AUTO,
+        primary: bool = False,
+        makes_tenants: bool = True,
+    ) -> Self:
         """Connect, and prove that schema, role and settings are what the workers count on.
 
-        `language`: of namespaces that are new.
+        `language`: of namespaces that are new. `pooler`: whether one is before the server. `primary`: no standby will
+        do. `makes_tenants`: whether there can be any; else all have moved to here.
         Raises NotReady saying what is wrong and how to mend it; psycopg errors never leave here.
         """
-        store = cls(Pool(worker_conninfo(database_url), pool_size), language)
+        pooled = Pooled(pooled_conninfo(database_url), pooled_settings(database_url))
+        pool = Pool(worker_conninfo(database_url), pool_size, pooled=pooled, pooler=pooler)
+        store = cls(pool, language, makes_tenants=makes_tenants)
         try:
             async with store._pool.connection() as connection:
                 await check_schema(connection)
-                found = await (await connection.execute(SESSION_CHECK)).fetchone()
-                known = await (await execute(connection, LANGUAGE_KNOWN, {"language": language})).fetchone()
+                # Not in one exchange: a pooler that lends sessions for a statement would not notice the transaction.
+                async with connection.transaction():
+                    await take_settings(connection)
+                    found = await (await execute(connection, SESSION_CHECK, {"names": list(SESSION)})).fetchone()
+                    known = await (await execute(connection, LANGUAGE_KNOWN, {"language": language})).fetchone()
+            _check_session(found or {})
+            store._sharded = bool(found and found["sharded"])
+            if primary and found and found["is_standby"]:
+                raise NotReady.standby()
+            _check_language(language, known or {})
         except (psycopg.Error, OSError) as error:
             await store.aclose()
-            raise NotReady.unreachable(error) from error
-        except NotReady:
-            await store.aclose()
-            raise
-        try:
-            _check_session(found or {})
-            _check_language(language, known or {})
+            raise _not_ready(error) from error
         except NotReady:
             await store.aclose()
             raise
@@ -101,11 +129,26 @@ class Store:
         """
         return await self._persist(partial(self._read_once, namespace, work))
 
+    async def read_behind(self, namespace: str, work: Work[T], reached: Reached) -> T:
+        """Run `work` once, at a standby that has replayed so much.
+
+        Raises Behind where it has not, EngramqError as `work` does, psycopg.Error, OSError.
+        """
+        async with self._pool.connection() as connection:
+            with self._tenants.doubting(namespace):
+                tenant = await self._tenants.of(connection, namespace, make=False)
+                if tenant == NOBODY:  # which may be younger than what was replayed when that was asked
+                    raise Behind
+                async with transaction(connection, namespace, tenant, read_only=True, behind=reached) as opened:
+                    return await work(opened)
+
     async def look_up(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
         """Return the answers of lookups from a read-only transaction of their own, asked again as `read` does.
 
         Raises EngramqError with `unavailable`.
         """
+        if self._sharded:
+            return await self.read(namespace, lambda tx: tx.look_up(lookups))
         return await self._persist(partial(self._look_up_once, namespace, lookups))
 
     async def write(self, namespace: str, work: Work[T]) -> T:
@@ -123,10 +166,15 @@ class Store:
         """
 
         async def run(connection: Connection) -> T:
-            await execute(connection, TAKE_TIME, {})
-            tenant = await self._tenants.of(connection, namespace, make=False)
-            async with transaction(connection, namespace, tenant, read_only=True, snapshot=True) as opened:
-                return await work(opened)
+            await _take_time(connection)
+            with self._tenants.doubting(namespace):
+                tenant = await self._tenants.of(connection, namespace, make=False)
+                begun = transaction(
+                    connection, namespace, tenant,
+                    read_only=True, snapshot=True, at_length=True, sharded=self._sharded,
+                )  # fmt: skip
+                async with begun as opened:
+                    return await work(opened)
 
         return await self.alone(run)
 
@@ -137,15 +185,23 @@ class Store:
         """
 
         async def run(connection: Connection) -> T:
-            await execute(connection, TAKE_TIME, {})
-            tenant = await self._tenants.of(connection, namespace, make=True)
-            async with transaction(connection, namespace, tenant, read_only=False) as opened:
-                return await work(opened)
+            await _take_time(connection)
+            with self._tenants.doubting(namespace):
+                tenant = await self._tenants.of(connection, namespace, make=True)
+                begun = transaction(
+                    connection, namespace, tenant, read_only=False, at_length=True, sharded=self._sharded
+                )
+                async with begun as opened:
+                    return await work(opened)
 
         try:
             return await self.alone(run)
         except CommitUnknown as problem:
             raise OutcomeUnknown("the connection was lost during COMMIT") from problem
+
+    async def enter(self, namespace: str) -> None:
+        """Find out whether a namespace can be entered here. Raises EngramqError with `unavailable`."""
+        await self.read(namespace, lambda tx: tx.rows(NOTHING))  # the entry is sent with the first query
 
     async def namespaces(self) -> list[str]:
         """Return every namespace that holds anything; upkeep works them one at a time."""
@@ -168,6 +224,11 @@ class Store:
     async def ask(self, query: bytes, **values: Any) -> list[Row]:
         """Return the rows of a query that belongs to no namespace."""
         return await self._persist(partial(self._ask, query, values))
+
+    @property
+    def connections(self) -> PoolFigures:
+        """How the connections are."""
+        return self._pool.figures
 
     async def renew(self) -> None:
         """Give up the connections that are open now, since the server may say something else to a new one."""
@@ -226,13 +287,14 @@ class Store:
         async with self._pool.connection() as connection:
             with self._tenants.doubting(namespace):
                 tenant = await self._tenants.of(connection, namespace, make=not read_only)
-                async with transaction(connection, namespace, tenant, read_only=read_only) as opened:
+                begun = transaction(connection, namespace, tenant, read_only=read_only, sharded=self._sharded)
+                async with begun as opened:
                     yield opened
 
     async def _ask(self, query: bytes, values: Mapping[str, Any]) -> list[Row]:
         """Return the rows of a query that belongs to no namespace."""
         async with self._pool.connection() as connection:
-            return await (await execute(connection, query, values)).fetchall()
+            return await ask(connection, query, values)
 
     async def _persist(self, run: Callable[[], Awaitable[T]]) -> T:
         patient_until = time.monotonic() + PATIENCE_S
@@ -287,12 +349,45 @@ def _check_session(found: Row) -> None:
             f"Row-level security does not hold the role {found['role']} on: {found['unguarded']}.",
             "Take BYPASSRLS from the role; if policies are gone, restore the schema from a backup.",
         )
-    wrong = [name for name, value in _settings(found).items() if value != SESSION[name]]
-    if wrong:
+    if found["sharded"] and not found["settings_reach_nodes"]:
         raise NotReady(
-            f"The database does not take these settings: {', '.join(wrong)}.",
-            "pgvector 0.8 or later is needed; a connection pooler must pass options on.",
+            "The database is spread over a cluster, and what a transaction sets does not reach its nodes.",
+            "Run deploy/citus.sql again, or ALTER DATABASE … SET citus.propagate_set_commands TO 'local'.",
         )
+    wrong = [name for name, value in SESSION.items() if found["settings"][name] != value]
+    if wrong:
+        raise _without(wrong)
+
+
+def _without(names: Sequence[str]) -> NotReady:
+    return NotReady(
+        f"The database does not take these settings: {', '.join(names)}.",
+        "pgvector 0.8 or later is needed. Behind a pooler set ENGRAMQ_DATABASE_POOLER=on, and let the pooler lend "
+        "sessions for a transaction or longer.",
+    )
+
+
+def _not_ready(error: Exception) -> NotReady:
+    """Return what an error at the first connection means."""
+    if isinstance(error, SettingsMissing):
+        return _without(error.names)
+    if refuses_options(error):
+        return NotReady(
+            "A pooler is at ENGRAMQ_DATABASE_URL, which passes no settings on, and ENGRAMQ_DATABASE_POOLER is off.",
+            "Set ENGRAMQ_DATABASE_POOLER to auto or on.",
+        )
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return NotReady(
+            f"The database does not let the workers in: {(error.diag.message_primary or str(error)).strip()}.",
+            "Connect as a role that `engramq migrate` granted engramq_worker to.",
+        )
+    return NotReady.unreachable(error)
+
+
+async def _take_time(connection: Connection) -> None:
+    """Let a session's transactions take as long as they want; behind a pooler each transaction says so itself."""
+    if settings_of(connection) is None:
+        await execute(connection, TAKE_TIME, {})
 
 
 def _check_language(language: str, found: Row) -> None:
@@ -301,8 +396,3 @@ def _check_language(language: str, found: Row) -> None:
             f"This PostgreSQL has no text search configuration for ENGRAMQ_LANGUAGE={language}.",
             f"Set one of {', '.join(found['known'])}.",
         )
-
-
-def _settings(found: Row) -> dict[str, Any]:
-    """Return the settings that are read back as they were given."""
-    return {name: found[name] for name in ("hnsw.iterative_scan", "hnsw.ef_search", "plan_cache_mode", "jit")}

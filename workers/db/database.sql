@@ -10,10 +10,18 @@ select
          and not row_security_active(c.oid)
          and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'tenant')) as unguarded,
     length('[1]'::halfvec(1)::text) as loaded,
-    current_setting('hnsw.iterative_scan') as "hnsw.iterative_scan",
-    current_setting('hnsw.ef_search') as "hnsw.ef_search",
-    current_setting('plan_cache_mode') as plan_cache_mode,
-    current_setting('jit') as jit
+    pg_is_in_recovery() as is_standby,
+    coalesce(current_setting('engramq.sharded', true) = 'on', false) as sharded,
+    coalesce(current_setting('citus.propagate_set_commands', true) = 'local', false) as settings_reach_nodes,
+    {settings}
+
+-- name: whose_session
+-- The process that serves this session, and how it is set.
+select pg_backend_pid() as pid, {settings}
+
+-- fragment: settings
+-- What holds in every session of a worker, by name.
+(select json_object_agg(name, current_setting(name, true)) from unnest(%(names)s::text[]) as name) as settings
 
 -- name: all_namespaces
 -- Every tenant, for work that goes through them one by one.
@@ -34,3 +42,13 @@ select sha256 from embedding_models where name = %(name)s order by id
 -- name: takes_writes
 -- Whether this session may not write. One that began in a database that was read-only stays so.
 select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as read_only
+
+-- name: server_time
+-- What the server's clock says, in seconds since the epoch.
+select extract(epoch from clock_timestamp())::float8 as seconds, clock_timestamp() as now
+
+-- name: vector_extension
+-- Which version of pgvector the database has, and which one the server could give it; null: none.
+select
+    (select extversion from pg_extension where extname = 'vector') as installed,
+    (select default_version from pg_available_extensions where name = 'vector') as available

@@ -1,18 +1,32 @@
 """What a driver error means: try again, give up saying that nothing was applied, or a defect of ours."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
 from typing import Final
 
 import psycopg
 
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.workers.queue.contract import NotNow, OutcomeUnknown
 
 # What features may catch; everything else is dealt with here.
 DatabaseError = psycopg.Error
 Duplicate = psycopg.errors.UniqueViolation
 BadValue = (psycopg.errors.DataError, psycopg.errors.IntegrityError)
 StatementTimeout = psycopg.errors.QueryCanceled
+
+
+HOPS_MAX: Final = 8  # from one database to the next, by Moved; a namespace that goes round is in none
+
+
+class SettingsMissing(psycopg.OperationalError):
+    """A session does not have what every session of a worker is set to; `names`: of these settings."""
+
+    sqlstate = "EQ002"  # of `take_settings`, which says the same of a transaction
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(f"a session was begun without {', '.join(names)}")
+        self.names = names
 
 
 class Meaning(Enum):
@@ -23,6 +37,18 @@ class Meaning(Enum):
     UNFIT = auto()  # this session may not: try again on a new one, which another server may give or other settings
     EXHAUSTED = auto()  # the server will not for now: refuse at once
     DEFECT = auto()  # our own mistake: let it through
+
+
+class Held(NotNow):
+    """The namespace is being moved, and is not served for a moment: the command is carried out a little later."""
+
+
+class Moved(NotNow):
+    """The namespace is in another database, `place`; nothing was applied in this one."""
+
+    def __init__(self, namespace: str, place: str) -> None:
+        super().__init__(f"namespace {namespace!r} is in database {place!r}: see ENGRAMQ_DATABASES")
+        self.namespace, self.place = namespace, place
 
 
 class Again(Exception):
@@ -36,6 +62,7 @@ class Again(Exception):
         self.first = first
 
 
+OF_TLS: Final = frozenset({"EQ0CA", "EQ0HN", "EQ0TL"})  # of our own making, see _NO_CONNECTION
 # By SQLSTATE, or by its class of two characters (PostgreSQL's documentation, appendix A).
 _MEANINGS: Final = {
     "40001": Meaning.CONFLICT,  # serialization failure; also "already moved to another partition"
@@ -48,6 +75,7 @@ _MEANINGS: Final = {
     # A standby, or a database set read-only. A session keeps its server, and what was set when it began.
     "25006": Meaning.UNFIT,
     "EQ001": Meaning.CONFLICT,  # the tenant that was entered is another namespace's: see tenants.py
+    "EQ002": Meaning.EXHAUSTED,  # the session is not set as it must be: see 0027_sessions.sql
     "26000": Meaning.CONFLICT,  # a prepared statement was dropped by somebody: who used it has closed the connection
     "57014": Meaning.EXHAUSTED,  # statement_timeout: another try would take as long
     "57": Meaning.GONE,  # shutting down, crashed, starting up
@@ -55,6 +83,7 @@ _MEANINGS: Final = {
     "25P04": Meaning.GONE,  # transaction_timeout: likewise
     "57P05": Meaning.GONE,  # idle_session_timeout
     "08": Meaning.GONE,
+    **dict.fromkeys(OF_TLS, Meaning.GONE),  # it may be mended soon
 }
 _FULL: Final = "53300"
 READ_ONLY: Final = "The database is read-only."
@@ -70,6 +99,10 @@ _NAMES: Final = {
     "3D000": "The database does not exist on its server.",
     "25006": READ_ONLY,
     "57014": "The database took too long.",
+    "EQ0CA": "The database shows a certificate of a CA that is not trusted here.",
+    "EQ0HN": "The database shows a certificate of another host name.",
+    "EQ0TL": "The database does not speak TLS.",
+    "EQ002": "The database does not take the workers' settings.",
 }
 _RETRY_AFTER_S: Final = {"53100": 5.0}  # else 2
 # libpq tells of a connection that it did not get in words alone. A server of another language is waited for as one that
@@ -77,6 +110,7 @@ _RETRY_AFTER_S: Final = {"53100": 5.0}  # else 2
 _NO_CONNECTION: Final = {
     "too many clients": _FULL,
     "too many connections": _FULL,
+    "no more connections allowed": _FULL,  # by PgBouncer, for which it has no code
     "remaining connection slots are reserved": _FULL,
     "password authentication failed": "28P01",
     "no password supplied": "28P01",
@@ -87,6 +121,9 @@ _NO_CONNECTION: Final = {
     'FATAL:  role "': "28000",
     'FATAL:  database "': "3D000",
     "No space left on device": "53100",
+    "certificate verify failed": "EQ0CA",
+    "server certificate for": "EQ0HN",
+    "server does not support SSL": "EQ0TL",
 }
 
 
@@ -97,6 +134,17 @@ def state_of(error: Exception | None) -> str:
     if error.sqlstate or not isinstance(error, psycopg.OperationalError):
         return error.sqlstate or ""
     return next((state for words, state in _NO_CONNECTION.items() if words in str(error)), "")
+
+
+def elsewhere(error: Exception | None, namespace: str) -> OutcomeUnknown | None:
+    """Return what an error says of a namespace that is not simply here, None where it says nothing of that."""
+    match state_of(error):
+        case "EQ010":
+            return Held(f"namespace {namespace!r} is being moved")
+        case "EQ011":
+            assert isinstance(error, psycopg.Error)
+            return Moved(namespace, error.diag.message_detail or "")
+    return None
 
 
 def meaning(error: Exception) -> Meaning:
@@ -111,6 +159,16 @@ def meaning(error: Exception) -> Meaning:
         return known
     # Lost connections come without an SQLSTATE.
     return Meaning.GONE if isinstance(error, psycopg.OperationalError) and not state else Meaning.DEFECT
+
+
+def refuses_options(error: Exception) -> bool:
+    """Return whether a pooler refused a connection since it passes no settings on."""
+    return "startup parameter" in str(error)
+
+
+def pools_statements(error: Exception) -> bool:
+    """Return whether a pooler refused a transaction, since it lends sessions for one statement each."""
+    return "statement pooling mode" in str(error)
 
 
 def is_full(error: Exception) -> bool:

@@ -1,11 +1,12 @@
 """What a database refuses, as far as that is known: for logs, readiness and status."""
 
-import asyncio
 import logging
 import time
 from typing import Final, NamedTuple, Protocol
 
+from engramq.schemas.checks import DATABASE_AWAY
 from engramq.schemas.faults import EngramqError
+from engramq.workers.db.bounded import within
 from engramq.workers.db.errors import READ_ONLY
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
@@ -69,13 +70,17 @@ class Asked(Protocol):
 async def health_of(store: Asked) -> Health:
     """Return what the database refuses, within LOOK_S. A full disk shows only when somebody has tried to write."""
     try:
-        async with asyncio.timeout(LOOK_S):
-            (row,) = await store.ask(TAKES_WRITES)
-            if row["read_only"]:  # or was so when this session began
-                await store.renew()
-                (row,) = await store.ask(TAKES_WRITES)
+        read_only = await within(LOOK_S, _is_read_only(store))
     except TimeoutError:
-        return Health("The database does not answer.", reads=False)
+        return Health(DATABASE_AWAY, reads=False)
     except EngramqError as refusal:
         return Health(refusal.fault.error, reads=False)
-    return Health(READ_ONLY if row["read_only"] else store.refusals.latest)
+    return Health(READ_ONLY if read_only else store.refusals.latest)
+
+
+async def _is_read_only(store: Asked) -> bool:
+    (row,) = await store.ask(TAKES_WRITES)
+    if row["read_only"]:  # or was so when this session began
+        await store.renew()
+        (row,) = await store.ask(TAKES_WRITES)
+    return bool(row["read_only"])

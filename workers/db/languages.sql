@@ -1,3 +1,14 @@
+-- fragment: own_language
+-- The language of the namespace.
+coalesce((select n.language from namespaces n where n.tenant = %(tenant)s), 'english')
+
+-- fragment: all_languages
+-- The languages that words of the namespace's memories may be of.
+array(
+    select {own_language} union
+    select unnest(r.former_languages) from lexeme_rebuilds r where r.tenant = %(tenant)s
+)
+
 -- name: language_known
 -- Whether a namespace may have this language here, and which ones it may have.
 select %(language)s = any(l.known) as is_known, l.known from (select array(select languages() order by 1) as known) l
@@ -21,10 +32,9 @@ with standing as (
     insert into lexeme_rebuilds (tenant, former_languages)
     select %(tenant)s, array[language] from standing
     on conflict (tenant) do update set
-        former_languages = array(
-            select unnest(lexeme_rebuilds.former_languages) union select unnest(excluded.former_languages)
-        ),
-        changed_at = now(), passes = 0, began_at = null, after_id = excluded.after_id, done = 0
+        former_languages = array_remove(lexeme_rebuilds.former_languages, excluded.former_languages[1])
+            || excluded.former_languages,
+        changed_at = excluded.changed_at, passes = 0, began_at = null, after_id = excluded.after_id, done = 0
 )
 select language from standing
 
@@ -36,28 +46,30 @@ select namespace from rebuilding_namespaces() as namespace
 -- Where the words of a namespace are to be made anew from on, for this transaction alone. No row when that is over, when
 -- somebody is at it, or when another pass would come too soon. A pass that began a minute after the change is the last:
 -- no transaction lasts so long, so none is left that stores the words of before.
-update lexeme_rebuilds r set began_at = coalesce(r.began_at, now())
+update lexeme_rebuilds r set began_at = claimed.began_at
 from (
-    select l.tenant from lexeme_rebuilds l
+    select l.tenant, coalesce(l.began_at, now()) as began_at,
+        coalesce(l.began_at, now()) >= l.changed_at + make_interval(secs => %(settled_s)s) as is_last
+    from lexeme_rebuilds l
     where l.tenant = %(tenant)s
         and (l.passes = 0 or l.began_at is not null or l.changed_at <= now() - make_interval(secs => %(settled_s)s))
     for update skip locked
 ) claimed
 where r.tenant = %(tenant)s and r.tenant = claimed.tenant
-returning r.after_id, r.began_at >= r.changed_at + make_interval(secs => %(settled_s)s) as is_last
+returning r.after_id, claimed.is_last
 
 -- name: rebuild_lexemes
 -- Give the next so many memories the words that they should have; where the next ones begin: null at the end. Those whose
 -- words change are read again once they are locked. It counts as no update.
 with next as materialized (
     select m.node_id, m.partition,
-        m.lexemes <> memory_lexemes(%(tenant)s, m.content, m.speaker, m.occurred_at) as differs
+        m.lexemes <> lexemes_of(%(tenant)s, {own_language}, m.content, m.speaker, m.occurred_at) as differs
     from memories m
     where m.tenant = %(tenant)s and m.node_id > %(after_id)s
     order by m.node_id
     limit %(limit)s
 ), locked as materialized (
-    select m.node_id, m.partition, memory_lexemes(%(tenant)s, m.content, m.speaker, m.occurred_at) as lexemes
+    select m.node_id, m.partition, lexemes_of(%(tenant)s, {own_language}, m.content, m.speaker, m.occurred_at) as lexemes
     from memories m
     where m.tenant = %(tenant)s and m.node_id = any(array(select n.node_id from next n where n.differs))
     order by m.node_id

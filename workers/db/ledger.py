@@ -8,6 +8,7 @@ from uuid import UUID
 from engramq.schemas import limits
 from engramq.schemas.commands import Command
 from engramq.schemas.envelope import Envelope, PrincipalId
+from engramq.schemas.vocabulary import WebhookEvent
 from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Sent, Transaction
@@ -20,6 +21,18 @@ BLANK: Final = sql("ledger_blank")
 TRIM: Final = sql("ledger_trim")
 
 TRIMMED_AT_ONCE: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What webhooks are told of a command; `memory_id` is the memory whose content goes along where that is wanted.
+
+    `told` holds ids and words of the vocabulary, nothing that anybody wrote.
+    """
+
+    event: WebhookEvent
+    told: Mapping[str, Any]
+    memory_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +53,18 @@ async def send_begin(tx: Transaction, envelope: Envelope) -> Sent:
     return await tx.send(BEGIN, **_identity(envelope))
 
 
-async def send_end(tx: Transaction, envelope: Envelope, answer: str, memory_id: UUID | None) -> None:
-    """Keep the answer of a command that this transaction has claimed, and the memory that it is about."""
-    await tx.send(END, command_id=UUID(envelope.id), answer=answer, memory_id=memory_id)
+async def send_end(
+    tx: Transaction, envelope: Envelope, answer: str, memory_id: UUID | None, announced: Announcement | None
+) -> None:
+    """Keep the answer of a command that this transaction has claimed, and the memory that it is about.
+
+    What it announces goes to the outbox of the webhooks that want it, in the same statement.
+    """
+    about: dict[str, Any] = {"event": None, "told": None, "told_of": None}
+    if announced is not None:
+        told = {**announced.told, "principal": envelope.principal.name, "command_id": envelope.id}
+        about = {"event": announced.event.value, "told": Jsonb(told), "told_of": announced.memory_id}
+    await tx.send(END, command_id=UUID(envelope.id), answer=answer, memory_id=memory_id, **about)
 
 
 async def refuse(tx: Transaction, envelope: Envelope, answer: str) -> bool:

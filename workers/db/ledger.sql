@@ -13,7 +13,14 @@ on conflict do nothing
 returning command_id
 
 -- name: ledger_end
--- Keep the answer of the command that this transaction carried out.
+-- Keep the answer of the command that this transaction carried out, and what is to be told of it for each webhook that
+-- wants to know: in a namespace without one that costs a look into an empty page, and no statement.
+with announced as (
+    insert into webhook_outbox (tenant, webhook_id, event, memory_id, told)
+    select w.tenant, w.id, %(event)s, %(told_of)s, %(told)s
+    from webhooks w
+    where w.tenant = %(tenant)s and %(event)s::text = any(w.events)
+)
 update ledger set answer = %(answer)s::jsonb, memory_id = %(memory_id)s
 where tenant = %(tenant)s and command_id = %(command_id)s
 returning command_id

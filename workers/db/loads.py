@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
-from engramq.workers.db.pool import Connection, Row, execute
+from engramq.workers.db.pool import Connection, Row, execute, settings_of
 from engramq.workers.db.queries import sql
+from engramq.workers.db.session import AT_LENGTH, BEGIN, ask, take_settings
 from engramq.workers.db.transaction import Transaction
 
 TOUCH: Final = sql("touch_load")
@@ -25,6 +26,7 @@ COVER: Final = sql("cover_load")
 COVER_FULL: Final = sql("cover_full_load")
 END: Final = sql("end_load")
 LOCK_BUILDS: Final = sql("lock_builds")
+LOCK_BUILDS_HERE: Final = sql("lock_builds_here")
 BUILD_SETTINGS: Final = sql("build_settings")
 DROP_BROKEN: Final = sql("drop_broken_indexes")
 BUILD_COMMAND: Final = sql("build_command")
@@ -43,7 +45,8 @@ BUILD_MAX: Final = "4h"  # of one build: 3,000 rows a second
 
 async def open_load(tx: Transaction, partition: Partition, model_id: int) -> None:
     """Begin a load, unless one is open. Whatever comes until it is over stays out of the vector index."""
-    await tx.send(OPEN, partition=partition, model_id=model_id, most=LOADS_MAX)
+    if not tx.sharded:  # where the condition of an index may ask no table: see deploy/citus.sql
+        await tx.send(OPEN, partition=partition, model_id=model_id, most=LOADS_MAX)
 
 
 async def load_of(tx: Transaction, partition: Partition, model_id: int, *, rows: int) -> int | None:
@@ -76,7 +79,7 @@ async def index_loads(store: Store, *, idle_s: float = IDLE_S, most: int = LOAD_
     if not over:
         return 0
     await _each(store, over, COVER)
-    if not await store.alone(lambda connection: _built(connection, over)):
+    if not await store.alone(lambda connection: _locked_and_built(store, connection, over)):
         return 0
     await _each(store, over, END)
     return len(over)
@@ -92,18 +95,33 @@ async def _each(store: Store, loads: list[Row], query: bytes) -> None:
         await store.write(namespace, write)
 
 
-async def _built(connection: Connection, loads: list[Row]) -> bool:
-    """Build the indexes of loads anew, whose rows are let in already; return False while another process builds."""
-    locked = await (await execute(connection, LOCK_BUILDS, {})).fetchone()
+async def _locked_and_built(store: Store, connection: Connection, loads: list[Row]) -> bool:
+    """Build the indexes of loads anew, whose rows are let in already; return False while another process builds.
+
+    Behind a pooler no session keeps a lock or settings. There a transaction keeps the lock meanwhile, and sees nothing
+    that the build would have to wait for; the build itself runs as the role is set.
+    """
+    if settings_of(connection) is None:
+        locked = await (await execute(connection, LOCK_BUILDS, {})).fetchone()
+        if locked is None or not locked["locked"]:
+            return False
+        await execute(connection, BUILD_SETTINGS, {"timeout": BUILD_MAX})
+        await _build(connection, loads)
+        return True
+    await connection.execute(BEGIN, prepare=False)
+    await take_settings(connection, AT_LENGTH)
+    locked = await (await execute(connection, LOCK_BUILDS_HERE, {})).fetchone()
     if locked is None or not locked["locked"]:
         return False
-    await execute(connection, BUILD_SETTINGS, {"timeout": BUILD_MAX})
-    await execute(connection, DROP_BROKEN, {})
-    for (partition, model_id), _ in _grouped(loads, "partition", "model_id"):
-        found = await execute(connection, BUILD_COMMAND, {"partition": partition, "model_id": model_id})
-        for row in await found.fetchall():
-            await connection.execute(row["command"], prepare=False)
+    await store.alone(lambda other: _build(other, loads))
     return True
+
+
+async def _build(connection: Connection, loads: list[Row]) -> None:
+    await ask(connection, DROP_BROKEN, {})
+    for (partition, model_id), _ in _grouped(loads, "partition", "model_id"):
+        for row in await ask(connection, BUILD_COMMAND, {"partition": partition, "model_id": model_id}):
+            await connection.execute(row["command"], prepare=False)
 
 
 def _grouped(rows: list[Row], *names: str) -> list[tuple[Any, list[Row]]]:

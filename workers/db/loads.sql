@@ -42,6 +42,10 @@ delete from loads l where l.tenant = %(tenant)s and l.id = any(%(ids)s) and l.co
 -- Take the lock of the builds for this session, if nobody has it.
 select pg_try_advisory_lock(hashtextextended('engramq.builds', 0)) as locked
 
+-- name: lock_builds_here
+-- Take the lock of the builds for this transaction, if nobody has it.
+select pg_try_advisory_xact_lock(hashtextextended('engramq.builds', 0)) as locked
+
 -- name: build_settings
 -- One core for a build, memory for 200,000 rows, and no bound of time but its own.
 select set_config('statement_timeout', %(timeout)s, false), set_config('transaction_timeout', '0', false),

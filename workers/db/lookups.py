@@ -18,10 +18,11 @@ from psycopg.types.numeric import Int4
 
 from engramq.workers.db.pool import Connection
 from engramq.workers.db.queries import native, sql
+from engramq.workers.db.session import COMMIT, TAKE_SETTINGS, settings_query
+from engramq.workers.db.statements import sent_together
 
 BEGIN_READ_ONLY: Final = sql("begin_read_only")
 ENTER_FOR_LOOKUPS: Final = sql("enter_for_lookups")
-COMMIT: Final = sql("commit")
 
 Answer: TypeAlias = str | bytes | None  # JSON; None where the query found nothing
 
@@ -52,17 +53,20 @@ async def look_up(
     known = {"namespace": namespace, "tenant": tenant}
     around = [Lookup(ENTER_FOR_LOOKUPS, known)] if entered else []
     asked = [Lookup(query, {**known, **values}) for query, values in lookups]
+    settings = settings_query(connection)
+    names = _prepared.setdefault(connection, {}) if settings is None else None
+    around = around if settings is None else [Lookup(TAKE_SETTINGS, settings), *around]
     steps = [Lookup(BEGIN_READ_ONLY, {}), *around, *asked, Lookup(COMMIT, {})]
-    names = _prepared.setdefault(connection, {})
     try:
-        results = await connection.wait(_exchange(connection.pgconn, names, steps))
+        with sent_together([step.query for step in steps]):
+            results = await connection.wait(_exchange(connection.pgconn, names, steps))
     except BaseException:
         await connection.close()  # nobody knows what is still under way on it
         raise
     return [result.get_value(0, 0) if result.ntuples else None for result in results[1 + len(around) : -1]]
 
 
-def _exchange(pgconn: PGconn, names: dict[bytes, bytes], steps: Sequence[Lookup]) -> PQGen[list[PGresult]]:
+def _exchange(pgconn: PGconn, names: dict[bytes, bytes] | None, steps: Sequence[Lookup]) -> PQGen[list[PGresult]]:
     """Send all steps and a synchronisation, then fetch a result for each step."""
     pgconn.enter_pipeline_mode()
     is_step = [one for step in steps for one in _send(pgconn, names, step)]
@@ -80,9 +84,12 @@ def _exchange(pgconn: PGconn, names: dict[bytes, bytes], steps: Sequence[Lookup]
     return results
 
 
-def _send(pgconn: PGconn, names: dict[bytes, bytes], step: Lookup) -> list[bool]:
-    """Queue a step; say for each result that will come whether it is the step's own."""
+def _send(pgconn: PGconn, names: dict[bytes, bytes] | None, step: Lookup) -> list[bool]:
+    """Queue a step; say for each result that will come whether it is the step's own. `names` None: prepare nothing."""
     text, parameters = native(step.query)
+    if names is None:
+        pgconn.send_query_params(text, [_text(step.values[parameter]) for parameter in parameters])
+        return [True]
     name = names.get(step.query)
     first = name is None
     if name is None:

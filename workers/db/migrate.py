@@ -1,4 +1,7 @@
-"""Applies what a database has not had yet: in order, each migration in a transaction of its own, under one lock."""
+"""Applies what a database has not had yet: in order, each migration in a transaction of its own, under a lock.
+
+The lock is the transaction's: who waited for it looks anew what is missing, so two that migrate at once take turns.
+"""
 
 import asyncio
 import time
@@ -12,9 +15,11 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import Migration, NotReady, Reason, missing, packaged
 
 CREATE_TABLE: Final = sql("create_schema_migrations")
+WAS_MIGRATED: Final = sql("was_migrated")
 LOCK: Final = sql("lock_migrations")
 ANALYZE: Final = sql("analyze")
 RECORD: Final = sql("record_migration")
+TO_BE_SHARDED: Final = sql("to_be_sharded")
 
 LOCK_WAIT_S: Final = 300  # as long as another's migration may take
 RETRIES: Final = 5
@@ -38,11 +43,9 @@ async def migrate(
     connection = await _connect(database_url, wait_s)
     try:
         async with connection:
-            await connection.execute(LOCK, {"timeout": f"{LOCK_WAIT_S}s"})
-            behind = await missing(connection, known)
-            if behind:
-                await connection.execute(CREATE_TABLE)
-            applied = [await _apply(connection, migration) for migration in behind]
+            applied = []
+            while (name := await _apply_next(connection, known)) is not None:
+                applied.append(name)
             if 0 < len(applied) < len(known):
                 await connection.execute(ANALYZE)  # what was rewritten has lost its statistics, and its plans with them
             return applied
@@ -50,12 +53,19 @@ async def migrate(
         raise _explained(error) from error
 
 
+async def to_be_sharded(database_url: str) -> bool:
+    """Return whether a database has Citus, and its tables are not spread over the cluster yet; raises NotReady."""
+    async with await _connect(database_url, 0.0) as connection:
+        row = await (await connection.execute(TO_BE_SHARDED)).fetchone()
+    return row is not None and bool(row["to_be_sharded"])
+
+
 async def _connect(database_url: str, wait_s: float) -> Connection:
     until = time.monotonic() + wait_s
     while True:
         try:
             return await psycopg.AsyncConnection.connect(
-                owner_conninfo(database_url), autocommit=True, row_factory=dict_row
+                owner_conninfo(database_url), autocommit=True, row_factory=dict_row, prepare_threshold=None
             )
         except (psycopg.Error, OSError) as error:
             if time.monotonic() >= until:
@@ -63,17 +73,30 @@ async def _connect(database_url: str, wait_s: float) -> Connection:
             await asyncio.sleep(_PAUSE_S)
 
 
-async def _apply(connection: Connection, migration: Migration) -> str:
+async def _apply_next(connection: Connection, known: tuple[Migration, ...]) -> str | None:
+    """Apply the first migration that is missing and return its name, None when none is."""
     for tries_left in reversed(range(RETRIES)):
         try:
             async with connection.transaction():
-                await connection.execute(migration.text.encode())
-                await connection.execute(RECORD, migration._asdict() | {"checksum": migration.checksum})
-            break
+                return await _apply_here(connection, known)
         except _MET_ANOTHER:
             if not tries_left:
                 raise
             await asyncio.sleep(_PAUSE_S)
+    raise AssertionError
+
+
+async def _apply_here(connection: Connection, known: tuple[Migration, ...]) -> str | None:
+    await connection.execute(LOCK, {"timeout": f"{LOCK_WAIT_S}s"})
+    found = await (await connection.execute(WAS_MIGRATED)).fetchone()
+    if found is None or not found["was_migrated"]:
+        await connection.execute(CREATE_TABLE)
+    behind = await missing(connection, known)
+    if not behind:
+        return None
+    migration = behind[0]
+    await connection.execute(migration.text.encode())
+    await connection.execute(RECORD, migration._asdict() | {"checksum": migration.checksum})
     return f"{migration.version:04}_{migration.name}"
 
 

@@ -7,31 +7,42 @@ server may have the address by then.
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
+from engramq.schemas.settings import Pooler
+from engramq.telemetry.spans import are_recorded
 from engramq.workers.db import json_values
+from engramq.workers.db.bounded import within
 from engramq.workers.db.budget import Limit, share
-from engramq.workers.db.conninfo import WORKER_SESSION
-from engramq.workers.db.errors import is_full, unavailable
+from engramq.workers.db.conninfo import SESSION, WORKER_SESSION
+from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
 from engramq.workers.db.queries import native, sql
+from engramq.workers.db.statements import TracedConnection
 
 Row = dict[str, Any]
 Connection = psycopg.AsyncConnection[Row]
 
 CONNECTION_LIMITS: Final = sql("connection_limits")
+WHOSE_SESSION: Final = sql("whose_session")
+NOTHING: Final = sql("nothing")
+
+log = logging.getLogger(__name__)
 
 WAIT_S: Final = 8.0  # for a free connection; below the time that a caller waits for its reply
 AGAIN_S: Final = 0.1  # between tries of a process without any connection to get one from a server that has none left
 LOOK_S: Final = 2.0  # how often a pool in use asks for its share
 LOOK_BOUND_S: Final = 1.0
+ANSWER_S: Final = 1.0  # for the first answer on a new connection
 IDLE_KEPT: Final = 2  # connections that are kept however long nobody needs them
 IDLE_S: Final = 30.0  # how long the others are kept
 MAX_AGE_S: Final = 1800.0  # of a connection; up to a tenth less, so that not all are made anew at once
@@ -40,20 +51,46 @@ PREPARED_MAX: Final = 300
 IDLE_TRANSACTION: Final = psycopg.pq.TransactionStatus.IDLE
 
 
+_settings: Final[WeakKeyDictionary[Connection, Mapping[str, str]]] = WeakKeyDictionary()  # of those through a pooler
+
+
+class Pooled(NamedTuple):
+    """How to connect through a pooler, and what each transaction has to set then."""
+
+    conninfo: str
+    settings: Mapping[str, str]
+
+
 class Crowded(Exception):
     """The workers have all the connections that they may have together, or this one has its share."""
 
 
-class Pool:
-    """At most `size` connections, and no more than this process's share; made on demand, the last used taken first."""
+class PoolFigures(NamedTuple):
+    """How a pool is: its connections, those of them that nobody uses, most that it may have, who waits for one."""
 
-    def __init__(self, conninfo: str, size: int) -> None:
+    open: int
+    idle: int
+    most: int
+    waiting: int
+
+
+class Pool:
+    """At most `size` connections, and no more than this process's share; made on demand, the last used taken first.
+
+    `pooled`: how to connect through a pooler; None where there is none. `pooler`: whether there is one, or look.
+    """
+
+    def __init__(self, conninfo: str, size: int, *, pooled: Pooled | None = None, pooler: Pooler = Pooler.OFF) -> None:
         self._conninfo = conninfo
+        self._pooled = pooled
+        self._looks = pooler is Pooler.AUTO and pooled is not None  # for a pooler, with each connection
+        self._through = pooled if pooler is Pooler.ON else None  # once one was met it is counted on
         self._size = size
         self._allowed = size  # this process's share
         self._withheld = 0  # permits of `_room` that the share takes away
         self._room = asyncio.Semaphore(size)
         self._open = 0  # connections, idle ones among them
+        self._waiting = 0
         self._idle: list[tuple[Connection, float]] = []  # with the time since when
         self._until: dict[Connection, float] = {}  # when each is given up; those that are open
         self._doubted_at = -DOUBT_S
@@ -73,6 +110,16 @@ class Pool:
             yield connection
         finally:
             await self._take_back(connection)
+
+    @property
+    def is_behind_pooler(self) -> bool:
+        """Whether a pooler lends the server's sessions, as far as is known."""
+        return self._through is not None
+
+    @property
+    def figures(self) -> PoolFigures:
+        """How it is now."""
+        return PoolFigures(self._open, len(self._idle), self._allowed, self._waiting)
 
     async def drop_idle(self) -> None:
         """Close the connections that nobody uses: when one was found dead the others probably are."""
@@ -104,6 +151,7 @@ class Pool:
     async def _borrow(self) -> Connection:
         """Return a connection with its permit; waits for one where the server or the share allows no more."""
         refusal: Exception | None = None
+        self._waiting += 1
         try:
             async with asyncio.timeout(WAIT_S):
                 while True:
@@ -128,6 +176,8 @@ class Pool:
                     await asyncio.sleep(AGAIN_S)
         except TimeoutError:
             raise unavailable(refusal) from None
+        finally:
+            self._waiting -= 1
 
     async def _idle_or_new(self) -> Connection:
         if (idle := await self._last_idle()) is not None:
@@ -162,14 +212,43 @@ class Pool:
         return None
 
     async def _connect(self) -> Connection:
-        connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, row_factory=dict_row)
-        connection.prepared_max = PREPARED_MAX
-        connection.cursor_factory = psycopg.AsyncRawCursor
-        set_json_loads(json_values.loads, connection)
+        if self._through is None:
+            try:
+                connection = await _connected(self._conninfo)
+            except psycopg.OperationalError as problem:
+                if not (self._looks and refuses_options(problem)):
+                    raise
+            else:
+                if await self._is_ours(connection):
+                    return connection
+                await connection.close()
+            self._through = self._pooled
+            log.info("A pooler is before the database")
+            self._until = dict.fromkeys(self._until, 0.0)
+        assert self._through is not None
+        connection = await _connected(self._through.conninfo)
+        connection.prepare_threshold = None
+        # A pooler lets everybody in, also when it has no server's session left to lend.
+        await _answer(connection, NOTHING, {})
+        _settings[connection] = self._through.settings
         return connection
+
+    async def _is_ours(self, connection: Connection) -> bool:
+        """Say whether the session is served by the process that said so when it began: a pooler gives a number of its
+        own. Raises SettingsMissing where it is, but not set as it must be.
+        """
+        (row,) = await _answer(connection, WHOSE_SESSION, {"names": list(SESSION)})
+        if self._looks and row["pid"] != connection.info.backend_pid:
+            return False
+        if wrong := [name for name, value in SESSION.items() if row["settings"][name] != value]:
+            await connection.close()
+            raise SettingsMissing(wrong)
+        return True
 
     async def _take_back(self, connection: Connection) -> None:
         whole = False
+        if isinstance(connection, TracedConnection):
+            connection.end_statements()
         try:
             whole = _whole(connection) and not self._closed and time.monotonic() < self._until[connection]
             if whole and time.monotonic() >= self._look_at and (self._open > 1 or self._withheld):
@@ -192,8 +271,13 @@ class Pool:
                 await self._close(connection)
 
     async def _look(self, connection: Connection) -> bool:
-        """Ask for this process's share and keep to it; return whether the workers together have too many."""
+        """Ask for this process's share and keep to it; return whether the workers together have too many.
+
+        A pooler shares the server's connections itself.
+        """
         self._look_at = time.monotonic() + LOOK_S
+        if self._through is not None:
+            return False
         async with asyncio.timeout(LOOK_BOUND_S):
             found = await execute(connection, CONNECTION_LIMITS, {"ours": f"{WORKER_SESSION} %"})
             rows = await found.fetchall()
@@ -233,6 +317,39 @@ def _whole(connection: Connection) -> bool:
     if connection.closed or connection.info.transaction_status != IDLE_TRANSACTION:
         return False
     return connection.info.pipeline_status == psycopg.pq.PipelineStatus.OFF
+
+
+async def _connected(conninfo: str) -> Connection:
+    connection: Connection
+    if are_recorded():
+        connection = await TracedConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
+    else:
+        connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True, row_factory=dict_row)
+        connection.cursor_factory = psycopg.AsyncRawCursor
+    connection.prepared_max = PREPARED_MAX
+    set_json_loads(json_values.loads, connection)
+    return connection
+
+
+async def _rows(connection: Connection, query: bytes, values: Mapping[str, Any]) -> list[Row]:
+    return await (await execute(connection, query, values, prepare=False)).fetchall()
+
+
+async def _answer(connection: Connection, query: bytes, values: Mapping[str, Any]) -> list[Row]:
+    """Return the first answer of a new connection, which is closed when there is none; raises psycopg.Error."""
+    try:
+        return await within(ANSWER_S, _rows(connection, query, values))
+    except TimeoutError:
+        await connection.close()
+        raise psycopg.errors.TooManyConnections("no session of the server is left") from None
+    except BaseException:
+        await connection.close()
+        raise
+
+
+def settings_of(connection: Connection) -> Mapping[str, str] | None:
+    """Return what each transaction of a connection has to set, None where the session keeps what it was set to."""
+    return _settings.get(connection) if _settings else None
 
 
 async def execute(

@@ -19,6 +19,7 @@ _INCLUDED: Final = re.compile(r"\{(\w+)\}")
 _DIMENSIONS: Final = "dimensions"
 _PARAMETER: Final = re.compile(rb"%\((\w+)\)s|%%")
 _TRANSLATED_MAX: Final = 2_000  # many times the number of queries there are
+_names: Final[dict[bytes, str]] = {}  # by text, for who tells which query it was
 
 
 class Library:
@@ -71,13 +72,25 @@ def sql(name: str) -> bytes:
     text = _library()[name]
     if f"{{{_DIMENSIONS}}}" in text:
         raise KeyError(f"{name} depends on the length of vectors: use sized_sql")
-    return text.encode()
+    return _named(name, text)
 
 
 @functools.cache
 def sized_sql(name: str, dimensions: int) -> bytes:
     """Return the text of a query on vectors of this length."""
-    return _library()[name].replace(f"{{{_DIMENSIONS}}}", str(int(dimensions))).encode()
+    return _named(name, _library()[name].replace(f"{{{_DIMENSIONS}}}", str(int(dimensions))))
+
+
+def _named(name: str, text: str) -> bytes:
+    """Return a query's text, and remember whose it is."""
+    query = text.encode()
+    _names[query] = name
+    return query
+
+
+def name_of(query: bytes) -> str:
+    """Return the name of a query, by its text as it is here or as PostgreSQL takes it."""
+    return _names.get(query, "unnamed")
 
 
 class Native(NamedTuple):
@@ -101,4 +114,6 @@ def native(query: bytes) -> Native:
             return b"%"
         return b"$%d" % numbers.setdefault(found[1].decode(), len(numbers) + 1)
 
-    return Native(_PARAMETER.sub(numbered, query), tuple(numbers))
+    text = _PARAMETER.sub(numbered, query)
+    _names.setdefault(text, name_of(query))
+    return Native(text, tuple(numbers))

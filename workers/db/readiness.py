@@ -8,10 +8,11 @@ from typing import Any, Final, NamedTuple, Self
 
 import psycopg
 
-from engramq.workers.db.errors import named
+from engramq.workers.db.errors import OF_TLS, named, pools_statements, state_of
 from engramq.workers.db.queries import sql
 
 APPLIED: Final = sql("applied_migrations")
+SERVED_BY: Final = sql("served_by")
 _FOLDER: Final = Path(__file__).with_name("migrations")
 
 
@@ -22,6 +23,7 @@ class Reason(Enum):
     BEHIND = auto()  # `engramq migrate` mends it
     AHEAD = auto()  # a newer engramq has migrated it
     CHANGED = auto()  # a migration is not the one that was applied
+    STANDBY = auto()  # it takes no writes, unless it is promoted
     REFUSED = auto()  # rights or extensions are missing
 
 
@@ -35,18 +37,36 @@ class NotReady(Exception):
         self.reason = reason
 
     @classmethod
+    def standby(cls) -> Self:
+        """Return the exception for a server that only replays what another one writes."""
+        return cls(
+            "The server at ENGRAMQ_DATABASE_URL is a standby, which takes no writes.",
+            "Set ENGRAMQ_DATABASE_URL to the primary; standbys of it are named in ENGRAMQ_DATABASE_REPLICAS.",
+            Reason.STANDBY,
+        )
+
+    @classmethod
     def unreachable(cls, error: Exception) -> Self:
         """Return the exception for a server that cannot be reached or lets nobody in."""
-        told = str(error).strip().splitlines()
+        if pools_statements(error):
+            return cls(
+                "The pooler before the database lends sessions for one statement each, and engramq needs transactions.",
+                "Set PgBouncer's pool_mode to transaction (or session) for this database.",
+            )
+        # libpq asks in a last line whether the server runs; the recovery does so too.
+        told = [line for line in str(error).strip().splitlines() if not line.rstrip().endswith("?")]
+        why = told[-1].strip().rstrip(".") if told else type(error).__name__
         what = named(error).rstrip(".")
         recovery = "See that it runs and that ENGRAMQ_DATABASE_URL is right."
-        if what:
+        if what and state_of(error) in OF_TLS:
+            recovery = "See sslmode, sslrootcert and the host in ENGRAMQ_DATABASE_URL."
+        elif what:
             recovery = (
                 "See that role, password and database in ENGRAMQ_DATABASE_URL are right. The workers' role is made by "
                 "`engramq migrate` with a URL of the owner."
             )
         return cls(
-            f"{what or 'PostgreSQL cannot be reached'}: {told[-1].strip() if told else type(error).__name__}.",
+            f"{what or 'PostgreSQL cannot be reached'}: {why}.",
             recovery,
             Reason.UNREACHABLE,
         )
@@ -102,6 +122,21 @@ async def missing(connection: psycopg.AsyncConnection[Any], migrations: tuple[Mi
                 Reason.CHANGED,
             )
     return migrations[newest:]
+
+
+async def require_own_session(
+    connection: psycopg.AsyncConnection[Any], recovery: str = "Set ENGRAMQ_MIGRATE_DATABASE_URL to the server itself."
+) -> None:
+    """Return if the server's process that serves a connection is its own; raises NotReady behind a pooler.
+
+    What a session locks or sets would stay with the pooler. Raises psycopg.Error.
+    """
+    row = await (await connection.execute(SERVED_BY)).fetchone()
+    if row is None or row["pid"] != connection.info.backend_pid:
+        raise NotReady(
+            "A pooler is before the database, and this takes a session of the server's own.",
+            recovery,
+        )
 
 
 async def check_schema(connection: psycopg.AsyncConnection[Any]) -> None:

@@ -9,9 +9,9 @@ select
     %(model_id)s, %(remaining)s, %(remaining)s, %(worker)s, (select chosen_at from embedding_models where id = %(model_id)s)
 on conflict (model_id) do update set
     total = greatest(reembedding.total, excluded.remaining), remaining = excluded.remaining, problem = null,
-    worker = excluded.worker, told_at = now()
+    worker = excluded.worker, told_at = excluded.told_at
 where reembedding.worker is null or reembedding.worker = excluded.worker
-    or reembedding.told_at < now() - make_interval(secs => %(silent_s)s)
+    or excluded.told_at - reembedding.told_at > make_interval(secs => %(silent_s)s)
 returning began_at
 
 -- name: reembedding_claimed

@@ -5,6 +5,7 @@ is written over; a rewrite takes them out for sure. Each table is locked while i
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +16,7 @@ from psycopg.rows import dict_row
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.pool import Connection, Row, execute
 from engramq.workers.db.queries import sql
-from engramq.workers.db.readiness import NotReady, Reason
+from engramq.workers.db.readiness import NotReady, Reason, require_own_session
 
 SETTINGS: Final = sql("rewrite_settings")
 WAIT_FOR_BUILDS: Final = sql("wait_for_builds")
@@ -29,7 +30,7 @@ CHECKPOINT: Final = sql("checkpoint")
 WAL_NOT_KEPT: Final = sql("wal_not_kept")
 WAL_KEPT: Final = sql("wal_kept")
 RELOAD: Final = sql("reload")
-NOW: Final = sql("time_of_day")
+LAST: Final = sql("last_segment")
 NEXT_SEGMENT: Final = sql("next_segment")
 SEGMENTS: Final = sql("segments_of_before")
 
@@ -49,13 +50,37 @@ class Rewritten:
     after: int
     number: int
     of: int
+    taken_s: float = 0.0
 
 
-async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[[Rewritten], None]) -> int:
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What is begun now. `table` is its name with its size in bytes, else it is a `step` that is about no table."""
+
+    step: str = ""
+    table: str = ""
+    bytes: int = 0
+    number: int = 0
+    of: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is about to be written anew: so many tables, of so many bytes."""
+
+    tables: int
+    bytes: int
+
+
+Told = Planned | Begun | Rewritten
+
+
+async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[[Told], None]) -> int:
     """Write all tables with their indexes anew; `with_wal`: the write-ahead log too, which takes a superuser.
 
-    Return how many segments of the log from before are left, which replication slots or archives hold. Raises NotReady
-    saying what is in the way; what was written until then stays so, and the same again begins anew.
+    Tells what it is at. Return how many segments of the log from before are left, which replication slots or archives
+    hold. Raises NotReady saying what is in the way; what was written until then stays so, and the same again begins
+    anew.
     """
     try:
         connection = await psycopg.AsyncConnection.connect(
@@ -65,13 +90,17 @@ async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[
         raise NotReady.unreachable(error) from error
     try:
         async with connection:
+            await require_own_session(connection)
             await _rewrite_tables(connection, tell)
-            return await _rewrite_wal(connection) if with_wal else 0
+            if not with_wal:
+                return 0
+            tell(Begun(step="the write-ahead log"))
+            return await _rewrite_wal(connection)
     except psycopg.Error as error:
         raise _explained(error) from error
 
 
-async def _rewrite_tables(connection: Connection, tell: Callable[[Rewritten], None]) -> None:
+async def _rewrite_tables(connection: Connection, tell: Callable[[Told], None]) -> None:
     await execute(connection, SETTINGS, {"lock_timeout": f"{LOCK_WAIT_S}s"})
     await _keep_builds_away(connection)
     tables = await (await execute(connection, TABLES, {})).fetchall()
@@ -80,10 +109,15 @@ async def _rewrite_tables(connection: Connection, tell: Callable[[Rewritten], No
             "This database role may not write the tables anew.",
             "Give a URL of the owner of the database and its tables, as for `engramq migrate`.",
         )
+    tell(Planned(len(tables), sum(table["bytes"] for table in tables)))
     for number, table in enumerate(tables, start=1):
+        began = time.monotonic()
+        tell(Begun(table=table["name"], bytes=table["bytes"], number=number, of=len(tables)))
         await _patiently(connection, table["command"].encode())
         size = await (await execute(connection, SIZE, {"name": table["name"]})).fetchone()
-        tell(Rewritten(table["name"], table["bytes"], size["bytes"] if size else 0, number, len(tables)))
+        after, taken_s = size["bytes"] if size else 0, time.monotonic() - began
+        tell(Rewritten(table["name"], table["bytes"], after, number, len(tables), taken_s))
+    tell(Begun(step="the statistics"))
     await _rewrite_statistics(connection)
 
 
@@ -122,25 +156,25 @@ async def _rewrite_wal(connection: Connection) -> int:
     await connection.execute(WAL_NOT_KEPT, prepare=False)
     try:
         await execute(connection, RELOAD, {})
+        last = await (await execute(connection, LAST, {})).fetchone()
+        assert last is not None
         await execute(connection, NEXT_SEGMENT, {})
-        now = await (await execute(connection, NOW, {})).fetchone()
-        assert now is not None
-        left = await _segments(connection, now)
+        left = await _segments(connection, last)
         for _ in range(WAL_ROUNDS):
             if not left["old"]:
                 break
             for _ in range(left["waiting"] + 1):
                 await execute(connection, NEXT_SEGMENT, {})
             await connection.execute(CHECKPOINT, prepare=False)
-            left = await _segments(connection, now)
+            left = await _segments(connection, last)
         return int(left["old"])
     finally:
         await connection.execute(WAL_KEPT, prepare=False)
         await execute(connection, RELOAD, {})
 
 
-async def _segments(connection: Connection, now: Row) -> Row:
-    row = await (await execute(connection, SEGMENTS, {"before": now["now"]})).fetchone()
+async def _segments(connection: Connection, last: Row) -> Row:
+    row = await (await execute(connection, SEGMENTS, {"last": last["name"]})).fetchone()
     assert row is not None
     return row
 

@@ -56,17 +56,18 @@ alter system reset wal_recycle
 -- Have the server read its settings again.
 select pg_reload_conf() as reloaded
 
--- name: time_of_day
--- The server's clock.
-select clock_timestamp() as now
+-- name: last_segment
+-- The newest segment of the log by name, be it in use or kept for later.
+select max(f.name) as name from pg_ls_waldir() f where length(f.name) = 24 and f.name !~ '[^0-9A-F]'
 
 -- name: next_segment
 -- Fill the current segment of the log with zeros and begin the next one.
 select pg_switch_wal() from pg_logical_emit_message(false, 'engramq', 'files written anew')
 
 -- name: segments_of_before
--- How many segments of the log were last written before a time, and how many wait to be written again.
-select count(*) filter (where f.modification < %(before)s) as old,
+-- How many segments of the log are not newer than one, or wait to be written again. By names: times of files are told in
+-- whole seconds here, and all of this may be done within one.
+select count(*) filter (where f.name <= %(last)s or f.name > pg_walfile_name(pg_current_wal_insert_lsn())) as old,
     count(*) filter (where f.name > pg_walfile_name(pg_current_wal_insert_lsn())) as waiting
 from pg_ls_waldir() f
 where length(f.name) = 24 and f.name !~ '[^0-9A-F]'

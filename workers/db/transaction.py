@@ -5,7 +5,7 @@ BEGIN, the entry and the first queries share a round trip; the last queries shar
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import psycopg
@@ -14,16 +14,20 @@ from psycopg.types.numeric import Int4
 
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
 from engramq.workers.db import lookups
-from engramq.workers.db.lookups import BEGIN_READ_ONLY, COMMIT, Answer, Lookup
-from engramq.workers.db.pool import Connection, Row, execute
-from engramq.workers.db.queries import sql
+from engramq.workers.db.errors import Meaning, meaning
+from engramq.workers.db.lookups import BEGIN_READ_ONLY, Answer, Lookup
+from engramq.workers.db.pool import Connection, Row, execute, settings_of
+from engramq.workers.db.queries import native, sql
+from engramq.workers.db.session import AT_LENGTH, BEGIN, COMMIT, NO_CHANGES, take_settings
 from engramq.workers.db.tenants import NOBODY
 from engramq.workers.queue.contract import Lease
 
-BEGIN: Final = sql("begin")
 BEGIN_SNAPSHOT: Final = sql("begin_snapshot")
 ENTER: Final = sql("enter_tenant")
+ENTER_NODES: Final = native(sql("enter_tenant_on_nodes")).text  # with a place for the number
 NOTHING: Final = sql("nothing")
+REQUIRE_REPLAYED: Final = sql("require_replayed")
+NOT_REPLAYED: Final = ("EQ003", "EQ004")  # of `require_replayed`
 LOOK_UP: Final = sql("look_up")
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
@@ -33,6 +37,19 @@ COMMIT_LEASE_S: Final = 2.5
 
 class CommitUnknown(Exception):
     """The connection was lost while COMMIT was under way: whether it happened is not known."""
+
+
+class Behind(Exception):
+    """This server is no standby that has replayed what the transaction has to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What a standby must have replayed: so many bytes of the log of this cluster and timeline."""
+
+    cluster: int
+    timeline: int
+    lsn: int
 
 
 # A query on its way: `fetchall` waits for its rows, `fetchone` for the first one or None.
@@ -53,6 +70,7 @@ class Transaction:
     tenant: Int4
     writer: str = SYSTEM_PRINCIPAL
     lease: Lease | None = None  # set by whoever must not commit without it
+    sharded: bool = False  # over a cluster of Citus
     at_end: list[AtEnd] = field(default_factory=list)
 
     async def send(self, query: bytes, **values: Any) -> Sent:
@@ -77,11 +95,21 @@ class Transaction:
 
 @asynccontextmanager
 async def transaction(
-    connection: Connection, namespace: str, tenant: Int4, *, read_only: bool, snapshot: bool = False
+    connection: Connection,
+    namespace: str,
+    tenant: Int4,
+    *,
+    read_only: bool,
+    snapshot: bool = False,
+    at_length: bool = False,
+    behind: Reached | None = None,
+    sharded: bool = False,
 ) -> AsyncIterator[Transaction]:
     """Run the block in a transaction that commits at its end, unless the block raises.
 
-    `snapshot`: a read-only one whose statements all see one moment.
+    `snapshot`: a read-only one whose statements all see one moment. `at_length`: one that may take long, and wait.
+    `behind`: one at a standby that must have replayed this; raises Behind where it has not. `sharded`: over a cluster
+    of Citus.
 
     Raises psycopg.Error, with the SQLSTATE STRANGER when the number is not this namespace's; CommitUnknown instead when
     the connection was lost during COMMIT; LeaseLost.
@@ -93,9 +121,14 @@ async def transaction(
     try:
         begin = BEGIN_SNAPSHOT if snapshot else BEGIN_READ_ONLY if read_only else BEGIN
         await connection.execute(begin, prepare=False)
-        opened = Transaction(connection, namespace, tenant)
+        await take_settings(connection, AT_LENGTH if at_length else NO_CHANGES)
+        if behind is not None:  # before anything is seen: each statement sees at least what the one before could see
+            await execute(connection, REQUIRE_REPLAYED, asdict(behind))
+        opened = Transaction(connection, namespace, tenant, sharded=sharded)
         if tenant != NOBODY:  # who has entered nothing sees nothing
             await opened.send(ENTER)
+            if sharded:  # Citus tells its nodes what a statement sets, not what a function does
+                await connection.execute(ENTER_NODES % int(tenant), prepare=False)
         yield opened
         if opened.lease is not None:
             opened.lease.require(COMMIT_LEASE_S)
@@ -107,17 +140,26 @@ async def transaction(
         with suppress(psycopg.Error):
             if committed is None:
                 await pipeline.__aexit__(None, None, None)
-        if committing and connection.broken and isinstance(error, psycopg.Error | OSError):
+        if committing and _may_have_committed(connection, error):
             raise CommitUnknown from error
         if isinstance(error, psycopg.errors.InvalidSqlStatementName):
             await connection.close()  # somebody dropped statements that the driver counts on
         await _roll_back(connection)
+        if isinstance(error, psycopg.Error) and error.sqlstate in NOT_REPLAYED:
+            raise Behind from error
         raise
     except BaseException:
         await connection.close()  # cancelled: nobody may wait for the server now
         raise
     if committed.statusmessage != COMMIT.decode().upper():
         raise psycopg.errors.InFailedSqlTransaction("the transaction had failed before its end")
+
+
+def _may_have_committed(connection: Connection, error: Exception) -> bool:
+    """Say whether COMMIT may have been carried out. A pooler answers in the place of a server that is lost."""
+    if not isinstance(error, psycopg.Error | OSError):
+        return False
+    return connection.broken or (settings_of(connection) is not None and meaning(error) is Meaning.GONE)
 
 
 async def _roll_back(connection: Connection) -> None:

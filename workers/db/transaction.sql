@@ -10,6 +10,10 @@ begin read only
 -- Begin a transaction that may not write either, all of whose statements see one moment.
 begin isolation level repeatable read read only
 
+-- name: take_settings
+-- Set what this transaction needs, and fail where something of it does not hold: see 0027_sessions.sql.
+select take_settings(%(names)s::text[], %(wanted)s::text[])
+
 -- name: take_time
 -- Let this session's transactions take as long as they want and wait in between: for who reads everything, alone.
 select set_config('transaction_timeout', '0', false), set_config('idle_in_transaction_session_timeout', '0', false)
@@ -29,6 +33,10 @@ select make_tenant(%(namespace)s, %(language)s) as tenant
 -- name: enter_tenant
 -- Say whose rows this transaction sees, for row-level security. Fails when that id is not this namespace's.
 select enter_tenant(%(tenant)s, %(namespace)s)
+
+-- name: enter_tenant_on_nodes
+-- The same for the nodes of a cluster of Citus, in a statement that takes no parameters.
+set local app.tenant to '%%d'
 
 -- fragment: plan_once
 -- Plans are made once per session and go by keys, whatever the tables held at that moment.

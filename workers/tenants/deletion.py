@@ -43,6 +43,7 @@ class Step:
 BEFORE: Final = (  # tokens first: nobody shall write what is deleted next
     Step(sql("revoke_tokens")),
     Step(sql("delete_tokens"), "tokens"),
+    Step(sql("delete_webhooks")),  # nobody is told any more
     Step(sql("delete_some_deferred")),
     Step(sql("delete_some_edges"), "links", {"layer": "association"}),
     Step(sql("delete_some_edges"), "edges", {"layer": "knowledge"}),

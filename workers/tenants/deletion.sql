@@ -100,7 +100,7 @@ select count(*) as rows from gone
 with few as (
     select r.digest from imported_rows r
     where r.tenant = %(tenant)s
-        and not exists (select from nodes n where n.tenant = r.tenant and n.id = r.memory_id)
+        and not exists (select from nodes n where n.tenant = %(tenant)s and n.id = r.memory_id)
     order by r.digest
     limit %(limit)s
 ), gone as (
@@ -123,6 +123,13 @@ select count(*) as rows from gone
 -- name: blank_some_entries
 -- Take out of the audit log what it says in somebody's words, but of the deletion itself.
 select blank_audit_of_deleted(%(limit)s) as rows
+
+-- name: delete_webhooks
+-- Remove the webhooks, and what waits for them.
+with gone as (
+    delete from webhooks where tenant = %(tenant)s returning 1
+)
+select count(*) as rows from gone
 
 -- name: delete_lexeme_counts
 -- Remove how often words occur.

@@ -13,13 +13,14 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 
 HEAD: Final = sql("export_head")
+PROJECT_USED: Final = sql("project_is_used")
 PLAN_BY_KEYS: Final = sql("plan_by_keys")
 
 ROWS_AT_ONCE: Final = 200  # a page of the largest memories is about 10 MB then, in a script of four bytes 30
 
 # Columns that no export has, by table: the tenant's number and what only this database can use.
 LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
-    "memories": ("tenant", "node_id", "embedding", "model_id", "lexemes", "load_id"),
+    "memories": ("tenant", "node_id", "embedding", "model_id", "pieces", "lexemes", "load_id"),
     "memory_usage": ("tenant", "node_id"),
     "nodes": ("tenant", "partition"),
     "edges": ("tenant", "layer"),
@@ -31,11 +32,11 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
     "audit_log": ("tenant", "namespace"),
 }
 # Tables that no export has: secrets, what engramq makes by itself, and what is forgotten within days anyway. What was
-# deleted from the graph is no content of the namespace any more.
+# deleted from the graph is no content of the namespace any more; webhooks are about servers, not about what is known.
 TABLES_LEFT_OUT: Final = frozenset(
     {
         "tokens", "ledger", "lexeme_counts", "lexeme_rebuilds", "loads", "co_retrievals", "namespaces", "deleted_graph",
-        "changes",
+        "changes", "webhooks", "webhook_outbox",
     }
 )  # fmt: skip
 
@@ -69,10 +70,17 @@ AUDIT: Final = Part("audit", "audit_log", sql("export_audit"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What an export has besides what every export has."""
+    """What an export has besides what every export has; `project`: the memories of this one alone, and their links."""
 
     audit: bool = False
     embeddings: bool = False
+    project: str | None = None
+
+
+async def holds_project(tx: Transaction, project: str) -> bool:
+    """Return whether any memory is in a project; an export of another would be empty."""
+    row = await tx.row(PROJECT_USED, project=project)
+    return row is not None and bool(row["used"])
 
 
 async def lines(tx: Transaction, wanted: Wanted, release: str) -> AsyncIterator[bytes]:
@@ -106,13 +114,14 @@ async def _head(tx: Transaction, wanted: Wanted, release: str) -> dict[str, Any]
         "language": row["language"],
         "audit": wanted.audit,
         "embeddings": wanted.embeddings,
+        **({} if wanted.project is None else {"project": wanted.project}),
     }
 
 
 async def _rows(tx: Transaction, part: Part, wanted: Wanted) -> AsyncIterator[Mapping[str, Any]]:
     after: dict[str, Any] = dict(_FIRST)
-    known = {"left_out": list(LEFT_OUT[part.table]), "embeddings": wanted.embeddings, **part.values}
-    while rows := await tx.rows(part.query, **after, **known, limit=ROWS_AT_ONCE):
+    known = {"left_out": list(LEFT_OUT[part.table]), "embeddings": wanted.embeddings, "project": wanted.project}
+    while rows := await tx.rows(part.query, **after, **known, **part.values, limit=ROWS_AT_ONCE):
         for row in rows:
             yield row
         if len(rows) < ROWS_AT_ONCE:

@@ -4,6 +4,25 @@ select c.active_hours, c.language, now() as exported_at, (select max(version) fr
 from namespaces c
 where c.tenant = %(tenant)s
 
+-- name: project_is_used
+-- Whether any memory, whatever its partition and state, is in a project.
+select exists (select from memories m where m.tenant = %(tenant)s and m.project = %(project)s) as used
+
+-- fragment: of_whole_namespace
+-- Whether no project is asked for; the knowledge graph crosses projects, and is in no export of one.
+%(project)s::text is null
+
+-- fragment: exported_pointers
+-- Where a project alone is exported, a memory m names only what is in it too.
+case when {of_whole_namespace} then '{}' else (
+    select jsonb_build_object(
+        'supersedes', min(x.node_id::text) filter (where x.node_id = m.supersedes),
+        'superseded_by', min(x.node_id::text) filter (where x.node_id = m.superseded_by)
+    )
+    from memories x
+    where x.tenant = %(tenant)s and x.node_id in (m.supersedes, m.superseded_by) and x.project = %(project)s
+) end
+
 -- fragment: exported_vector
 -- The vector of a memory m, whose model is v, where vectors are asked for: half floats, as pgvector sends them.
 case when %(embeddings)s and m.embedding is not null then jsonb_build_object(
@@ -20,11 +39,11 @@ select m.node_id as after_id,
             select to_jsonb(u) - array['tenant', 'node_id'] from memory_usage u
             where u.tenant = %(tenant)s and u.node_id = m.node_id
         )
-    ) || (to_jsonb(m) - %(left_out)s::text[]) || {exported_vector})::text as line
+    ) || (to_jsonb(m) - %(left_out)s::text[]) || {exported_pointers} || {exported_vector})::text as line
 from memories m
 join nodes n on n.tenant = m.tenant and n.id = m.node_id
 left join embedding_models v on v.id = m.model_id
-where m.tenant = %(tenant)s and m.node_id > %(after_id)s
+where m.tenant = %(tenant)s and m.node_id > %(after_id)s and ({of_whole_namespace} or m.project = %(project)s)
 order by m.node_id
 limit %(limit)s
 
@@ -32,7 +51,7 @@ limit %(limit)s
 -- Named nodes by their ids.
 select n.id as after_id, (to_jsonb(n) - %(left_out)s::text[])::text as line
 from nodes n
-where n.tenant = %(tenant)s and n.name is not null and n.id > %(after_id)s
+where n.tenant = %(tenant)s and n.name is not null and n.id > %(after_id)s and {of_whole_namespace}
 order by n.id
 limit %(limit)s
 
@@ -41,6 +60,10 @@ limit %(limit)s
 select e.id as after_id, (to_jsonb(e) - %(left_out)s::text[])::text as line
 from edges e
 where e.tenant = %(tenant)s and e.layer = %(layer)s and e.id > %(after_id)s
+and ({of_whole_namespace} or (
+    select count(*) from memories m
+    where m.tenant = %(tenant)s and m.node_id in (e.source_id, e.target_id) and m.project = %(project)s
+) = 2)
 order by e.id
 limit %(limit)s
 
@@ -49,6 +72,10 @@ limit %(limit)s
 select d.id as after_id, (to_jsonb(d) - %(left_out)s::text[])::text as line
 from deferred_links d
 where d.tenant = %(tenant)s and d.id > %(after_id)s
+and ({of_whole_namespace} or (
+    select count(*) from memories m
+    where m.tenant = %(tenant)s and m.node_id in (d.source_id, d.target_id) and m.project = %(project)s
+) = 2)
 order by d.id
 limit %(limit)s
 
@@ -57,6 +84,10 @@ limit %(limit)s
 select t.low_id as after_id, t.high_id as after_other, (to_jsonb(t) - %(left_out)s::text[])::text as line
 from link_tombstones t
 where t.tenant = %(tenant)s and (t.low_id, t.high_id) > (%(after_id)s, %(after_other)s)
+and ({of_whole_namespace} or (
+    select count(*) from memories m
+    where m.tenant = %(tenant)s and m.node_id in (t.low_id, t.high_id) and m.project = %(project)s
+) = 2)
 order by t.low_id, t.high_id
 limit %(limit)s
 
@@ -69,7 +100,7 @@ select p.id as after_id,
         where a.tenant = %(tenant)s and a.proposal_id = p.id
     ), '[]')) || (to_jsonb(p) - %(left_out)s::text[]))::text as line
 from proposals p
-where p.tenant = %(tenant)s and p.id > %(after_id)s
+where p.tenant = %(tenant)s and p.id > %(after_id)s and {of_whole_namespace}
 order by p.id
 limit %(limit)s
 
@@ -79,6 +110,9 @@ select r.digest as after_digest,
     ((to_jsonb(r) - %(left_out)s::text[]) || jsonb_build_object('digest', encode(r.digest, 'hex')))::text as line
 from imported_rows r
 where r.tenant = %(tenant)s and r.digest > %(after_digest)s
+and ({of_whole_namespace} or exists (
+    select from memories m where m.tenant = %(tenant)s and m.node_id = r.memory_id and m.project = %(project)s
+))
 order by r.digest
 limit %(limit)s
 
@@ -86,6 +120,6 @@ limit %(limit)s
 -- Entries of the audit log by their ids.
 select a.id as after_entry, (to_jsonb(a) - %(left_out)s::text[])::text as line
 from audit_log a
-where a.tenant = %(tenant)s and a.id > %(after_entry)s
+where a.tenant = %(tenant)s and a.id > %(after_entry)s and {of_whole_namespace}
 order by a.id
 limit %(limit)s

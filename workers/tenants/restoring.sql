@@ -39,9 +39,13 @@ limit 1
 -- name: write_exported_namespace
 -- Set the namespace's clock, by which its memories and edges age, and its language, if this database knows it. Keeps
 -- anybody from changing the language until the end of the transaction.
-update namespaces set
+with spoken as materialized (
+    select (select known from languages() as known where known = %(language)s) as known
+)
+update namespaces n set
     active_hours = %(active_hours)s, links_decayed_at_hours = %(active_hours)s,
-    language = coalesce((select known from languages() as known where known = %(language)s), language)
+    language = coalesce(spoken.known, n.language)
+from spoken
 where tenant = %(tenant)s
 
 -- name: advance_audit_ids
@@ -88,7 +92,7 @@ with given as materialized (
         case when state = 'active' and embedding is null then 'pending' else state end,
         supersedes, superseded_by, superseded_at, promoted_at, promoted_by, tags, project, valid_from, valid_until,
         expires_at, superseded_from, metadata, links_made_at, active_hours, created_by, created_at, updated_at,
-        memory_lexemes(%(tenant)s, content, speaker, occurred_at), embedding::halfvec,
+        lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at), embedding::halfvec,
         case when embedding is not null then %(model_id)s::smallint end,
         case when embedding is null then null
             when partition = 'trusted' then %(trusted_load)s::integer else %(untrusted_load)s::integer end

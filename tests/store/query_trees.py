@@ -1,0 +1,191 @@
+"""Statements as PostgreSQL itself has parsed them: with the functions that operators, casts and calls mean.
+
+`debug_print_parse` sends the tree of a statement to whoever prepares it. So nothing is guessed from words, and no
+parser of another version is asked. A node is a dict with its fields, and its kind under `kind`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from engramq.workers.db.queries import native
+
+Node = dict[str, Any]
+
+SELECT, UPDATE, INSERT, DELETE = "1", "2", "3", "4"  # commandType
+RELATION, SUBQUERY, FUNCTION, VALUES, CTE = "0", "1", "3", "5", "6"  # rtekind
+TOKEN = re.compile(r'[{}()\[\]]|"(?:\\.|[^"\\])*"|(?:\\.|[^\s{}()\[\]"\\])+', re.DOTALL)
+# What names the function that a node calls, and what the type of its value.
+CALLED = {
+    "FUNCEXPR": "funcid", "OPEXPR": "opfuncid", "DISTINCTEXPR": "opfuncid", "NULLIFEXPR": "opfuncid",
+    "SCALARARRAYOPEXPR": "opfuncid", "AGGREF": "aggfnoid", "WINDOWFUNC": "winfnoid",
+}  # fmt: skip
+TYPED = (
+    "vartype", "paramtype", "consttype", "funcresulttype", "opresulttype", "coalescetype", "casetype", "resulttype",
+    "refrestype", "aggtype", "wintype", "minmaxtype", "array_typeid", "row_typeid",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What the database says of the functions and tables that trees name by number."""
+
+    functions: Mapping[str, tuple[str, str]]  # name and volatility: i, s, v
+    ours: Mapping[str, str]  # the text of each
+    reading: frozenset[str]  # of ours: those that read a table of ours, by themselves or by another
+    tables: Mapping[str, str]
+    columns: Mapping[tuple[str, str], str]
+    conversions: Mapping[str, tuple[str, str]]  # of a type: from and to its text
+
+    @classmethod
+    def read(cls, connection: psycopg.Connection[Any]) -> "Catalogue":
+        def rows(query: str) -> list[Any]:
+            return connection.execute(query.encode()).fetchall()
+
+        functions = {
+            row[0]: (row[1], row[2]) for row in rows("select oid::text, proname, provolatile::text from pg_proc")
+        }
+        tables = rows("select oid::text, relname from pg_class where relnamespace = 'public'::regnamespace "
+                      "and relkind in ('r', 'p', 'v')")  # fmt: skip
+        bodies = rows(
+            "select p.oid::text, proname, pg_get_functiondef(p.oid) from pg_proc p where prokind = 'f' and "
+            "pronamespace = 'public'::regnamespace and not exists (select from pg_depend d where d.objid = p.oid "
+            "and d.deptype = 'e')"
+        )
+        return cls(
+            functions,
+            {number: text for number, _, text in bodies},
+            frozenset(_readers(bodies, [name for _, name in tables])),
+            dict(tables),
+            {(table, number): name for table, number, name in rows(
+                "select attrelid::text, attnum::text, attname from pg_attribute where attnum > 0"
+            )},
+            {one: (from_text, to_text) for one, from_text, to_text in rows(
+                "select oid::text, typinput::oid::text, typoutput::oid::text from pg_type"
+            )},
+        )  # fmt: skip
+
+    def calls(self, node: Node) -> list[str]:
+        """Return the functions that evaluating this node itself calls."""
+        kind = node["kind"]
+        if kind in CALLED:
+            return [node[CALLED[kind]]]
+        if kind == "COERCEVIAIO":
+            return [self.conversions[type_of(node["arg"])][1], self.conversions[node["resulttype"]][0]]
+        return []
+
+    def called_by(self, names: set[str]) -> set[str]:
+        """Return those of our functions that these call."""
+        texts = " ".join(
+            self.ours[one].partition(" RETURNS ")[2] for one in self.ours if self.functions[one][0] in names
+        )
+        return {self.functions[one][0] for one in self.ours if re.search(rf"\b{self.functions[one][0]}\(", texts)}
+
+    def tables_in(self, tree: Node) -> set[str]:
+        return {self.tables[one["relid"]] for one in within(tree) if one.get("relid") in self.tables}
+
+    def volatility(self, node: Node) -> str:
+        if node["kind"] == "NEXTVALUEEXPR":
+            return "v"
+        if node["kind"] == "SQLVALUEFUNCTION":
+            return "s"
+        return max((self.functions[one][1] for one in self.calls(node)), default="i")  # v > s > i
+
+    def names(self, nodes: Iterator[Node], volatile: str) -> list[str]:
+        """Return the names of functions at least this volatile."""
+        return sorted({
+            self.functions[one][0] if one in self.functions else node["kind"].lower()
+            for node in nodes if self.volatility(node) >= volatile
+            for one in (self.calls(node) or [""])
+            if not one or self.functions[one][1] >= volatile
+        })  # fmt: skip
+
+
+def _readers(bodies: list[tuple[str, str, str]], tables: list[str]) -> set[str]:
+    named = re.compile(rf"\b(?:from|join|into|update|using)\s+\(*(?:{'|'.join(tables)})\b", re.IGNORECASE)
+    found = {number for number, _, text in bodies if named.search(text)}
+    while True:
+        calling = "|".join(name for number, name, _ in bodies if number in found)
+        called = re.compile(rf"\b(?:{calling})\(")
+        more = {
+            number for number, name, text in bodies if called.search(text.replace(f"public.{name}(", "", 1))
+        } - found
+        if not more:
+            return found
+        found |= more
+
+
+def parsed(connection: psycopg.Connection[Any], name: str, text: str) -> Node:
+    """Return the tree of one statement with `%(parameters)s`."""
+    told: list[str] = []
+
+    def hear(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.message_primary == "parse tree:":
+            told.append(notice.message_detail or "")
+
+    prepared = sql.SQL("prepare {} as ").format(sql.Identifier(f"tree_of_{name}")).as_bytes(None)
+    connection.execute("set debug_pretty_print = off; set client_min_messages = log; set debug_print_parse = on")
+    connection.add_notice_handler(hear)
+    try:
+        connection.execute(prepared + native(text.encode()).text)
+    finally:
+        connection.remove_notice_handler(hear)
+        connection.execute("reset debug_print_parse; reset client_min_messages")
+    tree = _read(told[-1])
+    assert tree["kind"] == "QUERY"
+    return tree
+
+
+def _read(text: str) -> Node:
+    tokens = iter(TOKEN.findall(text))
+    tree = _value(next(tokens), tokens)
+    assert isinstance(tree, dict)
+    return tree
+
+
+def _value(token: str, tokens: Iterator[str]) -> Any:
+    if token == "{":
+        node: Node = {"kind": next(tokens)}
+        field = next(tokens)
+        while field != "}":
+            name, values = field.removeprefix(":"), []
+            for token in tokens:
+                if token.startswith(":") or token == "}":
+                    field = token
+                    break
+                values.append(_value(token, tokens))
+            node[name] = values[0] if len(values) == 1 else values
+        return node
+    if token in "([":
+        closing, found = (")" if token == "(" else "]"), []
+        while (token := next(tokens)) != closing:
+            found.append(_value(token, tokens))
+        return found
+    return token
+
+
+def within(found: Any, *, queries: bool = True, itself: bool = True) -> Iterator[Node]:
+    """Return a node and all below; without `queries` none of those that are in a query below."""
+    if isinstance(found, list):
+        for one in found:
+            yield from within(one, queries=queries)
+    elif isinstance(found, dict):
+        if itself:
+            if found["kind"] == "QUERY" and not queries:
+                return
+            yield found
+        for one in found.values():
+            yield from within(one, queries=queries)
+
+
+def type_of(node: Node) -> str:
+    """Return the number of the type of an expression's value."""
+    for field in TYPED:
+        if field in node:
+            return str(node[field])
+    assert node["kind"] == "SUBLINK", node["kind"]
+    return type_of(node["subselect"]["targetList"][0]["expr"])

@@ -1,0 +1,109 @@
+"""Sessions that each transaction sets, as behind a pooler; here they are the server's own."""
+
+import asyncio
+
+import psycopg
+import pytest
+
+from engramq.schemas.faults import FaultCode
+from engramq.schemas.settings import Pooler
+from engramq.workers.db.conninfo import SESSION, worker_conninfo
+from engramq.workers.db.database import Store
+from engramq.workers.db.errors import Meaning, SettingsMissing, meaning
+from engramq.workers.db.lookups import Lookup
+from engramq.workers.db.pool import settings_of
+from engramq.workers.db.readiness import NotReady
+from engramq.workers.db.transaction import Transaction
+from tests.conftest import Database
+from tests.refusals import refused
+
+pytestmark = pytest.mark.anyio
+
+HELD = (
+    b"select current_user as role, (select json_object_agg(name, current_setting(name)) "
+    b"from unnest(%(names)s::text[]) as name) as settings"
+)
+PREPARED = "select count(*)::int as n from pg_prepared_statements"
+ECHO = Lookup(b"select json_build_object('tenant', %(tenant)s::int, 'it', current_setting('lock_timeout'))::text", {})
+
+
+async def held(tx: Transaction) -> tuple[str, dict[str, str]]:
+    row = await tx.row(HELD, names=list(SESSION))
+    assert row is not None
+    return row["role"], row["settings"]
+
+
+async def prepared(tx: Transaction) -> int:
+    """Ask the same often enough for the driver to prepare it; return how many statements are prepared then."""
+    for _ in range(8):
+        await tx.rows(b"select 1")
+    row = await tx.row(PREPARED.encode())
+    assert row is not None
+    return int(row["n"])
+
+
+@pytest.mark.promise("SC-1")
+async def test_each_transaction_sets_its_session_and_none_prepares_anything(database: Database) -> None:
+    async with await Store.open(database.owner_url, pooler=Pooler.ON) as store:
+        for _ in range(3):
+            for use in (store.write, store.read):
+                assert await use("n", held) == ("engramq_worker", SESSION)
+            (answer,) = await store.look_up("n", [ECHO])
+            assert b'"5s"' in (answer if isinstance(answer, bytes) else str(answer).encode())
+            assert await store.read("n", prepared) == 0
+        assert await store.namespaces() == ["n"]
+        async with store._pool.connection() as connection:
+            left = await (await connection.execute(b"select current_setting('statement_timeout') as s")).fetchone()
+            assert left != {"s": SESSION["statement_timeout"]}, "nothing is left to the next transaction"
+
+
+async def test_a_session_of_ones_own_is_recognised_and_prepares_as_ever(database: Database) -> None:
+    async with await Store.open(database.url) as store:
+        assert not store._pool.is_behind_pooler
+        assert await store.write("n", prepared) > 0
+        async with store._pool.connection() as connection:
+            assert settings_of(connection) is None
+
+
+@pytest.mark.promise("SC-1")
+async def test_a_later_session_that_lacks_the_settings_is_refused(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await Store.open(database.url, pooler=Pooler.OFF) as store:
+        await store.write("n", held)
+        monkeypatch.setattr(store._pool, "_conninfo", database.url)
+        await store.renew()
+        with refused(FaultCode.UNAVAILABLE):
+            await store.write("n", held)
+        assert store.refusals.latest == "The database does not take the workers' settings."
+    assert meaning(SettingsMissing(["jit"])) is Meaning.EXHAUSTED
+
+
+@pytest.mark.promise("SC-1")
+async def test_a_setting_that_does_not_hold_fails_the_transaction_before_its_effect(database: Database) -> None:
+    names, wanted = "{lock_timeout,jit}", "{5s,on}"
+    with psycopg.connect(worker_conninfo(database.url), autocommit=True) as connection:
+        with connection.transaction():
+            connection.execute("select take_settings(%s::text[], %s::text[])", [names, wanted])
+            assert connection.execute("select current_setting('jit')").fetchone() == ("on",)
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute("select take_settings(%s::text[], %s::text[])", [names, "{5000ms,on}"])
+    assert caught.value.sqlstate == "EQ002"
+
+
+async def test_a_role_that_may_not_become_the_workers_is_told(database: Database) -> None:
+    database.rows("create role nobody_of_ours login")
+    database.rows("grant select on schema_migrations to nobody_of_ours")
+    try:
+        url = database.url.replace("://engramq_worker@", "://nobody_of_ours@")
+        with pytest.raises(NotReady, match=r"does not let the workers in.*granted engramq_worker to"):
+            await Store.open(url, pooler=Pooler.ON)
+    finally:
+        database.rows("revoke all on schema_migrations from nobody_of_ours")
+        database.rows("drop role nobody_of_ours")
+
+
+async def test_many_at_once_share_few_sessions(database: Database) -> None:
+    async with await Store.open(database.owner_url, pooler=Pooler.ON, pool_size=2) as store:
+        found = await asyncio.gather(*(store.write("n", held) for _ in range(30)))
+    assert set(map(str, found)) == {str(("engramq_worker", SESSION))}

@@ -1,0 +1,89 @@
+"""What the whole store holds, at a cost that does not grow with it: estimates, and counts with a bound."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from engramq.workers.db import changes, reembedding
+from engramq.workers.db.changes import Looks
+from engramq.workers.db.database import Store
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+
+SIZE: Final = sql("store_size")
+PENDING: Final = sql("pending_counted")
+MESSAGES: Final = sql("webhook_messages_counted")
+
+NAMESPACES_MAX: Final = 100  # of those that changed, in which pending memories are counted
+PENDING_MAX: Final = 10_000
+MESSAGES_MAX: Final = 10_000  # of webhooks, of each sort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookFigures:
+    """What the webhooks of all namespaces in this database have not taken: `waiting` messages, the oldest of which came
+    `oldest_s` seconds ago, and `dead` ones, which nobody took in all their tries.
+
+    `due` are those of the waiting that could be sent now; the others wait for their next try. Each count ends at
+    MESSAGES_MAX.
+    """
+
+    due: int
+    waiting: int
+    oldest_s: float
+    dead: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFigures:
+    """What all namespaces hold together.
+
+    `memories` is an estimate; `pending` counts memories without a vector up to a bound; `unfinished` counts namespaces
+    that upkeep has to look at; `reembedding` is how many memories still have vectors of another model while they are
+    made anew.
+    """
+
+    memories: int
+    bytes: int
+    pending: int
+    unfinished: int
+    reembedding: int
+    webhooks: WebhookFigures
+
+
+async def webhook_figures(store: Store) -> WebhookFigures:
+    """Count the messages of webhooks; raises EngramqError (`unavailable`)."""
+    (row,) = await store.ask(MESSAGES, limit=MESSAGES_MAX)
+    return WebhookFigures(due=row["due"], waiting=row["waiting"], oldest_s=row["oldest_s"], dead=row["dead"])
+
+
+async def store_figures(store: Store) -> StoreFigures:
+    """Return the figures of the store; raises EngramqError (`unavailable`)."""
+    (size,) = await store.ask(SIZE)
+    unfinished = await changes.changed(store, Looks.SWEEP)
+    change = await reembedding.progress(store)
+    return StoreFigures(
+        memories=size["memories"],
+        bytes=size["bytes"],
+        pending=await _pending(store, unfinished),
+        unfinished=len(unfinished),
+        reembedding=0 if change is None else change.remaining,
+        webhooks=await webhook_figures(store),
+    )
+
+
+async def _pending(store: Store, namespaces: Iterable[str]) -> int:
+    """Count pending memories: only a namespace with a change that is not settled can have some."""
+    pending = 0
+    for namespace in islice(namespaces, NAMESPACES_MAX):
+        if pending < PENDING_MAX:
+            pending += await store.read(namespace, partial(_pending_in, limit=PENDING_MAX - pending))
+    return pending
+
+
+async def _pending_in(tx: Transaction, *, limit: int) -> int:
+    row = await tx.row(PENDING, limit=limit)
+    assert row is not None
+    return int(row["pending"])

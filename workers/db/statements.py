@@ -1,0 +1,102 @@
+"""Spans of SQL statements, by the names of their queries; in use only where traces are recorded.
+
+A statement is under way from when it is sent until its rows are fetched: in a pipeline several are at once. One whose
+rows nobody fetches has been answered when its connection comes back to the pool.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+import psycopg
+from psycopg.abc import Params
+
+from engramq.telemetry.spans import Span, SpanKind, are_recorded, part
+from engramq.workers.db.queries import name_of
+
+_Row = dict[str, Any]
+
+SYSTEM: Final = {"db.system.name": "postgresql"}
+
+
+class TracedConnection(psycopg.AsyncConnection[_Row]):
+    """A connection that remembers which statements nobody has fetched from."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.unanswered: set[Span] = set()
+        self.cursor_factory = TracedCursor
+
+    def end_statements(self) -> None:
+        """End those that are still under way: the server has answered them all."""
+        for one in self.unanswered:
+            one.end()
+        self.unanswered.clear()
+
+
+class TracedCursor(psycopg.AsyncRawCursor[_Row]):
+    """A cursor whose statement is a span."""
+
+    _span: Span | None = None
+
+    async def execute(
+        self, query: Any, params: Params | None = None, *, prepare: bool | None = None, binary: bool | None = None
+    ) -> Self:
+        """Send a statement, and fetch its answer outside a pipeline."""
+        if isinstance(query, bytes):
+            self._span = begun(query)
+            self._unanswered().add(self._span)
+        try:
+            return await super().execute(query, params, prepare=prepare, binary=binary)
+        except BaseException as problem:
+            self._end(type(problem).__name__)
+            raise
+
+    async def fetchone(self) -> _Row | None:
+        """Return the next row."""
+        try:
+            row = await super().fetchone()
+        except BaseException as problem:
+            self._end(type(problem).__name__)
+            raise
+        self._end()
+        return row
+
+    async def fetchall(self) -> list[_Row]:
+        """Return all rows that are left."""
+        try:
+            rows = await super().fetchall()
+        except BaseException as problem:
+            self._end(type(problem).__name__)
+            raise
+        self._end()
+        return rows
+
+    def _unanswered(self) -> set[Span]:
+        assert isinstance(self.connection, TracedConnection)
+        return self.connection.unanswered
+
+    def _end(self, error: str = "") -> None:
+        if self._span is not None:
+            self._span.end(error)
+            self._unanswered().discard(self._span)
+
+
+def begun(query: bytes) -> Span:
+    """Return the span of a query that is sent now, as PostgreSQL takes it."""
+    return part(name_of(query), SpanKind.CLIENT, SYSTEM)
+
+
+@contextmanager
+def sent_together(queries: Sequence[bytes]) -> Iterator[None]:
+    """Record queries as spans that all last as long as the block."""
+    spans = [begun(query) for query in queries] if are_recorded() else []
+    error = ""
+    try:
+        yield
+    except BaseException as problem:
+        error = type(problem).__name__
+        raise
+    finally:
+        for one in spans:
+            one.end(error)
