@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engramq.gateway.queue.outcomes import fail, succeed, unavailable
-from engramq.schemas.codec import encode_job, job_id
+from engramq.schemas.codec import encode_job
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
@@ -66,10 +66,10 @@ class Batch:
 
     def seal(self, keys: Keys, bound: int) -> None:
         """Give the job its id and its final form; sending the same form twice makes one job."""
-        self.job_id = job_id(self.commands[0].id, len(self.commands))
+        self.job_id = keys.job_id(self.commands[0].id, len(self.commands))
         payload = encode_job([waiting.data for waiting in self.commands], time.time_ns() // 1_000_000)
         of = keys.of[self.mailbox]
-        where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + self.job_id, of.rate)
+        where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + self.job_id, of.rate, *keys.guard)
         longest_ms = 0 if self.mailbox in BULK else round(LONGEST_WAIT_S * 1000)
         script = ENQUEUE_WRITES if self.commands[0].write else ENQUEUE_READS
         self.packed = pack_script(script, where, (self.job_id, payload, bound, longest_ms, FEWEST_WAITING))

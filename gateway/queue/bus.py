@@ -7,7 +7,7 @@ and `unavailable` mean that the command is not applied and never will be; a writ
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
@@ -16,24 +16,26 @@ import msgspec
 from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError
 
 from engramq.gateway.queue.batch import Batch, Outbox, WaitingCall
+from engramq.gateway.queue.callers import Callers
+from engramq.gateway.queue.look import Look, look_at
 from engramq.gateway.queue.outcomes import fail, overloaded, succeed, unavailable
 from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_note, fingerprint
 from engramq.schemas.commands import Command
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, UnsupportedServer, pack
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, doubt_of, pack
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
+from engramq.schemas.servers import Server, UnsupportedServer
+from engramq.telemetry.subject import name_command
 
 log = logging.getLogger(__name__)
 
 UNREACHABLE_S: Final = 2.0  # a command that could not be sent for so long is refused
 REFUSED_S: Final = 30.0  # how long a refusal is told that nothing since has contradicted
 SEND_S: Final = 2.0  # for the replies to one write
-WAITING_MAX: Final = 16_384  # callers that may wait at once
-WAITING_BYTES: Final = 128 * 1024 * 1024  # of their commands together
 NOTES_MAX: Final = 1_000  # notes kept while Redis is away
 NOTE_WAIT_S: Final = 0.5  # how long a caller waits for its note to be written
 FULL_S: Final = 0.05  # before a mailbox without room is asked again
@@ -56,28 +58,34 @@ class BusFailed(EngramqError):
 class Bus:
     """Use as `async with Bus(...) as bus`; all its tasks and connections end with the block.
 
-    `mailbox_bound`: commands that may wait in one mailbox. `reply_timeout_s`: how long `ask` waits by default.
+    `redis` and `keys` are those of a lane. `mailbox_bound`: commands that may wait in one mailbox. `reply_timeout_s`:
+    how long `ask` waits by default. `callers`: what the buses of a process share. `also`: packed commands that go with
+    each registration of the gateway.
     When the bus fails for good, every waiting caller is answered, and all later calls are refused. The block is then
     cancelled, unless `on_failure` is given, which is called instead and has to end the block. It ends with BusFailed.
     """
 
     def __init__(
         self,
-        redis_url: str,
+        redis: str | Server,
         keys: Keys,
         *,
         mailbox_bound: int,
         reply_timeout_s: float,
         on_failure: Callable[[], None] | None = None,
+        callers: Callers | None = None,
+        also: Sequence[bytes] = (),
     ) -> None:
+        self._also = tuple(also)
+        self._redis = redis
         self._keys = keys
         self._reply_timeout_s = reply_timeout_s
         self._reply_list = keys.replies(uuid7())
-        self._sending = RedisConnection(redis_url, (ENQUEUE_READS, ENQUEUE_WRITES))
-        self._reading = RedisConnection(redis_url)
+        self._sending = RedisConnection(redis, (ENQUEUE_READS, ENQUEUE_WRITES))
+        self._reading = RedisConnection(redis)
         self._outbox = Outbox(keys, mailbox_bound)
         self._waiting: dict[str, WaitingCall] = {}
-        self._waiting_bytes = 0
+        self._callers = callers or Callers()
         self._notes: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
         self._pings: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
@@ -88,13 +96,25 @@ class Bus:
         self._refused, self._refused_at, self._takes_reads = "", 0.0, False
         self._owner: asyncio.Task[Any] | None = None
         self._cancelled_owner = False
+        self._tried = False
 
-    async def __aenter__(self) -> "Bus":
-        """Start; raises UnsupportedServer when the Redis there is too old. One that is away is waited for later."""
+    async def connect(self) -> None:
+        """Try to reach Redis before the start, which does it otherwise; raises UnsupportedServer when it is too old."""
+        self._tried = True
         try:
             await self._sending.open()
         except CONNECTION_ERRORS as problem:
-            log.warning("Redis is not there yet", extra={"error": type(problem).__name__})
+            if not self._note_refusal(problem):
+                log.warning("Redis is not there yet", extra={"error": doubt_of(problem) or type(problem).__name__})
+
+    async def disconnect(self) -> None:
+        """Undo `connect` of a bus that is not started."""
+        await self._sending.close()
+
+    async def __aenter__(self) -> "Bus":
+        """Start; raises UnsupportedServer when the Redis there is too old. One that is away is waited for later."""
+        if not self._tried:
+            await self.connect()
         self._owner = asyncio.current_task()
         self._tasks = [asyncio.create_task(self._send_forever()), asyncio.create_task(self._read_forever())]
         for task in self._tasks:
@@ -164,6 +184,8 @@ class Bus:
         )
         return await self._deliver(envelope, timeout_s) or Pending(envelope.id)
 
+    ask_any = ask  # of one lane there is no other; see LaneBuses
+
     async def tell(
         self,
         command: Command,
@@ -193,6 +215,11 @@ class Bus:
         return Pending(envelope.id)
 
     @property
+    def waiting(self) -> int:
+        """How many callers wait for an answer."""
+        return len(self._waiting)
+
+    @property
     def refused(self) -> str:
         """What Redis refused of late, as a sentence; nothing when it has taken such a thing since."""
         return self._refused if time.monotonic() < self._refused_at + REFUSED_S else ""
@@ -211,6 +238,10 @@ class Bus:
             await asyncio.wait_for(ping, UNREACHABLE_S)
         except TimeoutError:
             raise unavailable() from None
+
+    async def look(self) -> Look:
+        """Return the state of every mailbox; raises NoLook within about 4 s. Needs no task of the bus."""
+        return await look_at(self._redis, self._keys)
 
     def _fail(self, task: asyncio.Task[None]) -> None:
         """Fail for good, since a task ended that never should."""
@@ -233,11 +264,11 @@ class Bus:
         self._fail_pings(unavailable())
 
     async def _deliver(self, envelope: Envelope, timeout_s: float) -> Answer | None:
+        name_command(envelope.id)
         if not self._tasks or self._failure is not None:
             raise unavailable()
         data = encode(envelope)
-        if len(self._waiting) >= WAITING_MAX or self._waiting_bytes + len(data) > WAITING_BYTES:
-            raise overloaded()
+        self._callers.enter(len(data))
         loop = asyncio.get_running_loop()
         waiting = WaitingCall(
             id=envelope.id,
@@ -248,7 +279,6 @@ class Bus:
             future=loop.create_future(),
         )
         self._waiting[waiting.id] = waiting
-        self._waiting_bytes += len(data)
         timer = loop.call_later(timeout_s, waiting.expire)
         self._outbox.new.append(waiting)
         self._wake.set()
@@ -257,7 +287,7 @@ class Bus:
         finally:
             timer.cancel()
             del self._waiting[waiting.id]
-            self._waiting_bytes -= len(data)
+            self._callers.leave(len(data))
         if answer is None and waiting.for_reply:
             await self._write_note(waiting, envelope)
         return answer
@@ -272,7 +302,7 @@ class Bus:
             untrusted=envelope.principal.untrusted,
         )
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if len(self._notes) >= NOTES_MAX or not self._tasks or self._failure is not None:
+        if len(self._notes) >= NOTES_MAX // self._keys.lanes or not self._tasks or self._failure is not None:
             return
         packed = pack("SET", self._keys.note(waiting.id), encode_note(note), "EX", NOTE_TTL_S)
         self._notes[waiting.id] = (packed, written)
@@ -420,7 +450,8 @@ class Bus:
     def _registration(self) -> list[bytes]:
         lists, now = self._keys.reply_lists, time.time()
         forgetting = pack("ZREMRANGEBYSCORE", lists, "-inf", now - REPLY_LIST_MAX_AGE_S)
-        return [pack("ZADD", lists, now, self._reply_list), forgetting]
+        expiring = pack("EXPIRE", lists, round(REPLY_LIST_MAX_AGE_S))  # else a lane that nobody uses seems in use
+        return [pack("ZADD", lists, now, self._reply_list), forgetting, expiring, *self._also]
 
     def _fail_pings(self, problem: EngramqError) -> None:
         for ping in self._pings:

@@ -288,7 +288,7 @@ def every_command() -> list[type[Command]]:
 
 
 async def test_no_more_callers_wait_than_may(redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.bus.WAITING_MAX", 2)
+    monkeypatch.setattr("engramq.gateway.queue.callers.WAITING_MAX", 2)
     async with bus_over(redis_url, keys) as bus:
         waiting = [asyncio.create_task(outcome(bus, Ping())) for _ in range(2)]
         await asyncio.wait(waiting, timeout=0)

@@ -15,10 +15,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from engramq.gateway.queue.bus import Bus, Pending
+from engramq.schemas.clients import open_client, run
 from engramq.schemas.commands import Command, Ping, Pong, StoreMemory
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys
+from engramq.schemas.lanes import Lane
 from engramq.schemas.scripts import ENQUEUE_WRITES
+from engramq.schemas.servers import Server
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
 from engramq.workers.queue.contract import Actor, Handler, Job, Outcome, Periodic
@@ -83,18 +86,25 @@ class Child:
 class Stage:
     """Starts what a test asks for and ends all of it."""
 
-    def __init__(self, url: str, keys: Keys) -> None:
+    def __init__(self, url: str, keys: Keys, lane: Lane | None = None) -> None:
+        """`keys` are all keys at `url`, unless they are those of `lane`, one of an installation there."""
         self.url = url
         self.keys = keys
+        self.server: str | Server = url if lane is None else lane.redis
         # A test's own questions must not fail because its server was restarted since the last one.
-        self.redis: Any = Redis.from_url(url, retry=Retry(NoBackoff(), 3), retry_on_error=[RedisConnectionError])
+        self.redis: Any = (
+            Redis.from_url(url, retry=Retry(NoBackoff(), 3), retry_on_error=[RedisConnectionError])
+            if lane is None
+            else open_client(lane.redis, timeout_s=BOUND_S)
+        )
         self._stack = AsyncExitStack()
         self._workers: list[InProcess] = []
         self._children: list[Child] = []
 
     @property
     def settings(self) -> Settings:
-        return read_settings({"ENGRAMQ_REDIS_URL": self.url, "ENGRAMQ_KEY_PREFIX": self.keys.prefix})
+        prefix = self.keys.prefix.strip("{}").partition(":")[0]
+        return read_settings({"ENGRAMQ_REDIS_URL": self.url, "ENGRAMQ_KEY_PREFIX": prefix})
 
     async def __aenter__(self) -> "Stage":
         return self
@@ -113,7 +123,7 @@ class Stage:
 
     async def bus(self, *, bound: int = 1000, timeout_s: float = BOUND_S) -> Bus:
         """Return a running gateway half."""
-        bus = Bus(self.url, self.keys, mailbox_bound=bound, reply_timeout_s=timeout_s)
+        bus = Bus(self.server, self.keys, mailbox_bound=bound, reply_timeout_s=timeout_s)
         return await self._stack.enter_async_context(bus)
 
     async def workers(self, *actors: Actor, grace_s: float = 2.0) -> InProcess:
@@ -136,7 +146,7 @@ class Stage:
             "-m",
             "tests.queue.worker_process",
             self.url,
-            self.keys.prefix,
+            self.settings.key_prefix,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONWARNINGS": "error"},
         )
@@ -171,6 +181,10 @@ class Stage:
             await self.redis.zadd(mailbox, {job: 0})
         await self.redis.lpush(self.keys.of[kind].wakeups, "1")
 
+    def job(self, name: str) -> str:
+        """Return the id of a job that is called by hand; in a cluster it has to be in the lane's slot."""
+        return self.keys.job_id(name, 1).removesuffix(".1")
+
     async def enqueue(
         self,
         job: str,
@@ -185,7 +199,7 @@ class Stage:
         keys = self.keys
         of = keys.of[kind]
         where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate)
-        taken = await self.redis.eval(ENQUEUE_WRITES.text, len(where), *where, job, payload, bound, longest_ms, fewest)
+        taken = await run(self.redis, ENQUEUE_WRITES, keys, where, job, payload, bound, longest_ms, fewest)
         return taken if isinstance(taken, list) else int(taken)
 
     async def until(self, condition: Callable[[], Any]) -> None:

@@ -72,7 +72,7 @@ def test_arq_and_the_gateway_write_a_job_alike() -> None:
 
 
 async def test_the_worker_is_set_up_without_what_costs_or_harms(stage: Stage) -> None:
-    worker = MailboxWorker(an_actor(echo), stage.url, stage.keys, grace_s=1, slot=PoisonSlot())
+    worker = MailboxWorker(an_actor(echo), stage.server, stage.keys, grace_s=1, slot=PoisonSlot())
     assert worker.queue_name == stage.keys.of[WorkerKind.RECALL].mailbox
     assert (worker.keep_result_s, worker.keep_result_forever, worker.allow_abort_jobs) == (0, False, False)
     assert (worker.poll_delay_s, worker.max_tries, worker.max_jobs) == (0, 5, 32)

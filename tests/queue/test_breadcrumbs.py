@@ -125,7 +125,7 @@ async def test_begin_session_clears_and_gives_a_new_instance(bus: Bus, breadcrum
 async def test_breadcrumbs_outlive_a_gateway_and_are_shared_by_others(
     stage: Stage, bus: Bus, other_gateway: Breadcrumbs
 ) -> None:
-    async with Bus(stage.url, stage.keys, mailbox_bound=10, reply_timeout_s=10) as gone:
+    async with Bus(stage.server, stage.keys, mailbox_bound=10, reply_timeout_s=10) as gone:
         await ping(gone, "stored a")
     assert (await other_gateway.read(*WHOSE)).last_stored_id == "a"
     await ping(bus, "stored b")

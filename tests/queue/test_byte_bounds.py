@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from engramq.gateway.queue import bus as bus_module
+from engramq.gateway.queue import callers
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import LEASE_KEY
@@ -30,7 +30,7 @@ def a_letter(size: int) -> DeadLetter:
 
 async def settle(stage: Stage, *steps: tuple[str | bytes | float, ...]) -> None:
     """Let a worker that holds a job do these steps."""
-    job, arguments = uuid7(), list[str | bytes | float]()
+    job, arguments = stage.job(uuid7()), list[str | bytes | float]()
     await stage.redis.set(LEASE_KEY + job, "me")
     for word, *rest in steps:
         arguments += [word, len(rest), *rest]
@@ -89,7 +89,7 @@ async def test_letters_of_an_earlier_version_are_counted_too(stage: Stage, monke
 async def test_callers_who_wait_are_bounded_by_the_bytes_of_their_commands(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bus_module, "WAITING_BYTES", 100_000)
+    monkeypatch.setattr(callers, "WAITING_BYTES", 100_000)
     bus = await stage.bus()
     asked = [asyncio.create_task(ping(bus, b"x" * 30_000)) for _ in range(3)]
     await stage.until(lambda: _waits(stage, 3))

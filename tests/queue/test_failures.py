@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from engramq.schemas.codec import decode_envelope, encode, encode_job, job_id
+from engramq.schemas.codec import decode_envelope, encode, encode_job
 from engramq.schemas.commands import Ping, Stored, StoreMemory
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import FaultCode
@@ -16,7 +16,7 @@ from engramq.schemas.keys import TRIES_KEY
 from engramq.schemas.scripts import POISON_TRIES
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import failures
-from engramq.workers.queue.contract import Job, LeaseLost, Outcome, OutcomeUnknown
+from engramq.workers.queue.contract import Job, LeaseLost, NotNow, Outcome, OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetters
 from engramq.workers.queue.worker import POLL_S
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, send
@@ -76,6 +76,16 @@ async def test_a_command_that_always_fails_is_set_aside_after_its_tries_and_bloc
     assert not await dead.retry(letter.id)
 
 
+async def test_waiting_for_a_namespace_uses_up_no_tries(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tries are there for what fails: one exception after many waits is no dead letter."""
+    monkeypatch.setattr(failures, "BACKOFF_MAX_S", 0.01)
+    handler = Flaky(*(NotNow("it is being moved") for _ in range(8)), *(ValueError("once") for _ in range(3)))
+    await stage.workers(an_actor(handler))
+    assert payload_of(await ping(await stage.bus(), "bad")) == "bad"
+    assert handler.tries == Counter({b"bad": 12})
+    assert await DeadLetters(stage.redis, stage.keys).list(WorkerKind.RECALL) == []
+
+
 @pytest.mark.promise("QP-6")
 async def test_a_dead_letter_can_be_dropped(stage: Stage) -> None:
     await stage.workers(an_actor(Flaky(*(ValueError() for _ in range(5)))))
@@ -117,9 +127,9 @@ async def test_undecodable_bytes_are_set_aside_raw_at_once_and_block_nobody(stag
         seen.set()
         return await echo(job)
 
-    job = job_id(good.id, 3)
+    job, foreign = stage.keys.job_id(good.id, 3), stage.job("not-one-of-ours")
     await stage.enqueue(job, encode_job([b"\xc1 garbage", encode(good), unknown], 0), bound=100)
-    await stage.enqueue("not-one-of-ours", b"\x80\x04 pickle", bound=100)
+    await stage.enqueue(foreign, b"\x80\x04 pickle", bound=100)
     await stage.workers(an_actor(see))
     assert payload_of(await ping(bus, "others")) == "others"
     async with asyncio.timeout(5):
@@ -129,9 +139,9 @@ async def test_undecodable_bytes_are_set_aside_raw_at_once_and_block_nobody(stag
     assert {name: letter.raw for name, letter in letters.items()} == {
         f"{job}#0": b"\xc1 garbage",
         f"{job}#2": unknown,
-        "not-one-of-ours": b"\x80\x04 pickle",
+        foreign: b"\x80\x04 pickle",
     }
-    assert letters["not-one-of-ours"].whole_job
+    assert letters[foreign].whole_job
     assert {letter.envelope() for letter in letters.values()} == {None}
 
 
@@ -139,8 +149,8 @@ async def test_undecodable_bytes_are_set_aside_raw_at_once_and_block_nobody(stag
 async def test_undecodable_bytes_can_be_retried_and_dropped(stage: Stage) -> None:
     dead = DeadLetters(stage.redis, stage.keys)
     await stage.workers(an_actor(echo))
-    for job, payload in (("whole.1", b"\xc1"), ("part.1", encode_job([b"\xc1"], 0))):
-        await stage.enqueue(job, payload, bound=100)
+    for job, payload in (("whole", b"\xc1"), ("part", encode_job([b"\xc1"], 0))):
+        await stage.enqueue(stage.keys.job_id(job, 1), payload, bound=100)
     await stage.until(lambda: _dead(stage, 2))
     for letter in await dead.list(WorkerKind.RECALL):
         assert await dead.retry(letter.id)
@@ -214,7 +224,7 @@ async def test_a_process_runs_one_poison_job_at_a_time_in_all_its_mailboxes_and_
     bus = await stage.bus()
     for command in (Ping(), Ping(), StoreMemory(content="x"), StoreMemory(content="y")):
         told = await bus.tell(command, namespace=NAMESPACE, principal=ADA)
-        await stage.redis.set(TRIES_KEY + job_id(told.command_id, 1), POISON_TRIES)
+        await stage.redis.set(TRIES_KEY + stage.keys.job_id(told.command_id, 1), POISON_TRIES)
     recall, embedding = an_actor(harmless_or_poison), an_actor(echo, poison, kind=WorkerKind.EMBEDDING)
     await stage.workers(recall, embedding)
     first = await began.get()

@@ -8,7 +8,7 @@ import pytest
 
 from engramq.gateway.queue.bus import Pending
 from engramq.gateway.sessions import Breadcrumbs
-from engramq.schemas.codec import decode_job, encode, encode_job, job_id
+from engramq.schemas.codec import decode_job, encode, encode_job
 from engramq.schemas.commands import (
     ForgetMemory,
     ImportBatch,
@@ -48,7 +48,7 @@ ERASED = uuid7()
 
 @pytest.fixture
 async def view(stage: Stage) -> AsyncIterator[Inspection]:
-    async with Inspection(stage.url, stage.keys) as view:
+    async with Inspection(stage.server, stage.keys) as view:
         yield view
 
 
@@ -79,7 +79,7 @@ async def test_depths_count_commands_waiting_and_dead_letters(stage: Stage, view
     bus = await stage.bus()
     for _ in range(3):
         await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
-    await stage.enqueue("bad.1", b"\xc1", bound=10, kind=WorkerKind.EDGES)
+    await stage.enqueue(stage.job("bad.1"), b"\xc1", bound=10, kind=WorkerKind.EDGES)
     await stage.workers(an_actor(echo, kind=WorkerKind.EDGES))
     await stage.until(lambda: stage.empty(WorkerKind.EDGES))
     depths = await view.depths()
@@ -188,7 +188,7 @@ async def test_pending_writes_of_a_job_whose_worker_died_are_still_found(stage: 
         return await store(job)
 
     ids = await pending_pair(stage)
-    await stage.redis.set(TRIES_KEY + job_id(ids[0], 2), 1)
+    await stage.redis.set(TRIES_KEY + stage.keys.job_id(ids[0], 2), 1)
     await stage.workers(an_actor(echo, slow, kind=WorkerKind.EMBEDDING))
     async with asyncio.timeout(BOUND_S):
         await began.get()
@@ -205,7 +205,7 @@ async def test_pending_writes_that_an_older_version_could_not_read_are_found_whe
     stage: Stage, view: Inspection, whole_job: bool
 ) -> None:
     kind, ids = WorkerKind.EMBEDDING, await pending_pair(stage)
-    job = job_id(ids[0], 2)
+    job = stage.keys.job_id(ids[0], 2)
     payload = await stage.redis.get(JOB_KEY + job)
     settlement = Settlement(stage.keys, kind)
     settlement.end(job, 1)
@@ -213,7 +213,7 @@ async def test_pending_writes_that_an_older_version_could_not_read_are_found_whe
     for letter_id, raw in raws.items():
         settlement.bury(unreadable(kind, letter_id, raw, tries=1, error="DecodeError", whole_job=whole_job))
     await stage.redis.set(LEASE_KEY + job, "me")
-    connection = RedisConnection(stage.url, (SETTLE,))
+    connection = RedisConnection(stage.server, (SETTLE,))
     await connection.open()
     assert await connection.exchange([settlement.pack(job, "me")]) == [1]
     await connection.close()
@@ -241,7 +241,7 @@ async def test_an_erased_memory_of_unknown_content_takes_no_unreadable_letter_al
 ) -> None:
     """An empty text is one byte in msgpack, which anything may hold."""
     await stage.workers(an_actor(echo))
-    await stage.enqueue("whole.1", b"\xc1\xa0" + NAMESPACE.encode(), bound=100)
+    await stage.enqueue(stage.job("whole.1"), b"\xc1\xa0" + NAMESPACE.encode(), bound=100)
 
     async def set_aside() -> bool:
         return len(await DeadLetters(stage.redis, stage.keys).list(WorkerKind.RECALL)) == 1
@@ -275,8 +275,8 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: In
     await stage.workers(an_actor(kind=WorkerKind.SECTORS))
     dead = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=StoreMemory(content=SECRET))
     raw = encode(dead)
-    await stage.enqueue("dead.1", encode_job([raw], 0), bound=10, kind=WorkerKind.SECTORS)
-    await stage.enqueue("dead.2", encode_job([raw + b"\xc1", b"\xc1"], 0), bound=10, kind=WorkerKind.SECTORS)
+    await stage.enqueue(stage.job("dead.1"), encode_job([raw], 0), bound=10, kind=WorkerKind.SECTORS)
+    await stage.enqueue(stage.job("dead.2"), encode_job([raw + b"\xc1", b"\xc1"], 0), bound=10, kind=WorkerKind.SECTORS)
     await stage.until(lambda: stage.empty(WorkerKind.SECTORS))
     await stage.until(lambda: _waiting(stage, 4))
     undelivered = Answer(id=uuid7(), reply=MemoryList(memories=[a_memory(SECRET, ERASED)], count=1))

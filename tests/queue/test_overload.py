@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from engramq.gateway.queue.bus import Bus
-from engramq.schemas.codec import job_id
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import BULK, FEWEST_WAITING
@@ -146,9 +145,12 @@ async def known(stage: Stage, *, per_s: float = 10.0, busy: int = 2_000, ago_ms:
     await stage.redis.hset(stage.keys.of[RECALL].rate, mapping=rate)
 
 
-async def offer(stage: Stage, commands: int = 1, *, longest_ms: int = LONGEST_MS, bound: int = 1_000) -> Any:
+async def offer(
+    stage: Stage, commands: int = 1, *, longest_ms: int = LONGEST_MS, bound: int = 1_000, fewest: int = 0
+) -> Any:
     """Offer a job of so many commands and return what is said."""
-    return await stage.enqueue(job_id(uuid7(), commands), b"", bound=bound, longest_ms=longest_ms)
+    job = stage.keys.job_id(uuid7(), commands)
+    return await stage.enqueue(job, b"", bound=bound, longest_ms=longest_ms, fewest=fewest)
 
 
 @pytest.mark.promise("QP-18")
@@ -197,8 +199,11 @@ async def test_few_are_taken_whatever_they_have_to_expect(stage: Stage) -> None:
     await known(stage, per_s=1.0)
     assert FEWEST_WAITING >= 64 + 16
     for _ in range(4):
-        assert await stage.enqueue(job_id(uuid7(), 16), b"", bound=1_000, longest_ms=LONGEST_MS, fewest=64) == -1
-    refused = await stage.enqueue(job_id(uuid7(), 1), b"", bound=1_000, longest_ms=LONGEST_MS, fewest=64)
+        assert (
+            await stage.enqueue(stage.keys.job_id(uuid7(), 16), b"", bound=1_000, longest_ms=LONGEST_MS, fewest=64)
+            == -1
+        )
+    refused = await stage.enqueue(stage.keys.job_id(uuid7(), 1), b"", bound=1_000, longest_ms=LONGEST_MS, fewest=64)
     assert refused == [0, pytest.approx(1_250, abs=25)]
 
 
@@ -213,7 +218,7 @@ async def test_bulk_waits_as_long_as_it_takes(stage: Stage) -> None:
 
 async def waiting(stage: Stage, jobs: int) -> list[str]:
     """Put jobs into the mailbox that have been waiting for a second."""
-    names = [job_id(uuid7(), 1) for _ in range(jobs)]
+    names = [stage.keys.job_id(uuid7(), 1) for _ in range(jobs)]
     at = await now_ms(stage) - 1_000
     for place, name in enumerate(names):
         await stage.enqueue(name, b"x", bound=1_000)

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from engramq.schemas.codec import encode, encode_job, job_id
+from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import Ping
-from engramq.schemas.connection import RedisConnection, UnsupportedServer
+from engramq.schemas.connection import RedisConnection
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE
+from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.settlement import Result, Settlement
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
@@ -84,7 +85,7 @@ async def test_only_the_holder_renews(stage: Stage) -> None:
     job = await a_job(stage)
     await claim(stage, "me")
     await stage.redis.pexpire(LEASE_KEY + job, 1_000)
-    arguments = (LEASE_MS, LEASE_KEY, job, "me", job, "other", "unknown.1", "me")
+    arguments = (LEASE_MS, LEASE_KEY, job, "me", job, "other", stage.job("unknown.1"), "me")
     assert await stage.redis.eval(RENEW.text, 1, stage.keys.of[RECALL].mailbox, *arguments) == [1, 0, 0]
     assert await stage.redis.pttl(LEASE_KEY + job) > 1_000
 
@@ -96,7 +97,7 @@ async def test_only_the_holder_ends_and_answers(stage: Stage) -> None:
     settlement.end(job, 1)
     asked = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping(), reply_to=stage.keys.replies("x"))
     settlement.add([Result(asked, answer=b"answer")])
-    connection = RedisConnection(stage.url, (SETTLE,))
+    connection = RedisConnection(stage.server, (SETTLE,))
     await connection.open()
     assert await connection.exchange([settlement.pack(job, "other")]) == [0]
     assert await stage.depth() == (1, 1)
@@ -108,11 +109,12 @@ async def test_only_the_holder_ends_and_answers(stage: Stage) -> None:
     assert not await stage.redis.exists(JOB_KEY + job, LEASE_KEY + job, TRIES_KEY + job)
 
 
+@pytest.mark.long
 async def test_a_wake_up_that_was_lost_costs_seconds_at_most(stage: Stage) -> None:
     await stage.workers(an_actor(echo))
     payload_of(await ping(await stage.bus()))
     ping_alone = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping())
-    job = job_id(ping_alone.id, 1)
+    job = stage.keys.job_id(ping_alone.id, 1)
     async with stage.redis.pipeline(transaction=True) as silently:
         silently.set(JOB_KEY + job, encode_job([encode(ping_alone)], 0))
         silently.zadd(stage.keys.of[RECALL].mailbox, {job: 0})

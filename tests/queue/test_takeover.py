@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from engramq.gateway.queue.bus import Pending
-from engramq.schemas.codec import job_id
 from engramq.schemas.commands import Pong, Stored, StoreMemory
 from engramq.schemas.connection import EXCHANGE_S, RedisConnection
 from engramq.schemas.envelope import Answer
@@ -234,7 +233,7 @@ async def test_a_claim_whose_answer_was_lost_is_given_back_at_once_and_is_no_fai
     tries: list[bytes] = []
 
     async def see_tries(job: Job) -> Outcome:
-        tries.append(await stage.redis.get(TRIES_KEY + job_id(job.envelope.id, 1)))
+        tries.append(await stage.redis.get(TRIES_KEY + stage.keys.job_id(job.envelope.id, 1)))
         return await echo(job)
 
     monkeypatch.setattr("engramq.workers.queue.worker.RedisConnection", Losing)

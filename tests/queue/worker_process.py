@@ -1,4 +1,4 @@
-"""A worker process whose handlers do what a ping's payload says; run as `python -m`, given Redis URL and prefix.
+"""A worker process whose handlers do what a ping's payload says; run as `python -m`, given Redis URL and key prefix.
 
 echo         answer
 wait NAME    say NAME under `began`, wait for a word under `go`, answer
@@ -11,14 +11,16 @@ import signal
 import sys
 from typing import Any
 
-from redis.asyncio import Redis
-
+from engramq.schemas.clients import open_client
 from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory
+from engramq.schemas.lanes import Lanes
 from engramq.schemas.records import Memory
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Actor, Job, Outcome
 from engramq.workers.queue.process import serve
+
+WAIT_S = 30  # for a word
 
 # What PostgreSQL does in one transaction: whoever enters the command first has its effect.
 LEDGER = """
@@ -30,7 +32,9 @@ return new
 
 async def main() -> None:
     url, prefix = sys.argv[1:]
-    redis: Any = Redis.from_url(url)
+    lane = Lanes(url, prefix).first
+    redis: Any = open_client(lane.redis, timeout_s=2 * WAIT_S)
+    tests = f"{lane.keys.prefix}:test"
 
     async def ping(job: Job) -> Outcome:
         command = job.envelope.command
@@ -39,16 +43,16 @@ async def main() -> None:
         if word == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if word == "wait":
-            await redis.rpush(f"{prefix}:test:began", name)
-            await redis.blpop([f"{prefix}:test:go"], timeout=30)
+            await redis.rpush(f"{tests}:began", name)
+            await redis.blpop([f"{tests}:go"], timeout=WAIT_S)
             job.lease.require()
-        await redis.hincrby(f"{prefix}:test:done", str(os.getpid()))
+        await redis.hincrby(f"{tests}:done", str(os.getpid()))
         return Outcome(Pong(payload=command.payload))
 
     async def store(job: Job) -> Outcome:
         command = job.envelope.command
         assert isinstance(command, StoreMemory)
-        names = (f"{prefix}:test:ledger", f"{prefix}:test:effects")
+        names = (f"{tests}:ledger", f"{tests}:effects")
         new = await redis.eval(LEDGER, 2, *names, job.envelope.id, command.content)
         return Outcome(Stored(stored=a_memory(command.content)), replayed=not new)
 

@@ -7,11 +7,12 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from redis.exceptions import ResponseError, WatchError
+from redis.exceptions import ResponseError
 
+from engramq.schemas.clients import run
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
-from engramq.schemas.scripts import MARK_ERASED
+from engramq.schemas.scripts import MARK_ERASED, UNMARK_ERASED
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class NotRewritten(Exception):
 
 async def mark_erased(redis: Any, keys: Keys) -> None:
     """Note that something was erased which the file still holds."""
-    await redis.eval(MARK_ERASED.text, 1, keys.erased, uuid7())
+    await run(redis, MARK_ERASED, keys, (keys.erased,), uuid7())
 
 
 async def rewrite_marked(redis: Any, keys: Keys) -> bool:
@@ -42,15 +43,8 @@ async def rewrite_marked(redis: Any, keys: Keys) -> bool:
     except NotRewritten as problem:
         log.warning("What was erased is still in Redis's append-only file", extra={"problem": str(problem)})
         return False
-    async with redis.pipeline() as batch:
-        await batch.watch(keys.erased)
-        if await batch.get(keys.erased) == mark:  # else more was erased meanwhile, whose turn comes
-            batch.multi()
-            batch.delete(keys.erased)
-            try:
-                await batch.execute()
-            except WatchError:
-                log.info("More was erased while the append-only file was written anew")
+    if not await run(redis, UNMARK_ERASED, keys, (keys.erased,), mark):
+        log.info("More was erased while the append-only file was written anew")
     return written
 
 

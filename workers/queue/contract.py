@@ -32,6 +32,10 @@ class OutcomeUnknown(Exception):
     """
 
 
+class NotNow(OutcomeUnknown):
+    """The store is there, but does not take the command yet: it waits, and the wait is no try that failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionState:
     """What a session remembers of a command; written in the Redis transaction that sends the reply."""
@@ -73,6 +77,8 @@ class Outcome:
     session_state: SessionState | None = None
     follow_ups: tuple[FollowUp, ...] = ()
     replayed: bool = False
+    # With standbys: the position of the log before which lies what it tells is written; "" where it could not be asked.
+    written: str | None = None
     # A background task: best effort, nobody waits for it. It gets the use of the command's session, if that is known.
     after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
 
@@ -98,6 +104,12 @@ class MailboxView(Protocol):
         fault its caller got. None: nothing is known, or it belongs to somebody else.
         """
 
+    async def written(self, namespace: str, newest: Callable[[], Awaitable[str]]) -> str:
+        """Return the position that what a namespace was told is written lies before; `newest` says the latest one.
+
+        It is asked where nobody knows. Raises OutcomeUnknown, and what `newest` raises.
+        """
+
     async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
         """Remove erased memories (contents by id) from mailboxes, dead letters, undelivered replies and breadcrumbs.
 
@@ -117,7 +129,19 @@ class MailboxView(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One try of a command, as seen from outside: how long it waited and ran, in seconds, and what came of it."""
+
+    kind: WorkerKind
+    command: str
+    outcome: str
+    waited_s: float
+    taken_s: float
+
+
 Handler = Callable[[Job], Awaitable[Outcome]]
+Observe = Callable[[Seen], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +155,7 @@ class Actor:
     # A background task that gets the sessions that commands used, refused commands too; best effort.
     sessions_used: Callable[[Sequence[SessionUse]], Awaitable[None]] | None = None
     activity: Activity = field(default_factory=Activity)  # of the process
+    observe: Observe | None = None  # told of each try of a command
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ from typing import Any, Final
 import msgspec
 from redis.asyncio import Redis
 
-from engramq.schemas.codec import DecodeError, decode_envelope, decoded, encode_job, job_id
+from engramq.schemas.clients import run
+from engramq.schemas.codec import DecodeError, decode_envelope, decoded, encode_job
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.jobs import FOLLOW_UP_BOUND
-from engramq.schemas.keys import JOB_KEY, Keys, MailboxKeys
+from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import DROP_LETTERS, REVIVE
 from engramq.schemas.vocabulary import WorkerKind
 
@@ -61,9 +62,10 @@ def decode_letter(data: bytes) -> DeadLetter:
     return decoded(_decoder, data)
 
 
-async def drop_letters(redis: Any, of: MailboxKeys, ids: Sequence[str | bytes]) -> int:
+async def drop_letters(redis: Any, keys: Keys, mailbox: WorkerKind, ids: Sequence[str | bytes]) -> int:
     """Remove letters of a mailbox for good, and return how many there were."""
-    return int(await redis.eval(DROP_LETTERS.text, 3, of.dead, of.dead_index, of.dead_bytes, *ids))
+    of = keys.of[mailbox]
+    return int(await run(redis, DROP_LETTERS, keys, (of.dead, of.dead_index, of.dead_bytes), *ids))
 
 
 class DeadLetters:
@@ -108,26 +110,21 @@ class DeadLetters:
         if letter is None:
             return False
         envelope = letter.envelope()
-        job = letter.id if letter.whole_job else job_id(letter.id if envelope is None else envelope.id, 1)
-        keys, mailbox = self._keys, letter.mailbox
-        revived = await self._redis.eval(
-            REVIVE.text,
-            7,
-            keys.of[mailbox].dead,
-            keys.of[mailbox].dead_index,
-            keys.of[mailbox].mailbox,
-            keys.of[mailbox].wakeups,
-            keys.of[mailbox].depth,
-            JOB_KEY + job,
-            keys.of[mailbox].dead_bytes,
+        job = letter.id if letter.whole_job else self._keys.job_id(letter.id if envelope is None else envelope.id, 1)
+        of = self._keys.of[letter.mailbox]
+        revived = await run(
+            self._redis,
+            REVIVE,
+            self._keys,
+            (of.dead, of.dead_index, of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.dead_bytes),
             letter.id,
             job,
             letter.raw if letter.whole_job else encode_job([letter.raw], int(letter.died_at * 1000)),
-            FOLLOW_UP_BOUND,
+            FOLLOW_UP_BOUND // self._keys.lanes,
         )
         return bool(revived)
 
     async def drop(self, letter_id: str) -> bool:
         """Remove a letter for good; False when there is none."""
-        dropped = [await drop_letters(self._redis, self._keys.of[mailbox], [letter_id]) for mailbox in WorkerKind]
+        dropped = [await drop_letters(self._redis, self._keys, mailbox, [letter_id]) for mailbox in WorkerKind]
         return any(dropped)

@@ -13,6 +13,7 @@ from engramq.schemas.codec import encode
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault, FaultCode, refuse
 from engramq.schemas.vocabulary import WorkerKind
+from engramq.telemetry.traceparent import trace_id_of
 from engramq.workers.queue.dead_letters import DeadLetter
 from engramq.workers.queue.settlement import Result
 
@@ -35,6 +36,18 @@ def retried(envelope: Envelope, tries: int, error: str) -> Result:
     log.warning("Command will be tried again", extra=_fields(envelope, tries, error))
     delay_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** min(tries - 1, 10))
     retry = msgspec.structs.replace(envelope, attempt=tries + 1)
+    return Result(envelope, retry=retry, delay_s=delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+
+
+def put_off(envelope: Envelope, tries: int, error: str) -> Result:
+    """Carry a command out later that cannot be now, after a pause that grows with its age.
+
+    However often it waits, that uses up one try at most: a second one tells that an earlier one may have begun.
+    """
+    log.info("Command put off", extra=_fields(envelope, tries, error))
+    age_s = time.time() - envelope.issued_at
+    delay_s = min(BACKOFF_MAX_S, max(BACKOFF_FIRST_S, age_s / 4))
+    retry = msgspec.structs.replace(envelope, attempt=max(tries, 2))
     return Result(envelope, retry=retry, delay_s=delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
 
 
@@ -76,4 +89,5 @@ def unreadable(
 
 def _fields(envelope: Envelope, tries: int, error: str) -> dict[str, object]:
     command = type(envelope.command).__name__
-    return {"command_id": envelope.id, "command": command, "tries": tries, "error": error}
+    trace_id = trace_id_of(envelope.traceparent)
+    return {"command_id": envelope.id, "trace_id": trace_id, "command": command, "tries": tries, "error": error}

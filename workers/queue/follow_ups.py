@@ -12,7 +12,7 @@ from typing import Final
 
 from redis.exceptions import RedisError
 
-from engramq.schemas.codec import encode, encode_job, job_id
+from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import pack_script
 from engramq.schemas.jobs import FOLLOW_UP_BOUND
@@ -34,11 +34,11 @@ async def send_follow_ups(pipeline: Pipeline, keys: Keys, follow_ups: Iterable[F
     """Enqueue follow-ups, a job each. Raises ConnectionLost, RedisError."""
     for follow_up in follow_ups:
         envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
-        job = job_id(envelope.id, 1)
+        job = keys.job_id(envelope.id, 1)
         of = keys.of[kind]
-        where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate)
+        where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate, *keys.guard)
         payload = encode_job([encode(envelope)], time.time_ns() // 1_000_000)
-        await pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND, 0, 0)))
+        await pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND // keys.lanes, 0, 0)))
 
 
 class GatheredFollowUps:

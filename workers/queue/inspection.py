@@ -1,22 +1,25 @@
 """What handlers may ask about the queue: see MailboxView in workers/queue/contract.py."""
 
+import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, decode_note, encode, encode_job, job_id
+from engramq.schemas.clients import CLIENT_ERRORS, open_client, run
+from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, decode_note, encode, encode_job
 from engramq.schemas.commands import DeleteTenant, ForgetMemory
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
+from engramq.schemas.jobs import POSITION_ASKED_S, POSITION_KEPT_S, REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
-from engramq.schemas.scripts import SCRUB_JOB, SCRUB_SESSION
+from engramq.schemas.redis_urls import Place
+from engramq.schemas.scripts import KEEP_POSITION, SCRUB_JOB, SCRUB_SESSION
+from engramq.schemas.sentinel import server_of
+from engramq.schemas.servers import Server
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.append_only import mark_erased, rewrite, rewrite_marked
 from engramq.workers.queue.contract import OutcomeUnknown
@@ -24,6 +27,7 @@ from engramq.workers.queue.dead_letters import decode_letter, drop_letters
 
 JOBS_PER_READ: Final = 50
 LETTERS_PER_READ: Final = 100
+REDIS_S: Final = 5.0  # to connect, and for an answer
 SESSIONS_PER_TRIP: Final = 200  # a busy namespace has thousands: one trip for each made an erasure take seconds
 TRIES: Final = 5  # to scrub a job that others change meanwhile
 
@@ -34,8 +38,9 @@ class Inspection:
     Every method raises OutcomeUnknown when Redis is away: the command whose handler asked is tried again later.
     """
 
-    def __init__(self, redis_url: str, keys: Keys) -> None:
-        self._redis: Any = Redis.from_url(redis_url, socket_connect_timeout=1.0, socket_timeout=5.0)
+    def __init__(self, redis: str | Server, keys: Keys) -> None:
+        self._server = server_of(redis)
+        self._redis: Any = open_client(redis, timeout_s=REDIS_S)
         self._keys = keys
 
     async def __aenter__(self) -> "Inspection":
@@ -43,6 +48,16 @@ class Inspection:
 
     async def __aexit__(self, *_: object) -> None:
         await self._redis.aclose()
+
+    async def server(self) -> Place | None:
+        """Return where the server is, None where its URL says."""
+        async with self._reached():
+            return await self._server.locate()
+
+    async def number(self, key: str) -> int:
+        """Return the number at a key of this lane, 0 where there is none."""
+        async with self._reached():
+            return int(await self._redis.get(key) or 0)
 
     async def depths(self) -> Mapping[WorkerKind, tuple[int, int]]:
         """Return (commands waiting or running, dead letters) by mailbox."""
@@ -77,12 +92,42 @@ class Inspection:
             if not _may_see(owner, namespace, principal):
                 return None
             # A command that was tried again, or handed back by its worker, is a job of its own.
-            jobs = {note.job_id, job_id(command_id, 1)}
+            jobs = {note.job_id, self._keys.job_id(command_id, 1)}
             leases = await self._redis.exists(*(LEASE_KEY + job for job in jobs))
             waiting = await self._redis.exists(*(JOB_KEY + job for job in jobs))
         if not waiting:
             return None
         return bool(leases)
+
+    async def written(self, namespace: str, newest: Callable[[], Awaitable[str]]) -> str:
+        """Return the position that what a namespace was told is written lies before; see MailboxView.
+
+        What is asked now counts for later reads only where no command was answered since the asking began.
+        """
+        key, word = self._keys.written(namespace), f"?{secrets.token_hex(8)}"
+        async with self._reached():
+            known = await self._redis.get(key)
+            if known is not None and not known.startswith(b"?"):
+                return str(known.decode())
+            if known is not None and known.startswith(b"?!"):
+                asks, word = True, known.decode()
+            else:
+                asks = known is None and await self._redis.set(key, word, nx=True, ex=POSITION_ASKED_S)
+        position = await newest()
+        if asks:
+            async with self._reached():
+                await run(self._redis, KEEP_POSITION, self._keys, (key,), word, position, POSITION_KEPT_S)
+        return position
+
+    async def told(self, namespace: str) -> str | None:
+        """Return the position with which something was told in this lane, None where nothing was within an hour.
+
+        What begins with `?` is none: something was told whose position could not be asked.
+        """
+        async with self._reached():
+            known = await self._redis.get(self._keys.written(namespace))
+        asked_for = known is not None and known.startswith(b"?") and not known.startswith(b"?!")
+        return None if known is None or asked_for else str(known.decode())
 
     async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
         """Remove erased memories (contents by id) from mailboxes, dead letters, undelivered replies and breadcrumbs.
@@ -152,7 +197,7 @@ class Inspection:
             if len(kept) == len(parts):
                 return 0
             less = encode_job(kept, time.time_ns() // 1_000_000)
-            begun = await self._redis.eval(SCRUB_JOB.text, 2, JOB_KEY + job, TRIES_KEY + job, payload, less)
+            begun = await run(self._redis, SCRUB_JOB, self._keys, (JOB_KEY + job, TRIES_KEY + job), payload, less)
             if begun >= 0:
                 if not begun:
                     await self._refuse([part for part in parts if part not in kept], erased.told)
@@ -184,7 +229,7 @@ class Inspection:
                 if data is not None and erased.is_in_letter(data)
             ]
             if gone:
-                places += await drop_letters(self._redis, self._keys.of[kind], gone)
+                places += await drop_letters(self._redis, self._keys, kind, gone)
         return places
 
     async def _scrub_replies(self, erased: "_Erased") -> int:
@@ -204,7 +249,8 @@ class Inspection:
             async with self._redis.pipeline(transaction=False) as batch:
                 batch.script_load(SCRUB_SESSION.text)
                 for name in names[start : start + SESSIONS_PER_TRIP]:
-                    batch.evalsha(SCRUB_SESSION.sha, 2, *self._keys.session_keys_of(name), *erased.ids)
+                    where = (*self._keys.session_keys_of(name), *self._keys.guard)
+                    batch.evalsha(SCRUB_SESSION.sha, len(where), *where, *erased.ids)
                 places += sum((await batch.execute())[1:])
         return places
 
@@ -212,7 +258,7 @@ class Inspection:
     async def _reached(self) -> AsyncIterator[None]:
         try:
             yield
-        except (RedisError, OSError) as problem:
+        except CLIENT_ERRORS as problem:
             raise OutcomeUnknown("Redis is away") from problem
 
 

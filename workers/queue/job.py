@@ -22,13 +22,14 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.background import BackgroundTasks
-from engramq.workers.queue.contract import Actor, Job, LeaseLost, OutcomeUnknown, SessionUse
+from engramq.workers.queue.contract import Actor, Job, LeaseLost, NotNow, OutcomeUnknown, SessionUse
 from engramq.workers.queue.dead_letters import DeadLetter
-from engramq.workers.queue.failures import MAX_TRIES, given_up, refused, retried, unreadable
+from engramq.workers.queue.failures import MAX_TRIES, given_up, put_off, refused, retried, unreadable
 from engramq.workers.queue.follow_ups import GatheredFollowUps
 from engramq.workers.queue.lease import HeldLease
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import Result, Session, Settlement, session_of
+from engramq.workers.queue.watching import DONE, SET_ASIDE, Watched, subject_of
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class ClaimedJob:
                 await self._carry_out_all(envelopes)
             await self._settle(last=True)
         except* LeaseLost:
-            log.warning("A lease was lost", extra={"job_id": self.job_id})
+            log.warning("A lease was lost", extra={"job_id": self.job_id, "command_ids": list(self.open)})
 
     async def hand_back(self) -> None:
         """End the job with what has been carried out and put the rest back; call it when `run` was cancelled."""
@@ -86,7 +87,7 @@ class ClaimedJob:
         try:
             await self._settle(last=True)
         except LeaseLost:
-            log.warning("A lease was lost", extra={"job_id": self.job_id})
+            log.warning("A lease was lost", extra={"job_id": self.job_id, "command_ids": list(self.open)})
 
     def _read(self) -> list[Envelope]:
         """Decode the job. What cannot be read becomes a dead letter; a read that nobody waits for any more is dropped.
@@ -128,34 +129,44 @@ class ClaimedJob:
 
     async def _carry_out(self, envelope: Envelope) -> None:
         """Run the handler of a command and keep the result. Only cancellation comes through as an exception."""
+        actor = self.mailbox.actor
+        with Watched(envelope, actor.kind, actor.observe) as watch:
+            self._results.append(await self._result_of(envelope, watch))
+        self._new_result.set()
+
+    async def _result_of(self, envelope: Envelope, watch: Watched) -> Result:
         actor, tries = self.mailbox.actor, envelope.attempt + self.tries - 1
         failed = partial(given_up, actor.kind, envelope, self.open[envelope.id], tries=tries)
         handler = actor.handlers.get(type(envelope.command))
+        if handler is None:
+            watch.outcome = SET_ASIDE
+            return failed(error="UnknownCommand", message="This worker has no handler for the command.")
+        # Whoever takes over from a worker that died learns that this is another try.
+        tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
         try:
-            if handler is None:
-                result = failed(error="UnknownCommand", message="This worker has no handler for the command.")
-            else:
-                # Whoever takes over from a worker that died learns that this is another try.
-                tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
-                async with self.mailbox.room:
-                    with _counted(actor.activity, envelope):
-                        outcome = await handler(Job(tried, self.lease))
-                if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
-                    outcome.reply.command_id = envelope.id
-                answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)  # type: ignore[arg-type]
-                result = Result(envelope, answer=encode(answer), outcome=outcome)
+            async with self.mailbox.room:
+                watch.begin()
+                with _counted(actor.activity, envelope):
+                    outcome = await handler(Job(tried, self.lease))
+            if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
+                outcome.reply.command_id = envelope.id
+            answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)  # type: ignore[arg-type]
+            result = Result(envelope, answer=encode(answer), outcome=outcome)
         except EngramqError as refusal:
-            result = refused(envelope, refusal.fault)
+            watch.outcome = refusal.fault.code
+            return refused(envelope, refusal.fault)
+        except NotNow as problem:
+            return put_off(envelope, tries, type(problem).__name__)
         except (OutcomeUnknown, LeaseLost) as problem:
-            result = retried(envelope, tries, type(problem).__name__)
+            return retried(envelope, tries, type(problem).__name__)
         except Exception as problem:  # noqa: BLE001 - whatever a handler does, the worker lives and the command ends
             error = type(problem).__name__
             if tries < MAX_TRIES:
-                result = retried(envelope, tries, error)
-            else:
-                result = failed(error=error, message="The command failed unexpectedly at every try.")
-        self._results.append(result)
-        self._new_result.set()
+                return retried(envelope, tries, error)
+            watch.outcome = SET_ASIDE
+            return failed(error=error, message="The command failed unexpectedly at every try.")
+        watch.outcome = DONE
+        return result
 
     def _give_up(self, envelopes: list[Envelope]) -> None:
         self._results += (
@@ -200,7 +211,8 @@ class ClaimedJob:
             self.open.pop(result.envelope.id, None)
             if result.outcome is not None and result.outcome.after_reply is not None:
                 use = uses.get(session_of(result.envelope))
-                self.mailbox.background.start(partial(result.outcome.after_reply, use), result.envelope.id)
+                with subject_of(result.envelope):
+                    self.mailbox.background.start(partial(result.outcome.after_reply, use), result.envelope.id)
 
     async def _write(self, settlement: Settlement) -> dict[Session, SessionUse]:
         """Write the settlement, again and again while Redis is away; repeating is harmless. Raises LeaseLost.

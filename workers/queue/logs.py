@@ -4,11 +4,13 @@ import logging
 import sys
 
 from engramq.schemas.logs import JsonFormatter, quieten
+from engramq.telemetry.subject import NameSubject
 
 
 def configure_logging(level: str) -> None:
     """Send records of this level and above to standard error as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
+    handler.addFilter(NameSubject())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     quieten("httpx")

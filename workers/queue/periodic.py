@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from engramq.schemas.connection import pack, pack_script
@@ -12,7 +13,6 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import FollowUp, Periodic
-from engramq.workers.queue.follow_ups import send_follow_ups
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 
 log = logging.getLogger(__name__)
@@ -24,12 +24,16 @@ SHORTEST_TTL_MS: Final = 5_000  # of the key while the work runs
 SCRIPTS: Final = (KEEP_SCHEDULE, ENQUEUE_READS)
 
 
-class Schedule:
-    """One Periodic of one kind. `run` is its task."""
+Send = Callable[[Sequence[FollowUp]], Awaitable[None]]
 
-    def __init__(self, kind: WorkerKind, periodic: Periodic, keys: Keys, pipeline: Pipeline) -> None:
+
+class Schedule:
+    """One Periodic of one kind. `run` is its task; what the work returns goes out by `send`."""
+
+    def __init__(self, kind: WorkerKind, periodic: Periodic, keys: Keys, pipeline: Pipeline, send: Send) -> None:
         self._periodic = periodic
-        self._keys = keys
+        self._guard = keys.guard
+        self._send = send
         self._key = keys.schedule(kind, periodic.name)
         self._pipeline = pipeline
         self._token = uuid7()
@@ -49,9 +53,7 @@ class Schedule:
         try:
             found = await self._periodic.run()
             if isinstance(found, tuple):
-                await send_follow_ups(
-                    self._pipeline, self._keys, [item for item in found if isinstance(item, FollowUp)]
-                )
+                await self._send([item for item in found if isinstance(item, FollowUp)])
         except ConnectionLost:
             raise
         except Exception as problem:  # noqa: BLE001 - the next time may go well
@@ -63,13 +65,15 @@ class Schedule:
             left_s = self._periodic.every_s * 0.9 - (time.monotonic() - began)
             left = (self._token, max(1, round(left_s * 1000)))
             with contextlib.suppress(ConnectionLost):  # at a stop it would take the place of the cancellation
-                await self._pipeline.call(pack_script(KEEP_SCHEDULE, (self._key,), left))
+                await self._pipeline.call(pack_script(KEEP_SCHEDULE, (self._key, *self._guard), left))
 
     async def _renew_key(self) -> None:
         while True:
             await asyncio.sleep(RENEW_KEY_S)
             with contextlib.suppress(ConnectionLost):
-                await self._pipeline.call(pack_script(KEEP_SCHEDULE, (self._key,), (self._token, self._ttl_ms())))
+                await self._pipeline.call(
+                    pack_script(KEEP_SCHEDULE, (self._key, *self._guard), (self._token, self._ttl_ms()))
+                )
 
     def _ttl_ms(self) -> int:
         return max(SHORTEST_TTL_MS, round(self._periodic.every_s * 900))

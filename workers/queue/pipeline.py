@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, UnsupportedServer
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog
 from engramq.schemas.scripts import Script
+from engramq.schemas.servers import Server, UnsupportedServer
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +23,8 @@ class ConnectionLost(Exception):
 class Pipeline:
     """Owns one connection. Anybody may `call`; `run` is the task that sends the calls that had to wait."""
 
-    def __init__(self, redis_url: str, scripts: Sequence[Script]) -> None:
-        self._connection = RedisConnection(redis_url, scripts)
+    def __init__(self, redis: str | Server, scripts: Sequence[Script]) -> None:
+        self._connection = RedisConnection(redis, scripts)
         self._calls: list[tuple[bytes, asyncio.Future[Any]]] = []
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -44,6 +45,7 @@ class Pipeline:
                 finally:
                     if own.done():
                         own.exception()  # retrieved, even when this call is cancelled
+                    await self._close_if_ended()
                 return own.result()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls.append((packed, answer))
@@ -70,6 +72,11 @@ class Pipeline:
             self._closed = True
             for _, answer in self._calls:
                 _fail(answer, "this worker is closing")
+            await self._connection.close()
+
+    async def _close_if_ended(self) -> None:
+        """Close what a call may have opened again after `run` had closed it."""
+        if self._closed:
             await self._connection.close()
 
     async def _send(self, calls: list[tuple[bytes, asyncio.Future[Any]]]) -> bool:

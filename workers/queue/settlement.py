@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from engramq.schemas import limits
-from engramq.schemas.codec import encode, encode_job, job_id
+from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Envelope, Principal, PrincipalId
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, REPLY_TTL_S
+from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, POSITION_KEPT_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
@@ -73,14 +73,21 @@ class Settlement:
                     if follow_up.command.gathered:
                         self.gathered.append(follow_up)
                         continue
-                    envelope = follow_up_envelope(follow_up)
+                    envelope = follow_up_envelope(follow_up, result.envelope.traceparent)
                     follow_ups.setdefault(follow_up.command.mailbox, []).append((envelope.id, encode(envelope)))
         self._steps += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
         self._use_sessions(result for result in results if result.retry is None)
+        # In the step that sends the answer: whoever has it reads no standby that has not got so far.
+        self._steps += (
+            ("written", self.keys.written(result.envelope.namespace), result.outcome.written, POSITION_KEPT_S)
+            for result in results
+            if result.outcome is not None and result.outcome.written is not None
+        )
         # Where a mailbox is full beyond reason they are dropped, and the sweep finds the work.
+        bound = FOLLOW_UP_BOUND // self.keys.lanes
         for mailbox, envelopes in follow_ups.items():
             for start in range(0, len(envelopes), COMMANDS_PER_JOB):
-                self.enqueue(mailbox, envelopes[start : start + COMMANDS_PER_JOB], bound=FOLLOW_UP_BOUND)
+                self.enqueue(mailbox, envelopes[start : start + COMMANDS_PER_JOB], bound=bound)
 
     def enqueue(
         self,
@@ -95,7 +102,7 @@ class Settlement:
 
         `tries`: how often it has been begun already without an orderly end.
         """
-        keys, job = self.keys, job_id(envelopes[0][0], len(envelopes))
+        keys, job = self.keys, self.keys.job_id(envelopes[0][0], len(envelopes))
         payload = encode_job([data for _, data in envelopes], time.time_ns() // 1_000_000)
         where = (
             keys.of[mailbox].mailbox,
@@ -110,14 +117,15 @@ class Settlement:
         """Keep a dead letter."""
         of = self.keys.of[letter.mailbox]
         where = (of.dead, of.dead_index, of.dead_bytes)
-        self._steps.append(("dead", *where, letter.id, encode_letter(letter), DEAD_LETTERS_MAX, DEAD_BYTES_MAX))
+        most = (DEAD_LETTERS_MAX // self.keys.lanes, DEAD_BYTES_MAX // self.keys.lanes)
+        self._steps.append(("dead", *where, letter.id, encode_letter(letter), *most))
 
     def pack(self, job: str, token: str) -> bytes:
         """Return the call of the script, which writes if the lease of `job` is still held with `token`."""
         arguments: list[Argument] = [token]
         for word, *rest in self._steps:
             arguments += (word, len(rest), *rest)
-        return pack_script(SETTLE, (LEASE_KEY + job,), arguments)
+        return pack_script(SETTLE, (LEASE_KEY + job, *self.keys.guard), arguments)
 
     def uses(self, written: Any) -> dict[Session, SessionUse]:
         """Return how the sessions were used, from what the script returned."""
@@ -175,12 +183,13 @@ def session_of(envelope: Envelope) -> Session:
     return envelope.namespace, envelope.principal.identity, envelope.session
 
 
-def follow_up_envelope(follow_up: FollowUp) -> Envelope:
-    """Return the envelope of a command that a command or a schedule caused; nobody waits for it."""
+def follow_up_envelope(follow_up: FollowUp, traceparent: str | None = None) -> Envelope:
+    """Return the envelope of a command that a command (of this trace) or a schedule caused; nobody waits for it."""
     return Envelope(
         id=uuid7(),
         namespace=follow_up.namespace,
         principal=SYSTEM,
         command=follow_up.command,  # type: ignore[arg-type]  # each Command is one of the union
         issued_at=time.time(),
+        traceparent=traceparent,
     )

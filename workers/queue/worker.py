@@ -22,6 +22,7 @@ from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConne
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
+from engramq.schemas.servers import Server
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import Actor
 from engramq.workers.queue.failures import MAX_TRIES
@@ -29,6 +30,7 @@ from engramq.workers.queue.follow_ups import GatheredFollowUps
 from engramq.workers.queue.job import ClaimedJob, Mailbox
 from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, PoisonSlot, clock
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
+from engramq.workers.queue.room import Room
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +45,17 @@ _LEASE_MS: Final = round(LEASE_S * 1000)
 class MailboxWorker(Worker):
     """Carries out the commands of one mailbox. `async_run` serves until `stop` has been called and the rest is done."""
 
-    def __init__(self, actor: Actor, redis_url: str, keys: Keys, *, grace_s: float, slot: PoisonSlot) -> None:
+    def __init__(
+        self,
+        actor: Actor,
+        redis: str | Server,
+        keys: Keys,
+        *,
+        grace_s: float,
+        slot: PoisonSlot,
+        room: Room | None = None,
+    ) -> None:
+        """`keys` are those of a lane, whose server is `redis`; `room` is what the lanes of the kind share."""
         self._mailbox_key, self._wakeups_key = keys.of[actor.kind].mailbox, keys.of[actor.kind].wakeups
         self._depth_key = keys.of[actor.kind].depth
         super().__init__(
@@ -61,16 +73,17 @@ class MailboxWorker(Worker):
         self.actor = actor
         self._grace_s = grace_s
         self._slot = slot
+        self._guard = keys.guard
+        self._room = room or Room(actor.concurrency)
+        self._room.join(self._commands)
         worker_id = uuid7()
-        self._claiming = RedisConnection(redis_url, (CLAIM,))
+        self._claiming = RedisConnection(redis, (CLAIM,))
         self._wait_s = 0.0  # how long the next claim waits for a wake-up at most
         self._interrupt_key = keys.interrupt(actor.kind, worker_id)
-        self._pipeline = Pipeline(redis_url, (RENEW, RELEASE, WAKE, SETTLE, ENQUEUE_READS))
+        self._pipeline = Pipeline(redis, (RENEW, RELEASE, WAKE, SETTLE, ENQUEUE_READS))
         self._background = BackgroundTasks()
         self._follow_ups = GatheredFollowUps(keys, self._pipeline, actor.activity)
-        self._mailbox = Mailbox(
-            actor, keys, self._pipeline, self._background, asyncio.Semaphore(actor.concurrency), self._follow_ups
-        )
+        self._mailbox = Mailbox(actor, keys, self._pipeline, self._background, self._room.handlers, self._follow_ups)
         self._claimed: dict[str, ClaimedJob] = {}  # claimed but not started, by id
         # By task, not by id: a job whose lease was lost may be claimed again here while its first run still ends.
         self.running: dict[asyncio.Task[None], ClaimedJob] = {}
@@ -82,8 +95,8 @@ class MailboxWorker(Worker):
         self._waking: asyncio.Task[None] | None = None
         self._picking: asyncio.Task[None] | None = None
         self._interrupting: asyncio.Task[None] | None = None
-        self._room = asyncio.Event()
         self._busy = asyncio.Event()
+        self.polls = False  # Redis answers its claims
 
     async def main(self) -> None:
         """Serve the mailbox; returns in order after `stop`. Redis may come and go meanwhile."""
@@ -124,9 +137,10 @@ class MailboxWorker(Worker):
         picking.cancel()
 
     async def close(self) -> None:
-        """Close the connections that this worker opened itself."""
+        """Close the connections that this worker opened itself, and leave its room to others."""
         if self._interrupting is not None:
             self._interrupting.cancel()
+        self._room.leave(self._commands)
         await self._claiming.close()
 
     async def carry_out(self, ctx: dict[Any, Any], envelopes: list[bytes]) -> None:
@@ -139,6 +153,7 @@ class MailboxWorker(Worker):
             try:
                 await self._poll_iteration()
             except Exception as problem:  # noqa: BLE001 - a worker that stops serving is worse than one that tries again
+                self.polls = False
                 refused = self._refusals.note(problem)
                 if not refused and not isinstance(problem, (ConnectionLost, *CONNECTION_ERRORS)):
                     log.error(
@@ -147,22 +162,27 @@ class MailboxWorker(Worker):
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
             else:
-                failures = 0
+                failures, self.polls = 0, True
 
     async def _poll_iteration(self) -> None:
         """Claim what is ready or becomes ready while this waits, and start it. Or wait for room."""
         if self._unsure is not None:
             await self._release_unsure()
             self._wait_s = 0.0
-        room = self.max_jobs - sum(len(job.open) or 1 for job in self.running.values())
+        room = self._room.left
         if room <= 0:
-            self._room.clear()
             await self._room.wait()
             self._wait_s = 0.0
             return
-        job_ids, self._wait_s = await self._claim(room)
-        await self.start_jobs(job_ids)
+        share = self._room.share(room)
+        with self._room.reserved(0 if self._wait_s else share):
+            job_ids, self._wait_s = await self._claim(share)
+            await self.start_jobs(job_ids)
         await asyncio.sleep(0)  # the jobs start before time is spent on the next claim
+
+    def _commands(self) -> int:
+        """How many commands are under way."""
+        return sum(len(job.open) or 1 for job in self.running.values())
 
     async def _claim(self, room: int) -> tuple[list[bytes], float]:
         """Return the ids of claimed jobs, and how long the next claim may wait for a wake-up.
@@ -171,12 +191,13 @@ class MailboxWorker(Worker):
         """
         token, sent_at = next(self._tokens), clock()
         slot = self._poison_left and self._slot.take()
-        where = (self._mailbox_key, self._wakeups_key, self._depth_key)
+        where = (self._mailbox_key, self._wakeups_key, self._depth_key, *self._guard)
         arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, JOB_KEY, LEASE_KEY, TRIES_KEY, int(slot))
         self._unsure = token
         try:
             more, due_ms, left, *found = await self._exchange(pack_script(CLAIM, where, arguments))
-            if not self.allow_pick_jobs:
+            # While a claim waited, those of other lanes may have taken the room: another process may have some.
+            if not self.allow_pick_jobs or (found and self._wait_s and self._room.left <= 0):
                 await self._release_unsure()
                 return [], 0.0
             jobs = [
@@ -232,7 +253,7 @@ class MailboxWorker(Worker):
 
     async def _renew(self, jobs: Iterable[ClaimedJob]) -> list[int]:
         tokens = [part for job in jobs for part in (job.job_id, job.lease.token)]
-        renew = pack_script(RENEW, (self._mailbox_key,), (_LEASE_MS, LEASE_KEY, *tokens))
+        renew = pack_script(RENEW, (self._mailbox_key, *self._guard), (_LEASE_MS, LEASE_KEY, *tokens))
         granted: list[int] = await self._pipeline.call(renew)
         return granted
 
@@ -240,7 +261,8 @@ class MailboxWorker(Worker):
         """Give back at once what a claim took whose answer was lost, instead of letting its lease run out."""
         if self._unsure is not None:
             arguments = (self._unsure, _LEASE_MS, LEASE_KEY, TRIES_KEY)
-            await self._pipeline.call(pack_script(RELEASE, (self._mailbox_key, self._wakeups_key), arguments))
+            where = (self._mailbox_key, self._wakeups_key, *self._guard)
+            await self._pipeline.call(pack_script(RELEASE, where, arguments))
             self._unsure = None
 
     def _look_again(self) -> None:
@@ -249,7 +271,7 @@ class MailboxWorker(Worker):
 
     async def _wake(self) -> None:
         with contextlib.suppress(ConnectionLost):
-            await self._pipeline.call(pack_script(WAKE, (self._wakeups_key,), ()))
+            await self._pipeline.call(pack_script(WAKE, (self._wakeups_key, *self._guard), ()))
 
     async def start_jobs(self, job_ids: list[bytes]) -> None:
         """Start the jobs that have been claimed."""
@@ -274,7 +296,7 @@ class MailboxWorker(Worker):
             self._slot.give_back()
         if not self.running:
             self._busy.clear()
-        self._room.set()
+        self._room.freed()
 
     async def _renew_forever(self) -> None:
         while True:
@@ -293,7 +315,7 @@ class MailboxWorker(Worker):
                     job.lease.renewed(sent_at)
                 elif not (task.done() or job.ending):
                     # Another worker holds it. A job that writes its end has just ended, or learns of the loss itself.
-                    log.warning("A lease was lost", extra={"job_id": job.job_id})
+                    log.warning("A lease was lost", extra={"job_id": job.job_id, "command_ids": list(job.open)})
                     job.lease.lost = True
                     task.cancel()
 

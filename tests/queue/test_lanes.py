@@ -1,0 +1,389 @@
+"""Lanes on one server: what each command touches, what lanes share, and lanes of other settings."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from uuid import uuid4
+
+import pytest
+from redis.asyncio import Redis
+
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.overview import overview_of
+from engramq.gateway.queue import callers
+from engramq.gateway.queue.bus import Bus
+from engramq.gateway.queue.lanes import AnyBus, LaneBuses, open_bus
+from engramq.gateway.sessions import Breadcrumbs
+from engramq.schemas import scripts
+from engramq.schemas.clients import open_client
+from engramq.schemas.commands import Ping, StoreMemory
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.lanes import Lanes, lane_of, lanes_of, tag_of
+from engramq.schemas.scripts import Script
+from engramq.schemas.servers import slot_of
+from engramq.schemas.settings import Settings, read_settings
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue import lanes as served_lanes
+from engramq.workers.queue import worker as worker_module
+from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome, Periodic
+from engramq.workers.queue.lane_views import LaneLetters, LaneViews
+from engramq.workers.queue.room import Room
+from tests.queue.server import Server
+from tests.queue.stage import ADA, ADA_ID, BOUND_S, InProcess, echo, payload_of
+
+pytestmark = pytest.mark.anyio
+
+KINDS = (WorkerKind.RECALL, WorkerKind.EMBEDDING)
+SCRIPTS = {one.sha: name for name, one in vars(scripts).items() if isinstance(one, Script)}
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"t-{uuid4().hex[:12]}"
+
+
+def settings_of(server: Server, prefix: str, lanes: int) -> Settings:
+    given = {"REDIS_URL": server.url, "KEY_PREFIX": prefix, "LANES": str(lanes), "MAILBOX_BOUND": "1000"}
+    return read_settings({f"ENGRAMQ_{name}": value for name, value in given.items()})
+
+
+def namespaces(lanes: int) -> list[str]:
+    """Return a namespace of each lane."""
+    by_lane = {lane_of(f"tenant-{number}", lanes): f"tenant-{number}" for number in range(100)}
+    return [by_lane[lane] for lane in range(lanes)]
+
+
+@asynccontextmanager
+async def working(settings: Settings, *actors: Actor) -> AsyncIterator[InProcess]:
+    """Run workers for as long as the block lasts."""
+    workers = InProcess(list(actors), settings, 2.0)
+    try:
+        async with asyncio.timeout(BOUND_S):
+            await workers.ready.wait()
+        yield workers
+    finally:
+        await workers.stop()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(BOUND_S):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def ask(bus: AnyBus, namespace: str, payload: str) -> str:
+    answer = await bus.ask(
+        Ping(payload=payload.encode()), namespace=namespace, principal=ADA, session="s", in_session=True
+    )
+    return payload_of(answer)
+
+
+class Handlers:
+    """Answers pings; a ping that says `slow` takes until `go`, and stores never succeed."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.running = self.most = 0
+        self.seen: list[str] = []
+
+    async def ping(self, job: Job) -> Outcome:
+        command = job.envelope.command
+        assert isinstance(command, Ping)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            if command.payload == b"slow":
+                await self.go.wait()
+        finally:
+            self.running -= 1
+        self.seen.append(job.envelope.namespace)
+        return await echo(job)
+
+    async def store(self, job: Job) -> Outcome:
+        raise ValueError(job.envelope.namespace)
+
+    def actors(self, *, concurrency: int = 32, schedule: tuple[Periodic, ...] = ()) -> list[Actor]:
+        return [
+            Actor(WorkerKind.RECALL, {Ping: self.ping}, schedule, concurrency),
+            Actor(WorkerKind.EMBEDDING, {StoreMemory: self.store}, concurrency=concurrency),
+        ]
+
+
+class Watched:
+    """What a server is told by all its clients, scripts included, about keys with one prefix."""
+
+    def __init__(self, prefix: str) -> None:
+        self._key = re.compile(rf"arq:[a-z-]+:[^\" ]+|\{{{prefix}:[\d.]+\}}:[^\" ]*")
+        self.commands: list[str] = []
+
+    async def run(self, url: str, ready: asyncio.Event) -> None:
+        async with Redis.from_url(url) as client, client.monitor() as monitor:
+            ready.set()
+            async for told in monitor.listen():
+                self.commands.append(told["command"])
+
+    def keys(self, command: str) -> set[str]:
+        return set(self._key.findall(command))
+
+
+@pytest.mark.promise("SC-2")
+async def test_every_command_and_script_touches_one_slot_only(
+    server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "RENEW_S", 0.02)
+    monkeypatch.setattr("engramq.workers.queue.periodic.FIRST_TURN_S", 0.01)
+    monkeypatch.setattr("engramq.workers.queue.failures.BACKOFF_FIRST_S", 0.001)
+    settings, handlers, watched = settings_of(server, prefix, 3), Handlers(), Watched(prefix)
+    ready = asyncio.Event()
+    watching = asyncio.create_task(watched.run(server.url, ready))
+    await asyncio.wait_for(ready.wait(), BOUND_S)
+    try:
+        await _do_everything(settings, handlers)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    called = {SCRIPTS[sha] for sha in SCRIPTS if any(sha in one or _shown(sha) in one for one in watched.commands)}
+    assert called == set(SCRIPTS.values())
+    slots = set()
+    for command in watched.commands:
+        keys = watched.keys(command)
+        found = {slot_of(key) for key in keys}
+        assert len(found) <= 1, command
+        slots |= found
+        if keys and command.startswith(("EVAL", "EVALSHA")):
+            assert any(key.endswith(":guard") for key in keys), command
+    assert slots == {slot_of(tag_of(prefix, lane)) for lane in range(3)}
+
+
+def _shown(sha: str) -> str:
+    """Return how a script is shown that was sent as text: its last line."""
+    text = next(one.text for one in vars(scripts).values() if isinstance(one, Script) and one.sha == sha)
+    return text[-60:].replace("\n", "\\n")
+
+
+async def _do_everything(settings: Settings, handlers: Handlers) -> None:
+    """Have gateways, workers and operators do whatever they do with Redis, in every lane."""
+    lanes = lanes_of(settings)
+    turns = asyncio.Event()
+
+    async def turn() -> tuple[FollowUp, ...]:
+        turns.set()
+        return tuple(FollowUp(namespace, Ping()) for namespace in namespaces(3))
+
+    async def newest() -> str:
+        return "0/1"
+
+    actors = handlers.actors(schedule=(Periodic("turn", 0.05, turn),))
+    async with open_bus(settings) as bus, LaneViews(lanes) as views:
+        async with working(settings, *actors), AsyncExitStack() as owned:
+            for namespace in namespaces(3):
+                lane = lanes.of(namespace)
+                client = await owned.enter_async_context(open_client(lane.redis, timeout_s=2.0))
+                breadcrumbs = Breadcrumbs(client, lane.keys)
+                await breadcrumbs.begin(namespace, ADA_ID, "s")
+                assert await ask(bus, namespace, "hello") == "hello"
+                await breadcrumbs.read(namespace, ADA_ID, "s")
+                slow = asyncio.create_task(ask(bus, namespace, "slow"))
+                told = await bus.tell(StoreMemory(content="never"), namespace=namespace, principal=ADA)
+                async with LaneLetters(lanes) as letters:
+
+                    async def died(letters: LaneLetters = letters, told: str = told.command_id) -> bool:
+                        return await letters.show(told) is not None
+
+                    await until(died)
+                    assert await letters.retry(told.command_id)
+                    await until(died)
+                    assert await letters.drop(told.command_id)
+                handlers.go.set()
+                await slow
+                handlers.go.clear()
+            await asyncio.wait_for(turns.wait(), BOUND_S)
+            look = await bus.look()
+            assert {state.kind for state in look.mailboxes if state.workers == 1} == set(KINDS)
+        for namespace in namespaces(3):
+            assert await views.written(namespace, newest) == "0/1"
+            await bus.tell(StoreMemory(content="secret"), namespace=namespace, principal=ADA)
+            assert await views.scrub(namespace, {"00000000-0000-7000-8000-000000000000": "secret"}) == 1
+            await views.scrub_namespace(namespace)
+        await views.rewrite_log()
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (3, 1), (1, 3)])
+async def test_jobs_of_other_settings_are_carried_out(
+    server: Server, prefix: str, before: int, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_lanes, "ALIVE_S", 0.05)
+    names = [f"tenant-{number}" for number in range(40)]
+    async with open_bus(settings_of(server, prefix, before)) as old:
+        for name in names:
+            await old.tell(Ping(), namespace=name, principal=ADA)
+        handlers = Handlers()
+        async with working(settings_of(server, prefix, after), *handlers.actors()):
+
+            async def all_seen() -> bool:
+                return len(handlers.seen) == len(names)
+
+            await until(all_seen)
+            # A gateway with the old settings is still served; so is one that is new.
+            assert await ask(old, names[0], "old") == "old"
+            async with open_bus(settings_of(server, prefix, after)) as new:
+                assert await ask(new, names[0], "new") == "new"
+    assert sorted(handlers.seen) == sorted([*names, names[0], names[0]])
+
+
+async def test_connections_of_a_former_lane_are_given_back(
+    own_server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_lanes, "ALIVE_S", 0.05)
+    handlers = Handlers()
+    async with Redis.from_url(own_server.url) as administrator:
+
+        async def connections() -> int:
+            return int((await administrator.info("clients"))["connected_clients"])
+
+        async with working(settings_of(own_server, prefix, 1), *handlers.actors()):
+            async with open_bus(settings_of(own_server, prefix, 3)) as old:
+                assert await ask(old, "ada", "old") == "old"
+            served = await connections()
+            monkeypatch.setattr(served_lanes, "QUIET_S", 0.1)
+            for lane in Lanes(own_server.url, prefix, 3).all:  # as it expires when its gateway is gone
+                await administrator.delete(lane.keys.reply_lists)
+
+            async def fewer() -> bool:
+                return await connections() <= served - 3  # two of its worker, one of the lane
+
+            await until(fewer)
+            # What comes later is served again.
+            async with open_bus(settings_of(own_server, prefix, 3)) as old:
+                assert await ask(old, "ada", "again") == "again"
+    assert handlers.seen == ["ada", "ada"]
+
+
+async def test_an_operator_and_a_handler_find_what_is_in_lanes_of_other_settings(server: Server, prefix: str) -> None:
+    names = namespaces(4)
+    async with open_bus(settings_of(server, prefix, 4)) as old:
+        for name in names:
+            await old.tell(StoreMemory(content="secret"), namespace=name, principal=ADA)
+    lanes = Lanes(server.url, prefix, 2)
+    async with LaneViews(lanes) as views:
+        assert (await views.depths())[WorkerKind.EMBEDDING] == (4, 0)
+        assert [await views.scrub(name, {"id": "secret"}) for name in names] == [1, 1, 1, 1]
+
+
+async def test_all_lanes_together_carry_out_no_more_than_a_kind_may(server: Server, prefix: str) -> None:
+    handlers, settings = Handlers(), settings_of(server, prefix, 3)
+    async with open_bus(settings) as bus, working(settings, *handlers.actors(concurrency=4)):
+        asked = [asyncio.create_task(ask(bus, name, "slow")) for name in namespaces(3) * 8]
+
+        async def full() -> bool:
+            return handlers.running == 4
+
+        await until(full)
+        handlers.go.set()
+        assert await asyncio.gather(*asked) == ["slow"] * 24
+    assert handlers.most == 4
+
+
+def test_a_lane_asks_for_its_share_of_the_room() -> None:
+    room, running = Room(8), [0, 0, 0]
+    for lane in range(3):
+        room.join(partial(running.__getitem__, lane))
+    assert room.share(room.left) == 3
+    while (left := room.left) > 0:  # one lane alone fills it
+        running[0] += room.share(left)
+    assert running[0] == 8
+
+
+async def test_callers_of_all_lanes_are_bounded_together(
+    server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers, "WAITING_MAX", 3)
+    settings = settings_of(server, prefix, 3)
+    async with open_bus(settings) as bus:
+        asked = [asyncio.create_task(ask(bus, name, "x")) for name in namespaces(3)]
+
+        async def waiting() -> bool:
+            return bus.waiting == 3
+
+        await until(waiting)
+        with pytest.raises(EngramqError) as refusal:
+            await ask(bus, "tenant-0", "x")
+        assert refusal.value.fault.code == FaultCode.OVERLOADED
+        for one in asked:
+            one.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def test_gateways_stay_ready_while_some_lanes_are_away(server: Server, prefix: str) -> None:
+    of_lane_one = namespaces(2)[1]
+    lanes = Lanes(server.url, prefix, 2)
+    reached, _ = lanes.all
+    buses = [
+        Bus(redis, reached.keys, mailbox_bound=10, reply_timeout_s=BOUND_S)
+        for redis in (reached.redis, "redis://127.0.0.1:9")
+    ]
+    caller = Caller(of_lane_one, ADA)
+    async with LaneBuses(buses, lanes) as bus, working(settings_of(server, prefix, 2), *Handlers().actors()):
+        checks = {check.name: check for check in (await overview_of(bus, caller)).checks}
+        assert (checks["redis"].state, checks["redis"].told) == ("degraded", "Redis does not answer for 1 of 2 lanes.")
+        assert "failed" not in {check.state for check in checks.values()}
+        assert await ask(bus, namespaces(2)[0], "x") == "x"
+        with pytest.raises(EngramqError) as refusal:
+            await bus.tell(StoreMemory(content="x"), namespace=of_lane_one, principal=ADA)
+        assert refusal.value.fault.code == FaultCode.UNAVAILABLE
+
+
+async def test_idle_lanes_cost_hardly_a_command(own_server: Server, prefix: str) -> None:
+    settings, handlers = settings_of(own_server, prefix, 8), Handlers()
+    actors = handlers.actors()
+    async with open_bus(settings) as bus, working(settings, *actors), Redis.from_url(own_server.url) as redis:
+        for name in namespaces(8):
+            assert await ask(bus, name, "x") == "x"
+        before = await calls(redis)
+        await asyncio.sleep(1.0)  # what is measured is that nothing happens
+        assert await calls(redis) - before <= 8 * len(KINDS) * 2
+
+
+async def calls(redis: Redis) -> int:
+    """Return how many scripts have been called by their digest."""
+    stats = await redis.info("commandstats")
+    return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
+
+
+async def test_a_start_that_is_cancelled_leaves_no_connection_open(
+    server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane that does not answer holds up the start of all: a caller who gives up meanwhile leaves nothing behind."""
+    hanging, connected, closed = asyncio.Event(), 0, 0
+    connect, disconnect = Bus.connect, Bus.disconnect
+
+    async def hang_once(bus: Bus) -> None:
+        nonlocal connected
+        if not hanging.is_set():
+            hanging.set()
+            await asyncio.Event().wait()
+        await connect(bus)
+        connected += 1
+
+    async def count(bus: Bus) -> None:
+        nonlocal closed
+        await disconnect(bus)
+        closed += 1
+
+    monkeypatch.setattr(Bus, "connect", hang_once)
+    monkeypatch.setattr(Bus, "disconnect", count)
+
+    async def start() -> None:
+        async with open_bus(settings_of(server, prefix, 3)):
+            raise AssertionError("it should not get so far")
+
+    starting = asyncio.create_task(start())
+    async with asyncio.timeout(BOUND_S):
+        while connected < 2:
+            await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    assert closed == 3

@@ -1,0 +1,177 @@
+"""The whole pipeline on a Redis Cluster of three masters, and what is said where a cluster is none or is not whole."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from engramq.deploy.cli import main
+from engramq.gateway.queue.lanes import open_bus
+from engramq.schemas import lanes as lanes_module
+from engramq.schemas import scripts
+from engramq.schemas.command_line import ExitCode
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack, pack_script, refusal_of
+from engramq.schemas.lanes import Lanes, lanes_of
+from engramq.schemas.scripts import WAKE, Script
+from engramq.schemas.servers import ELSEWHERE, Cluster, UnsupportedServer, slot_of
+from engramq.schemas.settings import SETTINGS, Settings
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.queue.lane_views import LaneLetters
+from tests.conftest import Database
+from tests.pipeline.stage import Agent, Stage, agent_of, running_workers, stage_settings, staged, until
+from tests.scale.cluster_load import one_of_each_lane
+from tests.scale.redis_cluster import Node, RedisCluster
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-2")]
+
+LANES = 3
+EVERY_SCRIPT = tuple(one for one in vars(scripts).values() if isinstance(one, Script))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RedisCluster]:
+    with RedisCluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def settings(database: Database, cluster: RedisCluster) -> Settings:
+    return stage_settings(database, cluster.url, f"t-{uuid4().hex[:8]}", lanes=str(LANES))
+
+
+@pytest.fixture
+async def stage(settings: Settings) -> AsyncIterator[Stage]:
+    async with staged(settings) as running:
+        yield running
+
+
+async def story(agent: Agent) -> None:
+    """Do what agents do: store, search, link, import, promote, look back."""
+    tea = await agent.store("Ada drinks tea in the morning")
+    assert await agent.found("tea in the morning") == ["Ada drinks tea in the morning"]
+    crumbs = await agent.call("get_breadcrumbs")
+    assert (crumbs["last_stored_id"], crumbs["last_recalled_ids"]) == (tea["id"], [tea["id"]])
+    other = await agent.store("Ada bought a kettle")
+    linked = await agent.call("connect", source=tea["id"], target=other["id"], relation="supports")
+    assert linked["status"] == "success", linked
+    imported = await agent.call("import_memories", records=[{"content": "Ada sold her coffee mill"}])
+    assert (imported["status"], imported["accepted"]) == ("accepted", 1)
+
+    async def is_there() -> bool:
+        return "Ada sold her coffee mill" in await agent.recent()
+
+    await until(is_there)
+    doubtful = await agent.store("Ada is said to hate milk", partition="untrusted", verification="verified")
+    promoted = await agent.call("memory_promote_to_trusted", record_id=doubtful["id"])
+    assert promoted["status"] == "promoted", promoted
+
+
+async def test_agents_of_every_lane_are_served(stage: Stage, settings: Settings, cluster: RedisCluster) -> None:
+    service, lanes = await stage.gateway(), lanes_of(settings)
+    for namespace in one_of_each_lane(LANES):
+        async with agent_of(service, namespace) as agent:
+            await story(agent)
+    for lane in lanes.all:
+        node = cluster.master_of(lane.keys.prefix)
+        assert node.redis.keys(f"{lane.keys.prefix}:session_state:*")
+    assert {cluster.master_of(lane.keys.prefix) for lane in lanes.all} == set(cluster.masters) or LANES < 3
+
+
+async def test_all_parts_of_a_worker_process_share_one_map(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    maps: list[Cluster] = []
+
+    class Counted(Cluster):
+        def __init__(self, url: str) -> None:
+            super().__init__(url)
+            maps.append(self)
+
+    monkeypatch.setattr(lanes_module, "Cluster", Counted)
+    async with running_workers(settings):
+        assert len(maps) == 1
+
+
+async def test_what_an_operator_looks_at_is_all_lanes_together(stage: Stage, settings: Settings) -> None:
+    async with open_bus(settings) as bus, LaneLetters(lanes_of(settings)) as letters:
+        await bus.ready()
+
+        async def all_served() -> bool:
+            return all(state.workers == 1 for state in (await bus.look()).mailboxes)
+
+        await until(all_served)
+        assert [state.kind for state in (await bus.look()).mailboxes] == list(WorkerKind)
+        assert await letters.list(WorkerKind.RECALL) == []
+
+
+def test_doctor_and_the_dead_letters_are_asked_by_the_command(
+    settings: Settings,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    for setting in SETTINGS:
+        monkeypatch.delenv(setting.variable, raising=False)
+    monkeypatch.setenv("ENGRAMQ_HOME", str(tmp_path))
+    monkeypatch.setenv("ENGRAMQ_REDIS_URL", settings.redis_url)
+    monkeypatch.setenv("ENGRAMQ_DATABASE_URL", database.url)
+    monkeypatch.setenv("ENGRAMQ_LANES", str(LANES))
+    assert main(["dead", "list", "--json"]) == ExitCode.DONE
+    assert capsys.readouterr().out == ""
+    main(["doctor", "--json"])
+    checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    assert "told" not in checks["redis"]
+
+
+async def test_no_script_is_begun_while_its_slot_moves(cluster: RedisCluster) -> None:
+    keys, redis = (lane := Lanes(cluster.url, f"t-{uuid4().hex[:8]}").first)
+    source, key, slot = cluster.master_of(keys.prefix), f"{keys.prefix}:there", slot_of(keys.prefix)
+    source.redis.set(key, "kept")
+    target = next(node for node in cluster.masters if node is not source)
+    connection = RedisConnection(redis, EVERY_SCRIPT)
+    await connection.open()
+    target.set_slot(slot, "IMPORTING", source.id)
+    source.set_slot(slot, "MIGRATING", target.id)
+    try:
+        for script in EVERY_SCRIPT:
+            (refused,) = await connection.exchange([pack_script(script, (key, *keys.guard), ())], 0.35)
+            assert isinstance(refused, ELSEWHERE), refused
+        # Without the guard this one would begin.
+        (begun,) = await connection.exchange([pack_script(WAKE, (key,), ())])
+        assert "WRONGTYPE" in str(begun)
+        # A single command follows its key.
+        assert await connection.exchange([pack("SET", f"{keys.prefix}:new", "1"), pack("GET", key)]) == [b"OK", b"kept"]
+        assert target.redis.execute_command("CLUSTER COUNTKEYSINSLOT", slot) == 1
+    finally:
+        cluster.move(slot, target)
+    assert await connection.exchange([pack("MGET", f"{lane.keys.prefix}:new", key)]) == [[b"1", b"kept"]]
+    await connection.close()
+
+
+async def test_a_cluster_named_as_a_server_is_told_how_to_name_it(cluster: RedisCluster) -> None:
+    with pytest.raises(UnsupportedServer, match=r"begin ENGRAMQ_REDIS_URL with redis\+cluster://"):
+        await RedisConnection(cluster.url.replace("+cluster", "")).open()
+
+
+async def test_a_server_named_as_a_cluster_is_told_how_to_name_it(redis_url: str, tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.start(cluster=False)
+    try:
+        lane = Lanes(f"redis+cluster://127.0.0.1:{node.place.port}", "engramq").first
+        with pytest.raises(UnsupportedServer, match=r"is no cluster: begin ENGRAMQ_REDIS_URL with redis://"):
+            await RedisConnection(lane.redis).open()
+    finally:
+        node.kill()
+
+
+async def test_a_slot_without_a_master_is_told_of(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.start()
+    try:
+        lane = Lanes(f"redis+cluster://127.0.0.1:{node.place.port}", "engramq").first
+        with pytest.raises(CONNECTION_ERRORS) as problem:
+            await RedisConnection(lane.redis).open()
+        assert refusal_of(problem.value) == "The Redis Cluster is down: some of its slots have no master."
+    finally:
+        node.kill()
