@@ -29,9 +29,10 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import Embedding, Sizes, unpacked
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.vectorizer import without
-from engramq.workers.search.candidates import HALF_LENGTH, Filters, find_candidates
+from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import DEFAULT_WEIGHTS, Candidates, Measure, Weights, by_relevance
+from engramq.workers.search.words import HALF_LENGTH
 
 BENCH: Final = "ablation"
 MILD: Final = 200.0  # half the length norm that there was before

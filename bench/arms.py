@@ -14,7 +14,7 @@ from engramq.workers.embedders.minilm import MiniLmEmbedder
 
 Matrix = NDArray[np.float64]
 
-VECTORS_S: Final = 1_200.0  # that the sweep may take
+VECTORS_S: Final = 3_600.0  # that upkeep may take
 LOOK_S: Final = 1.0  # between two looks
 K1: Final = 1.2
 B: Final = 0.75
@@ -30,7 +30,10 @@ join nodes n on n.tenant = m.tenant and n.id = m.node_id
 where m.tenant = tenant_of(%s)
 order by m.node_id
 """
-_PENDING: Final = "select count(*) from memories where embedding is null"
+_PENDING: Final = """
+select count(*) from memories
+where embedding is null or (pieces is null and state = 'active' and octet_length(content) > 1000)
+"""
 _WORDS: Final = "select tsvector_to_array(to_tsvector('english', %s)) as words"
 
 
@@ -67,11 +70,11 @@ class Arms:
 
 
 def wait_for_vectors(owner: psycopg.Connection[Any]) -> None:
-    """Return when every memory has its vector: the sweep makes those that an import could not wait for."""
+    """Return when every memory has its vectors: upkeep makes those that an import could not wait for, and of pieces."""
     until = time.monotonic() + VECTORS_S
     while (row := owner.execute(_PENDING).fetchone()) is not None and row[0]:
         if time.monotonic() > until:
-            raise TimeoutError(f"{row[0]} memories have no vector")
+            raise TimeoutError(f"{row[0]} memories lack vectors")
         owner.rollback()
         time.sleep(LOOK_S)
 

@@ -73,8 +73,10 @@ class StdioClient:
 
     def close(self) -> None:
         assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.close()
         self.process.wait(ANSWER_BOUND_S)
+        self.process.stdout.close()
 
 
 @contextmanager

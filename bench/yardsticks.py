@@ -12,7 +12,6 @@ from typing import Final
 from uuid import UUID
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -26,6 +25,7 @@ from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.embedders import bundle
 from engramq.workers.embedders.interface import Embedder, Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.embedders.onnx_session import onnx_runtime
 from engramq.workers.memories.change import erase
 from engramq.workers.memories.store import INSERT, Draft, columns_of
 from engramq.workers.search.copies import SEARCHES_FIRST, Copies
@@ -39,6 +39,7 @@ class Float32Model:
     """The bundled model in float32, one text and one thread a run, whatever arithmetic the product uses."""
 
     def __init__(self) -> None:
+        onnxruntime = onnx_runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         # Fold the int8 weights to float32 at load, so that no int8 kernel is used.

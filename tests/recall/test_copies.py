@@ -186,6 +186,16 @@ def tell_sectors(scene: Scene, stored: list[str]) -> None:
         )
 
 
+def put_pieces(scene: Scene, stored: list[str]) -> None:
+    """Give some memories pieces: the vectors of others."""
+    for one, *others in zip(stored[::4], stored[1::4], stored[2::4], strict=False):
+        scene.world.rows(
+            "update memories set pieces = array(select embedding from memories where node_id = any(%s) "
+            "and embedding is not null) where node_id = %s and embedding is not null",
+            others, one,
+        )  # fmt: skip
+
+
 def change(rng: random.Random, stored: list[str]) -> Command:
     one, other = rng.sample(stored, 2)
     return rng.choice(
@@ -215,6 +225,7 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
     rng = random.Random(seed)
     stored = await fill(scene, rng, 60)
     tell_sectors(scene, stored)
+    put_pieces(scene, stored)
     copies, from_copies = Copies(scene.world.store, Sizes()), 0
     for _ in range(30):
         command = question(rng)
@@ -232,6 +243,7 @@ async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, se
         if rng.random() < 0.3:
             stored += await fill(scene, rng, 2)
             tell_sectors(scene, stored[-1:])
+            put_pieces(scene, stored[-3:])
     assert from_copies > 15
 
 

@@ -73,7 +73,7 @@ def test_a_long_memory_is_lifted_less_than_a_short_one_beside_the_same_match() -
 
 
 def test_a_bare_question_falls_behind_what_tells_something() -> None:
-    told = {"similarity": 0.5, "lexical": 1.0}
+    told = {"similarity": 0.5, "lexical": 1.0, "covered": 1.0}
     asked = told | {"asks": True}  # the newest: among equals it would be the first
     ranking = ranked("tea?", made_of([asked | {"tells_self": True}, told, asked]))
     assert ranking.order == [0, 1, 2]

@@ -20,6 +20,7 @@ from engramq.schemas.commands import (
     MemoryStats,
     Ping,
     Pong,
+    ProjectCount,
     Stats,
     SupersedeMemory,
 )
@@ -141,6 +142,44 @@ async def test_a_refused_command_is_told_as_its_caller_read_it(scene: Scene) -> 
     assert report.reply["command_id"] == refused_command.envelope.id
 
 
+async def test_stats_name_projects_of_untrusted_memories_only_where_these_are_asked_for(scene: Scene) -> None:
+    """Whoever may store an untrusted memory may call its project what they like."""
+    for number in range(3):
+        await scene.keep(f"of the rover, {number}", project="rover")
+    await scene.keep("of none")
+    await scene.keep("a turn", project="rover", partition=Partition.UNTRUSTED)
+    await scene.keep("obeyed by nobody", project="obey me", partition=Partition.UNTRUSTED)
+    await scene.keep("of somebody else", project="theirs", namespace="other")
+    trusted = await scene.world.ask(Stats, MemoryStats(), project="rover")
+    assert trusted.project == "rover"
+    assert [(one.project, one.memories, one.untrusted_count) for one in trusted.projects] == [
+        ("rover", 4, 1),
+        (None, 1, 0),
+    ]
+    both = await scene.world.ask(Stats, MemoryStats(partitions=tuple(Partition)))
+    assert [(one.project, one.memories, one.untrusted_count) for one in both.projects] == [
+        ("rover", 4, 1),
+        (None, 1, 0),
+        ("obey me", 1, 1),
+    ]
+    assert both.projects_omitted == 0
+
+
+async def test_untrusted_memories_of_a_project_are_counted_and_move_it_nowhere(scene: Scene) -> None:
+    """Whoever stores many untrusted memories says nothing about which projects are large."""
+    for number in range(3):
+        await scene.keep(f"a turn, {number}", project="small", partition=Partition.UNTRUSTED)
+    for project in ("small", "large", "large"):
+        await scene.keep("known", project=project)
+    stats = await scene.world.ask(Stats, MemoryStats())
+    assert [(one.project, one.memories, one.untrusted_count) for one in stats.projects] == [
+        ("large", 2, 0),
+        ("small", 4, 3),
+    ]
+    apart = await scene.world.ask(Stats, MemoryStats(partitions=(Partition.UNTRUSTED,)))
+    assert [(one.project, one.memories, one.untrusted_count) for one in apart.projects] == [("small", 4, 3)]
+
+
 async def test_stats_count_both_partitions_and_name_every_word(scene: Scene) -> None:
     await scene.keep("a", sector=Sector.EMOTIONAL)
     await scene.keep("b", partition=Partition.UNTRUSTED)
@@ -148,6 +187,7 @@ async def test_stats_count_both_partitions_and_name_every_word(scene: Scene) -> 
     await scene.world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new)))
     await scene.keep("e", namespace="other")
     stats = await scene.world.ask(Stats, MemoryStats())
+    assert (stats.project, stats.projects) == (None, [ProjectCount(project=None, memories=4, untrusted_count=1)])
     assert (stats.memories, stats.superseded) == (4, 1)
     assert stats.by_partition == {"trusted": 3, "untrusted": 1}
     assert stats.by_sector == {

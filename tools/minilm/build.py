@@ -7,15 +7,15 @@ Knows: where the result goes and what it must hash to. Refuses to know: the grap
 import hashlib
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 import numpy as np
-import onnxruntime
 from safetensors.numpy import load
 from tokenizers import Tokenizer
 
 from engramq.workers.embedders import bundle
+from engramq.workers.embedders.onnx_session import onnx_runtime
 from tools.minilm import carrier, graph, int8, reference
 
 # What the shipped file reaches on conversation turns is .9998 mean; a change of the builder that loses more is refused.
@@ -69,6 +69,7 @@ def _verify(sources: carrier.Sources, model: bytes, texts: list[str]) -> list[st
     tokenizer.no_padding()
     tokenizer.enable_truncation(256)
     encoded = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -86,7 +87,7 @@ def _verify(sources: carrier.Sources, model: bytes, texts: list[str]) -> list[st
     return found
 
 
-def _run(session: onnxruntime.InferenceSession, batch: list[list[int]]) -> graph.Tensor:
+def _run(session: Any, batch: list[list[int]]) -> graph.Tensor:
     ids = np.zeros((len(batch), max(map(len, batch))), dtype=np.int64)
     mask = np.zeros_like(ids)
     for row, tokens in enumerate(batch):

@@ -6,9 +6,9 @@ An endpoint that is away takes long to fail: after one such failure nobody who w
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 import anyio
 import msgspec
@@ -30,6 +30,10 @@ from engramq.workers.embedders.waiting import Item, Waiting
 _CLOSED = EmbeddingFailure(reason="the embedder is shutting down")
 _NEVER: Final = -math.inf
 REST_S: Final = 10.0
+
+
+# Told of each batch: how many texts, seconds, and whether the model made their vectors.
+BatchObserver: TypeAlias = Callable[[int, float, bool], None]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +60,10 @@ class BatchingEmbedder:
     text that the model rejects fails only the callers that sent it.
     """
 
-    def __init__(self, inner: Embedder, bounds: Bounds | None = None) -> None:
+    def __init__(self, inner: Embedder, bounds: Bounds | None = None, observers: Sequence[BatchObserver] = ()) -> None:
+        """Tell `observers` of each batch."""
         self._inner = inner
+        self._observers = observers
         self._bounds = bounds or Bounds()
         self._cache = VectorCache(entries=self._bounds.cache_entries, size_bytes=self._bounds.cache_bytes)
         self._waiting = Waiting()
@@ -71,6 +77,16 @@ class BatchingEmbedder:
     @property
     def spec(self) -> EmbedderSpec:
         return self._inner.spec
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many texts wait: those that somebody waits for, and those of bulk."""
+        return len(self._waiting.interactive), len(self._waiting.bulk)
+
+    @property
+    def trouble(self) -> str:
+        """Why whoever waits is refused now; nothing where nobody is."""
+        return self._last_failure.reason if anyio.current_time() < self._rest_until else ""
 
     async def __aenter__(self) -> Self:
         tasks = anyio.create_task_group()
@@ -223,9 +239,15 @@ class BatchingEmbedder:
             if interactive and anyio.current_time() - started >= self._bounds.slow_failure_s:
                 self._rest(error.failure, started)
             self._settle_failed(batch, error)
+            self._tell(batch, started, made=False)
         else:
+            self._tell(batch, started, made=True)
             self._rest_until, self._last_success = _NEVER, anyio.current_time()
             self._settle(batch, vectors)
+
+    def _tell(self, batch: list[Item], started: float, *, made: bool) -> None:
+        for observe in self._observers:
+            observe(len(batch), anyio.current_time() - started, made)
 
     def _settle(self, batch: list[Item], vectors: Vectors) -> None:
         for item, row in zip(batch, vectors, strict=True):

@@ -18,7 +18,7 @@ from engramq.workers.embedders.interface import (
     Vectors,
 )
 from engramq.workers.embedders.lazy_model import LazyModel
-from engramq.workers.embedders.onnx_session import encodable, failing_as_unavailable
+from engramq.workers.embedders.onnx_session import encodable, failing_as_unavailable, tell_nobody
 
 FOLDER: Final = Path("models", "fastembed")  # in the home
 EXTRA: Final = "install engramq[fastembed]"
@@ -78,6 +78,7 @@ class FastembedEmbedder:
         return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
     def _load(self) -> Any:
+        tell_nobody()
         try:
             from fastembed import TextEmbedding  # noqa: PLC0415 - an extra, and a second to import
         except ImportError as error:

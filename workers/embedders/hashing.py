@@ -5,15 +5,21 @@ are not; nothing more may be concluded from its scores. Implements `interface.Em
 """
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
 
 DIMENSIONS = 384
+
+_Feature: TypeAlias = tuple[int, float]  # a number for its name, its weight
+_KNOWN_WORDS = 4_096
 # A word outweighs its trigrams together, so that a shared spelling fragment alone never makes two texts near.
 _STEM_WEIGHT = 1.0
 _TRIGRAM_WEIGHT = 0.15
@@ -58,28 +64,36 @@ class HashEmbedder:
 
 
 def _vector(text: str) -> Vectors:
-    totals = np.zeros(DIMENSIONS, dtype=np.float64)
-    for (feature, weight), count in Counter(_features(text)).items():
-        digest = hashlib.blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        number = int.from_bytes(digest, "little")
+    totals = [0.0] * DIMENSIONS
+    for (number, weight), count in Counter(_features(text)).items():
         sign = 1.0 if number & 1 else -1.0
-        totals[(number >> 1) % DIMENSIONS] += sign * weight * np.sqrt(count)
-    norm = float(np.linalg.norm(totals))
+        totals[(number >> 1) % DIMENSIONS] += sign * weight * math.sqrt(count)
+    vector = np.array(totals)
+    norm = float(np.linalg.norm(vector))
     if norm == 0.0:
         # Cosine distance needs a direction: texts without a word share one of their own.
-        totals[0] = norm = 1.0
-    return (totals / norm).astype(np.float32)
+        vector[0] = norm = 1.0
+    return (vector / norm).astype(np.float32)
 
 
-def _features(text: str) -> Iterator[tuple[str, float]]:
+def _features(text: str) -> Iterator[_Feature]:
     words = _WORD.findall(text.casefold())
     telling = [word for word in words if word not in _STOP_WORDS]
     for word in telling or words:
-        stem = _stem(word)
-        yield f"word:{stem}", _STEM_WEIGHT
-        marked = f"<{stem}>"
-        for start in range(len(marked) - 2):
-            yield f"part:{marked[start : start + 3]}", _TRIGRAM_WEIGHT
+        yield from _features_of(word)
+
+
+@lru_cache(_KNOWN_WORDS)
+def _features_of(word: str) -> tuple[_Feature, ...]:
+    stem = _stem(word)
+    marked = f"<{stem}>"
+    parts = [marked[start : start + 3] for start in range(len(marked) - 2)]
+    return (_feature(f"word:{stem}", _STEM_WEIGHT), *(_feature(f"part:{part}", _TRIGRAM_WEIGHT) for part in parts))
+
+
+def _feature(name: str, weight: float) -> _Feature:
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little"), weight
 
 
 def _stem(word: str) -> str:

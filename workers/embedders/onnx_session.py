@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,24 @@ from engramq.workers.embedders.interface import EmbedderUnavailable, EmbeddingFa
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+# onnxruntime 1.31 counts its runs, and sends that with an id of the machine to its maker; fastembed's hub does alike.
+# They read these as they are loaded.
+_TELL_NOBODY: Final = {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+def tell_nobody() -> None:
+    """Keep the libraries of models from reporting home; to be called before one is imported."""
+    os.environ.update(_TELL_NOBODY)
+
+
+def onnx_runtime() -> Any:
+    """Return the library onnxruntime."""
+    tell_nobody()
+    import onnxruntime  # noqa: PLC0415 - 150 ms and 40 MB, paid in the thread, by the process that embeds
+
+    return onnxruntime
 
 
 @contextmanager
@@ -70,8 +88,7 @@ def load_session(path: Path, *, threads: int, fold: bool) -> Any:
 
     Without it the runtime takes int8 kernels where it finds such weights: mean cosine .9996, not .9998.
     """
-    import onnxruntime  # noqa: PLC0415 - 150 ms and 40 MB, paid in the thread, by the process that embeds
-
+    onnxruntime = onnx_runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

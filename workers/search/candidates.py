@@ -13,6 +13,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import EXACT_ROWS, SET_EF_SEARCH, Embedding, Sizes
 from engramq.workers.search.question import TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates
+from engramq.workers.search.words import HALF_LENGTH
 
 SEARCH_TEXT: Final = sql("search_text")
 CHOSEN_SIZE: Final = sql("chosen_size")
@@ -23,7 +24,6 @@ EF_SEARCH: Final = 200  # hnsw.ef_search: as many as are wanted
 # common words still count for what rarer ones or the vectors found.
 POSTINGS: Final = 1_000
 WORDS: Final = 64  # of the question, the rarest
-HALF_LENGTH: Final = 50.0  # different words of a memory that halve what a match counts
 
 _candidates: Final = msgspec.json.Decoder(Candidates)
 

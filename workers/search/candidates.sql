@@ -26,7 +26,7 @@ asked as materialized (
              where c.tenant = %(tenant)s and c.partition = any(%(partitions)s::text[])
                 and c.lexeme = lexeme_prefix(%(tenant)s) || asked.lexeme),
             0) as memories
-    from unnest(question_words(%(tenant)s, %(question)s::text)) as asked (lexeme)
+    from unnest(words_asked({all_languages}, %(question)s::text)) as asked (lexeme)
 ), ranked as materialized (
     select
         query, memories, row_number() over rarest as place,
@@ -70,8 +70,10 @@ asked as materialized (
 )
 
 -- fragment: covered
--- The share of what the words of the question weigh that a memory has, by its lexical score.
-found.lexical * (1 + found.words / %(half_length)s::float8) / nullif((select weight from asked_weight), 0) as covered
+-- What a memory has of the question, by its lexical score: the share of what its words weigh, and what they are worth
+-- where 1 is a word that one memory alone has.
+found.lexical * (1 + found.words / %(half_length)s::float8) / nullif((select weight from asked_weight), 0) as covered,
+found.lexical * (1 + found.words / %(half_length)s::float8) / ln(1 + (%(size)s - 0.5) / 1.5) as worth
 
 -- fragment: asks
 -- Whether a memory ends with a question mark. Contents that are kept compressed are not looked into, and those without
@@ -95,7 +97,7 @@ case when %(dates)s then coalesce(m.occurred_at, m.created_at) end as occurred_a
 {asks} as asks, {tells_self} as tells_self, length(m.lexemes) as words,
 case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
     select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
-    from unnest(question_words(%(tenant)s, %(time_words)s::text)) as word
+    from unnest(words_asked({all_languages}, %(time_words)s::text)) as word
 ), false) end as tells_time
 
 -- fragment: common_words
@@ -125,6 +127,15 @@ m.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})
 -- The same from the question as it was asked, names and all.
 m.embedding::halfvec({dimensions}) <=> %(plain)s::halfvec({dimensions})
 
+-- fragment: by_pieces
+-- The distance of the nearest piece of a long memory m, null where it has none. Of many pieces the nearest is near by
+-- chance: .1 ln(pieces) is what that is worth.
+case when m.pieces is not null then (
+    select min(piece::halfvec({dimensions}) <=> %(embedding)s::halfvec({dimensions})) + 0.1 * ln(count(*))
+    from unnest(m.pieces) as piece
+    having count(*) > 0
+) end
+
 -- fragment: as_json
 -- The candidates as one JSON text, an array for each field of Candidates: 400 rows of ten columns cost the driver ten
 -- times as much.
@@ -132,7 +143,7 @@ select case when count(*) > 0 then json_build_array({columns})::text else '[]' e
 
 -- fragment: columns
 -- The fields of Candidates in their order. A zero vector, whose distance is no number, is similar to nothing.
-json_agg(id), json_agg(trusted), json_agg(lexical), json_agg(covered),
+json_agg(id), json_agg(trusted), json_agg(lexical), json_agg(covered), json_agg(worth),
 json_agg(case when plain = 'NaN' then 0 when plain is not null then least(1, greatest(-1, 1 - plain)) end),
 json_agg(case when distance = 'NaN' then 0 when distance is not null then least(1, greatest(-1, 1 - distance)) end),
 json_agg(thread), json_agg(position), json_agg(speaker), case when %(dates)s then json_agg(occurred_at) end,
@@ -158,7 +169,7 @@ with {full_text}, near as materialized (
     order by distance
     limit %(candidates)s
 ), by_vector as materialized (
-    select {candidate}, {common_words} as besides, n.distance, {plain_distance} as plain
+    select {candidate}, {common_words} as besides, n.distance, {plain_distance} as plain, {by_pieces} as by_pieces
     from near n
     join memories m on m.node_id = n.node_id and m.partition = n.partition
     where m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])
@@ -169,13 +180,15 @@ with {full_text}, near as materialized (
 -- Candidates by full text and by the vector index, which goes on until it has enough of them; what it does not know yet
 -- is scanned.
 with {full_text}, indexed as materialized (
-    select {candidate}, {common_words} as besides, {distance} as distance, {plain_distance} as plain
+    select {candidate}, {common_words} as besides, {distance} as distance, {plain_distance} as plain,
+        {by_pieces} as by_pieces
     from memories m
     where {chosen} and m.state = 'active' and m.model_id = %(model_id)s and {in_index}
     order by {distance}
     limit %(candidates)s
 ), loaded as materialized (
-    select {candidate}, {common_words} as besides, ({distance}) + 0 as distance, {plain_distance} as plain
+    select {candidate}, {common_words} as besides, ({distance}) + 0 as distance, {plain_distance} as plain,
+        {by_pieces} as by_pieces
     from memories m
     where {chosen} and m.state = 'active' and m.model_id = %(model_id)s and {outside_index}
     order by ({distance}) + 0
@@ -186,16 +199,18 @@ with {full_text}, indexed as materialized (
 {both_arms}
 
 -- fragment: both_arms
--- The candidates of both arms, each with both scores; no distance for what has no such vector.
+-- The candidates of both arms, each with both scores; no distance for what has no such vector. What is found by the
+-- vector of the whole is measured by what of it is nearest.
 {as_json}
 from (select found.*, {covered} from (
     select v.id, v.trusted, v.thread, v.position, v.speaker, v.sector, v.confidence, v.active_hours, v.occurred_at, v.asks,
-        v.tells_self, v.words, v.tells_time, coalesce(t.lexical, v.besides) as lexical, v.distance, v.plain
+        v.tells_self, v.words, v.tells_time, coalesce(t.lexical, v.besides) as lexical,
+        least(v.distance, v.by_pieces) as distance, v.plain
     from by_vector v
     left join by_text t on t.id = v.id
     union all
     select {candidate}, t.lexical,
-        case when m.state = 'active' and m.model_id = %(model_id)s then {distance} end,
+        case when m.state = 'active' and m.model_id = %(model_id)s then least({distance}, {by_pieces}) end,
         case when m.state = 'active' and m.model_id = %(model_id)s then {plain_distance} end
     from (select id, lexical from by_text order by lexical desc, id desc limit %(candidates)s) t
     join memories m on m.node_id = t.id and m.tenant = %(tenant)s and m.partition = any(%(partitions)s::text[])

@@ -10,7 +10,7 @@ concat(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())
 -- The words of questions, an array of texts, as the full-text index has them, without stop words.
 select json_agg(array(
     select lexeme_prefix(%(tenant)s) || lexeme
-    from unnest(question_words(%(tenant)s, asked.question)) as lexeme
+    from unnest(words_asked({all_languages}, asked.question)) as lexeme
 ) order by place)::text
 from json_array_elements_text(%(questions)s::json) with ordinality as asked (question, place)
 
@@ -50,13 +50,14 @@ select
     coalesce(m.occurred_at, m.created_at) as moment, {asks} as asks, {tells_self} as tells_self,
     coalesce(m.lexemes @@ (
         select string_agg(lexeme_query(%(tenant)s, word)::text, ' | ')::tsquery
-        from unnest(question_words(%(tenant)s, %(time_words)s::text)) as word
+        from unnest(words_asked({all_languages}, %(time_words)s::text)) as word
     ), false) as tells_time,
     coalesce(m.sector, 'semantic') as sector, coalesce(m.sector_source = 'none', false) as fits_none,
     {sector_confidence} as sector_confidence, m.tags, m.project, m.confidence, m.active_hours,
     m.state = 'archived' or m.verification = 'rejected' as hidden, {superseded} as superseded,
     coalesce(m.valid_from, m.created_at) as begins, least(m.valid_until, m.superseded_from) as ends, m.expires_at as expires,
     case when m.state = 'active' then m.model_id end as model_id, halfvec_send(m.embedding) as embedding,
+    case when m.pieces is not null then array(select halfvec_send(piece) from unnest(m.pieces) as piece) end as pieces,
     tsvector_to_array(m.lexemes) as lexemes
 from unnest(%(ids)s::uuid[]) as wanted (id)
 join memories m on m.tenant = %(tenant)s and m.node_id = wanted.id and m.partition in (%(first)s, %(last)s)

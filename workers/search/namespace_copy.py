@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
 from engramq.workers.db.vectors import Embedding, HalfBytes, unpacked
 from engramq.workers.search import candidates as tables
-from engramq.workers.search.candidates import HALF_LENGTH, WORDS, Filters
+from engramq.workers.search.candidates import WORDS, Filters
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Column
+from engramq.workers.search.words import HALF_LENGTH
 
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
+PIECE_PENALTY: Final = 0.1  # of a cosine, by the logarithm of the number of pieces; see the fragment `by_pieces`
 # Vectors that are multiplied at a time: with twice as many OpenBLAS takes a second thread, and five times the CPU.
 ROWS_AT_ONCE: Final = 1_000
 ROOM: Final = 64  # rows that arrays begin with; they double when they are full
@@ -42,11 +44,12 @@ _COLUMNS: Final = (
 
 
 class _Cosines(NamedTuple):
-    """What has a vector to compare, its cosine to the question, and to the question without the names in it."""
+    """What has a vector to compare, its cosine to the question, and to `wanted`: the question without its names."""
 
     comparable: Mask
     plain: Column
     meaning: Column
+    wanted: HalfBytes
 
 
 class NamespaceCopy:
@@ -61,8 +64,9 @@ class NamespaceCopy:
         self.row_of: dict[str, int] = {}
         self._ids: list[str] = []
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+        self._pieces: dict[int, NDArray[np.float32]] = {}  # vectors [pieces, dimensions] of long memories, of length 1
         self._postings: dict[str, array[int]] = {}
-        self._words = self._tags = 0
+        self._words = self._tags = self._piece_bytes = 0
         self._has_projects = False
         self._live = np.zeros(ROOM, dtype=np.bool_)  # neither replaced nor hidden by its state
         self._superseded = np.zeros(ROOM, dtype=np.bool_)
@@ -81,6 +85,7 @@ class NamespaceCopy:
         return (
             COPY_BYTES
             + self._vectors.nbytes
+            + self._piece_bytes
             + ROW_BYTES * len(self._ids)
             + WORD_BYTES * self._words
             + TAG_BYTES * self._tags
@@ -97,6 +102,7 @@ class NamespaceCopy:
             one, sector = str(row["id"]), Sector(row["sector"])
             if (before := self.row_of.get(one)) is not None:
                 self._live[before] = False
+                self._put_pieces(before, ())
             place = self.row_of[one] = len(self._ids)
             self._ids.append(one)
             for name, column in self._columns.items():
@@ -108,6 +114,7 @@ class NamespaceCopy:
             self._ends[place], self._expires[place] = _seconds(row["ends"]), _seconds(row["expires"])
             self._words_of[place] = len(row["lexemes"])
             self._put_vector(place, row["model_id"], row["embedding"])
+            self._put_pieces(place, row["pieces"] or ())
             self._words += len(row["lexemes"])
             self._tags += len(row["tags"] or ())
             self._has_projects |= row["project"] is not None
@@ -158,6 +165,13 @@ class NamespaceCopy:
         self._vectors[place] = 0.0
         self._vectors[place, : len(vector)] = _unit(vector)
 
+    def _put_pieces(self, place: int, packed: Sequence[bytes]) -> None:
+        if (former := self._pieces.pop(place, None)) is not None:
+            self._piece_bytes -= former.nbytes
+        if packed:
+            self._pieces[place] = pieces = np.stack([_unit(unpacked(one)) for one in packed])
+            self._piece_bytes += pieces.nbytes
+
     def _chosen(self, filters: Filters) -> Mask:
         """Return which rows the fragment `chosen` lets through."""
         count = len(self._ids)
@@ -206,9 +220,22 @@ class NamespaceCopy:
     def _cosines(self, embedding: Embedding, chosen: Mask) -> "_Cosines":
         comparable = chosen & (self._models[: len(chosen)] == embedding.model_id)
         plain = self._similarity(embedding.half, comparable)
-        return _Cosines(
-            comparable, plain, plain if embedding.apart is None else self._similarity(embedding.apart, comparable)
-        )
+        if embedding.apart is None:
+            return _Cosines(comparable, plain, plain, embedding.half)
+        return _Cosines(comparable, plain, self._similarity(embedding.apart, comparable), embedding.apart)
+
+    def _nearest(self, cosines: _Cosines, rows: Rows) -> Column:
+        """Return the cosines of rows: of the whole, or of the nearest of their pieces where that is more."""
+        nearest = cosines.meaning[rows]
+        long = [place for place, row in enumerate(rows.tolist()) if row in self._pieces and cosines.comparable[row]]
+        if not long:
+            return nearest
+        pieces = [self._pieces[int(rows[place])] for place in long]
+        counts = np.array([len(one) for one in pieces])
+        found = np.concatenate(pieces) @ _unit(unpacked(cosines.wanted))
+        best = np.maximum.reduceat(found, np.cumsum(counts) - counts) - PIECE_PENALTY * np.log(counts)
+        nearest[long] = np.fmax(nearest[long], np.clip(best, -1.0, 1.0))
+        return nearest
 
     def _similarity(self, half: HalfBytes, comparable: Mask) -> Column:
         """Return cosines, nan where there is no vector of this model; a zero vector is similar to nothing."""
@@ -248,7 +275,9 @@ class NamespaceCopy:
         words: list[float | None] = (
             [None] * len(chosen) if lexical is None else [score or None for score in lexical[rows].tolist()]
         )
-        factors = ((1 + self._words_of[rows] / HALF_LENGTH) / (asked_weight or 1.0)).tolist()
+        factors = (1 + self._words_of[rows] / HALF_LENGTH).tolist()
+        weights = [None if score is None else score * factor for score, factor in zip(words, factors, strict=True)]
+        alone = math.log(1 + (max(len(self), 1) - 0.5) / 1.5)  # what a word weighs that one memory has
 
         def column(name: str) -> list[Any]:
             return several(self._columns[name])
@@ -257,9 +286,10 @@ class NamespaceCopy:
             ids=several(self._ids),
             trusted=column("is_trusted"),
             lexical=words,
-            covered=[None if score is None else score * factor for score, factor in zip(words, factors, strict=True)],
-            similarity=_or_none(cosines and cosines.plain, rows),
-            meaning=_or_none(cosines and cosines.meaning, rows),
+            covered=[one and one / (asked_weight or 1.0) for one in weights],
+            worth=[one and one / alone for one in weights],
+            similarity=_listed(None if cosines is None else cosines.plain[rows], len(rows)),
+            meaning=_listed(None if cosines is None else self._nearest(cosines, rows), len(rows)),
             thread=column("thread"),
             position=column("position"),
             speaker=column("speaker"),
@@ -282,10 +312,10 @@ def _several(rows: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
     return lambda column: list(taken(column))
 
 
-def _or_none(column: Column | None, rows: Rows) -> list[float | None]:
+def _listed(column: Column | None, count: int) -> list[float | None]:
     if column is None:
-        return [None] * len(rows)
-    return [None if math.isnan(value) else value for value in column[rows].tolist()]
+        return [None] * count
+    return [None if math.isnan(value) else value for value in column.tolist()]
 
 
 def _between(moment: datetime, filters: Filters) -> bool:

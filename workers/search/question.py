@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from engramq.workers.search.times import Span, is_about, spans_in
+from engramq.workers.search.times import MONTHS, Span, is_about, spans_in
 
 # Full text stems these and finds them in memories that say when something was.
 TIME_WORDS: Final = (
@@ -23,10 +23,17 @@ _ASKS_WHEN: Final = re.compile(
 _WORD: Final = re.compile(r"\w+")
 # Names are told by their capitals in English alone: other languages write other words so too.
 _ENGLISH: Final = re.compile(
-    r"\b(?:what|when|where|who|whose|why|how|which|did|does|do|is|are|were|has|have|the|of|to)\b", re.IGNORECASE
+    r"\b(?:what|when|where|who|whose|why|how|which|did|does|do|is|are|were|has|have|would|could|should|the|of|to|and|"
+    r"with|their|this|that|from|about)\b",
+    re.IGNORECASE,
 )
+# Written with a capital, and nobody's name; what they say of a time, `times` reads.
+_NO_NAMES: Final = frozenset([*MONTHS, *TIME_WORDS.title().split()])
 _NAME: Final = re.compile(r"(?<=[a-z,;:'\"] )[A-ZÀ-ÖØ-Þ][\w-]+")
+# A word with a number, an underscore or capitals inside, or of capitals alone: an identifier of something.
+_IDENTIFIER: Final = re.compile(r"\w*[\d_]\w*|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w*")
 _SELF: Final = re.compile(r"\b(?:I|My|my|Me|me|mine)\b")
+_JOINING: Final = ("and", "or")  # before a name: it is asked about as much as the one before
 NAMES: Final = 3  # in a question; more capitals are a title
 
 
@@ -42,21 +49,36 @@ class Question:
         """Whether the answer is a time."""
         return _ASKS_WHEN.match(self._read) is not None
 
-    def only_speaker_of(self, speakers: Iterable[str]) -> tuple[str, ...]:
-        """Return the one speaker that the question names, in each spelling; none when it names none or several."""
-        named = [one for one in sorted(set(speakers)) if (name := _words(one)) and name in self._words]
-        return tuple(named) if len({_words(one) for one in named}) == 1 else ()
+    def speaker_asked_about(self, speakers: Iterable[str]) -> tuple[str, ...]:
+        """Return the one speaker whom the question is about, in each spelling; none when it names none.
+
+        Of several it is the first, who says or does something to the others: "What did Ada tell Bob?". None when the
+        first two are joined ("Ada and Bob"), nor in other languages, whose joining words are not known.
+        """
+        spellings: dict[str, list[str]] = {}
+        for one in sorted(set(speakers)):
+            if (name := _words(one)) and name in self._words:
+                spellings.setdefault(name.strip(), []).append(one)
+        asked = self._first_of(spellings) if len(spellings) > 1 else next(iter(spellings), None)
+        return tuple(spellings[asked]) if asked else ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names in a question about others; none in one of who speaks of himself, where they are the topic.
 
-        The first word is none: it is written with a capital anyway.
+        The first word is none: it is written with a capital anyway. Neither are days, months and abbreviations.
         """
         if _SELF.search(self._read) or not _ENGLISH.search(self._read):
             return ()
-        found = tuple(dict.fromkeys(one.removesuffix("-") for one in _NAME.findall(self._read)))
+        capitals = dict.fromkeys(one.removesuffix("-") for one in _NAME.findall(self._read))
+        found = tuple(one for one in capitals if one not in _NO_NAMES and not one.isupper())
         return found if len(found) <= NAMES else ()
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether it names somebody or something that other words do not mean: a name, a number, an identifier."""
+        named = _ENGLISH.search(self._read) and _NAME.search(self._read)
+        return bool(named or _IDENTIFIER.search(self._read))
 
     @property
     def names_a_date(self) -> bool:
@@ -66,6 +88,19 @@ class Question:
     def is_about(self, moment: datetime | None) -> bool:
         """Whether a moment lies in a time that the question names."""
         return moment is not None and is_about(moment, self._spans)
+
+    def _first_of(self, names: Iterable[str]) -> str | None:
+        """Return the first of several names that the question holds, None when it is joined to the next."""
+        if not _ENGLISH.search(self._read):
+            return None
+        longest_first = sorted(names, key=len, reverse=True)  # Ada Lovelace is not Ada
+        found = list(re.finditer(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", self._words))
+        first = found[0]
+        other = next((one for one in found if one[0] != first[0]), None)
+        if other is None:
+            return first[0]
+        between = self._words[first.end() : other.start()].split()
+        return None if not between or between[-1] in _JOINING else first[0]
 
     @cached_property
     def _spans(self) -> tuple[Span, ...]:

@@ -1,10 +1,10 @@
 """How the candidates of a search are put in order. Pure: no clock, no database, no randomness.
 
 A candidate has up to two scores: `lexical`, what its words add up to, and `meaning`, the cosine of its content. Each
-is normalised over the candidates (mean 0, deviation 1), which fuses better than ranks do, and what the conversation
-around it says boosts it: its neighbours (see `neighbours`), the best of its thread, its speaker, its date; and whether
-it tells something. A rule whose field is missing does nothing. No memory of one partition boosts one of the other.
-`boosts` says what counts besides.
+is normalised over the candidates (mean 0, deviation 1), which fuses better than ranks do; words count as far as they
+are no chance (see `words`). What the conversation around a candidate says boosts it: its neighbours (see `neighbours`),
+the best of its thread, its speaker, its date; and whether it tells something. A rule whose field is missing does
+nothing. No memory of one partition boosts one of the other. `boosts` says what counts besides.
 
 The weights are round, and each was kept only where it helps, or does no harm, on the development halves of both LoCoMo
 and BEAM: fitted ones fall over on other corpora.
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from engramq.schemas.vocabulary import Sector
 from engramq.workers.search.neighbours import Around, Boosts, in_order_of_storing, in_threads, leaning, numbered
 from engramq.workers.search.question import Question
+from engramq.workers.search.words import by_share, trust
 
 Column: TypeAlias = NDArray[np.float64]
 
@@ -34,6 +35,8 @@ class Weights:
 
     lexical: float = 0.5
     similarity: float = 0.5
+    share: float = 0.5  # the power of the share of the question's words that a memory has
+    doubt: float = 1.0  # by which words lose what they count where they may match by chance
     next_to: float = 0.3  # of the score of the memory just before or after in the thread
     near_to: float = 0.15  # of the one two places away
     answers: float = 0.3  # more of the one just before, when that asks something
@@ -42,16 +45,16 @@ class Weights:
     best_of_thread: float = 0.2
     tells_self: float = 0.4  # begins with words of who speaks of himself
     only_asks: float = -0.8  # ends with a question mark and does not
-    speaker: float = 1.4  # said by the only speaker that the question names
+    speaker: float = 1.4  # said by the speaker that the question names, the first of several
     time_words: float = 0.4  # says when, and the question asks when
     date: float = 0.7  # of a time that the question names
 
 
 DEFAULT_WEIGHTS: Final = Weights()
-# The least that counts as a deviation of 1: half of what is usual among 400 candidates for vectors, as much as is usual
+# The least that counts as a deviation of 1: half of what is usual among 400 candidates for vectors, about what is usual
 # for words. Without it two memories that hardly differ would be as far apart as the best and the worst. A best match in
 # words that stands out keeps at least so many deviations: a lone long memory with a rare word is not drowned.
-LEXICAL_DEVIATION: Final = 1.2
+LEXICAL_DEVIATION: Final = 1.0
 BEST_DEVIATIONS: Final = 4.0
 LEAST_LEXICAL_DEVIATION: Final = 0.2
 COSINE_DEVIATION: Final = 0.05
@@ -71,6 +74,7 @@ class Candidates(msgspec.Struct, array_like=True):
     trusted: list[bool] = []
     lexical: list[float | None] = []
     covered: list[float | None] = []  # the share of what the words of the question weigh that it has
+    worth: list[float | None] = []  # of these words: 1 is as much as one that no other memory has
     similarity: list[float | None] = []
     meaning: list[float | None] = []  # the same for ranking: without the names in the question
     thread: list[str | None] = []
@@ -182,9 +186,10 @@ class Measure:
 
     question: Question
     weights: Weights
+    trust: float  # in words, 0 to 1
     lexical: Scale
     similarity: Scale
-    named: Mapping[bool, Sequence[str]]  # the only speaker that the question names, trusted and not
+    named: Mapping[bool, Sequence[str]]  # the speaker that the question is about, trusted and not
 
     @classmethod
     def of(cls, question: Question, candidates: Candidates, weights: Weights = DEFAULT_WEIGHTS) -> "Measure":
@@ -193,7 +198,8 @@ class Measure:
         If any are trusted they alone do, so that their order does not hang on what untrusted ones come along.
         """
         measured = candidates.trusted_ones() or candidates
-        words = _lexical(measured)
+        words = _lexical(measured, weights)
+        believed = trust(question, _column(measured.covered), _column(measured.worth))
         speakers: dict[bool, set[str]] = {}
         for trusted, speaker in set(zip(candidates.trusted, candidates.speaker, strict=True)):
             if speaker is not None:
@@ -201,18 +207,22 @@ class Measure:
         return cls(
             question=question,
             weights=weights,
+            trust=1.0 - weights.doubt * (1.0 - believed),
             lexical=Scale.of(words, weights.lexical, _least_deviation(words)),
             similarity=Scale.of(_column(measured.meaning), weights.similarity, COSINE_DEVIATION),
-            named={side: found for side, one in speakers.items() if (found := question.only_speaker_of(one))},
+            named={side: found for side, one in speakers.items() if (found := question.speaker_asked_about(one))},
         )
 
     def own_parts(self, candidates: Candidates) -> dict[str, Column]:
         """Return what each candidate has by itself: words, vector, speaker, time."""
         question, weights = self.question, self.weights
+        similarity = self.similarity.apply(_column(candidates.meaning))
+        # What has no vector is known by its words alone.
+        believed = np.where(np.isnan(similarity), 1.0, self.trust)
         parts = {
-            "lexical": self.lexical.apply(_lexical(candidates)),
-            "similarity": self.similarity.apply(_column(candidates.meaning)),
-            "tells_self": weights.tells_self * _column(candidates.tells_self),
+            "lexical": believed * self.lexical.apply(_lexical(candidates, weights)),
+            "similarity": similarity,
+            "tells_self": self.trust * weights.tells_self * _column(candidates.tells_self),
         }
         asking = np.array(candidates.asks, dtype=bool) & ~np.array(candidates.tells_self, dtype=bool)
         parts["only_asks"] = weights.only_asks * asking
@@ -329,8 +339,9 @@ def _least_deviation(words: Column) -> float:
     return max(LEAST_LEXICAL_DEVIATION, min(LEXICAL_DEVIATION, above / BEST_DEVIATIONS))
 
 
-def _lexical(candidates: Candidates) -> Column:
-    return or_nothing(_column(candidates.lexical))
+def _lexical(candidates: Candidates, weights: Weights) -> Column:
+    lexical = or_nothing(_column(candidates.lexical))
+    return by_share(lexical, _column(candidates.covered), _column(candidates.words), weights.share)
 
 
 def _column(values: Sequence[float | None]) -> Column:

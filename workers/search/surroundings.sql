@@ -28,8 +28,8 @@ select json_build_object(
 -- Those of some memories that the search may find, measured as candidates are.
 {as_json}
 from (
-    select {candidate}, null::float8 as lexical, null::float8 as covered,
-        case when m.model_id = %(model_id)s then {distance} end as distance,
+    select {candidate}, null::float8 as lexical, null::float8 as covered, null::float8 as worth,
+        case when m.model_id = %(model_id)s then least({distance}, {by_pieces}) end as distance,
         case when m.model_id = %(model_id)s then {plain_distance} end as plain
     from memories m
     where m.node_id = any(%(ids)s::uuid[]) and {chosen} and m.state = 'active' and m.partition in (%(first)s, %(last)s)

@@ -1,0 +1,44 @@
+"""Whether the files of our own models are whole, found out without loading any, before every start."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from engramq.schemas.checks import CheckName, failed, passed
+from engramq.schemas.overview import Check
+from engramq.schemas.settings import Settings
+from engramq.workers.embedders import bundle
+from engramq.workers.embedders.e5 import files
+
+_BUNDLED: Final = {
+    bundle.MODEL_FILE: bundle.MODEL_SHA256,
+    bundle.INT8_FILE: bundle.INT8_SHA256,
+    bundle.TOKENIZER_FILE: bundle.TOKENIZER_SHA256,
+}
+
+
+def files_check(settings: Settings, bundled: Path = bundle.FOLDER) -> Check:
+    """Check the files of the model that is set; an endpoint has none here. `bundled`: where the shipped one lies."""
+    match settings.embedder:
+        case "minilm":
+            return _whole("minilm", bundled, _BUNDLED, "Install engramq again.")
+        case "e5":
+            return _whole("e5", files.folder_in(settings.home), files.SHA256, f"{files.MEND.capitalize()}.")
+        case _:
+            return passed(CheckName.MODEL)
+
+
+def _whole(model: str, folder: Path, expected: Mapping[str, str], mend: str) -> Check:
+    for name, sha256 in expected.items():
+        path = folder / name
+        try:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return failed(CheckName.MODEL, f"The model {model} is not there: {path} is missing.", mend)
+        except OSError as problem:
+            return failed(CheckName.MODEL, f"The model {model} cannot be read: {path}: {problem.strerror}.", mend)
+        if found != sha256:
+            return failed(CheckName.MODEL, f"The model {model} is damaged: {path} is not what was installed.", mend)
+    return passed(CheckName.MODEL)
