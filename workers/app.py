@@ -1,43 +1,54 @@
 """A worker process: the table of worker kinds, and from settings to what their handlers share."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from engramq.schemas.keys import Keys
+from engramq.schemas.lanes import lanes_of
 from engramq.schemas.settings import Settings, SettingsError
-from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, WorkerKind
+from engramq.schemas.vocabulary import WorkerKind
+from engramq.telemetry.spans import recording
+from engramq.telemetry.watchdog import telling_watchdog
 from engramq.workers import commands
 from engramq.workers.auth import handlers as auth
+from engramq.workers.checks import WorkerChecks
 from engramq.workers.db.database import Store
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady, Reason
+from engramq.workers.db.standbys import Standbys
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.embedders.batching import BatchingEmbedder
+from engramq.workers.embedders.batching import BatchingEmbedder, BatchObserver
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.foreign import ForeignVectors
 from engramq.workers.embedders.former import FormerModels
+from engramq.workers.embedders.keeping import EmbedderFile
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.graph import handlers as graph
 from engramq.workers.handling import CommandHandler, CommandRunner, Services
+from engramq.workers.health import WorkerHealth
 from engramq.workers.links import handlers as links
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
-from engramq.workers.memories import accepting
+from engramq.workers.memories import accepting, import_runs
 from engramq.workers.memories import duplicate_handlers as duplicates
 from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.quotas import Quotas
+from engramq.workers.places import Places, Served
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.append_only import REWRITE_EVERY_S
-from engramq.workers.queue.contract import Actor, MailboxView, Periodic
-from engramq.workers.queue.inspection import Inspection
-from engramq.workers.queue.process import serve
+from engramq.workers.queue.contract import Actor, MailboxView, Observe, Periodic
+from engramq.workers.queue.lane_views import LaneViews
+from engramq.workers.queue.process import Polling, serve
 from engramq.workers.search import handlers as search
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.usage import Usage
@@ -45,10 +56,15 @@ from engramq.workers.sectors import handlers as sectors
 from engramq.workers.sectors.classifier import Classifier
 from engramq.workers.tenants import handlers as tenants
 from engramq.workers.upkeep.active_hours import SessionClock
+from engramq.workers.upkeep.pieces import Pieces
 from engramq.workers.upkeep.rebuilding import Rebuilding
 from engramq.workers.upkeep.reembedding import Reembedding
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
+from engramq.workers.webhooks.delivery import Delivery
+
+if TYPE_CHECKING:
+    from engramq.workers.metrics import WorkerMetrics
 
 log = logging.getLogger(__name__)
 
@@ -84,12 +100,16 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         memories.promote_memory,
         memories.purge_memories,
         tenants.delete_tenant,
+        auth.create_token,
+        auth.revoke_token,
     ),
     WorkerKind.RECALL: (
         search.search_memories,
         memories.list_recent,
+        memories.browse,
         memories.get_memory,
         memories.memory_stats,
+        import_runs.list_imports,
         graph.get_node,
         graph.get_edge,
         graph.list_edges,
@@ -101,6 +121,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         commands.list_audit,
         commands.ping,
         auth.authenticate,
+        auth.list_tokens,
         tenants.describe_tenant,
     ),
     WorkerKind.IMPORTS: (
@@ -125,13 +146,18 @@ def build_services(
     embedder: BatchingEmbedder,
     settings: Settings,
     *,
+    standbys: Standbys | None = None,
     stopping: asyncio.Event | None = None,
     activity: Activity | None = None,
+    first: Vectorizer | None = None,
 ) -> Services:
-    """Return what the handlers of one process share; once `stopping` is set nobody waits for others to come."""
+    """Return what the handlers of one process share; once `stopping` is set nobody waits for others to come.
+
+    `first`: that of the first database, for those of a further one.
+    """
     stopping, activity = stopping or asyncio.Event(), activity or Activity()
     rules = LinkRules(cap=settings.degree_cap, delta=settings.reinforce_delta)
-    vectorizer, sizes = Vectorizer(embedder, store), Sizes()
+    vectorizer, sizes = Vectorizer(embedder, store, first), Sizes()
     return Services(
         activity,
         rules,
@@ -140,6 +166,7 @@ def build_services(
         Copies(store, sizes),
         Confidence(vectorizer),
         ForeignVectors(store, FormerModels(settings.home)),
+        WorkerChecks(store, vectorizer, embedder, standbys),
         Classifier(store=store, activity=activity, stopping=stopping),
         BulkLoads(sizes),
         Quotas(settings, store),
@@ -156,39 +183,62 @@ def build_services(
     )
 
 
-def build_actors(
+def build_served(
     kinds: Sequence[WorkerKind],
     *,
     store: Store,
     mailboxes: MailboxView,
     settings: Settings,
     services: Services,
-    stopping: asyncio.Event | None = None,
-    activity: Activity | None = None,
-) -> list[Actor]:
-    """Return the actors of these kinds, each once; all of them tell one clock which sessions are in use.
-
-    They tell `activity` whom somebody waits for.
-    """
-    activity = activity or Activity()
-    clock = SessionClock(store, stopping=stopping)
-    stopping = stopping or asyncio.Event()
-    rewriting = Periodic("rewrite_log", REWRITE_EVERY_S, mailboxes.rewrite_log)
-    kept_up = (*_schedule(store, settings, services[Vectorizer], stopping, activity), rewriting)
-    actors = []
-    for kind in dict.fromkeys(kinds):
-        runner = CommandRunner(HANDLERS[kind], store=store, mailboxes=mailboxes, settings=settings, services=services)
-        actors.append(
-            Actor(
-                kind,
-                dict.fromkeys(runner.handlers, runner.run),
-                schedule=kept_up if kind is WorkerKind.UPKEEP else (),
-                concurrency=CONCURRENCY.get(kind, USUAL_CONCURRENCY),
-                sessions_used=clock.tell,
-                activity=activity,
-            )
+    stopping: asyncio.Event,
+    activity: Activity,
+    standbys: Standbys | None = None,
+) -> Served:
+    """Return what is done in one database; one clock is told by all kinds which sessions are in use."""
+    runners = {
+        kind: CommandRunner(
+            HANDLERS[kind],
+            store=store,
+            mailboxes=mailboxes,
+            settings=settings,
+            services=services,
+            standbys=standbys,
         )
-    return actors
+        for kind in kinds
+    }
+    return Served(
+        run={kind: runner.run for kind, runner in runners.items()},
+        enter=store.enter,
+        schedule=_schedule(store, settings, services[Vectorizer], stopping, activity),
+        sessions_used=SessionClock(store, stopping=stopping).tell,
+    )
+
+
+def build_actors(
+    kinds: Sequence[WorkerKind],
+    *,
+    places: Places,
+    mailboxes: MailboxView,
+    activity: Activity,
+    observe: Observe | None = None,
+) -> list[Actor]:
+    """Return the actors of these kinds, each once.
+
+    They tell `activity` whom somebody waits for, and `observe` of each command.
+    """
+    kept_up = (*places.schedule(), Periodic("rewrite_log", REWRITE_EVERY_S, mailboxes.rewrite_log))
+    return [
+        Actor(
+            kind,
+            dict.fromkeys((one.command for one in HANDLERS[kind]), places.runner(kind)),
+            schedule=kept_up if kind is WorkerKind.UPKEEP else (),
+            concurrency=CONCURRENCY.get(kind, USUAL_CONCURRENCY),
+            sessions_used=places.sessions_used,
+            activity=activity,
+            observe=observe,
+        )
+        for kind in dict.fromkeys(kinds)
+    ]
 
 
 def _schedule(
@@ -203,10 +253,13 @@ def _schedule(
     )
     reembedding = Reembedding(store=store, vectorizer=vectorizer, activity=activity, stopping=stopping)
     rebuilding = Rebuilding(store=store, activity=activity, stopping=stopping)
+    pieces = Pieces(store=store, vectorizer=vectorizer, activity=activity, stopping=stopping)
     return (
         *upkeep.schedule(),
         Periodic("reembed", settings.sweep_interval_s, reembedding.run),
         Periodic("rebuild_lexemes", settings.sweep_interval_s, rebuilding.run),
+        Periodic("embed_pieces", settings.sweep_interval_s, pieces.run),
+        Periodic("tell_webhooks", settings.sweep_interval_s, Delivery(store=store, settings=settings).run),
     )
 
 
@@ -217,8 +270,11 @@ async def run(
     stop: asyncio.Event | None = None,
     ready: asyncio.Event | None = None,
     handle_signals: bool = True,
+    embedder_file: Path | None = None,
 ) -> None:
     """Serve these kinds until SIGTERM, SIGINT or `stop`. Waits for PostgreSQL and Redis when they are away.
+
+    `embedder_file`: where a home keeps which embedder makes its vectors.
 
     Raises NotReady when the database is one that waiting does not mend, SettingsError for an embedder that is none,
     UnsupportedServer when Redis is too old.
@@ -227,42 +283,91 @@ async def run(
         model = create_embedder(settings.embedder, settings.embedder_url, key=settings.embedder_key, home=settings.home)
     except ValueError as problem:
         raise SettingsError(str(problem)) from None
-    stop = stop or asyncio.Event()
+    stop, polling = stop or asyncio.Event(), Polling()
+    health = WorkerHealth(stop, polling.is_under_way)
     async with AsyncExitStack() as owned:
-        store = await owned.enter_async_context(await open_store(settings.database_url, settings.language))
-        embedder = await owned.enter_async_context(BatchingEmbedder(model))
-        mailboxes = await owned.enter_async_context(Inspection(settings.redis_url, Keys(settings.key_prefix)))
+        # Before the database, which may let it wait.
+        await owned.enter_async_context(telling_watchdog())
+        owned.enter_context(health.served(settings))
+        owned.enter_context(recording(settings.otel_endpoint, "engramq-worker"))
+        store = await owned.enter_async_context(await open_store(settings))
+        metrics = _metrics(kinds, settings)
+        observers: list[BatchObserver] = [] if metrics is None else [metrics.embedded]
+        if embedder_file is not None:
+            kept = EmbedderFile(embedder_file, settings)
+            await owned.enter_async_context(kept.kept())
+            observers.append(kept.seen)
+        embedder = BatchingEmbedder(model, observers=observers)
+        await owned.enter_async_context(embedder)
+        asked = None if metrics is None else metrics.standby_asked
+        standbys = Standbys(store, settings.database_replicas, settings.database_pooler, asked)
+        await owned.enter_async_context(standbys)
+        if metrics is not None:
+            owned.enter_context(metrics.served(settings, store, embedder, standbys))
+        lanes = lanes_of(settings)
+        mailboxes = await owned.enter_async_context(LaneViews(lanes))
         activity = Activity()
-        services = build_services(store, embedder, settings, stopping=stop, activity=activity)
-        actors = build_actors(
-            kinds,
-            store=store,
-            mailboxes=mailboxes,
-            settings=settings,
-            services=services,
-            stopping=stop,
-            activity=activity,
+
+        build = partial(build_services, embedder=embedder, settings=settings, stopping=stop, activity=activity)
+        primary = build(store, standbys=standbys)
+        health.know(store, primary[WorkerChecks])
+
+        def served(opened: Store, services: Services, standbys: Standbys | None = None) -> Served:
+            return build_served(
+                kinds,
+                store=opened,
+                mailboxes=mailboxes,
+                settings=settings,
+                services=services,
+                stopping=stop,
+                activity=activity,
+                standbys=standbys,
+            )
+
+        async def opened(url: str) -> Served:
+            further = await Store.open(
+                url, language=settings.language, pooler=settings.database_pooler, primary=True, makes_tenants=False
+            )
+            await owned.enter_async_context(further)
+            return served(further, build(further, first=primary[Vectorizer]))
+
+        others = {name: partial(opened, url) for name, url in settings.databases.items()}
+        places = Places(served(store, primary, standbys), others)
+        observe = None if metrics is None else metrics.seen
+        actors = build_actors(kinds, places=places, mailboxes=mailboxes, activity=activity, observe=observe)
+        await serve(
+            actors, settings, lanes=lanes, stop=stop, ready=ready, polling=polling, handle_signals=handle_signals
         )
-        await serve(actors, settings, stop=stop, ready=ready, handle_signals=handle_signals)
 
 
-async def open_store(database_url: str, language: str = DEFAULT_LANGUAGE) -> Store:
+def _metrics(kinds: Sequence[WorkerKind], settings: Settings) -> WorkerMetrics | None:
+    """Return the figures of this process, where they are wanted."""
+    if settings.metrics_port is None:
+        return None
+    from engramq.workers.metrics import WorkerMetrics  # noqa: PLC0415 - 0.1 s of imports, for who scrapes
+
+    return WorkerMetrics(kinds, settings)
+
+
+async def open_store(settings: Settings) -> Store:
     """Open the store as soon as the database can be worked with, migrating it if it is behind and the role may.
 
-    `language`: of namespaces that are new. Says once a minute what it waits for. Raises NotReady for what waiting does
-    not mend.
+    Says once a minute what it waits for. Raises NotReady for what waiting does not mend.
     """
+    owner_url = settings.migrate_database_url or settings.database_url
     said_at, said = 0.0, ""
     may_migrate = True
     while True:
         try:
-            return await Store.open(database_url, language=language)
+            return await Store.open(
+                settings.database_url, language=settings.language, pooler=settings.database_pooler, primary=True
+            )
         except NotReady as problem:
             found = problem
         # A cluster that no migration has met lacks the workers' role, and so seems to let nobody in.
         if found.reason in {Reason.BEHIND, Reason.UNREACHABLE} and may_migrate:
             try:
-                applied = await migrate(database_url)
+                applied = await migrate(owner_url)
             except NotReady as problem:
                 is_refused = problem.reason is not Reason.UNREACHABLE
                 if is_refused and found.reason is Reason.UNREACHABLE:
@@ -273,7 +378,7 @@ async def open_store(database_url: str, language: str = DEFAULT_LANGUAGE) -> Sto
                 may_migrate = bool(applied)  # else a migration does not mend it
                 log.info("Database migrated", extra={"applied": applied})
                 continue
-        elif found.reason not in {Reason.UNREACHABLE, Reason.BEHIND}:
+        elif found.reason not in {Reason.UNREACHABLE, Reason.BEHIND, Reason.STANDBY}:
             raise found
         if str(found) != said or time.monotonic() > said_at + SAY_AGAIN_S:
             log.warning("Waiting for the database", extra={"problem": found.message, "recovery": found.recovery})

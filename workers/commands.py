@@ -11,6 +11,7 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope
 from engramq.workers.answers import decode_answer, filled
+from engramq.workers.checks import WorkerChecks
 from engramq.workers.db import ledger
 from engramq.workers.db.audit import Wanted, entries
 from engramq.workers.db.health import Health, health_of
@@ -38,9 +39,10 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
 
 @handles_without_transaction(Ping)
 async def ping(command: Ping, context: Context) -> Pong:
-    """Answer with what was sent, and if asked with what the database refuses."""
+    """Answer with what was sent, and if asked with what the database refuses and what else is wrong."""
     health = await health_of(context.store) if command.database else Health()
-    return Pong(payload=command.payload, refused=health.refused, reads=health.reads)
+    checks = await context.services[WorkerChecks].look() if command.checks and health.reads else []
+    return Pong(payload=command.payload, refused=health.refused, reads=health.reads, checks=checks)
 
 
 @handles(ListAudit)

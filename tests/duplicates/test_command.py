@@ -59,6 +59,13 @@ async def test_duplicates_are_listed_first_and_superseded_when_told_to(terminal:
     assert (nothing["group_count"], nothing["merged"]) == (0, 0)
 
 
+async def test_where_there_are_none_nothing_is_said_of_merging(terminal: Terminal, agent: Agent) -> None:
+    await agent.store(TEA)
+    for more in ((), ("--merge",), ("--merge", "--yes")):
+        code, out, err = await terminal("duplicates", "--similarity", "0.9", *more)
+        assert (code, out, err) == (0, "", "No duplicates in namespace 'default_user', by a similarity of 0.900.\n")
+
+
 async def test_what_was_merged_comes_back_as_it_was(terminal: Terminal, agent: Agent) -> None:
     old, new = await agent.store(TEA), await agent.store(f"{TEA}!")
     body = await duplicates(terminal, "--merge", "--yes")

@@ -311,6 +311,7 @@ async def test_whoever_is_no_trusted_admin_neither_restores_nor_lists(
     assert await harness.body(asked()) == NOWHERE
 
 
+@pytest.mark.long
 async def test_a_node_with_thousands_of_edges_comes_back_whole(harness: Harness) -> None:
     edge = await harness.body(fact("hub", "R", "leaf"))
     harness.rows(

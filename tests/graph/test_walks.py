@@ -234,6 +234,7 @@ async def test_a_graph_of_ten_thousand_nodes_answers_in_time(harness: Harness) -
     assert (near["count"], near["truncated"]) == (500, True)
 
 
+@pytest.mark.long
 @pytest.mark.promise("GE-17", "GE-18")
 async def test_a_hub_answers_in_time_and_says_that_it_was_cut(harness: Harness) -> None:
     nodes = [(UUID(uuid7()), f"n{number}") for number in range(30_000)]
@@ -262,6 +263,7 @@ async def test_a_walk_that_runs_out_of_time_says_that_it_was_cut(
     assert (found["path_found"], found["truncated"]) == (False, True)
 
 
+@pytest.mark.long
 @pytest.mark.promise("GE-17")
 async def test_a_statement_that_takes_too_long_is_stopped_and_told_as_cut(harness: Harness) -> None:
     await harness.body(fact("a", "R", "b"))

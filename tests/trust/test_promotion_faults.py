@@ -178,6 +178,7 @@ async def a_worker(database: Database, redis_url: str, key_prefix: str) -> async
     )
 
 
+@pytest.mark.long
 @pytest.mark.promise("TP-17", "QP-3")
 async def test_promotions_survive_workers_killed_at_random(
     world: World, database: Database, redis_url: str, key_prefix: str

@@ -45,14 +45,17 @@ async def test_each_filter_takes_what_it_names_and_nothing_else(world: World) ->
     await keep(world, "of the crawler", principal=CRAWLER)
     await keep(world, "researched", source_type="research")
     await keep(world, "in a thread", thread="geese")
+    await keep(world, "in a project", project="rover")
     await keep(world, "elsewhere", namespace="elsewhere", thread="geese", principal=CRAWLER)
-    everything = {"mine", "mine too", "of the crawler", "researched", "in a thread", "elsewhere"}
+    everything = {"mine", "mine too", "of the crawler", "researched", "in a thread", "in a project", "elsewhere"}
     past, future = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + timedelta(days=1)
     here = everything - {"elsewhere"}
     for given, expected in (
         ({"created_by": "crawler"}, {"of the crawler"}),
         ({"source_type": "research"}, {"researched"}),
         ({"thread": "geese"}, {"in a thread"}),
+        ({"project": "rover"}, {"in a project"}),
+        ({"project": "rover", "thread": "geese"}, set()),
         ({"partition": Partition.UNTRUSTED}, {"researched"}),
         ({"since": past, "until": future}, here),
         ({"since": future}, set()),
@@ -69,6 +72,16 @@ async def test_each_filter_takes_what_it_names_and_nothing_else(world: World) ->
     assert left(world) == everything - {"in a thread"}
     again = await purge(world, erase=True, thread="geese")
     assert (again.matched, again.erased, again.memory_ids) == (0, 0, [])
+
+
+async def test_a_purge_of_a_project_tells_the_audit_no_name_and_takes_no_star(world: World) -> None:
+    await keep(world, "in a project", project="of Zenzi")
+    done = await purge(world, erase=True, project="of Zenzi")
+    assert (done.matched, done.erased) == (1, 1)
+    (entry,) = world.rows("select new from audit_log where action = 'purge'")
+    assert set(entry["new"]["filters"]) == {"project_sha256"}
+    with refused(FaultCode.INVALID_PARAMETER):
+        await purge(world, project="*")
 
 
 async def test_the_whole_purge_and_each_memory_of_it_are_audited_by_id_only(world: World) -> None:

@@ -150,6 +150,7 @@ async def test_everything_is_embedded_anew_wherever_it_is_and_once(change: Chang
     assert reply.notice is UNSET
 
 
+@pytest.mark.long
 @pytest.mark.promise("IM-7", "AG-20")
 @pytest.mark.parametrize("in_copy", [False, True])
 async def test_searches_are_complete_while_it_goes_on(change: Change, in_copy: bool) -> None:
@@ -431,3 +432,56 @@ async def test_a_store_of_one_model_is_counted_once(change: Change, monkeypatch:
     for _ in range(3):
         await work.run()
     assert asked == [reembedding.VECTORS], "once, for what was written with a model after it was retired"
+
+
+HOLD = "update namespaces set standing = %s, held_until = %s::timestamptz, move = %s::jsonb where namespace = 'other'"
+
+
+@pytest.mark.promise("SC-6")
+async def test_a_namespace_that_is_being_moved_is_left_out_and_come_back_to(
+    change: Change, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are not held up, nobody says that the database is away, and what is told is what it waits for."""
+    monkeypatch.setattr(reembedding, "REST_S", 0.0)
+    for number in range(5):
+        await change.world.keep(f"Fact {number} about pumps", namespace="zoo")
+        await change.world.keep(f"Fact {number} about valves", namespace="other")
+    change.world.rows(HOLD, "held", "2100-01-01", '{"from": "primary", "to": "second", "step": "held"}')
+    work = await change.to(change.other)
+    for _ in range(3):  # the last two have nothing to do but that
+        await work.run()
+        assert change.left(OTHER) == 5
+        told = await progress(change.world.store)
+        assert told is not None
+        assert (told.remaining, told.problem) == (5, "the rest is of a namespace that is being moved")
+    assert "away" not in caplog.text
+    change.world.rows(HOLD, None, None, None)
+    await work.run()
+    assert change.left(OTHER) == 0
+    await work.run()
+    assert await progress(change.world.store) is None
+
+
+async def test_a_move_that_copies_is_not_to_blame(change: Change) -> None:
+    await change.world.keep("A fact that is too long", namespace="other")
+    change.world.rows(HOLD, None, None, '{"from": "primary", "to": "second", "step": "copying"}')
+    change.other.refused = "too long"
+    await (await change.to(change.other)).run()
+    told = await progress(change.world.store)
+    assert told is not None
+    assert told.problem == "the model takes none of the texts that are left"
+
+
+async def test_a_copy_that_has_not_arrived_is_waited_for(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are here, and nobody may enter it; that is not the model's fault."""
+    monkeypatch.setattr(reembedding, "REST_S", 0.0)
+    await change.world.keep("A fact about valves", namespace="other")
+    change.world.rows(HOLD, "arriving", None, '{"from": "second", "step": "arriving"}')
+    work = await change.to(change.other)
+    await work.run()
+    told = await progress(change.world.store)
+    assert told is not None
+    assert (told.remaining, told.problem) == (1, "the rest is of a namespace that is being moved")
+    change.world.rows(HOLD, None, None, None)
+    await work.run()
+    assert change.left(OTHER) == 0

@@ -7,6 +7,7 @@ import msgspec
 
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.settings import Settings
+from engramq.workers.cli.databases import in_its_database
 from engramq.workers.cli.running import require_database, run
 from engramq.workers.db.audit import Wanted, entries
 from engramq.workers.db.database import Store
@@ -28,8 +29,10 @@ def show_audit(settings: Settings, *, namespace: str, limit: int, as_json: bool,
 
 
 async def _found(settings: Settings, namespace: str, wanted: Wanted, limit: int) -> list[AuditEntry]:
-    async with await Store.open(settings.database_url, pool_size=1) as store:
-        return (await store.read(namespace, lambda tx: entries(tx, wanted, limit)))[::-1]
+    async def read(store: Store) -> list[AuditEntry]:
+        return await store.read(namespace, lambda tx: entries(tx, wanted, limit))
+
+    return (await in_its_database(settings, read))[::-1]
 
 
 def _json(entry: AuditEntry, namespace: str) -> str:

@@ -5,24 +5,27 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import msgspec
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.ids import format_time, parse_uuid
-from engramq.schemas.keys import Keys
+from engramq.schemas.lanes import lanes_of
+from engramq.schemas.phrases import count_of
+from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import AuditAction, WorkerKind
+from engramq.workers.cli.databases import in_its_database
 from engramq.workers.cli.running import require_database, run
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
-from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
-
-_REDIS_S: Final = 5.0
+from engramq.workers.db.tenants import NOBODY
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.dead_letters import DeadLetter
+from engramq.workers.queue.lane_views import LaneLetters
 
 
 def list_letters(
@@ -53,7 +56,7 @@ def retry_letter(
 ) -> ExitCode:
     """Put a letter back into its mailbox; FAILED when there is none. Raises CommandFailed, EngramqError."""
     require_database(settings)
-    change = _change(settings, letter_id, namespace, AuditAction.RETRY_COMMAND, DeadLetters.retry, reason)
+    change = _change(settings, letter_id, namespace, AuditAction.RETRY_COMMAND, LaneLetters.retry, reason)
     return _changed(letter_id, run(change), "retried", as_json=as_json)
 
 
@@ -62,24 +65,28 @@ def drop_letter(
 ) -> ExitCode:
     """Remove a letter for good; FAILED when there is none. Raises CommandFailed, EngramqError."""
     require_database(settings)
-    change = _change(settings, letter_id, namespace, AuditAction.DROP_COMMAND, DeadLetters.drop, reason)
+    change = _change(settings, letter_id, namespace, AuditAction.DROP_COMMAND, LaneLetters.drop, reason)
     return _changed(letter_id, run(change), "dropped", as_json=as_json)
 
 
 @asynccontextmanager
-async def _letters(settings: Settings) -> AsyncIterator[DeadLetters]:
-    redis = Redis.from_url(settings.redis_url, socket_connect_timeout=_REDIS_S, socket_timeout=_REDIS_S)
+async def _letters(settings: Settings) -> AsyncIterator[LaneLetters]:
     try:
-        yield DeadLetters(redis, Keys(settings.key_prefix))
+        async with LaneLetters(lanes_of(settings)) as letters:
+            yield letters
+    except UnsupportedServer as problem:
+        raise CommandFailed(str(problem)) from problem
     except (RedisError, OSError) as problem:
         raise CommandFailed(f"Redis cannot be asked: {problem}.") from problem
-    finally:
-        await redis.aclose()
 
 
 async def _listed(settings: Settings, kinds: list[WorkerKind], namespace: str | None, limit: int) -> list[DeadLetter]:
     async with _letters(settings) as letters:
         found = [letter for kind in kinds for letter in await letters.list(kind, limit, namespace)]
+        if letters.away:
+            away = count_of(letters.away, "lane does not answer", "lanes do not answer")
+            told = f"engramq dead: {away}; what is in {'it' if letters.away == 1 else 'them'} is missing here"
+            print(told, file=sys.stderr)
     return sorted(found, key=lambda letter: letter.died_at)
 
 
@@ -94,7 +101,7 @@ async def _change(
     letter_id: str,
     namespace: str | None,
     action: AuditAction,
-    change: Callable[[DeadLetters, str], Awaitable[bool]],
+    change: Callable[[LaneLetters, str], Awaitable[bool]],
     reason: str | None,
 ) -> bool | None:
     """Change a letter, noted in its namespace's audit log before; None when there is none, False when it stays."""
@@ -108,17 +115,27 @@ async def _change(
 
 async def _audit(settings: Settings, letter: DeadLetter, action: AuditAction, reason: str | None) -> None:
     """Note what is about to be done. What cannot be read is nobody's, and so in no namespace's log."""
-    async with await Store.open(settings.database_url, pool_size=1) as store:
-        if letter.namespace not in await store.namespaces():
+    if letter.namespace is None:
+        return
+    namespace = letter.namespace
+
+    async def note(store: Store) -> None:
+        if await store.read(namespace, _tenant) == NOBODY:
             return
         told = {"command": _command_of(letter), "mailbox": letter.mailbox, "error": letter.error}
         command_id: UUID | None = parse_uuid(letter.id)
         await store.write(
-            str(letter.namespace),
+            namespace,
             lambda tx: audit.write(
                 tx, settings.principal, action, None, old=told, new={}, reason=reason, command_id=command_id
             ),
         )
+
+    await in_its_database(settings, note)
+
+
+async def _tenant(tx: Transaction) -> int:
+    return tx.tenant
 
 
 def _changed(letter_id: str, changed: bool | None, word: str, *, as_json: bool) -> ExitCode:

@@ -10,6 +10,7 @@ from engramq.schemas.packed_lines import Source, UnusableFile
 from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.setting_values import namespace as valid_namespace
 from engramq.schemas.settings import Settings
+from engramq.workers.cli.databases import in_its_database
 from engramq.workers.cli.running import require_database, run
 from engramq.workers.db.database import Store
 from engramq.workers.queue.contract import OutcomeUnknown
@@ -53,11 +54,13 @@ def restore_export(settings: Settings, path: Path, *, namespace: str | None, dry
 async def _restored(
     settings: Settings, namespace: str, path: Path, found: Found, tell: Told, *, dry_run: bool
 ) -> Restored | None:
-    async with await Store.open(settings.database_url, pool_size=2) as store:
+    async def into(store: Store) -> Restored | None:
         if dry_run:
             await require_empty(store, namespace)
             return None
         return await restore(store, namespace, found, lambda: _lines(path), settings.principal, tell)
+
+    return await in_its_database(settings, into, pool_size=2)
 
 
 def _named(found: Found) -> str:

@@ -1,61 +1,118 @@
 """`engramq purge --rewrite`: the files of PostgreSQL and Redis, written anew without what was erased."""
 
 import sys
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
 from engramq.schemas.command_line import CommandFailed
-from engramq.schemas.keys import Keys
+from engramq.schemas.lanes import lanes_of
+from engramq.schemas.phrases import all_of, count_of
 from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import PRIMARY_DATABASE
+from engramq.workers.cli.databases import directory
 from engramq.workers.cli.running import require_database, run
-from engramq.workers.db.rewriting import Rewritten, rewrite_database
+from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database
 from engramq.workers.queue.append_only import NotRewritten
 from engramq.workers.queue.contract import OutcomeUnknown
-from engramq.workers.queue.inspection import Inspection
+from engramq.workers.queue.lane_views import LaneViews
 
 _MB = 2**20
+LONG: Final = 16 * _MB  # from which a table takes a second or more, so that its beginning is told of
 
 
 def rewrite_files(settings: Settings, *, with_wal: bool, as_json: bool) -> None:
     """Write all tables and indexes anew, Redis's append-only file and, `with_wal`, the write-ahead log.
 
-    Tells of each table on standard error. Raises CommandFailed.
+    Of further databases the tables and statistics alone: their log is their operator's. Tells on standard error what it
+    is about to do, what it is at and each table. Raises CommandFailed.
     """
     require_database(settings)
-    tables: list[Rewritten] = []
+    tables: list[tuple[str, Rewritten]] = []
 
-    def tell(table: Rewritten) -> None:
-        tables.append(table)
-        if not as_json:
-            sizes = f"{table.before / _MB:.1f} -> {table.after / _MB:.1f} MB"
-            print(f"{table.number} of {table.of}: {table.name}, {sizes}", file=sys.stderr)
+    def tell(database: str, told: Told) -> None:
+        if isinstance(told, Rewritten):
+            tables.append((database, told))
+        if not as_json and (line := _line(told, database, with_wal=with_wal)):
+            print(line, file=sys.stderr, flush=True)
 
-    left = run(rewrite_database(settings.database_url, with_wal=with_wal, tell=tell))
+    left = 0
+    for name, url in directory(settings).items():
+        wal = with_wal and name == PRIMARY_DATABASE
+        try:
+            left += run(rewrite_database(url, with_wal=wal, tell=partial(tell, name)))
+        except CommandFailed as problem:
+            if name == PRIMARY_DATABASE:
+                raise
+            raise CommandFailed(f"Database {name!r} of ENGRAMQ_DATABASES: {problem}") from None
+    tell(PRIMARY_DATABASE, Begun(step="the append-only file of Redis"))
     redis = run(_rewrite_redis(settings))
     if as_json:
         print(msgspec.json.encode(_told(tables, redis, left)).decode())
     else:
-        print(f"Written anew: {len(tables)} tables with their indexes{', the append-only file of Redis' * redis}.")
+        print(_summary([table for _, table in tables], redis=redis, with_wal=with_wal and not left))
+        if not redis:
+            print("Redis has no append-only file.")
         if not with_wal:
             print("The write-ahead log and backups of a server of your own are yours to renew: docs/erasing.md.")
+        elif not left:
+            print("Backups from before hold what they held: make a new one, and remove them.")
     if left:
-        raise CommandFailed(
-            f"{left} segments of the write-ahead log from before are left. A replication slot or an archive holds them."
-        )
+        segments = f"{count_of(left, 'segment')} of the write-ahead log from before"
+        word, them = ("is", "it") if left == 1 else ("are", "them")
+        raise CommandFailed(f"{segments} {word} left. A replication slot or an archive holds {them}.")
 
 
 async def _rewrite_redis(settings: Settings) -> bool:
-    async with Inspection(settings.redis_url, Keys(settings.key_prefix)) as view:
+    async with LaneViews(lanes_of(settings)) as view:
         try:
             return await view.rewrite_log(at_once=True)
         except (NotRewritten, OutcomeUnknown) as problem:
             raise CommandFailed(f"The tables are written anew, Redis's file is not. {problem}.") from None
 
 
-def _told(tables: list[Rewritten], redis: bool, left: int) -> dict[str, Any]:
+def _line(told: Told, database: str, *, with_wal: bool) -> str:
+    match told:
+        case Planned() if database != PRIMARY_DATABASE:
+            return f"Writing anew in database {database!r}: {_tables(told)} and the statistics."
+        case Planned():
+            log = ", the write-ahead log" if with_wal else ""
+            return (
+                f"Writing anew, for all namespaces: {_tables(told)}, the statistics{log} and the append-only file of "
+                "Redis.\nWhoever needs a table waits while it is written. Broken off, it begins anew."
+            )
+        case Begun() if told.table:
+            large = f"{told.number} of {told.of}: {told.table}, {told.bytes / _MB:,.1f} MB ..."
+            return large if told.bytes >= LONG else ""
+        case Begun():
+            return f"{told.step[0].upper()}{told.step[1:]} ..."
+        case Rewritten():
+            took = f" in {told.taken_s:,.0f} s" if told.taken_s >= 1 else ""
+            sizes = f"{told.before / _MB:,.1f} -> {told.after / _MB:,.1f} MB{took}"
+            return f"{told.number} of {told.of}: {told.name}, {sizes}"
+
+
+def _tables(told: Planned) -> str:
+    return f"{count_of(told.tables, 'table')} with their indexes ({told.bytes / _MB:,.1f} MB)"
+
+
+def _summary(tables: list[Rewritten], *, redis: bool, with_wal: bool) -> str:
+    before, after = sum(one.before for one in tables), sum(one.after for one in tables)
+    sizes = f"{before / _MB:,.1f} -> {after / _MB:,.1f} MB"
+    parts = [f"{count_of(len(tables), 'table')} with their indexes ({sizes})", "the statistics"]
+    parts += ["the write-ahead log"] if with_wal else []
+    parts += ["the append-only file of Redis"] if redis else []
+    return f"Written anew: {all_of(parts)}."
+
+
+def _told(tables: list[tuple[str, Rewritten]], redis: bool, left: int) -> dict[str, Any]:
     return {
-        "tables": [{"name": one.name, "bytes_before": one.before, "bytes_after": one.after} for one in tables],
+        "tables": [
+            {"name": one.name, "bytes_before": one.before, "bytes_after": one.after}
+            | ({} if database == PRIMARY_DATABASE else {"database": database})
+            for database, one in tables
+        ],
         "append_only_file": redis,
         "wal_segments_left": left,
     }

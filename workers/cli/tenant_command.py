@@ -14,7 +14,8 @@ from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.ids import format_time
 from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import AuditAction
+from engramq.schemas.vocabulary import PRIMARY_DATABASE, AuditAction
+from engramq.workers.cli.databases import in_each_database, in_its_database
 from engramq.workers.cli.new_file import Unwritable, new_file
 from engramq.workers.cli.running import require_database, run
 from engramq.workers.db import audit
@@ -23,7 +24,7 @@ from engramq.workers.db.languages import FullText, change_language, full_text, k
 from engramq.workers.db.tenants import NOBODY
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.tenants.contents import Contents, contents
-from engramq.workers.tenants.export import Wanted, lines
+from engramq.workers.tenants.export import Wanted, holds_project, lines
 
 
 def list_tenants(settings: Settings, *, empty: bool, as_json: bool) -> None:
@@ -32,9 +33,9 @@ def list_tenants(settings: Settings, *, empty: bool, as_json: bool) -> None:
     Raises CommandFailed, EngramqError with `unavailable`.
     """
     require_database(settings)
-    found = {name: held for name, held in run(_found(settings)).items() if held or empty}
-    for name, held in found.items():
-        print(msgspec.json.encode(_told(name, held)).decode() if as_json else _shown(name, held))
+    found = [one for one in run(_found(settings)) if one[2] or empty]
+    for database, name, held in found:
+        print(msgspec.json.encode(_told(database, name, held)).decode() if as_json else _shown(database, name, held))
     if not found:
         print("engramq tenant: there is no namespace that holds anything", file=sys.stderr)
 
@@ -56,14 +57,14 @@ def configure_tenant(settings: Settings, namespace: str, *, language: str | None
     print(f"{_quoted(namespace)}  language {found.language}{anew}")
 
 
-def export_tenant(settings: Settings, namespace: str, target: Path | None, *, audit: bool, embeddings: bool) -> None:
+def export_tenant(settings: Settings, namespace: str, target: Path | None, **wanted: Any) -> None:
     """Write a namespace to a file that is not there yet, or (None) to standard output; see docs/export.md.
 
-    Raises CommandFailed, EngramqError with `unavailable`.
+    `wanted`: as in `Wanted`. Raises CommandFailed, EngramqError with `unavailable`.
     """
     require_database(settings)
     with _opened(target) as out:
-        count = run(_exported(settings, namespace, out, Wanted(audit=audit, embeddings=embeddings)))
+        count = run(_exported(settings, namespace, out, Wanted(**wanted)))
     print(f"{count_of(count - 2, 'record')} of namespace {namespace!r} exported.", file=sys.stderr)
 
 
@@ -72,10 +73,14 @@ def unknown(namespace: str) -> CommandFailed:
     return CommandFailed(f"There is no namespace {namespace!r}; engramq tenant list shows all.")
 
 
-async def _found(settings: Settings) -> dict[str, Contents]:
-    async with await Store.open(settings.database_url, pool_size=1) as store:
-        counted = [(name, await store.read(name, contents)) for name in await store.namespaces()]
-    return {name: held for name, held in counted if held is not None}
+async def _found(settings: Settings) -> list[tuple[str, str, Contents]]:
+    """Return what each namespace holds, after the names of its database and its own."""
+
+    async def count(store: Store) -> list[tuple[str, Contents | None]]:
+        return [(name, await store.read(name, contents)) for name in await store.namespaces()]
+
+    counted = [(place, found) async for place, found in in_each_database(settings, count)]
+    return [(place, name, held) for place, found in counted for name, held in found if held is not None]
 
 
 async def _configured(settings: Settings, namespace: str, language: str | None) -> FullText | None:
@@ -90,24 +95,29 @@ async def _configured(settings: Settings, namespace: str, language: str | None) 
                 await audit.write(tx, settings.principal, action, None, old={"language": former}, new=told)
         return await full_text(tx)
 
-    async with await Store.open(settings.database_url, pool_size=1, language=settings.language) as store:
+    async def configured(store: Store) -> FullText | None:
         if language is None:
             return await store.read(namespace, full_text)
         return await store.write(namespace, change)
+
+    return await in_its_database(settings, configured)
 
 
 async def _exported(settings: Settings, namespace: str, out: IO[bytes], wanted: Wanted) -> int:
     async def write(tx: Transaction) -> int:
         if tx.tenant == NOBODY:
             raise unknown(namespace)
+        if wanted.project is not None and not await holds_project(tx, wanted.project):
+            raise CommandFailed(
+                f"No memory of namespace {namespace!r} is in project {wanted.project!r}; engramq projects lists them."
+            )
         count = 0
         async for line in lines(tx, wanted, version("engramq")):
             _write(out, line)
             count += 1
         return count
 
-    async with await Store.open(settings.database_url, pool_size=1) as store:
-        return await store.snapshot(namespace, write)
+    return await in_its_database(settings, lambda store: store.snapshot(namespace, write))
 
 
 @contextmanager
@@ -131,12 +141,13 @@ def _write(out: IO[bytes], line: bytes) -> None:
         raise CommandFailed(f"The export cannot be written: {problem.strerror or problem}.") from None
 
 
-def _told(name: str, held: Contents) -> dict[str, Any]:
+def _told(database: str, name: str, held: Contents) -> dict[str, Any]:
     last = None if held.last_activity is None else format_time(held.last_activity)
-    return {"namespace": name, "memories": held.memories, **asdict(held), "last_activity": last}
+    told = {"namespace": name, "memories": held.memories, **asdict(held), "last_activity": last}
+    return told if database == PRIMARY_DATABASE else {**told, "database": database}
 
 
-def _shown(name: str, held: Contents) -> str:
+def _shown(database: str, name: str, held: Contents) -> str:
     states = ", ".join(f"{count} {state}" for state, count in sorted(held.by_state.items()))
     last = "never" if held.last_activity is None else format_time(held.last_activity)
     return "  ".join(
@@ -150,6 +161,7 @@ def _shown(name: str, held: Contents) -> str:
             count_of(held.tokens, "token"),
             f"last written {last}",
             held.language,
+            *(() if database == PRIMARY_DATABASE else (f"in database {database}",)),
         )
     )
 

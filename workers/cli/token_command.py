@@ -14,6 +14,7 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.settings import Settings
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken, Token
+from engramq.workers.cli.databases import in_each_database, in_its_database
 from engramq.workers.cli.running import require_database, run
 from engramq.workers.db.database import Store
 
@@ -51,19 +52,33 @@ def revoke_token(settings: Settings, token_id: UUID, *, as_json: bool) -> ExitCo
 
 
 async def _created(settings: Settings, namespace: str, new: NewToken) -> tuple[str, Token]:
-    async with await Store.open(settings.database_url, pool_size=1, language=settings.language) as store:
+    async def create(store: Store) -> tuple[str, Token]:
         return await tokens.create(store, namespace, new, settings.principal)
+
+    return await in_its_database(settings, create)
 
 
 async def _listed(settings: Settings, namespace: str | None) -> Sequence[Token]:
-    async with await Store.open(settings.database_url, pool_size=1) as store:
-        wanted = await store.namespaces() if namespace is None else [namespace]
-        return [token for one in wanted for token in await tokens.listed(store, one)]
+    async def of_one(store: Store) -> Sequence[Token]:
+        assert namespace is not None
+        return await tokens.listed(store, namespace)
+
+    async def of_all(store: Store) -> Sequence[Token]:
+        return [token for one in await store.namespaces() for token in await tokens.listed(store, one)]
+
+    if namespace is not None:
+        return await in_its_database(settings, of_one)
+    return [token async for _, found in in_each_database(settings, of_all) for token in found]
 
 
 async def _revoked(settings: Settings, token_id: UUID) -> tuple[Token, bool] | None:
-    async with await Store.open(settings.database_url, pool_size=1) as store:
+    async def revoke(store: Store) -> tuple[Token, bool] | None:
         return await tokens.revoke(store, token_id, settings.principal)
+
+    async for _, revoked in in_each_database(settings, revoke):
+        if revoked is not None:
+            return revoked
+    return None
 
 
 def _show_made(secret: str, token: Token, *, as_json: bool) -> None:

@@ -4,23 +4,31 @@ unnest(%(ids)s::uuid[], %(deletions)s::bigint[], %(times)s::timestamptz[]) as n 
 
 -- name: delete_knowledge_edges
 -- Remove locked edges, and keep what they were.
-with gone as (
-    delete from edges e using {deletion_entries}
-    where e.tenant = %(tenant)s and e.layer = 'knowledge' and e.id = n.id
-    returning e.id, to_jsonb(e) - 'tenant' as record, e.created_by, n.deletion, n.deleted_at
+with kept as materialized (
+    select e.id, to_jsonb(e) - 'tenant' as record, e.created_by, n.deletion, n.deleted_at
+    from edges e
+    join {deletion_entries} on n.id = e.id
+    where e.tenant = %(tenant)s and e.layer = 'knowledge'
+    for update of e
+), gone as (
+    delete from edges e using kept where e.tenant = %(tenant)s and e.id = kept.id
 )
 insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
-select %(tenant)s, deletion, id, false, record, created_by, deleted_at from gone
+select %(tenant)s, deletion, id, false, record, created_by, deleted_at from kept
 
 -- name: delete_named_nodes
 -- Remove locked nodes that have no edges any more, and keep what they were.
-with gone as (
-    delete from nodes e using {deletion_entries}
-    where e.tenant = %(tenant)s and e.name is not null and e.id = n.id
-    returning e.id, to_jsonb(e) - 'tenant' as record, e.created_by, n.deletion, n.deleted_at
+with kept as materialized (
+    select e.id, to_jsonb(e) - 'tenant' as record, e.created_by, n.deletion, n.deleted_at
+    from nodes e
+    join {deletion_entries} on n.id = e.id
+    where e.tenant = %(tenant)s and e.name is not null
+    for update of e
+), gone as (
+    delete from nodes e using kept where e.tenant = %(tenant)s and e.id = kept.id
 )
 insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
-select %(tenant)s, deletion, id, true, record, created_by, deleted_at from gone
+select %(tenant)s, deletion, id, true, record, created_by, deleted_at from kept
 
 -- fragment: kept
 -- What is kept of a deletion, for as long as it can be undone.

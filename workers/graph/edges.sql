@@ -24,11 +24,10 @@ insert into edges (
     id, tenant, layer, source_id, target_id, relation, weight, origin, last_active_hours, memory_sector,
     sector_source, properties, created_by, updated_by, valid_from, valid_until
 )
-values (
+select
     %(id)s, %(tenant)s, 'knowledge', %(source_id)s, %(target_id)s, %(relation)s, %(weight)s, 'agent',
     coalesce((select active_hours from namespaces where tenant = %(tenant)s), 0), %(memory_sector)s, 'auto',
     %(properties)s, %(writer)s, %(writer)s, %(valid_from)s, %(valid_until)s
-)
 on conflict (tenant, source_id, target_id, relation) where layer = 'knowledge' do nothing
 returning id, created_at
 

@@ -40,13 +40,8 @@ where given.low in (select id from there) and given.high in (select id from ther
         where t.tenant = %(tenant)s and t.low_id = given.low and t.high_id = given.high)
 order by given.low, given.high
 on conflict (tenant, low_id, high_id) do update set
-    instances = (
-        select array_agg(instance) from (
-            select distinct instance from unnest(co_retrievals.instances || excluded.instances) as instance
-            limit %(enough)s
-        ) known
-    ),
-    seen_at = now()
+    instances = first_distinct(co_retrievals.instances || excluded.instances, %(enough)s),
+    seen_at = excluded.seen_at
 returning low_id, high_id, cardinality(instances) >= %(enough)s as ripe
 
 -- name: forget_co_retrieved

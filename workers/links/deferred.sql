@@ -36,7 +36,7 @@ update ledger l set answer = jsonb_set(
     %(resolved)s)
 where l.tenant = %(tenant)s and l.command_id = %(command_id)s and (
     case when %(item)s::integer is null then l.answer ? 'reply'
-    else l.answer @@ ('$.reply.results[*].index == ' || %(item)s::integer)::jsonpath end)
+    else l.answer @@ ('$.reply.results[*].index == ' || %(item)s::integer::text)::jsonpath end)
 
 -- fragment: standing
 -- Whether a memory m can be linked, now or once it has its vector.

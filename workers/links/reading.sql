@@ -5,11 +5,11 @@ select
     e.note, e.origin, e.reinforcement_count,
     coalesce(e.declared_from = m.node_id, false) as incoming
 from (
-    select e.*, e.target_id as other from edges e where e.source_id = %(id)s
+    select e.*, e.target_id as other from edges e where e.tenant = %(tenant)s and e.source_id = %(id)s
     union all
-    select e.*, e.source_id as other from edges e where e.target_id = %(id)s
+    select e.*, e.source_id as other from edges e where e.tenant = %(tenant)s and e.target_id = %(id)s
 ) e
 join memories m on m.node_id = e.other
-where e.tenant = %(tenant)s and e.layer = 'association' and {visible} and m.state = 'active'
+where e.layer = 'association' and {visible} and m.state = 'active'
 order by e.weight desc, m.node_id
 limit %(limit)s

@@ -15,14 +15,15 @@ select
     e.end_id, e.id, e.source_id, e.target_id, e.relation, e.weight, e.origin, e.note, e.reinforcement_count,
     e.declared_from, m.node_id is not null and e.relation <> 'supersedes' as counts
 from (
-    select e.*, e.source_id as end_id, e.target_id as other_id from edges e where e.source_id = any(%(ids)s)
+    select e.*, e.source_id as end_id, e.target_id as other_id from edges e
+    where e.tenant = %(tenant)s and e.source_id = any(%(ids)s)
     union all
-    select e.*, e.target_id as end_id, e.source_id as other_id from edges e where e.target_id = any(%(ids)s)
+    select e.*, e.target_id as end_id, e.source_id as other_id from edges e
+    where e.tenant = %(tenant)s and e.target_id = any(%(ids)s)
 ) e
 left join memories m on m.node_id = e.other_id and m.tenant = %(tenant)s and m.state = 'active'
     and {current}
-where e.tenant = %(tenant)s and e.layer = 'association'
-    and (e.relation <> 'supersedes' or e.other_id = any(%(ids)s))
+where e.layer = 'association' and (e.relation <> 'supersedes' or e.other_id = any(%(ids)s))
 
 -- name: insert_links
 -- Make links.

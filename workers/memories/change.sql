@@ -6,11 +6,13 @@ returning node_id
 
 -- name: unarchive
 -- Bring a memory back to the state that its vector allows; a time of expiry that has passed goes.
-update memories set
-    state = case when embedding is null then 'pending' else 'active' end,
-    expires_at = case when expires_at > now() then expires_at end, updated_at = now()
-where tenant = %(tenant)s and node_id = %(id)s
-returning state, expires_at
+with moment as materialized (select now() as now)
+update memories m set
+    state = case when m.embedding is null then 'pending' else 'active' end,
+    expires_at = case when m.expires_at > moment.now then m.expires_at end, updated_at = now()
+from moment
+where m.tenant = %(tenant)s and m.node_id = %(id)s
+returning m.state, m.expires_at
 
 -- name: update_memory
 -- Change what is said about a memory: null leaves a column as it is, unless it is named to be cleared.
@@ -34,8 +36,8 @@ update memories m set
     thread = case when 'thread' <> all(%(cleared)s::text[]) then coalesce(%(thread)s, m.thread) end,
     position = case when 'position' <> all(%(cleared)s::text[]) then coalesce(%(position)s, m.position) end,
     lexemes = case when %(renamed)s then
-        memory_lexemes(
-            m.tenant, m.content,
+        lexemes_of(
+            m.tenant, {own_language}, m.content,
             case when 'speaker' <> all(%(cleared)s::text[]) then coalesce(%(speaker)s, m.speaker) end,
             case when 'occurred_at' <> all(%(cleared)s::text[]) then coalesce(%(occurred_at)s, m.occurred_at) end)
         else m.lexemes end,

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from engramq.schemas import limits
 from engramq.schemas.commands import (
     Activated,
     BatchImported,
+    BrowseMemories,
     EmbedPending,
     ForgetMemory,
     Forgotten,
@@ -168,6 +170,12 @@ async def list_recent(tx: Transaction, command: ListRecentMemories, context: Con
     memories, last = await recent(tx, Listed.by(command, project), after=after, limit=command.limit)
     cursor = None if last is None else list_position(format_time(last.created_at), str(last.id))
     return MemoryList(memories=memories, count=len(memories), next_cursor=cursor)
+
+
+@handles(BrowseMemories)
+async def browse(tx: Transaction, command: BrowseMemories, context: Context) -> MemoryList:
+    """List the newest memories of a span of time."""
+    return await list_recent(tx, command, context)
 
 
 @handles(GetMemory)
@@ -395,9 +403,9 @@ async def import_batch(
 
 
 @handles_without_transaction(MemoryStats)
-async def memory_stats(_command: MemoryStats, context: Context) -> Stats:
+async def memory_stats(command: MemoryStats, context: Context) -> Stats:
     """Count what a namespace holds, and what waits in the queues."""
-    found = await context.store.read(context.envelope.namespace, counts)
+    found = await context.store.read(context.envelope.namespace, partial(counts, partitions=command.partitions))
     depths = await context.mailboxes.depths()
     spec = await context.services[Vectorizer].spec_in_store()
     return Stats(
@@ -410,6 +418,9 @@ async def memory_stats(_command: MemoryStats, context: Context) -> Stats:
         queues={kind.value: QueueDepth(depth=depth, dead=dead) for kind, (depth, dead) in depths.items()},
         embedder=await vectors_of(context.store, context.envelope.namespace, spec),
         full_text=found.full_text or {"language": context.settings.language},
+        project=context.envelope.project or None,
+        projects=found.projects,
+        projects_omitted=found.projects_omitted,
     )
 
 

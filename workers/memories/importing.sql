@@ -58,7 +58,7 @@ select
     node.id, node.partition, %(tenant)s, content, confidence, source, source_type, speaker, occurred_at, thread,
     position, sector, sector_source, verification, state,
     case when tags is not null then array(select jsonb_array_elements_text(tags)) end, project,
-    valid_from, valid_until, expires_at, metadata, memory_lexemes(%(tenant)s, content, speaker, occurred_at),
+    valid_from, valid_until, expires_at, metadata, lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at),
     embedding::halfvec, model_id, load_id, %(created_by)s, {clock}
 from node
 join given on given.id = node.id
@@ -68,6 +68,7 @@ returning node_id as id
 -- Write what an import's row names; what it does not name is null and stays as it is. Partition, verification and a
 -- manual sector stay in any case. An automatic sector belongs to a content, and so do similarity links: of another they are to be made
 -- again.
+with moment as materialized (select now() as now)
 update memories m set
     content = %(content)s,
     confidence = coalesce(%(confidence)s, m.confidence),
@@ -88,13 +89,18 @@ update memories m set
     sector_source = case when m.sector_source = 'manual' then m.sector_source
         when m.content = %(content)s then coalesce(%(sector_source)s, m.sector_source) else %(sector_source)s end,
     sector_confidence = case when m.content = %(content)s and %(sector)s::text is null then m.sector_confidence end,
-    state = case when {archived} or %(keep_vector)s then {state} else %(state)s end,
+    state = case
+        when m.expires_at <= moment.now then 'archived'
+        when m.state = 'archived' or %(keep_vector)s then m.state
+        else %(state)s end,
     embedding = case when %(keep_vector)s then m.embedding else %(embedding)s::halfvec end,
     model_id = case when %(keep_vector)s then m.model_id else %(model_id)s end,
-    lexemes = memory_lexemes(
-        m.tenant, %(content)s, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at)),
+    pieces = case when %(keep_vector)s and m.content = %(content)s then m.pieces end,
+    lexemes = lexemes_of(
+        m.tenant, {own_language}, %(content)s, coalesce(%(speaker)s, m.speaker), coalesce(%(occurred_at)s, m.occurred_at)),
     links_made_at = case when m.content = %(content)s then m.links_made_at end,
     updated_at = now()
+from moment
 where m.tenant = %(tenant)s and m.node_id = %(id)s
 returning m.node_id
 

@@ -7,7 +7,7 @@ order by m.node_id
 
 -- name: activate_pending
 -- Give a memory the vector of this content, unless somebody did, or it has another content, or is pending no more.
-update memories set embedding = %(embedding)s::halfvec, model_id = %(model_id)s, state = 'active'
+update memories set embedding = %(embedding)s::halfvec, model_id = %(model_id)s, pieces = null, state = 'active'
 where tenant = %(tenant)s and node_id = %(id)s and state = 'pending' and content = %(content)s
 returning node_id
 
@@ -19,3 +19,7 @@ where m.tenant = %(tenant)s and m.state = 'pending' and m.node_id > %(after)s
     and m.created_at < now() - make_interval(secs => %(older_than_s)s)
 order by m.node_id
 limit %(limit)s
+
+-- name: count_pending
+-- How many memories of a namespace wait for their vector.
+select count(*) as pending from memories m where m.tenant = %(tenant)s and m.state = 'pending'

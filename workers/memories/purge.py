@@ -1,4 +1,4 @@
-"""Purging: erasing for good, or archiving, all memories of one principal, source type, thread, partition or time.
+"""Purging: erasing for good, or archiving, memories of one principal, source type, thread, project, partition or time.
 
 Of a principal its nodes, edges and links are erased too: see authored.py. Archiving deletes its nodes and edges so that
 they can be restored: see authored_archive.py.

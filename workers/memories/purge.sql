@@ -4,6 +4,7 @@ m.tenant = %(tenant)s
 and (%(created_by)s::text is null or m.created_by = %(created_by)s)
 and (%(source_type)s::text is null or m.source_type = %(source_type)s)
 and (%(thread)s::text is null or m.thread = %(thread)s)
+and (%(project)s::text is null or m.project = %(project)s)
 and (%(partition)s::text is null or m.partition = %(partition)s)
 and (%(since)s::timestamptz is null or m.created_at >= %(since)s)
 and (%(until)s::timestamptz is null or m.created_at <= %(until)s)

@@ -14,6 +14,7 @@ GRAPH_STAYS: Final = (
     "Knowledge nodes, edges and links stay: they have an author and a time only. "
     "A purge by created_by, with since or until or without, takes them too."
 )
+_OF_ITSELF: Final = ("thread", "project")
 LINKS_STAY: Final = (
     "Links that this principal made stay: only a purge that erases takes them. "
     "Those of archived memories are hidden with these."
@@ -27,6 +28,7 @@ class Filters:
     created_by: str | None
     source_type: str | None
     thread: str | None
+    project: str | None
     partition: Partition | None
     since: datetime | None
     until: datetime | None
@@ -41,7 +43,7 @@ class Filters:
     @property
     def take_graph(self) -> bool:
         """Whether nodes, edges and links are taken too: they have an author and a time, and nothing else of these."""
-        said_of_memories = (self.source_type, self.thread, self.partition)
+        said_of_memories = (self.source_type, self.thread, self.project, self.partition)
         return self.created_by is not None and set(said_of_memories) == {None}
 
 
@@ -51,7 +53,7 @@ def told(filters: Filters) -> dict[str, Any]:
     for name, value in asdict(filters).items():
         if isinstance(value, datetime):
             told[name] = format_time(value)
-        elif value is not None and (name == "thread" or (name == "source_type" and value not in set(SourceType))):
+        elif value is not None and (name in _OF_ITSELF or (name == "source_type" and value not in set(SourceType))):
             told[f"{name}_sha256"] = hashlib.sha256(value.encode()).hexdigest()
         elif value is not None and not isinstance(value, bool):
             told[name] = value

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import UNSET
 
-from engramq.schemas.commands import ListRecentMemories
+from engramq.schemas.commands import BrowseMemories, ListRecentMemories
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_list_position
@@ -44,6 +44,8 @@ class Listed:
     external_id: str | None = None
     include_superseded: bool = False
     as_of: datetime | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
     @classmethod
     def by(cls, command: ListRecentMemories, project: str | None) -> Self:
@@ -61,6 +63,8 @@ class Listed:
             external_id=or_none(command.external_id),
             include_superseded=command.include_superseded,
             as_of=or_none(command.as_of),
+            since=or_none(command.since) if isinstance(command, BrowseMemories) else None,
+            until=or_none(command.until) if isinstance(command, BrowseMemories) else None,
         )
 
 

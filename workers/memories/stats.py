@@ -1,10 +1,12 @@
 """What a namespace holds, counted."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from engramq.schemas import limits
-from engramq.schemas.commands import EdgeCount
+from engramq.schemas.commands import EdgeCount, ProjectCount
+from engramq.schemas.commands.memories import DEFAULT_PARTITIONS
 from engramq.schemas.vocabulary import CUSTOM_RELATION, MemoryState, Partition, Relation, Sector, SectorSource
 from engramq.workers.db.database import Store
 from engramq.workers.db.languages import full_text
@@ -15,6 +17,7 @@ from engramq.workers.embedders.interface import EmbedderSpec
 
 MEMORY_COUNTS: Final = sql("memory_counts")
 EDGE_COUNTS: Final = sql("edge_counts")
+PROJECT_COUNTS: Final = sql("project_counts")
 VECTORS: Final = sql("vectors_in_namespace")
 
 
@@ -28,6 +31,8 @@ class Counts:
     by_state: dict[str, int]
     superseded: int
     edges: list[EdgeCount]
+    projects: list[ProjectCount]  # those with memories in the partitions that were asked for
+    projects_omitted: int
     full_text: dict[str, Any]  # its language, and how far words are made anew; empty: nobody has written here
 
 
@@ -46,10 +51,15 @@ async def vectors_of(store: Store, namespace: str, spec: EmbedderSpec) -> dict[s
     return told | {"reembedding": {**row, "per_s": change.per_s, "problem": change.problem}}
 
 
-async def counts(tx: Transaction) -> Counts:
-    """Count what the namespace holds, both partitions, whatever its state."""
+async def counts(tx: Transaction, partitions: Sequence[Partition] = DEFAULT_PARTITIONS) -> Counts:
+    """Count what the namespace holds, both partitions, whatever its state.
+
+    Projects are those with memories in `partitions`: one has the name that somebody gave it, so that of untrusted
+    memories alone is untrusted text. Their numbers are of both partitions, as all others are.
+    """
     memories = await tx.send(MEMORY_COUNTS)
     edges = await tx.send(EDGE_COUNTS, relations=list(Relation), custom=CUSTOM_RELATION, kinds=limits.EDGE_KINDS_SHOWN)
+    projects = await tx.send(PROJECT_COUNTS, partitions=list(partitions), most=limits.PROJECTS_SHOWN)
     language = await full_text(tx)
     by_partition = {word.value: 0 for word in Partition}
     by_sector = {word.value: 0 for word in (*Sector, SectorSource.NONE)}
@@ -60,6 +70,7 @@ async def counts(tx: Transaction) -> Counts:
         by_sector[row["sector"]] += row["memories"]
         by_state[row["state"]] += row["memories"]
         superseded += row["memories"] if row["superseded"] else 0
+    named = await projects.fetchall()
     return Counts(
         memories=sum(by_partition.values()),
         by_partition=by_partition,
@@ -70,5 +81,10 @@ async def counts(tx: Transaction) -> Counts:
             EdgeCount(layer=row["layer"], origin=row["origin"], relation=row["relation"], count=row["edges"])
             for row in await edges.fetchall()
         ],
+        projects=[
+            ProjectCount(project=row["project"], memories=row["memories"], untrusted_count=row["untrusted_count"])
+            for row in named
+        ],
+        projects_omitted=named[0]["projects"] - len(named) if named else 0,
         full_text={} if language is None else language.told,
     )

@@ -7,6 +7,18 @@ from memories m
 where m.tenant = %(tenant)s
 group by 1, 2, 3, 4
 
+-- name: project_counts
+-- How many memories of both partitions each project has that has any in these, those with most in these first; null:
+-- those of none.
+select m.project, count(*) as memories, count(*) filter (where m.partition = 'untrusted') as untrusted_count,
+    count(*) over () as projects
+from memories m
+where m.tenant = %(tenant)s
+group by m.project
+having count(*) filter (where m.partition = any(%(partitions)s)) > 0
+order by count(*) filter (where m.partition = any(%(partitions)s)) desc, m.project nulls first
+limit %(most)s
+
 -- name: vectors_in_namespace
 -- How many memories of a namespace have a vector, and how many of these one of this model.
 select count(*) as total, count(*) filter (where e.name = %(name)s and e.sha256 = %(sha256)s) as done

@@ -1,5 +1,5 @@
 -- name: insert_memory
--- Make a memory; no row when its external id is taken.
+-- Make a memory; no row when its external id is taken. It is created now.
 with node as (
     insert into nodes (id, tenant, label, partition, external_id)
     values (%(id)s, %(tenant)s, 'Memory', %(partition)s, %(external_id)s)
@@ -15,10 +15,10 @@ select
     node.id, node.partition, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s, %(speaker)s,
     %(occurred_at)s, %(thread)s, %(position)s, %(sector)s, %(sector_source)s, %(verification)s, %(state)s,
     %(tags)s, %(project)s, %(valid_from)s, %(valid_until)s, %(expires_at)s, %(metadata)s,
-    memory_lexemes(%(tenant)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
+    lexemes_of(%(tenant)s, {own_language}, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
     %(model_id)s, %(created_by)s, {clock}
 from node
-returning m.created_at, m.updated_at, {state} as state
+returning m.created_at, m.updated_at, case when m.expires_at <= m.created_at then 'archived' else m.state end as state
 
 -- name: node_with_external_id
 -- Whose an external id is.

@@ -1,15 +1,16 @@
 -- name: supersede
 -- Hide an old memory behind a new one: both rows. The old one holds until the new one begins, unless it ended before.
+with began as materialized (
+    select coalesce(n.valid_from, n.created_at) as at, now() as now from memories n
+    where n.tenant = %(tenant)s and n.node_id = %(new_id)s
+)
 update memories m set
     superseded_from = case when m.node_id = %(old_id)s then began.at else m.superseded_from end,
     superseded_by = case when m.node_id = %(old_id)s then %(new_id)s::uuid else m.superseded_by end,
-    superseded_at = case when m.node_id = %(old_id)s then now() else m.superseded_at end,
+    superseded_at = case when m.node_id = %(old_id)s then began.now else m.superseded_at end,
     supersedes = case when m.node_id = %(new_id)s then %(old_id)s::uuid else m.supersedes end,
     updated_at = now()
-from (
-    select coalesce(n.valid_from, n.created_at) as at from memories n
-    where n.tenant = %(tenant)s and n.node_id = %(new_id)s
-) began
+from began
 where m.tenant = %(tenant)s and m.node_id = any(array[%(old_id)s, %(new_id)s]::uuid[])
 returning m.node_id
 
@@ -36,10 +37,11 @@ insert into edges (
 )
 on conflict (tenant, source_id, target_id) where layer = 'association' do update set
     relation = excluded.relation, weight = excluded.weight, origin = excluded.origin,
-    declared_from = excluded.declared_from, updated_at = now(), updated_by = excluded.updated_by,
-    properties = edges.properties || jsonb_build_object('replaced_link', jsonb_build_object(
-        'relation', edges.relation, 'weight', edges.weight, 'origin', edges.origin,
-        'declared_from', edges.declared_from))
+    declared_from = excluded.declared_from, updated_at = excluded.updated_at, updated_by = excluded.updated_by,
+    properties = jsonb_set(edges.properties, array['replaced_link'], jsonb_set(
+        jsonb_object(array['relation', 'origin', 'declared_from'],
+            array[edges.relation, edges.origin, edges.declared_from::text]),
+        array['weight'], edges.weight::text::jsonb))
 returning id
 
 -- name: unlink_supersedes

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from engramq.schemas.faults import EngramqError
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import SessionUse
+from engramq.workers.queue.contract import OutcomeUnknown, SessionUse
 from engramq.workers.queue.debounce import Debounce
 
 DEBOUNCE_S: Final = 1.0  # the uses of this long become one statement for each namespace
@@ -61,8 +62,14 @@ class SessionClock:
         by_namespace: dict[str, list[Interval]] = {}
         for (namespace, _), intervals in told.items():
             by_namespace.setdefault(namespace, []).extend(intervals)
+        problem: Exception | None = None
         for namespace, intervals in by_namespace.items():
-            await self._tick(namespace, intervals)
+            try:
+                await self._tick(namespace, intervals)
+            except (EngramqError, OutcomeUnknown) as found:  # of one that is being moved, as likely as of all
+                problem = found
+        if problem is not None:
+            raise problem
 
     async def _tick(self, namespace: str, intervals: Sequence[Interval]) -> None:
         await self._store.write(namespace, lambda tx: tick(tx, intervals))

@@ -21,9 +21,9 @@ with told as (
 ), fresh as (
     select in_use, in_use_since, intervals * multirange(tstzrange(in_use_since, null)) - in_use as gained
     from remembered
-), later as (
+), later as materialized (
     select gained, in_use + gained as in_use, in_use_since from fresh
-), kept as (
+), kept as materialized (
     select greatest(
         upper(later.in_use) - interval '1 day',
         (select lower(piece) from unnest(later.in_use) as piece order by piece desc offset %(pieces)s - 1 limit 1)

@@ -16,15 +16,16 @@ from uuid import UUID, uuid4
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db import reembedding
 from engramq.workers.db.database import Store
-from engramq.workers.db.pool import Connection, Row, execute
+from engramq.workers.db.pool import Connection, Row, execute, settings_of
 from engramq.workers.db.queries import sql
 from engramq.workers.db.reembedding import Claim
+from engramq.workers.db.session import AT_LENGTH, ask
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.pending import Vectorized, embedded
 from engramq.workers.queue.activity import Activity
-from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.contract import NotNow, OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ FOREIGN_BEFORE: Final = sql("foreign_before")
 CONTENTS: Final = sql("foreign_contents")
 EMBED_ANEW: Final = sql("embed_anew")
 RETIRE: Final = sql("retire_models")
+MOVES: Final = sql("moves_under_way")
 BUILD_SETTINGS: Final = sql("build_settings")
 COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
@@ -58,6 +60,7 @@ class _Change:
     done: int = 0
     began: float = field(default_factory=time.monotonic)
     taken_over: bool = False  # by another process
+    is_held_up: bool = False  # a namespace is being moved, and was left out
 
     @property
     def model_id(self) -> int:
@@ -84,11 +87,13 @@ class Reembedding:
     _rest_until: float = 0.0
     _is_new: bool = True  # looks once, in case a worker wrote on with a model that was retired
     _is_told: bool = False  # that another model was chosen
+    _waits: bool = False  # for a namespace that is being moved
 
     async def run(self) -> None:
         """Make all vectors of other models anew, unless the last look had nothing to do and it is too soon."""
         if time.monotonic() < self._rest_until:
             return
+        self._waits = False
         try:
             worked = await self._run()
         except (EngramqError, OutcomeUnknown):
@@ -97,7 +102,10 @@ class Reembedding:
         except EmbedderUnavailable as problem:
             log.warning("Nothing embedded anew", extra={"reason": problem.failure.reason})
             worked = False
-        self._rest_s = 0.0 if worked else min(REST_MAX_S, max(REST_S, self._rest_s * 2))
+        if worked:
+            self._rest_s = 0.0
+        else:  # a move ends soon
+            self._rest_s = REST_S if self._waits else min(REST_MAX_S, max(REST_S, self._rest_s * 2))
         self._rest_until = time.monotonic() + self._rest_s
 
     async def _run(self) -> bool:
@@ -146,11 +154,12 @@ class Reembedding:
     async def _alone(self, query: bytes, **values: object) -> list[Row]:
         """Ask what may take long."""
 
-        async def ask(connection: Connection) -> list[Row]:
-            await execute(connection, BUILD_SETTINGS, {"timeout": COUNT_MAX})
-            return await (await execute(connection, query, values)).fetchall()
+        async def look(connection: Connection) -> list[Row]:
+            if settings_of(connection) is None:
+                await execute(connection, BUILD_SETTINGS, {"timeout": COUNT_MAX})
+            return await ask(connection, query, values, {**AT_LENGTH, "statement_timeout": COUNT_MAX})
 
-        return await self.store.alone(ask)
+        return await self.store.alone(look)
 
     async def _work(self, change: _Change) -> None:
         log.info("Embedding anew", extra={"memories": change.remaining})
@@ -159,7 +168,10 @@ class Reembedding:
         try:
             while places and self._goes_on(change):
                 for namespace, place in list(places.items()):
-                    last = await self._look_at(change, namespace, place)
+                    try:
+                        last = await self._look_at(change, namespace, place)
+                    except NotNow:  # it is being moved, and the next run finds it
+                        last, change.is_held_up = None, True
                     if last is None:
                         del places[namespace]
                     else:
@@ -169,9 +181,18 @@ class Reembedding:
             raise
         finally:
             telling.cancel()
-        refused = change.remaining and not change.done and self._goes_on(change)
-        await self._tell(change, "the model takes none of the texts that are left" if refused else None, ended=True)
+        await self._tell(change, await self._obstacle(change), ended=True)
         log.info("Embedded anew", extra={"memories": change.done, "remaining": change.remaining})
+
+    async def _obstacle(self, change: _Change) -> str | None:
+        """Return why some are left, None where none are, or where the next run goes on."""
+        if not change.remaining or not self._goes_on(change):
+            return None
+        moves = await self.store.ask(MOVES)  # one that only copies is served, and so are its vectors
+        self._waits = change.is_held_up or any(row["standing"] for row in moves)
+        if self._waits:
+            return "the rest is of a namespace that is being moved"
+        return None if change.done else "the model takes none of the texts that are left"
 
     def _goes_on(self, change: _Change) -> bool:
         return not (self.stopping.is_set() or change.taken_over)

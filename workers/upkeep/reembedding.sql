@@ -44,7 +44,7 @@ with given as (
     for no key update of m skip locked
 )
 update memories m set
-    embedding = locked.embedding::halfvec, model_id = %(model_id)s,
+    embedding = locked.embedding::halfvec, model_id = %(model_id)s, pieces = null,
     links_made_at = case when not exists (
         select from memories s
         where s.tenant = %(tenant)s and s.created_at >= %(began_at)s

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -25,7 +26,7 @@ from engramq.workers.graph import deletions, proposal_rows
 from engramq.workers.links import co_retrieval, decay
 from engramq.workers.memories import expiry
 from engramq.workers.memories.pending import embedding, pending_after, pending_contents
-from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
+from engramq.workers.queue.contract import FollowUp, NotNow, OutcomeUnknown, Periodic
 from engramq.workers.upkeep import lexemes
 from engramq.workers.upkeep.back_off import BackOff
 from engramq.workers.upkeep.unfinished import Unfinished
@@ -78,9 +79,12 @@ class Upkeep:
         found: list[FollowUp] = []
         settled: dict[str, datetime] = {}
         for namespace, seen_at in changed.items():
-            # Pending memories first: one that gets its vector meanwhile is seen by the second look.
-            found += await self._look_at(namespace)
-            found += await self.unfinished.look_at(namespace, seen_at)
+            try:
+                # Pending memories first: one that gets its vector meanwhile is seen by the second look.
+                found += await self._look_at(namespace)
+                found += await self.unfinished.look_at(namespace, seen_at)
+            except NotNow:  # it is being moved: the next sweep is soon
+                continue
             until = self.unfinished.settled(namespace)
             if until is not None and namespace not in self._progress:
                 settled[namespace] = until
@@ -130,21 +134,25 @@ class Upkeep:
             "pair_days": co_retrieval.KEPT_DAYS,
             "graph_days": limits.GRAPH_RESTORE_DAYS,
         }
-        for namespace in await self._named(OUTDATED, **kept):
-            while await self.store.write(namespace, ledger.trim) == ledger.TRIMMED_AT_ONCE:
-                pass
-            while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
-                pass
-            while await self.store.write(namespace, deletions.trim) == deletions.TRIMMED_AT_ONCE:
-                pass
-            while await self.store.write(namespace, proposal_rows.trim) == proposal_rows.TRIMMED_AT_ONCE:
-                pass
+        await _for_each(await self._named(OUTDATED, **kept), self._trim)
+
+    async def _trim(self, namespace: str) -> None:
+        while await self.store.write(namespace, ledger.trim) == ledger.TRIMMED_AT_ONCE:
+            pass
+        while await self.store.write(namespace, co_retrieval.trim) == co_retrieval.TRIMMED_AT_ONCE:
+            pass
+        while await self.store.write(namespace, deletions.trim) == deletions.TRIMMED_AT_ONCE:
+            pass
+        while await self.store.write(namespace, proposal_rows.trim) == proposal_rows.TRIMMED_AT_ONCE:
+            pass
 
     async def archive_expired(self) -> None:
         """Archive memories that have expired."""
-        for namespace in await self._named(EXPIRING):
-            while await self.store.write(namespace, expiry.archive_expired) == expiry.AT_ONCE:
-                pass
+        await _for_each(await self._named(EXPIRING), self._archive)
+
+    async def _archive(self, namespace: str) -> None:
+        while await self.store.write(namespace, expiry.archive_expired) == expiry.AT_ONCE:
+            pass
 
     async def apply_retention(self) -> None:
         """Give memories that a rule of retention is about a time to expire: older than the rule, or restored.
@@ -156,8 +164,12 @@ class Upkeep:
         for namespace in await self.store.namespaces():
             try:
                 await self._retain(namespace)
-            except EngramqError as refusal:  # the others are not to wait for it; the next pass begins anew
-                log.warning("Retention was not applied", extra={"namespace": namespace, "code": refusal.fault.code})
+            except (
+                EngramqError,
+                OutcomeUnknown,
+            ) as problem:  # the others do not wait; the next pass begins anew
+                code = problem.fault.code if isinstance(problem, EngramqError) else type(problem).__name__
+                log.warning("Retention was not applied", extra={"namespace": namespace, "code": code})
 
     async def _retain(self, namespace: str) -> None:
         for rule in self.retention:
@@ -179,22 +191,25 @@ class Upkeep:
 
     async def decay_links(self) -> None:
         """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
-        for namespace in await self._named(DECAYING, hours=DECAYED_ANEW_HOURS):
-            hours = await self.store.read(namespace, decay.clock)
-            await self._decay(namespace)
-            await self.store.write(namespace, partial(decay.note_decayed, hours=hours))
+        await _for_each(await self._named(DECAYING, hours=DECAYED_ANEW_HOURS), self._decay)
 
     async def _decay(self, namespace: str) -> None:
+        hours = await self.store.read(namespace, decay.clock)
         decayed = await self.store.write(namespace, lambda tx: decay.decay(tx, None))
         while decayed.after is not None:
             decayed = await self.store.write(namespace, partial(decay.decay, after=decayed.after))
+        await self.store.write(namespace, partial(decay.note_decayed, hours=hours))
 
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces that changed, for full text to tell common ones from rare ones."""
-        for namespace, seen_at in (await changes.changed(self.store, Looks.COUNTS)).items():
+        changed = await changes.changed(self.store, Looks.COUNTS)
+
+        async def count(namespace: str) -> None:
             for partition in Partition:
                 await self._count(namespace, partition)
-            await changes.settle(self.store, Looks.COUNTS, {namespace: seen_at})
+            await changes.settle(self.store, Looks.COUNTS, {namespace: changed[namespace]})
+
+        await _for_each(list(changed), count)
 
     async def _count(self, namespace: str, partition: Partition) -> None:
         if await self.store.read(namespace, lambda tx: lexemes.is_worth_counting(tx, partition)):
@@ -215,3 +230,10 @@ class Upkeep:
             Periodic("decay_links", DECAY_EVERY_S, self.decay_links),
             Periodic("count_lexemes", COUNT_EVERY_S, self.count_lexemes),
         )
+
+
+async def _for_each(namespaces: Sequence[str], work: Callable[[str], Awaitable[None]]) -> None:
+    """Do a piece of work in each namespace; the others do not wait for one that is being moved."""
+    for namespace in namespaces:
+        with suppress(NotNow):  # whoever moves it ends soon, and the next pass finds it
+            await work(namespace)
