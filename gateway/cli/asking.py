@@ -8,12 +8,11 @@ from typing import Final, TypeVar
 import anyio
 import msgspec
 
-from engramq.gateway.queue.bus import Bus, Pending
+from engramq.gateway.queue.bus import Pending
+from engramq.gateway.queue.lanes import AnyBus
 from engramq.schemas.commands import Command, CommandReport, GetCommand, Reply
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.keys import Keys
-from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
 
 ANSWER_TIMEOUT_S: Final = 20.0  # after which a command is asked after instead
@@ -25,21 +24,11 @@ ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
 R = TypeVar("R", bound=Reply)
 
 
-def open_bus(settings: Settings) -> Bus:
-    """Return the way to the workers, to be used as `async with`."""
-    return Bus(
-        settings.redis_url,
-        Keys(settings.key_prefix),
-        mailbox_bound=settings.mailbox_bound,
-        reply_timeout_s=settings.reply_timeout_s,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Asker:
     """Asks in the name of the operator, who may do everything in this namespace."""
 
-    bus: Bus
+    bus: AnyBus
     namespace: str
     principal: str
 

@@ -12,9 +12,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from engramq.gateway.cli.alike import Digests, Sets, packed, transactions
-from engramq.gateway.cli.asking import PROGRESS_S, Asker, open_bus
+from engramq.gateway.cli.asking import PROGRESS_S, Asker
 from engramq.gateway.cli.printable import printable
 from engramq.gateway.cli.running import run
+from engramq.gateway.queue.lanes import open_bus
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import (
@@ -90,6 +91,9 @@ def list_duplicates(asked: Asked, settings: Settings, *, namespace: str, as_json
         return
     for line in _listed(found, asked.shown):
         print(line.rstrip())
+    if not found.groups:
+        print(f"No duplicates in namespace {namespace!r}, by a similarity of {found.similarity:.3f}.", file=sys.stderr)
+        return
     counted = f"{memories(found.duplicates)} in {count_of(len(found.groups), 'group')} of namespace {namespace!r}"
     if found.merged is None:
         can = "is superseded: --merge --yes does it" if not asked.merge else "is merged: --yes does it"

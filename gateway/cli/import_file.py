@@ -2,8 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -11,17 +11,17 @@ from typing import IO, Final
 import anyio
 from msgspec import UNSET
 
-from engramq.gateway.cli.asking import open_bus
-from engramq.gateway.cli.import_records import Rejection, read_records
+from engramq.gateway.cli.import_records import Given, Rejection, read_records
 from engramq.gateway.cli.import_rejects import RejectFile
-from engramq.gateway.cli.import_rows import Batch, Secrets, check_rows, make_batches
+from engramq.gateway.cli.import_rows import Batch, Row, Secrets, check_rows, make_batches
 from engramq.gateway.cli.import_workers import START_S, ImportWorkers
-from engramq.gateway.cli.progress import Progress
-from engramq.gateway.queue.bus import Bus, Pending
-from engramq.schemas.commands import BatchImported, GetCommand, ImportBatch
+from engramq.gateway.cli.progress import Progress, Readable
+from engramq.gateway.queue.bus import Pending
+from engramq.gateway.queue.lanes import AnyBus, open_bus
+from engramq.schemas.commands import BatchImported, Command, GetCommand, ImportBatch
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.keys import Keys
+from engramq.schemas.lanes import lanes_of
 from engramq.schemas.packed_lines import Source
 from engramq.schemas.settings import Redact, Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Absence, CommandStatus, OnDuplicate, ReceiptStatus, RowFormat
@@ -37,7 +37,7 @@ GIVE_UP_S: Final = 300.0  # how long one batch is tried again while the service 
 class Importer:
     """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored."""
 
-    bus: Bus
+    bus: AnyBus
     principal: Principal
     on_duplicate: OnDuplicate
     rejects: RejectFile
@@ -57,14 +57,14 @@ class Importer:
                 if item is None:
                     return
                 if isinstance(item, Rejection):
-                    self._reject(item)
+                    self.reject(item)
                     continue
                 await slots.acquire_on_behalf_of(item)
                 group.start_soon(self._send, item, slots)
 
     async def _send(self, batch: Batch, slots: anyio.CapacityLimiter) -> None:
         try:
-            answer = await self._ask_until_answered(batch)
+            answer = await self.ask_until_answered(_command(batch, self.on_duplicate), batch.namespace, batch.key)
         finally:
             slots.release_on_behalf_of(batch)
         if answer.fault is not None:
@@ -74,34 +74,28 @@ class Importer:
         for receipt in answer.reply.receipts:
             row = batch.rows[receipt.index]
             if receipt.status is ReceiptStatus.REJECTED:
-                self._reject(Rejection(row.line, str(receipt.field or "line"), str(receipt.error or "")))
+                self.reject(Rejection(row.line, str(receipt.field or "line"), str(receipt.error or ""), row.file))
             else:
                 self.counts[receipt.status] += 1
                 if receipt.absence is not UNSET:
                     self.absent[receipt.status, receipt.absence] += 1
         self.progress.show(sum(self.counts.values()))
 
-    async def _ask_until_answered(self, batch: Batch) -> Answer:
-        """Ask again while the service is overloaded or away: the key makes the batch once only."""
+    async def ask_until_answered(self, command: Command, namespace: str, key: str) -> Answer:
+        """Ask again while the service is overloaded or away: the key has it done once only; raises EngramqError."""
         give_up = time.monotonic() + GIVE_UP_S
-        command = ImportBatch(
-            records=tuple(row.record for row in batch.rows),
-            # A row without an external id that is there already says the same.
-            on_duplicate=self.on_duplicate if batch.named else OnDuplicate.SKIP,
-            identities=tuple(row.identity for row in batch.rows),
-        )
         while True:
             try:
                 answer = await self.bus.ask(
                     command,
-                    namespace=batch.namespace,
+                    namespace=namespace,
                     principal=self.principal,
-                    idempotency_key=batch.key,
+                    idempotency_key=key,
                     project=self.project,
                     timeout_s=ANSWER_TIMEOUT_S,
                 )
                 if isinstance(answer, Pending):
-                    await self._until_ended(answer.command_id, batch.namespace, give_up)
+                    await self._until_ended(answer.command_id, namespace, give_up)
                     if time.monotonic() < give_up:
                         continue
                     raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
@@ -128,9 +122,19 @@ class Importer:
             raise EngramqError(fault)
         await anyio.sleep(fault.retry_after_s if isinstance(fault.retry_after_s, float) else 1.0)
 
-    def _reject(self, rejection: Rejection) -> None:
+    def reject(self, rejection: Rejection) -> None:
+        """Count a row that was not stored, and tell of it; raises CannotReject."""
         self.counts[ReceiptStatus.REJECTED] += 1
         self.rejects.write(rejection)
+
+
+def _command(batch: Batch, on_duplicate: OnDuplicate) -> ImportBatch:
+    return ImportBatch(
+        records=tuple(row.record for row in batch.rows),
+        # A row without an external id that is there already says the same.
+        on_duplicate=on_duplicate if batch.named else OnDuplicate.SKIP,
+        identities=tuple(row.identity for row in batch.rows),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +150,53 @@ class Options:
     split: bool
     row_format: RowFormat | None
 
+    def checked(
+        self, records: Iterable[Given | Rejection], settings: Settings, secrets: Secrets
+    ) -> Iterator[Row | Rejection]:
+        """Return what the records say, each checked; `secrets` counts those that are left out."""
+        return check_rows(
+            records,
+            self.namespace or settings.namespace,
+            one_namespace=self.namespace is not None,
+            split=self.split,
+            secrets=secrets,
+        )
+
+
+def new_secrets(settings: Settings) -> Secrets:
+    """Return the count of secrets of an import, and whether they are left out."""
+    return Secrets(left_out=settings.redact is not Redact.OFF)
+
+
+@asynccontextmanager
+async def importing(
+    settings: Settings, options: Options, rejects: Path | None, source: Readable, total: int | None
+) -> AsyncIterator[Importer]:
+    """Within the block rows can be sent; what could not be stored is told of in `rejects`.
+
+    `source` and `total` are what the bar shows. Raises EngramqError, NoWorker, CannotReject, maybe in a group.
+    """
+    async with AsyncExitStack() as resources:
+        files = resources.enter_context(ExitStack())
+        bus = await resources.enter_async_context(open_bus(settings))
+        workers = ImportWorkers(lanes_of(settings).of(settings.namespace))
+        resources.push_async_callback(workers.close)
+        await workers.require(START_S)
+        importer = Importer(
+            bus,
+            Principal(name=settings.principal, scopes=ALL_SCOPES),
+            options.on_duplicate,
+            RejectFile(rejects, files),
+            resources.enter_context(Progress(source, total)),
+            project=settings.project,
+            secrets=new_secrets(settings),
+        )
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(workers.watch)
+            yield importer
+            watching.cancel_scope.cancel()
+        importer.rejects.close()
+
 
 async def import_file(
     raw: IO[bytes], settings: Settings, options: Options, rejects: Path | None, total_bytes: int | None
@@ -154,35 +205,9 @@ async def import_file(
 
     Raises EngramqError, NoWorker, CannotReject, UnusableFile, maybe in a group.
     """
-    async with AsyncExitStack() as resources:
-        files = resources.enter_context(ExitStack())
-        keys = Keys(settings.key_prefix)
-        bus = await resources.enter_async_context(open_bus(settings))
-        workers = ImportWorkers(settings.redis_url, keys)
-        resources.push_async_callback(workers.close)
-        await workers.require(START_S)
-        source = Source(raw)
-        progress = resources.enter_context(Progress(source, total_bytes))
-        secrets = Secrets(left_out=settings.redact is not Redact.OFF)
-        rows = check_rows(
-            read_records(source.lines(), options.row_format),
-            options.namespace or settings.namespace,
-            one_namespace=options.namespace is not None,
-            split=options.split,
-            secrets=secrets,
-        )
-        importer = Importer(
-            bus,
-            Principal(name=settings.principal, scopes=ALL_SCOPES),
-            options.on_duplicate,
-            RejectFile(rejects, files),
-            progress,
-            project=settings.project,
-            secrets=secrets,
-        )
-        async with anyio.create_task_group() as watching:
-            watching.start_soon(workers.watch)
-            await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
-            watching.cancel_scope.cancel()
-        importer.rejects.close()
-        return importer
+    source = Source(raw)
+    async with importing(settings, options, rejects, source, total_bytes) as importer:
+        records = read_records(source.lines(), options.row_format)
+        rows = options.checked(records, settings, importer.secrets)
+        await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
+    return importer

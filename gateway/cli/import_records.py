@@ -37,23 +37,25 @@ _TOO_LONG: Final = f"The line is longer than {limits.BODY_BYTES} bytes."
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a row says, unchecked, and the line on which it begins."""
+    """What a row says, unchecked, the line on which it begins, and of a folder the file."""
 
     line: int
     values: dict[str, Any]
+    file: str = ""
 
 
-class Rejection(msgspec.Struct, frozen=True):
-    """A row that cannot be stored, the line on which it begins, and why."""
+class Rejection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A row that cannot be stored, the line on which it begins, and why; `file`: the one of a folder."""
 
     line: int
     field: str
     reason: str
+    file: str = ""
 
 
-def rejection(line: int, refused: EngramqError) -> Rejection:
+def rejection(line: int, refused: EngramqError, file: str = "") -> Rejection:
     """Return what is told of a row that was refused."""
-    return Rejection(line, str(refused.fault.field), refused.fault.error)
+    return Rejection(line, str(refused.fault.field), refused.fault.error, file)
 
 
 def format_by_name(path: Path | None) -> RowFormat | None:

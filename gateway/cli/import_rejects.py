@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from engramq.gateway.cli.import_records import Rejection
+from engramq.gateway.cli.printable import printable
 
 
 class CannotReject(Exception):
@@ -25,7 +26,8 @@ class RejectFile:
     def write(self, rejection: Rejection) -> None:
         """Tell of one row; raises CannotReject."""
         if self.path is None:
-            click.echo(f"line {rejection.line}: {rejection.field}: {rejection.reason}", err=True)
+            place = f"{rejection.file}, line {rejection.line}" if rejection.file else f"line {rejection.line}"
+            click.echo(f"{printable(place)}: {rejection.field}: {rejection.reason}", err=True)
             return
         try:
             if self._file is None:

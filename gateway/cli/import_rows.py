@@ -24,12 +24,16 @@ HELD_BATCHES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A checked record: the line on which it begins, whose it is, what is to be stored, by what it is known again."""
+    """A checked record: the line on which it begins, whose it is, what is to be stored, by what it is known again.
+
+    `file`: the one of a folder.
+    """
 
     line: int
     namespace: str
     record: ImportRecord
     identity: bytes
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,10 +84,10 @@ def check_rows(
             whose = namespace if one_namespace else own
             checked = _kept_and_known(given.values, whose, split=split, secrets=secrets)
         except EngramqError as refused:
-            yield rejection(given.line, refused)
+            yield rejection(given.line, refused, given.file)
             continue
         for record, known_by in checked:
-            yield Row(given.line, whose, record, identities.of(whose, known_by))
+            yield Row(given.line, whose, record, identities.of(whose, known_by), given.file)
 
 
 def _kept_and_known(

@@ -6,9 +6,10 @@ from typing import Final
 import anyio
 import click
 
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, UnsupportedServer, pack
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
 from engramq.schemas.jobs import ALIVE_S
-from engramq.schemas.keys import Keys
+from engramq.schemas.lanes import Lane
+from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.vocabulary import WorkerKind
 
 SILENT_S: Final = 3 * ALIVE_S  # after which a worker counts as gone
@@ -26,9 +27,9 @@ class NoWorker(Exception):
 class ImportWorkers:
     """The workers of the imports mailbox, as their signs of life in Redis show them."""
 
-    def __init__(self, redis_url: str, keys: Keys) -> None:
-        self._redis = RedisConnection(redis_url)
-        self._key = keys.of[WorkerKind.IMPORTS].alive
+    def __init__(self, lane: Lane) -> None:
+        self._redis = RedisConnection(lane.redis)
+        self._key = lane.keys.of[WorkerKind.IMPORTS].alive
 
     async def require(self, patience_s: float) -> None:
         """Return when there is one; says so soon when there is none, and raises NoWorker when none comes."""

@@ -10,6 +10,8 @@ from typing import Final, Protocol, Self
 
 import click
 
+from engramq.schemas.phrases import count_of
+
 LINE_EVERY_S: Final = 5.0
 REDRAW_EVERY_S: Final = 0.1  # where something is told of every record
 
@@ -23,10 +25,10 @@ class Readable(Protocol):
 class Progress:
     """Sets what is done against the whole, such as bytes of a file; without a whole (a pipe) no time left is told."""
 
-    def __init__(self, source: Readable, total: int | None, unit: str = "rows") -> None:
-        """`total`: which `position` of the source is the end; `unit`: what `show` counts."""
+    def __init__(self, source: Readable, total: int | None, unit: str = "row", what: str = "") -> None:
+        """`total`: which `position` of the source is the end; `unit`: what `show` counts, and `what` was done to it."""
         self._source = source
-        self._unit = unit
+        self._unit, self._what = unit, f" {what}" if what else ""
         self._rows = self._rows_shown = 0
         self._is_terminal = sys.stderr.isatty()
         self._bar = click.progressbar(
@@ -54,7 +56,7 @@ class Progress:
     def _rows_and_rate(self) -> str:
         elapsed_s = max(time.monotonic() - self._started, 1e-6)
         left = "left  " if self._bar.eta_known and not self._bar.finished else ""  # the bar's time stands before
-        return f"{left}{self._rows} {self._unit}  {self._rows / elapsed_s:.0f}/s"
+        return f"{left}{count_of(self._rows, self._unit)}{self._what}  {self._rows / elapsed_s:.0f}/s"
 
     def __enter__(self) -> Self:
         self._bar.__enter__()
@@ -83,7 +85,7 @@ class Steps:
         if step != self._step:
             self._end()
             self._step, self.position = step, 0
-            self._bar = self._shown.enter_context(Progress(self, of, f"records {step}"))
+            self._bar = self._shown.enter_context(Progress(self, of, "record", step))
         self.position = done
         if time.monotonic() - self._drawn_at >= REDRAW_EVERY_S:
             self._draw()

@@ -1,4 +1,4 @@
-"""`engramq purge`: list, then erase for good, what a principal wrote, or memories of a source type, thread or time."""
+"""`engramq purge`: list, then erase for good, what a principal wrote, or memories of a source, project or time."""
 
 import shlex
 import sys
@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 from msgspec import UnsetType
 
-from engramq.gateway.cli.asking import Asker, open_bus
+from engramq.gateway.cli.asking import Asker
 from engramq.gateway.cli.printable import printable
 from engramq.gateway.cli.running import run
+from engramq.gateway.queue.lanes import open_bus
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Purged, PurgeMemories

@@ -7,8 +7,9 @@ from functools import partial
 
 import msgspec
 
-from engramq.gateway.cli.asking import Asker, open_bus
+from engramq.gateway.cli.asking import Asker
 from engramq.gateway.cli.running import run
+from engramq.gateway.queue.lanes import open_bus
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed

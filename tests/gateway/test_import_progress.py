@@ -59,6 +59,7 @@ def test_a_terminal_sees_a_bar_with_rate_and_time_left(monkeypatch: pytest.Monke
 
 def test_a_terminal_sees_rows_and_rate_of_a_pipe(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> None:
     said = shown(monkeypatch, clock, watched=True, total_bytes=None, step_s=0.25)
+    assert "1 row  4/s" in said
     assert "10 rows  4/s" in said
     assert "%" not in said
     assert "left" not in said
@@ -104,7 +105,7 @@ def test_steps_that_go_fast_are_drawn_now_and_then_and_at_their_end(
             clock.s += 0.0001
             steps.tell("restored", done, 10_000)
     assert 9 <= terminal.getvalue().count("records restored") <= 14
-    assert "100%  10000 records restored" in terminal.getvalue()
+    assert "100%  10,000 records restored" in terminal.getvalue()
 
 
 def test_nothing_is_said_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

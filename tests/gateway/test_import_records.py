@@ -244,6 +244,7 @@ print(count, mb() - before)
 """
 
 
+@pytest.mark.long
 @pytest.mark.promise("IM-6")
 @pytest.mark.parametrize(("kind", "rows"), [("jsonl.gz", 100_000), ("csv in utf-16", 30_000)])
 def test_many_rows_are_read_in_bounded_memory(kind: str, rows: int) -> None:

@@ -1,0 +1,208 @@
+"""`engramq import` of other systems' exports over real servers and workers."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from engramq.deploy.cli import main
+from engramq.schemas.command_line import ExitCode
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import ForeignFormat
+from tests.conftest import Database
+from tests.pipeline.stage import Stage, agent_of, stage_settings, staged
+from tests.reach.formats import exports
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-11")]
+
+
+@pytest.fixture
+def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    settings = stage_settings(database, redis_url, key_prefix)
+    monkeypatch.setenv("ENGRAMQ_REDIS_URL", settings.redis_url)
+    monkeypatch.setenv("ENGRAMQ_KEY_PREFIX", settings.key_prefix)
+    return settings
+
+
+@pytest.fixture
+async def stage(settings: Settings) -> AsyncIterator[Stage]:
+    async with staged(settings) as stage:
+        yield stage
+
+
+async def bring_in(path: Path, *options: str) -> int:
+    return await asyncio.to_thread(main, ["import", str(path), *options])
+
+
+def kept(database: Database) -> tuple[int, int, int]:
+    """Return how many memories, nodes and edges there are."""
+    (row,) = database.rows(
+        "select (select count(*) from memories) m, (select count(*) from nodes where name is not null) n,"
+        " (select count(*) from edges where layer = 'knowledge') e"
+    )
+    return row["m"], row["n"], row["e"]
+
+
+@pytest.mark.parametrize("kind", ForeignFormat)
+async def test_the_same_twice_gives_the_same_count(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: ForeignFormat
+) -> None:
+    path = exports.EXPORTS[kind](tmp_path)
+    how = ("--format", str(kind)) if kind is ForeignFormat.BASIC_MEMORY else ()
+    memories, nodes, edges = exports.BROUGHT[kind]
+
+    assert await bring_in(path, "--dry-run", *how) == ExitCode.DONE
+    told = capsys.readouterr()
+    assert told.out.startswith(f"memories {memories}  ")
+    assert "Nothing was written" in told.err
+    assert kept(database) == (0, 0, 0)
+
+    assert await bring_in(path, *how) == ExitCode.DONE
+    told = capsys.readouterr()
+    assert told.out.startswith(f"stored {memories}  skipped 0  updated 0  rejected 0")
+    assert (f"nodes {nodes} ({nodes} new)" in told.out) is bool(nodes)
+    first = kept(database)
+    assert first[0] == memories
+    assert first[2] == edges
+    assert first[1] >= nodes  # an edge may name what the export has no node for
+
+    assert await bring_in(path, *how) == ExitCode.DONE
+    told = capsys.readouterr()
+    assert told.out.startswith(f"stored 0  skipped {memories}  updated 0  rejected 0")
+    assert (f"edges {edges} (0 new)" in told.out) is bool(edges)
+    assert kept(database) == first
+
+
+async def test_a_mem0_export_is_found_by_a_search(stage: Stage, tmp_path: Path) -> None:
+    assert await bring_in(exports.mem0(tmp_path)) == ExitCode.DONE
+    async with agent_of(await stage.gateway()) as agent:
+        found = await agent.search("which allergy to walnuts", tags=[])
+        assert "Is allergic to walnuts" in [one["content"] for one in found]
+
+
+async def test_conversations_are_kept_apart_unless_they_were_looked_through(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = exports.claude(tmp_path)
+    async with agent_of(await stage.gateway()) as agent, agent_of(await stage.gateway(), "other") as other:
+        assert await bring_in(path) == ExitCode.DONE
+        assert "kept apart" in capsys.readouterr().err
+        assert await agent.found("garlic") == []
+        turns = await agent.search("garlic", partitions=["untrusted"])
+        assert {(one["speaker"], one["thread"]) for one in turns} == {
+            ("user", "claude:c0000000-0000-4000-8000-000000000001"),
+            ("assistant", "claude:c0000000-0000-4000-8000-000000000001"),
+        }
+        assert await bring_in(path, "--trusted", "--all-messages", "--namespace", "other") == ExitCode.DONE
+        assert "kept apart" not in capsys.readouterr().err
+        assert sorted(await other.found("garlic")) == [
+            "In autumn, some weeks before the frost.",
+            "When do I plant garlic?",
+        ]
+        assert await other.found("garlic", partitions=["untrusted"]) == ["A page about garlic"]
+
+
+async def test_a_graph_can_be_walked(stage: Stage, tmp_path: Path) -> None:
+    assert await bring_in(exports.mcp_memory(tmp_path)) == ExitCode.DONE
+    async with agent_of(await stage.gateway()) as agent:
+        around = await agent.call("graph_query_neighbors", node_name="Ana Silva")
+        assert [(one["label"], one["name"], one["relation"]) for one in around["neighbors"]] == [
+            ("place", "Lisbon office", "works_at")
+        ]
+
+
+@pytest.mark.promise("SE-19")
+async def test_a_secret_in_the_name_of_a_thing_is_left_out_and_its_edges_still_find_it(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"
+    lines = [
+        {"type": "entity", "name": f"key {secret}", "entityType": "credential", "observations": []},
+        {"type": "entity", "name": "Ana", "entityType": "person", "observations": []},
+        {"type": "relation", "from": "Ana", "to": f"key {secret}", "relationType": "owns"},
+    ]
+    file = tmp_path / "memory.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    assert await bring_in(file) == ExitCode.DONE
+    assert "2 secrets were left out" in capsys.readouterr().err
+    async with agent_of(await stage.gateway()) as agent:
+        (only,) = (await agent.call("graph_query_neighbors", node_name="Ana"))["neighbors"]
+    assert (only["label"], only["name"].startswith("key [redacted: ")) == ("credential", True)
+    assert database.rows("select from nodes where name like %s", f"%{secret}%") == []
+
+
+@pytest.mark.parametrize("kind", [ForeignFormat.MEM0, ForeignFormat.OPENMEMORY, ForeignFormat.CHATGPT])
+async def test_of_an_export_that_is_cut_nothing_is_written(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: ForeignFormat
+) -> None:
+    path = exports.EXPORTS[kind](tmp_path)
+    path.write_bytes(path.read_bytes()[:-40])
+    for options in ((), ("--dry-run",)):
+        assert await bring_in(path, "--format", str(kind), *options) == ExitCode.FAILED
+        told = capsys.readouterr().err
+        assert "Nothing was imported." in told
+        assert "cut off" in told
+    assert kept(database) == (0, 0, 0)
+
+
+async def test_what_is_wrong_is_rejected_with_file_line_and_field_and_the_rest_goes_in(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vault = exports.obsidian(tmp_path)
+    (vault / "Projects" / "Late.md").write_text("---\ncreated: some day\n---\nWhen was this?")
+    assert await bring_in(vault, "--dry-run") == ExitCode.FAILED
+    assert "Projects/Late.md, line 4: occurred_at: " in capsys.readouterr().err
+    assert await bring_in(vault) == ExitCode.FAILED
+    rejects = tmp_path / "vault.rejects.jsonl"
+    assert str(rejects) in capsys.readouterr().err
+    (told,) = map(json.loads, rejects.read_text().splitlines())
+    assert (told["file"], told["line"], told["field"]) == ("Projects/Late.md", 4, "occurred_at")
+    assert kept(database)[0] == exports.BROUGHT[ForeignFormat.OBSIDIAN][0]
+
+
+async def test_a_dry_run_of_rows_tells_what_would_be_rejected_and_shows_samples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"content": "a \\u001b[31mred fox"}\n{"content": ""}\n{"content": "b", "confidence": 7}\n')
+    assert await bring_in(file, "--dry-run") == ExitCode.FAILED
+    told = capsys.readouterr()
+    assert told.out.splitlines() == ["memories 1  rejected 2", "line 1: a \\u001b[31mred fox"]
+    assert "line 2: content: " in told.err
+    assert "line 3: confidence: " in told.err
+    assert not (tmp_path / "rows.jsonl.rejects.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "told"),
+    [
+        ("x.json", "[1, 2]", (), "whose cannot be told for sure"),
+        ("x.jsonl", '{"content": "x"}', ("--trusted",), "--trusted is for conversations"),
+        ("x.zip", "PK\x03\x04", (), "damaged"),
+        ("x.json", "{}", ("--format", "claude"), "no JSON list"),
+    ],
+)
+async def test_nothing_is_guessed(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: str,
+    options: tuple[str, ...],
+    told: str,
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content.encode("latin-1"))
+    assert await bring_in(file, *options, "--dry-run") != ExitCode.DONE
+    assert told in capsys.readouterr().err
+
+
+async def test_a_folder_and_a_pipe_are_no_files_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path, how, told in (
+        (tmp_path, (), "What this folder is cannot be told for sure"),
+        (tmp_path, ("--format", "csv"), "is a folder"),
+        (Path("-"), ("--format", "mem0"), "write it to a file"),
+    ):
+        assert await bring_in(path, *how) in (ExitCode.MISUSED, ExitCode.FAILED)
+        assert told in capsys.readouterr().err

@@ -1,0 +1,107 @@
+"""Exports in which one value is another than their makers write: it is told or left out, and ends no reader."""
+
+import copy
+import gzip
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from engramq.gateway.cli.formats.detecting import format_of
+from engramq.gateway.cli.formats.found import Choices
+from engramq.gateway.cli.formats.readers import READERS
+from engramq.gateway.cli.import_records import Given
+from engramq.gateway.cli.import_rows import check_rows
+from engramq.schemas.packed_lines import UnusableFile
+from engramq.schemas.vocabulary import ForeignFormat
+from tests.reach.formats import exports
+
+pytestmark = pytest.mark.promise("RC-11")
+
+ODD: Final[tuple[Any, ...]] = (None, True, 7, -1e308, "", "\x00 odd", [], [[]], [{}], {}, {"odd": [None]})
+
+
+def lines(several: Any) -> bytes:
+    return "".join(json.dumps(one) + "\n" for one in several).encode()
+
+
+def plain(name: str) -> Callable[[Path, Any], Path]:
+    def write(folder: Path, document: Any) -> Path:
+        file = folder / name
+        file.write_bytes(lines(document) if name.endswith("l") else json.dumps(document).encode())
+        return file
+
+    return write
+
+
+def archive(**form: Callable[[Any], bytes]) -> Callable[[Path, Any], Path]:
+    def write(folder: Path, document: Any) -> Path:
+        file = folder / "export.zip"
+        with zipfile.ZipFile(file, "w") as packed:
+            for name, encoded in form.items():
+                packed.writestr(name, encoded(document[name] if len(form) > 1 else document))
+        return file
+
+    return write
+
+
+def encoded(document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+def packed_lines(several: Any) -> bytes:
+    return gzip.compress(lines(several))
+
+
+WRITTEN: Final[dict[ForeignFormat, tuple[Any, Callable[[Path, Any], Path]]]] = {
+    ForeignFormat.MCP_MEMORY: (exports.MCP_MEMORY, plain("memory.jsonl")),
+    ForeignFormat.MEM0: (exports.MEM0, plain("mem0.json")),
+    ForeignFormat.OPENMEMORY: (
+        {"memories.json": exports.OPENMEMORY_DOCUMENT, "memories.jsonl.gz": exports.OPENMEMORY_LINES},
+        archive(**{"memories.json": encoded, "memories.jsonl.gz": packed_lines}),
+    ),
+    ForeignFormat.CLAUDE: (exports.CLAUDE, archive(**{"conversations.json": encoded})),
+    ForeignFormat.CHATGPT: (exports.CHATGPT, plain("conversations.json")),
+}
+FILES: Final = (ForeignFormat.OPENMEMORY,)  # whose first keys are the names of files
+
+
+def places(node: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in inner:
+        yield (*above, key)
+        yield from places(value, (*above, key))
+
+
+def with_odd(document: Any, place: tuple[Any, ...], odd: Any) -> Any:
+    changed = copy.deepcopy(document)
+    node = changed
+    for key in place[:-1]:
+        node = node[key]
+    node[place[-1]] = odd
+    return changed
+
+
+def read(path: Path, kind: ForeignFormat) -> list[Any]:
+    """Return the checked rows, or what is told of the file as a whole."""
+    try:
+        format_of(path)
+        given = [one for one in READERS[kind](path, Choices(all_messages=True)) if isinstance(one, Given)]
+    except UnusableFile as told:
+        return [str(told)]
+    return list(check_rows(given, "odd", one_namespace=True, split=True))
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_no_odd_value_ends_a_reader(kind: ForeignFormat, tmp_path: Path) -> None:
+    document, write = WRITTEN[kind]
+    tried = 0
+    for place in places(document):
+        for odd in ODD if len(place) > (kind in FILES) else ():
+            path = write(tmp_path, with_odd(document, place, odd))
+            assert all(read(path, kind)), (place, odd)
+            tried += 1
+    assert tried > len(ODD) * 5

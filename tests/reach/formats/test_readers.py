@@ -1,0 +1,305 @@
+"""What is read of each export, value by value; what is spoilt in one costs no other, and a cut one is told as that."""
+
+import io
+import json
+import os
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.gateway.cli.formats import json_items
+from engramq.gateway.cli.formats.detecting import format_of
+from engramq.gateway.cli.formats.found import Choices, Edge, Found, LeftOut, Node
+from engramq.gateway.cli.formats.json_items import items
+from engramq.gateway.cli.formats.readers import READERS
+from engramq.gateway.cli.import_records import Given, Rejection
+from engramq.schemas import limits
+from engramq.schemas.packed_lines import UnusableFile
+from engramq.schemas.vocabulary import ForeignFormat
+from tests.reach.formats import exports
+
+pytestmark = pytest.mark.promise("RC-11")
+
+
+def read(path: Path, kind: ForeignFormat, choices: Choices = Choices()) -> list[Found]:  # noqa: B008 - frozen
+    return list(READERS[kind](path, choices))
+
+
+def rows(found: list[Found]) -> list[dict[str, Any]]:
+    return [one.values for one in found if isinstance(one, Given)]
+
+
+def rejected(found: list[Found]) -> list[Rejection]:
+    return [one for one in found if isinstance(one, Rejection)]
+
+
+def left_out(found: list[Found]) -> Counter[str]:
+    return Counter(one.what for one in found if isinstance(one, LeftOut))
+
+
+def edges(found: list[Found]) -> list[tuple[str, str, str]]:
+    return [(one.source, one.relation, one.target) for one in found if isinstance(one, Edge)]
+
+
+def nodes(found: list[Found]) -> list[tuple[str, str]]:
+    return [(one.name, one.label) for one in found if isinstance(one, Node)]
+
+
+@pytest.mark.parametrize("kind", ForeignFormat)
+def test_every_format_has_a_reader_and_is_told_by_its_content(kind: ForeignFormat, tmp_path: Path) -> None:
+    path = exports.EXPORTS[kind](tmp_path)
+    found = read(path, kind)
+    assert not rejected(found)
+    assert (len(rows(found)), len(nodes(found)), len(edges(found))) == exports.BROUGHT[kind]
+    if kind is ForeignFormat.BASIC_MEMORY:  # any folder of Markdown may be one
+        with pytest.raises(UnusableFile, match=r"--format says what it is: .*basic-memory"):
+            format_of(path)
+    else:
+        assert format_of(path) is kind
+
+
+def test_an_observation_names_its_entity(tmp_path: Path) -> None:
+    found = read(exports.mcp_memory(tmp_path), ForeignFormat.MCP_MEMORY)
+    assert rows(found)[0] == {
+        "content": "Ana Silva: Speaks fluent Spanish",
+        "tags": ["person"],
+        "metadata": {"entity": "Ana Silva", "entity_type": "person"},
+    }
+    assert nodes(found) == [("Ana Silva", "person"), ("Lisbon office", "place")]
+    assert edges(found) == [("Ana Silva", "works_at", "Lisbon office")]
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ({"type": "entity", "name": "x", "entityType": "y"}, "observations"),
+        ({"type": "entity", "name": "x", "entityType": "y", "observations": [7]}, "observations"),
+        ({"type": "entity", "entityType": "y", "observations": []}, "name"),
+        ({"type": "relation", "from": "x", "to": None, "relationType": "y"}, "to"),
+        ({"type": "note"}, "type"),
+    ],
+)
+def test_a_line_that_is_no_entity_is_rejected_by_its_field(tmp_path: Path, line: dict[str, Any], field: str) -> None:
+    file = tmp_path / "memory.jsonl"
+    file.write_text(json.dumps(exports.MCP_MEMORY[0]) + "\n" + json.dumps(line) + "\n")
+    found = read(file, ForeignFormat.MCP_MEMORY)
+    assert [(one.line, one.field) for one in rejected(found)] == [(2, field)]
+    assert len(rows(found)) == 2
+
+
+def test_a_memory_of_mem0_keeps_whose_it_was(tmp_path: Path) -> None:
+    first, second = rows(read(exports.mem0(tmp_path), ForeignFormat.MEM0))
+    assert first == {
+        "content": "Prefers tea in the morning",
+        "external_id": "mem0:0d9c4a5e-1111-4b6e-9d0a-000000000001",
+        "occurred_at": "2025-03-01T08:00:00-07:00",
+        "thread": "onboarding-7",
+        "tags": ["preferences", "food"],
+        "metadata": {"source": "onboarding", "mem0": {"user_id": "ana", "run_id": "onboarding-7"}},
+    }
+    assert second["metadata"] == {"mem0": {"user_id": "ana"}}
+    assert "tags" not in second
+
+
+@pytest.mark.parametrize("form", ["archive", "lines", "document", "folder"])
+def test_a_backup_of_openmemory_is_read_in_each_of_its_forms(tmp_path: Path, form: str) -> None:
+    path = exports.openmemory(tmp_path)
+    if form != "archive":
+        folder = tmp_path / "unpacked"
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(folder)
+        path = {"lines": folder / "memories.jsonl.gz", "document": folder / "memories.json", "folder": folder}[form]
+    assert format_of(path) is ForeignFormat.OPENMEMORY
+    found = read(path, ForeignFormat.OPENMEMORY)
+    (row,) = rows(found)
+    assert row["content"] == "The staging cluster runs in Frankfurt"
+    assert row["tags"] == ["infrastructure"]
+    assert row["metadata"]["ticket"] == "OPS-7"
+    assert left_out(found) == {"memories that were archived or deleted there": 1}
+
+
+def test_a_conversation_of_claude_keeps_thread_speaker_and_time(tmp_path: Path) -> None:
+    path = exports.claude(tmp_path)
+    found = read(path, ForeignFormat.CLAUDE)
+    question, answer = rows(found)
+    assert question == {
+        "content": "When do I plant garlic?",
+        "external_id": "claude:m0000000-0000-4000-8000-000000000001",
+        "thread": "claude:c0000000-0000-4000-8000-000000000001",
+        "position": 0,
+        "speaker": "user",
+        "occurred_at": "2025-04-01T09:00:01.000000Z",
+        "source_type": "conversation",
+        "metadata": {"title": "Planning the garden"},
+    }
+    assert (answer["content"], answer["speaker"]) == ("In autumn, some weeks before the frost.", "assistant")
+    assert left_out(found) == {"results of tools": 1, "messages without text": 1}
+
+    more = rows(read(path, ForeignFormat.CLAUDE, Choices(all_messages=True, trusted=True)))
+    assert [(one["speaker"], one.get("source_type")) for one in more] == [
+        ("user", None),
+        ("assistant", None),
+        ("tool", "tool_output"),  # others have written it: no choice makes that trusted
+    ]
+
+
+def test_of_chatgpt_the_branch_that_was_shown_last_is_read(tmp_path: Path) -> None:
+    path = exports.chatgpt(tmp_path)
+    found = read(path, ForeignFormat.CHATGPT)
+    question, answer = rows(found)
+    assert question["occurred_at"] == "2025-01-01T10:00:01.500000Z"
+    assert (answer["content"], answer["position"], answer["speaker"]) == ("At 240 degrees.", 4, "assistant")
+    assert question["thread"] == answer["thread"] == "chatgpt:g0000000-0000-4000-8000-000000000001"
+    assert left_out(found) == {"messages of the system and of tools": 3}
+    more = rows(read(path, ForeignFormat.CHATGPT, Choices(all_messages=True, trusted=True)))
+    assert [one["speaker"] for one in more] == ["system", "user", "assistant (hidden)", "tool", "assistant"]
+    assert [one.get("source_type") for one in more] == ["tool_output", None, "tool_output", "tool_output", None]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"current_node": "gone"}, "current_node"),
+        ({"current_node": None}, "current_node"),
+        ({"mapping": []}, "mapping"),
+        ({"conversation_id": None}, "id"),
+        ({"mapping": {"n6": {"parent": "n5"}, "n5": {"parent": "n6"}}}, "mapping"),  # a circle
+        ({"mapping": {"n6": {"parent": "gone"}}}, "mapping"),
+    ],
+)
+def test_a_conversation_that_leads_nowhere_is_rejected_alone(
+    tmp_path: Path, change: dict[str, Any], field: str
+) -> None:
+    file = tmp_path / "conversations.json"
+    file.write_text(json.dumps([{**exports.CHATGPT[0], **change}, *exports.CHATGPT], indent=1))
+    found = read(file, ForeignFormat.CHATGPT)
+    assert [(one.line, one.field) for one in rejected(found)] == [(2, field)]
+    assert len(rows(found)) == 2
+
+
+def test_a_note_of_basic_memory_is_observations_text_and_relations(tmp_path: Path) -> None:
+    found = read(exports.basic_memory(tmp_path), ForeignFormat.BASIC_MEMORY)
+    rule, observation, text = rows(found)
+    assert rule["content"] == "Chocolate Tasting: Begin with the mildest"
+    assert observation == {
+        "content": "Coffee Brewing: Pour over is clearer than French press (own tests)",
+        "occurred_at": "2025-02-03",
+        "tags": ["coffee", "brewing", "method", "filter"],
+        "metadata": {
+            "note": "Coffee Brewing",
+            "permalink": "guides/coffee-brewing",
+            "category": "method",
+            "context": "own tests",
+        },
+    }
+    assert "Grind late" in text["content"]
+    assert "- [ ] buy filters" in text["content"]
+    assert "[method] not this one" in text["content"], "code is text"
+    assert text["external_id"] == "basic-memory:knowledge/guides/coffee-brewing"
+    assert edges(found) == [
+        ("Coffee Brewing", "pairs_with", "Chocolate Tasting"),
+        ("Coffee Brewing", "relates_to", "Water"),
+    ]
+    assert nodes(found) == [("Chocolate Tasting", "note"), ("Coffee Brewing", "guide")]
+
+
+def test_a_note_of_obsidian_keeps_its_folder_tags_properties_and_links(tmp_path: Path) -> None:
+    found = read(exports.obsidian(tmp_path), ForeignFormat.OBSIDIAN)
+    budget, kickoff = rows(found)
+    assert budget["content"] == "Budget\n\nForty thousand for the first phase. #money"
+    assert kickoff["content"].startswith("Kickoff\n\nWe begin in March, see [[Budget|the budget]]")
+    assert kickoff | {"content": ""} == {
+        "content": "",
+        "external_id": "obsidian:vault/Projects/Kickoff.md",
+        "thread": "obsidian:vault/Projects/Kickoff",
+        "occurred_at": "2025-01-15T09:30:00Z",
+        "tags": ["work/alpha", "kickoff", "planning"],
+        "metadata": {"status": "done", "folder": "Projects"},
+    }
+    assert edges(found) == [("Kickoff", "links_to", "Budget"), ("Kickoff", "links_to", "Ana Silva")]
+    assert left_out(found) == {"notes without text": 1}
+
+
+def test_a_link_out_of_the_vault_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("the key is under the mat")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "other.md").write_text("not of this vault")
+    vault = exports.obsidian(tmp_path)
+    (vault / "link.md").symlink_to(tmp_path / "secret.md")
+    (vault / "folder").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(vault / "pipe.md")  # nobody ever writes into it
+    found = read(vault, ForeignFormat.OBSIDIAN)
+    assert not [one for one in rows(found) if "mat" in one["content"] or "not of this" in one["content"]]
+    assert left_out(found)["links and special files"] == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "told"),
+    [
+        (b"\xff\xfe\x00", "file", "no text in UTF-8"),
+        (b"---\ntags: [a\n---\ntext", "properties", "no YAML"),
+        (b"---\n- a\n- b\n---\ntext", "properties", "no names with values"),
+        (b"---\na: &x [b]\nc: *x\n---\ntext", "properties", "refers to another"),
+        (b"x" * (limits.BODY_BYTES + 1), "file", "longer than"),
+    ],
+)
+def test_a_note_that_cannot_be_read_is_rejected_by_its_file(tmp_path: Path, data: bytes, field: str, told: str) -> None:
+    vault = exports.obsidian(tmp_path)
+    (vault / "Projects" / "Bad.md").write_bytes(data)
+    found = read(vault, ForeignFormat.OBSIDIAN)
+    (one,) = rejected(found)
+    assert (one.file, one.field) == ("Projects/Bad.md", field)
+    assert told in one.reason
+    assert len(rows(found)) == 2
+
+
+@pytest.mark.parametrize("kind", [ForeignFormat.OBSIDIAN, ForeignFormat.BASIC_MEMORY])
+def test_a_folder_without_notes_and_a_file_are_none(tmp_path: Path, kind: ForeignFormat) -> None:
+    with pytest.raises(UnusableFile, match="no note in it"):
+        read(tmp_path, kind)
+    file = tmp_path / "note.md"
+    file.write_text("text")
+    with pytest.raises(UnusableFile, match="the folder that they are in"):
+        read(file, kind)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize(
+    "kind", [ForeignFormat.MEM0, ForeignFormat.OPENMEMORY, ForeignFormat.CLAUDE, ForeignFormat.CHATGPT]
+)
+def test_an_export_that_is_cut_is_no_export(tmp_path: Path, kind: ForeignFormat, share: float) -> None:
+    path = exports.EXPORTS[kind](tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(UnusableFile, match=r"cut off|damaged"):
+        read(path, kind)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[{}, ]", "[{} {}]", "[{}", "{", '{"results": 7}', "7", "", '[{"a": tru}]', "[\x00]", '["' + "x" * 99 + "\n"],
+)
+def test_what_is_no_list_is_told(text: str) -> None:
+    with pytest.raises(UnusableFile):
+        list(items(io.BytesIO(text.encode()), "results"))
+
+
+def test_items_are_read_in_pieces_as_they_are_written_and_by_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_items, "CHUNK_CHARS", 7)
+    several = [{"n": number, "text": 'é "\\" [{,]} \U0001f9c0' * number} for number in range(30)]
+    for told in (several, {"a": [{"x": 1}], "b": 3, "results": several, "c": 1}):
+        text = json.dumps(told, indent=1, ensure_ascii=False)
+        read_again = list(items(io.BytesIO(b"\xef\xbb\xbf" + text.encode()), "results"))
+        assert [one.values for one in read_again if isinstance(one, Given)] == several
+        lines = text.splitlines()
+        assert all("{" in lines[one.line - 1] for one in read_again), "each begins on its line"
+
+
+def test_an_item_that_is_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_items, "ITEM_CHARS", 1_000)
+    monkeypatch.setattr(json_items, "CHUNK_CHARS", 100)
+    with pytest.raises(UnusableFile, match="more than 1000 characters"):
+        list(items(io.BytesIO(b'["' + b"x" * 10_000 + b'"]')))
