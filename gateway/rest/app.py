@@ -1,0 +1,103 @@
+"""The application under /v1: one request, one call of a tool. Who calls is known by then, as for MCP."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+import anyio.to_thread
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from engramq.gateway.identity.authorization import CALLER
+from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
+from engramq.gateway.rendering.budget import Body, text_of
+from engramq.gateway.rest import docs_page
+from engramq.gateway.rest.openapi import document
+from engramq.gateway.rest.operations import PREFIX
+from engramq.gateway.rest.reading import CallerLeft, WrongRequest, arguments_of
+from engramq.gateway.rest.routing import Match, match
+from engramq.gateway.rest.statuses import retry_after, status_of
+from engramq.gateway.service import Call, Service, fault_reply
+from engramq.schemas.faults import EngramqError, Fault
+
+OPENAPI_PATH: Final = f"{PREFIX}/openapi.json"
+DOCS_PATH: Final = f"{PREFIX}/docs"
+OPEN_PATHS: Final = frozenset({OPENAPI_PATH, DOCS_PATH})  # the same for everybody, so anybody may read them
+
+_JSON: Final = "application/json"
+_UNKNOWN: Final = f"{OPENAPI_PATH} lists every path."
+
+
+class Rest:
+    """Answers what is under /v1, and passes on every other request. `service` is REST's own: see `run.Gateway.web`."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request or pass it on."""
+        if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{PREFIX}/"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            response = await self._answer(scope, receive)
+        except CallerLeft:
+            return
+        await response(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        method = scope["method"]
+        if scope["path"] in OPEN_PATHS:
+            if method not in ("GET", "HEAD"):
+                return _other_method(method, "GET, HEAD, OPTIONS")
+            return (await anyio.to_thread.run_sync(_pages))[scope["path"]]
+        found = match(scope["raw_path"])
+        if found is None:
+            return _respond({"status": "error", "error": "There is nothing at this path.", "recovery": _UNKNOWN}, 404)
+        operation = found.operations.get("GET" if method == "HEAD" else method)
+        if operation is None:
+            return _other_method(method, found.methods)
+        return await self._call(operation.method, found, scope, receive)
+
+    async def _call(self, method: str, found: Match, scope: Scope, receive: Receive) -> Response:
+        operation, caller, headers = found.operations[method], scope[CALLER], Headers(scope=scope)
+        try:
+            arguments = await arguments_of(operation, found.values, scope["query_string"], headers, receive)
+        except WrongRequest as wrong:
+            return _refusal(wrong.fault, scope, wrong.status)
+        except EngramqError as refused:
+            return _refusal(refused.fault, scope)
+        call = Call(tool=operation.tool, arguments=arguments, caller=caller, traceparent=headers.get("traceparent"))
+        reply = await self._service.call(call)
+        return _respond(reply.body, status_of(reply.body, write=operation.tool.write), reply.text)
+
+
+@cache
+def _pages() -> Mapping[str, Response]:
+    """Return what describes the interface; made at its first use, since it takes 0.4 s that a start would wait."""
+    described = document()
+    return {
+        OPENAPI_PATH: Response(text_of(described), media_type=_JSON),
+        DOCS_PATH: Response(docs_page.page(described), headers=docs_page.HEADERS, media_type="text/html"),
+    }
+
+
+def _refusal(fault: Fault, scope: Scope, status: int | None = None) -> Response:
+    reply = fault_reply(fault, reader_of(ALL_TOOLS, scope[CALLER].principal))
+    return _respond(reply.body, status or status_of(reply.body, write=False), reply.text)
+
+
+def _respond(body: Body, status: int, text: str | None = None) -> Response:
+    wait_s = retry_after(body, status)
+    headers = {} if wait_s is None else {"retry-after": str(wait_s)}
+    # What one caller reads is no other's, and is out of date a moment later.
+    return Response(text or text_of(body), status, {"cache-control": "no-store", **headers}, _JSON)
+
+
+def _other_method(method: str, allowed: str) -> Response:
+    if method == "OPTIONS":
+        return Response(None, 204, {"allow": allowed})
+    error = {"status": "error", "error": f"This path is not for {method[:20]}.", "recovery": f"It takes {allowed}."}
+    return Response(text_of(error), 405, {"allow": allowed}, _JSON)

@@ -1,0 +1,140 @@
+"""What a request asks for: the arguments of its tool, out of path, query, headers and body."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.types import Receive
+
+from engramq.gateway.mcp.arguments import parameters_of
+from engramq.gateway.rest.operations import Operation
+from engramq.schemas import limits
+from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.phrases import SMALLER
+
+IDEMPOTENCY_HEADER: Final = "idempotency-key"
+KEY: Final = "idempotency_key"
+_JSON: Final = "application/json"
+_QUERY_FIELDS: Final = 1_000
+
+
+class WrongRequest(Exception):
+    """A request that is refused for its form, by another status than 400."""
+
+    def __init__(self, status: int, field: str, error: str, recovery: str) -> None:
+        super().__init__(error)
+        self.status = status
+        self.fault = invalid(field, error, recovery).fault
+
+
+class CallerLeft(Exception):
+    """The caller closed the connection before the body had come."""
+
+
+async def arguments_of(
+    operation: Operation, values: Sequence[str], query: bytes, headers: Headers, receive: Receive
+) -> dict[str, Any]:
+    """Return the arguments of a call, unchecked but for where they stand.
+
+    Raises WrongRequest or EngramqError when they cannot be read, and CallerLeft.
+    """
+    asked = _queried(operation, query)
+    if operation.has_body:
+        if asked:
+            raise invalid(next(iter(asked)), "This operation takes no query.", "Give parameters in the JSON body.")
+        asked = _decoded(await _body(receive), headers)
+    for name, value in zip(operation.in_path, values, strict=True):
+        if name in asked:
+            raise invalid(name, f"{name} stands in the path.", f"Leave {name} out elsewhere.")
+        asked[name] = value
+    if operation.tool.write:
+        _take_key(asked, headers)
+    return asked
+
+
+def _queried(operation: Operation, query: bytes) -> dict[str, Any]:
+    """Return the parameters of a query; a list has its name once for each item."""
+    parameters = parameters_of(operation.tool)
+    found: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii", "surrogateescape"),
+            keep_blank_values=True,
+            errors="surrogateescape",
+            max_num_fields=_QUERY_FIELDS,
+        )
+    except ValueError:
+        raise invalid("query", f"The query has more than {_QUERY_FIELDS} fields.", "Give fewer.") from None
+    for name, value in pairs:
+        if name in parameters and parameters[name].schema["type"] == "array":
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise invalid(name, f"{name} stands in the query twice.", f"Give {name} once.")
+        else:
+            found[name] = value
+    return found
+
+
+async def _body(receive: Receive) -> bytes:
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise CallerLeft
+        size += len(message.get("body", b""))
+        if size > limits.BODY_BYTES:
+            raise WrongRequest(413, "body", f"A body may have at most {limits.BODY_BYTES} bytes.", SMALLER)
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _decoded(body: bytes, headers: Headers) -> dict[str, Any]:
+    """Return the object in a body; an empty one is an object without members."""
+    if not body:
+        return {}
+    kind, _, more = headers.get("content-type", "").partition(";")
+    charset = more.strip().lower()
+    if kind.strip().lower() != _JSON or charset not in ("", "charset=utf-8", 'charset="utf-8"'):
+        raise WrongRequest(
+            415,
+            "content-type",
+            f"A body must be JSON in UTF-8, not {kind.strip()[:60] or 'of no type'}.",
+            f"Send it with `Content-Type: {_JSON}`.",
+        )
+    if headers.get("content-encoding", "identity") != "identity":
+        raise WrongRequest(415, "content-encoding", "A body must not be compressed.", "Send it as it is.")
+    try:
+        found = _json_in(body)
+    except (ValueError, RecursionError):
+        raise invalid("body", "The body is not JSON in UTF-8.", "Send one JSON object.") from None
+    if not isinstance(found, dict):
+        raise invalid("body", "The body must be a JSON object.", "Send one object with the parameters by name.")
+    return found
+
+
+def _json_in(body: bytes) -> Any:
+    """Return what JSON holds. What msgspec refuses, such as half a surrogate pair, its parameter's check may name."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(body.decode())
+
+
+def _take_key(asked: dict[str, Any], headers: Headers) -> None:
+    """Put the key of the header among the arguments."""
+    sent = headers.getlist(IDEMPOTENCY_HEADER)
+    # What is no UTF-8 is refused by name, as in a path.
+    keys: Mapping[str, None] = dict.fromkeys(one.encode("latin-1").decode(errors="surrogateescape") for one in sent)
+    if not keys:
+        return
+    if len(keys) > 1 or asked.get(KEY, next(iter(keys))) not in keys:
+        raise _twice()
+    asked[KEY] = next(iter(keys))
+
+
+def _twice() -> EngramqError:
+    return invalid(KEY, "Two different idempotency keys were given.", "Give one Idempotency-Key header.")

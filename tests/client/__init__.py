@@ -1,0 +1,1 @@
+"""The Python client, in conversation alone and over a real pipeline."""

@@ -1,0 +1,1 @@
+"""REST as it comes over the wire."""

@@ -1,0 +1,95 @@
+"""The table of operations is complete, and the document says what they take and answer."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.gateway.mcp.arguments import check_arguments, parameters_of
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.rest import docs_page
+from engramq.gateway.rest.openapi import document, written
+from engramq.gateway.rest.operations import OPERATIONS
+from engramq.gateway.rest.routing import match
+from engramq.gateway.rest.statuses import STATUS_OF
+from engramq.schemas.faults import NOT_APPLIED, FaultCode
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.mark.promise("RC-7")
+def test_each_tool_is_one_operation() -> None:
+    assert list(OPERATIONS) == list(TOOLS)
+    places = [(operation.method, operation.path) for operation in OPERATIONS.values()]
+    assert len(set(places)) == len(places)
+    shapes = [(method, re.sub(r"\{\w+\}", "{}", path)) for method, path in places]
+    assert len(set(shapes)) == len(shapes)
+
+
+def test_reads_alone_are_gets_and_what_stands_in_a_path_is_a_required_text() -> None:
+    for name, operation in OPERATIONS.items():
+        assert operation.method != "GET" or TOOLS[name].read_only, name
+        parameters = parameters_of(operation.tool)
+        for part in operation.in_path:
+            assert parameters[part].schema["type"] == "string"
+            assert parameters[part].required or part == "session", name
+
+
+def test_what_a_query_takes_is_no_object() -> None:
+    for operation in OPERATIONS.values():
+        if not operation.has_body:
+            kinds = {one.schema["type"] for one in parameters_of(operation.tool).values()}
+            assert "object" not in kinds, operation.path
+
+
+def test_words_go_before_parameters() -> None:
+    found = match(b"/v1/memories/search")
+    assert found is not None
+    assert (list(found.operations), found.values) == (["POST"], ())
+    found = match(b"/v1/memories/a%2Fb%20c/restore")
+    assert found is not None
+    assert found.values == ("a/b c",)
+    assert match(b"/v1/memories/") is None
+    assert match(b"/v1/memories//restore") is None
+
+
+@pytest.mark.promise("RC-7")
+def test_every_refusal_has_a_status_and_what_may_be_repeated_has_one_that_says_so() -> None:
+    assert set(STATUS_OF) == set(FaultCode)
+    assert {code for code, status in STATUS_OF.items() if status in (429, 503)} == NOT_APPLIED
+
+
+@pytest.mark.promise("RC-7")
+def test_the_document_in_docs_is_what_the_code_makes() -> None:
+    assert (DOCS / "openapi.json").read_text(encoding="utf-8") == written()
+
+
+@pytest.mark.promise("RC-7")
+def test_the_document_names_every_parameter_where_it_is_taken() -> None:
+    for name, operation in OPERATIONS.items():
+        said = document()["paths"][operation.path][operation.method.lower()]
+        assert said["operationId"] == name
+        places: dict[str, str] = {one["name"]: one["in"] for one in said.get("parameters", ())}
+        body: dict[str, Any] = said.get("requestBody", {}).get("content", {}).get("application/json", {})
+        places |= dict.fromkeys(body.get("schema", {}).get("properties", ()), "body")
+        if places.pop("Idempotency-Key", None):
+            places["idempotency_key"] = "header"
+        assert places.keys() == parameters_of(operation.tool).keys(), name
+
+
+def test_the_examples_of_the_document_are_taken() -> None:
+    for operation in OPERATIONS.values():
+        said = document()["paths"][operation.path][operation.method.lower()]
+        example = {one["name"]: one["example"] for one in said.get("parameters", ()) if "example" in one}
+        if operation.has_body:
+            example |= said["requestBody"]["content"]["application/json"]["example"]
+        check_arguments(operation.tool, example)
+
+
+def test_the_page_lists_every_operation_and_needs_nothing_from_elsewhere() -> None:
+    page = docs_page.page(document())
+    for name, operation in OPERATIONS.items():
+        assert f'id="{name}"' in page
+        assert operation.path in page
+    assert re.findall(r"<(script|link|img|iframe|form)|\son\w+=|javascript:|https?://", page) == []

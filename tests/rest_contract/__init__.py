@@ -1,0 +1,1 @@
+"""REST as tools of others see it: `make test-rest`."""

