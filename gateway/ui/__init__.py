@@ -1,0 +1,1 @@
+"""The page for people at /ui: the same calls as agents make, shown."""

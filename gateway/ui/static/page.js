@@ -1,0 +1,96 @@
+// Keys, the theme, and word of what happens. Everything but the live parts works without it.
+"use strict";
+(() => {
+  const find = (selector, within = document) => within.querySelector(selector);
+  const told = find("#told");
+  const away = find("#away");
+
+  const say = (text) => {
+    const note = document.createElement("p");
+    note.className = "visually-hidden";
+    note.textContent = text;
+    told.replaceChildren(note);
+  };
+
+  // The theme.
+  const isDark = () =>
+    (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  find("[data-theme-switch]")?.addEventListener("click", () => {
+    const theme = isDark() ? "light" : "dark";
+    document.documentElement.dataset.theme = theme;
+    localStorage.setItem("engramq-theme", theme);
+    document.dispatchEvent(new CustomEvent("engramq:theme"));
+  });
+
+  // The keys' list.
+  const keys = find("#keys");
+  find("[data-help]")?.addEventListener("click", () => keys.showModal());
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest?.("[data-copy]");
+    if (!button) return;
+    await navigator.clipboard.writeText(find(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+    say("Copied");
+  });
+
+  // Live parts: whoever listens hears a change of the state once, and nothing while it stays.
+  let state = find("[data-status]")?.dataset.status;
+  document.addEventListener("htmx:afterSwap", () => {
+    const now = find("[data-status]")?.dataset.status;
+    if (now !== undefined && now !== state) say((state = now));
+  });
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.elt?.hasAttribute("data-live")) away.hidden = event.detail.xhr.status !== 0;
+  });
+
+  // The inbox: one row is the current one, and the keys press its buttons.
+  const rows = () => [...document.querySelectorAll("[data-row]")];
+  let at = -1;
+  const stand = (index) => {
+    const all = rows();
+    if (!all.length) return;
+    at = Math.max(0, Math.min(index, all.length - 1));
+    all.forEach((row, number) => row.classList.toggle("current", number === at));
+    all[at].focus({ preventScroll: true });
+    all[at].scrollIntoView({ block: "nearest" });
+  };
+  document.addEventListener("focusin", (event) => {
+    const row = event.target.closest?.("[data-row]");
+    if (!row) return;
+    at = rows().indexOf(row);
+    rows().forEach((one) => one.classList.toggle("current", one === row));
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    const row = rows()[at];
+    if (row?.dataset.said) {
+      say(row.dataset.said);
+      stand(at);
+    }
+  });
+  const press = (key) => {
+    if (at < 0) stand(0);
+    const row = rows()[at];
+    const button = row && find(`[data-key="${key}"]`, row);
+    if (button) button.click();
+    else if (row) say(key === "p" ? "Verify it first." : "That cannot be done here.");
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || keys?.open) return;
+    if (event.target.closest?.("input, select, textarea, [contenteditable]")) return;
+    const inbox = find("[data-inbox]");
+    if (event.key === "?") keys?.showModal();
+    else if (event.key === "/") find("[data-search]") ? find("[data-search]").focus() : location.assign("/ui/memories");
+    else if (!inbox) return;
+    else if (event.key === "j") stand(at + 1);
+    else if (event.key === "k") stand(at - 1);
+    else if ("vpru".includes(event.key)) press(event.key);
+    else if (event.key === "Enter" && event.target.matches?.("[data-row]")) find("[data-open]", event.target)?.click();
+    else return;
+    event.preventDefault();
+  });
+
+  // On a phone the menu opens the navigation.
+  find(".menu")?.addEventListener("toggle", (event) => find(".side").classList.toggle("open", event.target.open));
+})();

@@ -1,0 +1,145 @@
+"""Memories, searched or listed."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from engramq.gateway.rendering.budget import Body
+from engramq.gateway.ui.visit import Refused, Visit
+from engramq.schemas import limits
+from engramq.schemas.vocabulary import EVERY_PROJECT, MemoryState, Partition, Sector, Verification
+
+PAGE_ROWS: Final = 25
+HITS: Final = 20
+BOTH: Final = "both"
+_TEXTS: Final = (
+    "q",
+    "tags",
+    "project",
+    "source_type",
+    "created_by",
+    "thread",
+    "since",
+    "until",
+    "as_of",
+    "external_id",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What the form asks for, as it stands in the address; "" is not asked for."""
+
+    q: str = ""
+    partition: str = Partition.TRUSTED
+    sector: str = ""
+    state: str = ""
+    verification: str = ""
+    tags: str = ""
+    project: str = ""
+    source_type: str = ""
+    created_by: str = ""
+    thread: str = ""
+    external_id: str = ""
+    since: str = ""
+    until: str = ""
+    as_of: str = ""
+    superseded: bool = False
+
+    @classmethod
+    def of(cls, visit: Visit) -> Self:
+        """Return those in the address; words that are none count as not given."""
+        words = {
+            "partition": (*Partition, BOTH),
+            "sector": tuple(Sector),
+            "state": tuple(MemoryState),
+            "verification": tuple(Verification),
+        }
+        chosen = {name: given for name, known in words.items() if (given := visit.query(name)) in known}
+        texts = {name: visit.query(name) for name in _TEXTS}
+        return cls(superseded=visit.query("superseded") == "1", **texts, **chosen)
+
+    @property
+    def partitions(self) -> list[str]:
+        """The partitions that are asked for."""
+        return list(Partition) if self.partition == BOTH else [self.partition]
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What search and list take alike."""
+        return {
+            "partitions": self.partitions,
+            "sectors": [self.sector] if self.sector else None,
+            "tags": [tag.strip() for tag in self.tags.split(",") if tag.strip()],
+            "project": self.project or EVERY_PROJECT,
+            "thread": self.thread,
+            "since": self.since,
+            "until": self.until,
+            "as_of": self.as_of,
+            "include_superseded": self.superseded or None,
+        }
+
+    @property
+    def are_set(self) -> bool:
+        """Whether more is asked for than a search for these words in trusted."""
+        return self != Filters(q=self.q)
+
+    @property
+    def address(self) -> str:
+        """These filters as the query of an address."""
+        said = {name: getattr(self, name) for name in self.__slots__}
+        texts = {name: value for name, value in said.items() if isinstance(value, str) and value}
+        return urlencode(texts | ({"superseded": "1"} if self.superseded else {}))
+
+
+async def show(visit: Visit) -> Response:
+    """Show what a search found, else the newest memories that pass the filters."""
+    filters = Filters.of(visit)
+    shown: Body = {"memories": [], "next_cursor": None}
+    refusal, left_out = None, 0
+    try:
+        if filters.q:
+            shown, left_out = await _found(visit, filters)
+        else:
+            shown = await _listed(visit, filters)
+    except Refused as refused:
+        if refused.status != 400:
+            raise
+        refusal = refused.body
+    return visit.page(
+        "memories.html",
+        status=400 if refusal else 200,
+        filters=filters,
+        shown=shown,
+        refusal=refusal,
+        left_out=left_out,
+        best=limits.SEARCH_LIMIT,
+        words={"sector": list(Sector), "state": list(MemoryState), "verification": list(Verification)},
+    )
+
+
+async def _found(visit: Visit, filters: Filters) -> tuple[Body, int]:
+    """Return what a search found, and how many of the best hits the filters left out that searches do not have."""
+    names = ("state", "verification", "source_type", "created_by", "external_id")
+    wanted = {name: getattr(filters, name) for name in names if getattr(filters, name)}
+    limit = limits.SEARCH_LIMIT if wanted else HITS
+    shown = await visit.ask("search_memories", query=filters.q, limit=limit, explain=True, **filters.common)
+    hits = shown["memories"]
+    shown["memories"] = [hit for hit in hits if all(hit.get(name) == value for name, value in wanted.items())]
+    return shown, len(hits) - len(shown["memories"])
+
+
+async def _listed(visit: Visit, filters: Filters) -> Body:
+    return await visit.ask(
+        "browse_memories",
+        limit=PAGE_ROWS,
+        states=[filters.state] if filters.state else None,
+        verifications=[filters.verification] if filters.verification else None,
+        source_type=filters.source_type,
+        created_by=filters.created_by,
+        external_id=filters.external_id,
+        cursor=visit.query("cursor"),
+        **filters.common,
+    )

@@ -1,0 +1,126 @@
+"""One request to the page: who asks, what they may, and how they are answered."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qs, urlencode
+
+from jinja2 import Environment
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.rendering.budget import Body
+from engramq.gateway.service import Call, Service
+from engramq.gateway.ui.door import Door, Visitor
+from engramq.gateway.ui.tools import PAGE_TOOLS
+from engramq.gateway.ui.words import DONE
+from engramq.schemas.faults import FaultCode, invalid
+from engramq.schemas.overview import Overview
+from engramq.schemas.vocabulary import Scope, Status
+
+AskOverview = Callable[[], Awaitable[Overview]]
+FORM_FIELDS: Final = 200
+
+# What a refusal is in HTTP; any other is a conflict with what is stored.
+_STATUS_OF: Final = {
+    FaultCode.INVALID_PARAMETER: 400,
+    FaultCode.FORBIDDEN: 403,
+    FaultCode.RATE_LIMITED: 429,
+    FaultCode.OVERLOADED: 503,
+    FaultCode.UNAVAILABLE: 503,
+    FaultCode.INTERNAL: 500,
+}
+
+
+class Refused(Exception):
+    """A call was refused; `body` is the refusal as every client reads it."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__(body["error"])
+        self.body = body
+
+    @property
+    def status(self) -> int:
+        """The status of the HTTP response."""
+        if self.body["status"] == Status.INVALID_PARAMETER:
+            return 400
+        return _STATUS_OF.get(self.body["code"], 409)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What all requests to the page share. `has_tokens`: visitors come in by tokens that engramq has made."""
+
+    service: Service
+    door: Door
+    look: AskOverview
+    templates: Environment
+    has_tokens: bool
+    needs_sign_in: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One request by a visitor; `form` has what a form sent, by name."""
+
+    site: Site
+    request: Request
+    visitor: Visitor
+    form: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks; only views for those who are known ask for it."""
+        assert self.visitor.caller is not None
+        return self.visitor.caller
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the page asks for a part of itself, by htmx."""
+        return self.request.headers.get("hx-request") == "true"
+
+    def may(self, scope: str) -> bool:
+        """Say whether the visitor has a scope."""
+        return Scope(scope) in self.caller.principal.scopes
+
+    def query(self, name: str) -> str:
+        """Return a parameter of the address, "" when it is not there."""
+        return self.request.query_params.get(name, "").strip()
+
+    def entry(self, name: str) -> str:
+        """Return a field of the form, "" when it is not there."""
+        return self.form.get(name, [""])[0].strip()
+
+    async def ask(self, tool: str, **arguments: Any) -> Body:
+        """Call a tool as this visitor and return its reply; what is None or empty is left out. Raises Refused."""
+        given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
+        reply = await self.site.service.call(Call(tool=PAGE_TOOLS[tool], arguments=given, caller=self.caller))
+        if reply.is_error:
+            raise Refused(reply.body)
+        return reply.body
+
+    def page(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+        """Return a template as a response; `done` in the address says what the form before has done."""
+        shown = {"visit": self, "done": DONE.get(self.query("done"), ""), **values}
+        return HTMLResponse(self.site.templates.get_template(template).render(shown), status)
+
+    def go(self, path: str, **query: str) -> Response:
+        """Send the visitor on, by GET; a part of the page is told to load the whole of that one."""
+        address = f"{path}?{urlencode(query)}" if query else path
+        if self.is_partial:
+            return Response(status_code=204, headers={"hx-redirect": address})
+        return RedirectResponse(address, 303)
+
+
+async def read_form(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a form; raises EngramqError for what is none. Its bytes are counted before this."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise invalid("body", "The body is no form.")
+    try:
+        return parse_qs(
+            (await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=FORM_FIELDS
+        )
+    except ValueError:
+        raise invalid("body", "The form cannot be read.") from None

@@ -1,0 +1,111 @@
+"""Whatever somebody has stored, a page that shows it runs none of it and asks nobody for anything."""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.page.conftest import Watched
+from tests.page.payloads import MARK, PAYLOADS
+from tests.page.stack import Stack
+
+pytestmark = [pytest.mark.promise("OP-12"), pytest.mark.timeout(400)]
+
+OPEN_ALL = "document.querySelectorAll('details').forEach((one) => { one.open = true })"
+NAME = MARK.partition("=")[0]
+# Elements and attributes that no page of ours has in its content.
+FOREIGN = (
+    "main script, main style, main iframe, main object, main embed, main base, main meta, main video, main math, "
+    "main [onerror], main [onload], main [onfocus], main [srcdoc], #owned"
+)
+
+
+@pytest.fixture(scope="module")
+def poisoned(stack: Stack) -> dict[str, list[str]]:
+    """Store each of them as everything that somebody may choose."""
+    edges = [{"source_name": "Evil", "target_name": one, "relation": one, "target_label": one} for one in PAYLOADS]
+    duties = [
+        {
+            "source_name": one,
+            "target_name": "Duty",
+            "relation": "MUST",
+            "properties": {"is_constitutive": True, one: one},
+        }
+        for one in PAYLOADS[:10]
+    ]
+    stack.call_all("ada", "graph_add_edge", edges)
+    made = stack.call_all("ada", "graph_add_edge", duties)
+    whole: list[dict[str, Any]] = [
+        {
+            "content": f"{number} {one}",
+            "speaker": one,
+            "thread": one,
+            "project": one,
+            "tags": [one],
+            "metadata": {one: one},
+        }
+        for number, one in enumerate(PAYLOADS)
+    ]
+    apart = [{**memory, "source_type": memory["speaker"]} for memory in whole]
+    ids = {
+        "trusted": [reply["stored"]["id"] for reply in stack.call_all("ada", "store_memory", whole)],
+        "untrusted": [reply["stored"]["id"] for reply in stack.call_all("scout", "store_memory", apart)],
+    }
+    for number, (one, edge) in enumerate(zip(PAYLOADS[:10], made, strict=True)):
+        ends = ids["trusted"][number], ids["trusted"][number + 1]
+        stack.call("ada", "connect", source=ends[0], target=ends[1], relation=one, note=one)
+        stack.call("ada", "forget_memory", memory_id=ids["trusted"][number + 20], reason=one)
+        stack.call("ada", "propose_reclassification", edge_id=edge["edge_id"], new_sector="episodic", reason=one)
+    return ids
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(set(PAYLOADS)) >= 40
+
+
+def test_nothing_that_is_stored_runs_on_any_page(
+    stack: Stack, poisoned: dict[str, list[str]], opened: Callable[..., Watched]
+) -> None:
+    evil = stack.invite(PAYLOADS[4], "read,write,verify,admin", "--label", PAYLOADS[0], "--project", PAYLOADS[8])
+    assert evil
+    seen = opened(PAYLOADS[4])
+    addresses = [
+        "/ui",
+        "/ui/memories?project=*",
+        "/ui/memories?partition=both&project=*",
+        "/ui/memories?project=*&q=script",
+        f"/ui/memories?q={quote(PAYLOADS[6])}&tags={quote(PAYLOADS[7])}&since={quote(PAYLOADS[0])}",
+        "/ui/inbox",
+        "/ui/consent?state=all",
+        "/ui/graph?node=Evil",
+        f"/ui/graph?node={quote(PAYLOADS[4])}",
+        "/ui/audit",
+        f"/ui/audit?target={quote(PAYLOADS[0])}&actor={quote(PAYLOADS[4])}",
+        "/ui/tokens",
+        "/ui/imports",
+        f"/ui/sign-in?next={quote(PAYLOADS[23])}",
+        f"/ui/{quote(PAYLOADS[0], safe='')}",
+        *(f"/ui/memories/{one}" for one in poisoned["trusted"]),
+        *(f"/ui/memories/{one}" for one in poisoned["untrusted"][::8]),
+        *(f"/ui/graph?memory={one}" for one in poisoned["trusted"][:4]),
+    ]
+    for address in addresses:
+        page = seen.go(address)
+        if "graph" in address and page.locator("#drawing").count():
+            page.wait_for_selector("#drawing[data-drawn]")
+        page.evaluate(OPEN_ALL)
+        assert page.evaluate(f"{NAME} === undefined"), address
+        assert page.url.startswith(stack.origin), address
+        assert page.locator(FOREIGN).count() == 0, address
+    assert [wrong for wrong in seen.wrong if "status of 40" not in wrong] == []
+    seen.wrong.clear()
+
+
+def test_a_payload_is_shown_as_it_is(
+    stack: Stack, poisoned: dict[str, list[str]], opened: Callable[..., Watched]
+) -> None:
+    seen = opened()
+    for number in (0, 4, 36, 46, 48):
+        page = seen.go(f"/ui/memories/{poisoned['trusted'][number]}")
+        assert page.locator(".content.whole").inner_text() == f"{number} {PAYLOADS[number]}"

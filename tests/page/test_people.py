@@ -1,0 +1,192 @@
+"""The page as people use it: by keyboard, in both themes, on a phone, with a screen reader."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import Watched
+from tests.page.stack import ROOT, Stack
+
+pytestmark = [pytest.mark.promise("OP-12"), pytest.mark.timeout(400)]
+
+AXE = (ROOT / ".environments/page/node_modules/axe-core/axe.min.js").read_text()
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+PHONE = {"width": 390, "height": 844}
+PAGES = (
+    "/ui",
+    "/ui/memories",
+    "/ui/memories?q=charge&partition=both",
+    "/ui/inbox",
+    "/ui/consent",
+    "/ui/graph",
+    "/ui/graph?node=Shop",
+    "/ui/graph?node=shop",
+    "/ui/audit",
+    "/ui/imports",
+    "/ui/tokens",
+    "/ui/nothing",
+)
+
+
+def violations(page: Page) -> list[str]:
+    """Return what axe finds wrong with the page as it stands."""
+    page.evaluate("(source) => { if (!window.axe) (0, eval)(source) }", AXE)
+    found: list[dict[str, Any]] = page.evaluate(
+        "rules => axe.run(document, {runOnly: {type: 'tag', values: rules}}).then((told) => told.violations)",
+        list(RULES),
+    )
+    return [f"{one['id']}: {one['nodes'][0]['html'][:160]} {one['nodes'][0]['failureSummary']}" for one in found]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_is_accessible_in_both_themes(stack: Stack, opened: Callable[..., Watched], theme: str) -> None:
+    seen = opened(color_scheme=theme, bypass_csp=True)  # axe is no part of the page
+    seen.expected = ("404",)
+    for address in (*PAGES, f"/ui/memories/{stack.ids['new']}", f"/ui/memories/{stack.ids['untrusted']}"):
+        page = seen.go(address)
+        if address == "/ui":
+            page.wait_for_selector(".tiles")
+        page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true })")
+        assert (address, violations(page)) == (address, [])
+    page.click("form[action='/ui/sign-out'] button")
+    assert violations(page) == []
+
+
+def test_a_phone_needs_no_scrolling_to_the_side(stack: Stack, opened: Callable[..., Watched]) -> None:
+    seen = opened(viewport=PHONE, has_touch=True)
+    seen.expected = ("404",)
+    for address in (*PAGES, f"/ui/memories/{stack.ids['new']}"):
+        page = seen.go(address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], address
+    page.tap(".menu summary")
+    page.get_by_role("link", name="Inbox").tap()
+    expect(page).to_have_url(re.compile("/ui/inbox$"))
+
+
+def test_the_inbox_is_worked_through_by_keyboard_alone(stack: Stack, opened: Callable[..., Watched]) -> None:
+    for text in ("Keyboard one", "Keyboard two", "Keyboard three"):
+        stack.call("scout", "store_memory", content=text, source_type="research")
+    seen = opened()
+    page = seen.go("/ui/inbox")
+    current = page.locator("[data-row].current .content")
+    page.keyboard.press("j")
+    expect(current).to_have_text("Keyboard three")
+    page.keyboard.press("p")
+    expect(page.locator("#told")).to_have_text("Verify it first.")
+    page.keyboard.press("v")
+    expect(page.locator("[data-row].current [data-key=p]")).to_be_visible()
+    page.keyboard.press("u")
+    expect(page.locator("[data-row].current [data-key=v]")).to_be_visible()
+    page.keyboard.press("v")
+    expect(page.locator("[data-row].current [data-key=p]")).to_be_visible()
+    page.keyboard.press("p")
+    expect(page.locator("#told")).to_contain_text("is trusted now")
+    page.keyboard.press("j")
+    expect(current).to_have_text("Keyboard two")
+    page.keyboard.press("r")
+    expect(page.locator("[data-row].current")).to_contain_text("rejected")
+    page.keyboard.press("u")
+    expect(page.locator("[data-row]", has_text="Keyboard two").locator(".chip.bad")).to_have_count(0)
+    expect(page.locator("[data-row].current [data-key=v]")).to_be_visible()
+    page.keyboard.press("k")
+    expect(current).to_have_text("Keyboard three")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator(".content.whole")).to_have_text("Keyboard two")
+    page.keyboard.press("/")
+    expect(page).to_have_url(re.compile("/ui/memories$"))
+    page.keyboard.press("/")
+    page.keyboard.type("Keyboard three")
+    page.keyboard.press("Enter")
+    expect(page.locator("article").first).to_contain_text("Keyboard three")
+
+
+def test_the_tab_key_reaches_the_content_first_and_everything_then(opened: Callable[..., Watched]) -> None:
+    page = opened().go("/ui/memories")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    expect(page.locator("#q")).to_be_focused()
+
+
+def test_a_theme_that_was_chosen_stays(opened: Callable[..., Watched]) -> None:
+    seen = opened(color_scheme="light")
+    page = seen.go("/ui")
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.click("[data-theme-switch]")
+    dark = page.evaluate(background)
+    assert light != dark
+    assert seen.go("/ui/inbox").evaluate(background) == dark
+
+
+def test_the_graph_is_explored_by_clicks_and_the_tables_tell_the_same(opened: Callable[..., Watched]) -> None:
+    page = opened().go("/ui/graph?node=Shop")
+    page.wait_for_selector("#drawing[data-steps='1']")
+    page.locator("#drawing").scroll_into_view_if_needed()
+    places = page.evaluate(
+        "new Promise((told) => document.querySelector('#drawing').dispatchEvent("
+        "new CustomEvent('engramq:where', {detail: told})))"
+    )
+    box = page.locator("#drawing").bounding_box()
+    assert box is not None
+    ids = {row.get_attribute("data-node"): row.inner_text() for row in page.locator("#node-rows tr").all()}
+    (billing,) = [one for one in places if "Billing" in ids[one["id"]]]
+    page.mouse.click(box["x"] + billing["x"], box["y"] + billing["y"])
+    page.wait_for_selector("#drawing[data-steps='2']")
+    expect(page.locator("#node-rows")).to_contain_text("Ledger")
+    expect(page.locator("#edge-rows tr", has_text="Ledger")).to_contain_text("DEPENDS_ON")
+    page.locator("#node-rows tr", has_text="Ledger").get_by_role("link", name="Expand").press("Enter")
+    page.wait_for_selector("#drawing[data-steps='3']")
+    expect(page.locator("#node-rows")).to_contain_text("PostgreSQL")
+
+
+def test_five_hundred_nodes_are_drawn_within_a_second(stack: Stack, opened: Callable[..., Watched]) -> None:
+    spokes = [{"source_name": "Hub", "target_name": f"Spoke {number}", "relation": "HAS"} for number in range(499)]
+    stack.call_all("ada", "graph_add_edge", spokes)
+    seen, took = opened(), []
+    for _ in range(3):  # others may have the processor
+        page = seen.go("/ui/graph?node=Hub")
+        page.wait_for_selector("#drawing[data-drawn='500']")
+        took.append(int(page.locator("#drawing").get_attribute("data-took") or 0))
+    assert min(took) < 1_000, took
+
+
+def test_the_overview_moves_by_itself_and_names_the_gateway_that_is_gone(opened: Callable[..., Watched]) -> None:
+    seen = opened()
+    seen.expected = ("ERR_INTERNET_DISCONNECTED", "htmx:")  # what a browser says that is offline
+    page = seen.go("/ui")
+    with page.expect_response("**/ui/live"), page.expect_response("**/ui/counts"):
+        pass
+    page.context.set_offline(True)
+    expect(page.locator("#away")).to_be_visible(timeout=20_000)
+    page.context.set_offline(False)
+    expect(page.locator("#away")).to_be_hidden(timeout=20_000)
+
+
+def test_a_token_is_copied_and_shown_this_once(opened: Callable[..., Watched]) -> None:
+    seen = opened(permissions=["clipboard-read", "clipboard-write"])
+    page = seen.go("/ui/tokens")
+    page.locator("summary", has_text="Make a token").click()
+    page.get_by_label("Principal").fill("copied")
+    page.get_by_role("button", name="Make it").click()
+    secret = page.locator("#secret").inner_text()
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == secret
+    assert secret not in seen.go("/ui/tokens").content()
+
+
+def test_the_pictures_of_the_readme_are_small() -> None:
+    pictures = sorted(Path(ROOT / "docs/screenshots").glob("*.png"))
+    assert [picture.name for picture in pictures] == ["graph.png", "overview.png"]
+    assert all(picture.stat().st_size < 200_000 for picture in pictures)
