@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
+from engramq.schemas.clients import CLIENT_ERRORS
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import refusal_of
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
@@ -97,7 +97,7 @@ class CursorSecret:
         try:
             # With NX and GET a key that is there stays and is returned; nil says that `fresh` is the key now.
             kept = await self._redis.set(self._key, fresh, nx=True, get=True)
-        except (RedisError, OSError) as problem:
+        except CLIENT_ERRORS as problem:
             why = refusal_of(problem) or "The key of the cursors cannot be reached."
             raise refuse(FaultCode.UNAVAILABLE, why) from None
         return fresh if kept is None else bytes(kept)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engramq.gateway.connections import BOUNDS, Bounds, Connections, room_for
-from engramq.gateway.health import AskHealth, Health, health
+from engramq.gateway.health import AskHealth, Health
 from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.identity.shared import Shared
 from engramq.gateway.protocol import BoundedProtocol
@@ -40,6 +40,7 @@ DRAIN_S: Final = 1.0
 DRAIN_POLL_S: Final = 0.02
 
 HEALTH_PATHS: Final = ("/healthz", "/readyz")
+METRICS_PATH: Final = "/metrics"
 
 _SCHEMES: Final = ("http://", "https://")
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -167,7 +168,7 @@ def health_routes(ask_health: AskHealth) -> list[Route]:
         try:
             found = await looks.run("ready", ask_health)
         except EngramqError as refusal:
-            found = health(refusal.fault.error)
+            found = Health("unavailable", [refusal.fault.error])
         return JSONResponse(msgspec.to_builtins(found), 503 if found.missing else 200)
 
     return [Route(path, endpoint) for path, endpoint in zip(HEALTH_PATHS, (healthz, readyz), strict=True)]
@@ -232,7 +233,7 @@ def http_server(app: ASGIApp, settings: Settings, bounds: Bounds = BOUNDS) -> Ht
         app = CORSMiddleware(
             app,
             allow_origins=settings.allowed_origins,
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["*"],
             expose_headers=["mcp-session-id", "www-authenticate", "retry-after"],
         )

@@ -1,69 +1,114 @@
 """The gateway process: one bus, one service, HTTP and stdio sessions over them, ended by SIGTERM or SIGINT."""
 
+from __future__ import annotations
+
 import logging
 import signal
 import socket
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio import CancelScope
 from anyio.abc import SocketListener, TaskStatus
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
+from starlette.types import ASGIApp
 
 from engramq.gateway.connections import BOUNDS, Bounds
 from engramq.gateway.cursors import CursorSecret
-from engramq.gateway.health import Health, health_of
-from engramq.gateway.http import GRACE_S, HEALTH_PATHS, HttpServer, bind, health_routes, http_server
-from engramq.gateway.identity.authorization import local_caller, settings_caller
+from engramq.gateway.health import Health, health_in, whole_health_in
+from engramq.gateway.http import GRACE_S, HEALTH_PATHS, METRICS_PATH, HttpServer, bind, health_routes, http_server
+from engramq.gateway.identity.authorization import local_caller, settings_caller, untrusted_caller
 from engramq.gateway.identity.bearer import Authenticator, Bearer
-from engramq.gateway.identity.local_peer import OwnerOnly, home_token
+from engramq.gateway.identity.local_peer import Account, OwnerOnly, home_token
 from engramq.gateway.identity.metadata import METADATA_PATHS, Resource
+from engramq.gateway.identity.shared import Shared
 from engramq.gateway.identity.tokens import TokenAuthenticator
-from engramq.gateway.limits import call_limits
+from engramq.gateway.limits import CallLimits, call_limits
 from engramq.gateway.mcp.lines import serve_lines
 from engramq.gateway.mcp.listing import Profile, profile_of
 from engramq.gateway.mcp.server import McpServer, build_server
 from engramq.gateway.mcp.tool_calls import ToolCalls
 from engramq.gateway.mcp.tools import choose_tools
 from engramq.gateway.mcp.transport import http_app, http_caller
-from engramq.gateway.queue.bus import Bus
+from engramq.gateway.overview import overview_of
+from engramq.gateway.queue.lanes import AnyBus, open_bus
 from engramq.gateway.rendering.replies import ReplyStyle
+from engramq.gateway.rest.app import OPEN_PATHS, Rest
 from engramq.gateway.service import Service
-from engramq.gateway.sessions import Breadcrumbs, fresh_session
+from engramq.gateway.sessions import breadcrumbs_of, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
+from engramq.schemas.clients import open_client
 from engramq.schemas.keys import Keys
-from engramq.schemas.settings import Auth, Settings, SettingsError, parse_setting
+from engramq.schemas.lanes import lanes_of
+from engramq.schemas.limits import REPLY_CHARS_MAX
+from engramq.schemas.overview import Overview
+from engramq.schemas.servers import Server
+from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting
+from engramq.schemas.vocabulary import Detail
+from engramq.telemetry.spans import recording
+from engramq.telemetry.watchdog import telling_watchdog
+
+if TYPE_CHECKING:
+    from engramq.gateway.metrics import GatewayMetrics
 
 log = logging.getLogger(__name__)
 
 REDIS_S: Final = 2.0  # to connect, to get a connection, and for an answer
-REDIS_CONNECTIONS: Final = 16
+WHOLE: Final = ReplyStyle(Detail.FULL, REPLY_CHARS_MAX)  # for programs and people: neither has a context window
 LAST_STOP_S: Final = GRACE_S + 2.0  # after which whatever still runs is cancelled
 
 
 class Gateway:
     """What every client of the process shares."""
 
-    def __init__(self, settings: Settings, bus: Bus, service: Service, *, by_sdk_alone: bool = False) -> None:
-        """Serve by the SDK alone in tests, which compare what it answers."""
+    def __init__(
+        self,
+        settings: Settings,
+        bus: AnyBus,
+        service: Service,
+        redis: Redis,
+        keys: Keys,
+        *,
+        metrics: GatewayMetrics | None = None,
+        by_sdk_alone: bool = False,
+    ) -> None:
+        """Serve `metrics` beside MCP over HTTP; serve by the SDK alone in tests, which compare what it answers.
+
+        `redis` keeps who has signed in at the page.
+        """
         self._settings = settings
+        self._redis = redis
+        self._keys = keys
+        self._metrics = metrics
         self._by_sdk_alone = by_sdk_alone
         self._bus = bus
         self.service = service
         self._local_limits = call_limits(settings, authenticated=False)
+        self._looks: Shared[Overview] = Shared(1)
+
+    async def overview(self) -> Overview:
+        """Return how the installation is now. All who ask at the same time share one look, which no limit bounds."""
+        return await self._looks.run("overview", partial(overview_of, self._bus, settings_caller(self._settings)))
 
     async def health(self) -> Health:
         """Return whether calls are answered now."""
-        return await health_of(self._bus, settings_caller(self._settings))
+        return health_in(await self.overview())
+
+    async def whole_health(self) -> Health:
+        """Return the same with all that was looked at."""
+        return whole_health_in(await self.overview())
 
     def open_stdio_session(self, hello: Hello) -> Serve:
         """Return what serves a stdio session; raises SettingsError when it asks for tools that do not exist."""
         profile = profile_of(hello.tools, output_schemas=hello.output_schemas)
-        caller = local_caller(hello.namespace, hello.principal, hello.session or fresh_session(), hello.project)
-        service = self.service.for_clients(self._local_limits, self._style_of(hello))
+        who = untrusted_caller if hello.untrusted else local_caller
+        caller = who(hello.namespace, hello.principal, hello.session or fresh_session(), hello.project)
+        # What is captured nobody has looked at, so that the operator's word about secrets does not hold for it.
+        redact = Redact.ALL if hello.untrusted else None
+        service = self.service.for_clients(self._local_limits, self._style_of(hello), redact)
         server = build_server(service, profile, lambda _ctx: caller)
         return partial(serve_lines, server, self._calls(server, service, profile), caller)
 
@@ -76,16 +121,46 @@ class Gateway:
         service = self.service.for_clients(limits, ReplyStyle(settings.detail, settings.reply_chars))
         server = build_server(service, profile, http_caller)
         calls = self._calls(server, service, profile)
+        rest = self.service.for_clients(limits, WHOLE)  # of the same limits: a caller has one share, whatever the door
+        open_paths, routes = {*HEALTH_PATHS, *OPEN_PATHS}, health_routes(self.health)
+        if self._metrics is not None:
+            by_caller = authenticator is not None and not settings.metrics_token
+            open_paths |= set() if by_caller else {METRICS_PATH}
+            routes.append(self._metrics.route(self.overview, token=settings.metrics_token, by_caller=by_caller))
         if authenticator is None:
-            app = http_app(server, calls, health_routes(self.health))
-            owner = OwnerOnly(
-                app, settings_caller(settings), open_paths=frozenset(HEALTH_PATHS), token=_token_of(settings.home)
-            )
-            return http_server(owner, settings, bounds)
+            account = Account(settings_caller(settings), _token_of(settings.home))
+            app = Rest(http_app(server, calls, routes), rest)
+            owner = OwnerOnly(app, account, open_paths=frozenset(open_paths))
+            return http_server(self._with_page(owner, limits, account, account), settings, bounds)
         resource = Resource(settings)
-        app = http_app(server, calls, [*health_routes(self.health), *resource.routes()])
-        open_paths = frozenset({*HEALTH_PATHS, *METADATA_PATHS})
-        return http_server(Bearer(app, authenticator, resource, open_paths=open_paths), settings, bounds)
+        app = Rest(http_app(server, calls, [*routes, *resource.routes()]), rest)
+        open_paths |= {*METADATA_PATHS}
+        bearer = Bearer(app, authenticator, resource, open_paths=open_paths)
+        return http_server(self._with_page(bearer, limits, authenticator, None), settings, bounds)
+
+    def _with_page(
+        self, app: ASGIApp, limits: CallLimits, authenticator: Authenticator, account: Account | None
+    ) -> ASGIApp:
+        """Return the application with the page beside it, unless the settings have none.
+
+        The page has limits and authentication of other calls; `account`: whose processes need no token.
+        """
+        settings = self._settings
+        if not settings.ui:
+            return app
+        from engramq.gateway.ui.wiring import beside_page  # noqa: PLC0415 - 60 ms of imports, for HTTP only
+
+        service = self.service.for_clients(limits, WHOLE)
+        return beside_page(
+            app,
+            service,
+            self.overview,
+            authenticator=authenticator,
+            account=account,
+            redis=self._redis,
+            keys=self._keys,
+            settings=settings,
+        )
 
     def _style_of(self, hello: Hello) -> ReplyStyle:
         """Return how a stdio session is answered; raises SettingsError for what its front should not have."""
@@ -131,8 +206,10 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
     if not settings.redis_url:
         raise SettingsError("ENGRAMQ_REDIS_URL is not set. `engramq up` brings one along; or name your own.")
     choose_tools(settings.tools)
-    keys = Keys(settings.key_prefix)
+    lanes = lanes_of(settings)
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(telling_watchdog())
+        stack.enter_context(recording(settings.otel_endpoint, "engramq-gateway"))
         listener = bound = None
         if socket_path is not None:
             listener = await listen(socket_path)
@@ -141,31 +218,32 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
             authenticated = settings.auth is not Auth.NONE
             bound = stack.enter_context(bind(settings.host, settings.port, authenticated=authenticated))
         stopping = anyio.Event()
-        bus = await stack.enter_async_context(
-            Bus(
-                settings.redis_url,
-                keys,
-                mailbox_bound=settings.mailbox_bound,
-                reply_timeout_s=settings.reply_timeout_s,
-                on_failure=stopping.set,  # callers read their last answers first
-            )
+        # On failure callers read their last answers first.
+        bus = await stack.enter_async_context(open_bus(settings, lanes=lanes, on_failure=stopping.set))
+        clients = [open_redis(lane.redis) for lane in lanes.all]
+        for client in clients:
+            stack.push_async_callback(client.aclose)
+        redis, keys = clients[0], lanes.first.keys
+        metrics = _metrics(bus) if http else None
+        service = Service(
+            bus,
+            breadcrumbs_of(lanes, clients),
+            CursorSecret(redis, keys),
+            redact=settings.redact,
+            observe=None if metrics is None else metrics.called,
         )
-        redis = open_redis(settings.redis_url)
-        stack.push_async_callback(redis.aclose)
-        service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys), redact=settings.redact)
-        await _serve(Gateway(settings, bus, service), listener, bound, stopping)
+        await _serve(Gateway(settings, bus, service, redis, keys, metrics=metrics), listener, bound, stopping)
 
 
-def open_redis(redis_url: str) -> Redis:
+def _metrics(bus: AnyBus) -> GatewayMetrics:
+    from engramq.gateway.metrics import GatewayMetrics  # noqa: PLC0415 - 0.1 s of imports, for HTTP only
+
+    return GatewayMetrics(waiting=lambda: bus.waiting)
+
+
+def open_redis(redis: str | Server) -> Redis:
     """Return a client for what is no command (breadcrumbs, the cursors' key); it connects when it is used."""
-    pool = BlockingConnectionPool.from_url(
-        redis_url,
-        max_connections=REDIS_CONNECTIONS,
-        timeout=REDIS_S,
-        socket_timeout=REDIS_S,
-        socket_connect_timeout=REDIS_S,
-    )
-    return Redis.from_pool(pool)
+    return open_client(redis, timeout_s=REDIS_S)
 
 
 async def _serve(
@@ -175,7 +253,7 @@ async def _serve(
     async with anyio.create_task_group() as tasks:
         awaiting_signal = await tasks.start(_await_signal, stopping)
         if listener is not None:
-            tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, gateway.health)
+            tasks.start_soon(serve_stdio_sessions, listener, gateway.open_stdio_session, stopping, gateway.whole_health)
             log.info("Serving stdio sessions")
         if web is not None and bound is not None:
             tasks.start_soon(web.run_on, bound)

@@ -4,9 +4,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -52,11 +52,18 @@ from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.phrases import count_of
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
+from engramq.telemetry.spans import SpanKind, span
+from engramq.telemetry.subject import Subject
+from engramq.telemetry.traceparent import new_traceparent, trace_id_of
 
 log = logging.getLogger(__name__)
 
 # Threads that look for secrets: a process computes in one at a time, and the others are for what waits.
 REDACTING_THREADS: Final = 2
+
+
+# Told of each call: the tool, what came of it (the status of the reply, or the code of a refusal), seconds.
+Observe: TypeAlias = Callable[[str, str, float], None]
 
 
 class PendingAnswer(Protocol):
@@ -155,8 +162,11 @@ class Service:
         redact: Redact = Redact.OFF,
         *,
         redacting: anyio.CapacityLimiter | None = None,
+        observe: Observe | None = None,
     ) -> None:
+        """Tell `observe` of each call."""
         self._bus = bus
+        self._observe = observe
         self._redact = redact
         self._redacting = redacting or anyio.CapacityLimiter(REDACTING_THREADS)
         self._limits = limits
@@ -169,33 +179,62 @@ class Service:
             "guide": self._guide,
         }
 
-    def for_clients(self, limits: CallLimits, style: ReplyStyle) -> "Service":
-        """Return a service over the same bus whose callers are held to these limits and answered in this style."""
-        return Service(self._bus, self._sessions, self._secrets, limits, style, self._redact, redacting=self._redacting)
+    def for_clients(self, limits: CallLimits, style: ReplyStyle, redact: Redact | None = None) -> "Service":
+        """Return a service over the same bus whose callers are held to these limits and answered in this style.
+
+        `redact`: out of which of their memories secrets are taken; None: as here.
+        """
+        return Service(
+            self._bus,
+            self._sessions,
+            self._secrets,
+            limits,
+            style,
+            self._redact if redact is None else redact,
+            redacting=self._redacting,
+            observe=self._observe,
+        )
 
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
-        started = time.perf_counter()
+        started, tool = time.perf_counter(), call.tool.name
+        with span(f"tools/call {tool}", SpanKind.SERVER, call.traceparent, {"gen_ai.tool.name": tool}) as active:
+            traceparent = active.traceparent or call.traceparent
+            trace_id = trace_id_of(traceparent)
+            if not trace_id:
+                traceparent = new_traceparent()
+                trace_id = trace_id_of(traceparent)
+            call = replace(call, traceparent=traceparent)
+            with Subject(trace_id) as subject:
+                reply = await self._replied(call)
+                taken_s = time.perf_counter() - started
+                outcome = str(reply.body["code" if reply.is_error else "status"])
+                log.info(
+                    "Tool call",
+                    extra={
+                        "tool": tool,
+                        "command_id": subject.command_id or None,
+                        "status": reply.body["status"],
+                        "ms": round(taken_s * 1000, 2),
+                        "principal": call.caller.principal.name,
+                    },
+                )
+                active.tell("engramq.command_id", subject.command_id)
+                active.tell("engramq.outcome", outcome)
+        if self._observe is not None:
+            self._observe(tool, outcome, taken_s)
+        return reply
+
+    async def _replied(self, call: Call) -> ToolReply:
         try:
             with self._limits.admitted(call.caller) if self._limits.are_set else nullcontext():
-                reply = await self._answer(call)
+                return await self._answer(call)
         except EngramqError as refusal:
-            reply = fault_reply(refusal.fault, call.reader)
+            return fault_reply(refusal.fault, call.reader)
         except Exception:  # the SDK would send the text of an unforeseen error to the client
             log.exception("Tool call failed", extra={"tool": call.tool.name})
             fault = refuse(FaultCode.INTERNAL, "The gateway failed at this call.").fault
-            reply = fault_reply(fault, call.reader)
-        log.info(
-            "Tool call",
-            extra={
-                "tool": call.tool.name,
-                "command_id": reply.body.get("command_id"),
-                "status": reply.body["status"],
-                "ms": round((time.perf_counter() - started) * 1000, 2),
-                "principal": call.caller.principal.name,
-            },
-        )
-        return reply
+            return fault_reply(fault, call.reader)
 
     async def _answer(self, call: Call) -> ToolReply:
         tool, caller = call.tool, call.caller

@@ -7,24 +7,25 @@ the workers write it in the step that sends the reply.
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.tools.tool import Items, Tool
 from engramq.schemas import limits
+from engramq.schemas.clients import CLIENT_ERRORS, run
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import refusal_of
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
 from engramq.schemas.keys import Keys, SessionKeys
+from engramq.schemas.lanes import Lanes, lane_of
 from engramq.schemas.records import MemoryPreview
 from engramq.schemas.scripts import BEGIN_SESSION, READ_SESSION, Script
 from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
@@ -91,11 +92,38 @@ class Breadcrumbs:
         where = (keys.state, keys.touched, keys.sessions)
         common = (keys.name, limits.BREADCRUMB_SECONDS, _GAP_MS)
         try:
-            # The text goes along each time: it is 2 KB on a local socket, and no NOSCRIPT has to be handled.
-            return await self._redis.eval(script.text, len(where), *where, *common, *arguments)
-        except (RedisError, OSError) as problem:
+            return await run(self._redis, script, self._keys, where, *common, *arguments)
+        except CLIENT_ERRORS as problem:
             why = refusal_of(problem) or "The breadcrumbs cannot be reached."
             raise refuse(FaultCode.UNAVAILABLE, why) from problem
+
+
+class LaneBreadcrumbs:
+    """The breadcrumbs of every lane, as those of one. Each part belongs to the lane in its place."""
+
+    def __init__(self, lanes: Sequence[Breadcrumbs]) -> None:
+        self._lanes = lanes
+
+    async def begin(self, namespace: str, principal: PrincipalId, session: str) -> int:
+        """Clear a session; see Breadcrumbs."""
+        return await self._of(namespace).begin(namespace, principal, session)
+
+    async def read(self, namespace: str, principal: PrincipalId, session: str) -> SessionBreadcrumbs:
+        """Return the breadcrumbs of a session; see Breadcrumbs."""
+        return await self._of(namespace).read(namespace, principal, session)
+
+    async def resolve(self, ref: str, namespace: str, principal: PrincipalId, session: str) -> str | None:
+        """Return what a reference means; see Breadcrumbs."""
+        return await self._of(namespace).resolve(ref, namespace, principal, session)
+
+    def _of(self, namespace: str) -> Breadcrumbs:
+        return self._lanes[lane_of(namespace, len(self._lanes))]
+
+
+def breadcrumbs_of(lanes: Lanes, clients: Sequence[Redis]) -> Breadcrumbs | LaneBreadcrumbs:
+    """Return the breadcrumbs of all lanes, each with its client."""
+    parts = [Breadcrumbs(client, lane.keys) for lane, client in zip(lanes.all, clients, strict=True)]
+    return LaneBreadcrumbs(parts) if len(parts) > 1 else parts[0]
 
 
 def _recalled(data: bytes) -> tuple[str | None, ...]:

@@ -36,7 +36,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """Whom a stdio session serves, which tools it shows, and how it is answered.
 
     `session` and `project` are the front's own, which its calls are in unless they name another. `detail` and
-    `reply_chars` are as in the settings; empty: the gateway's.
+    `reply_chars` are as in the settings; empty: the gateway's. `untrusted`: the front brings what nobody has vouched
+    for, as hooks do, and may do no more than a token made with --untrusted; secrets are taken out of what it stores.
     """
 
     engramq: Literal[1]
@@ -48,6 +49,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     project: str = ""
     detail: str = ""
     reply_chars: str = ""
+    untrusted: bool = False
 
 
 class AskedForHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -47,6 +47,12 @@ def local_caller(namespace: str, principal: str, session: str = "", project: str
     return Caller(namespace, Principal(name=principal, scopes=ALL_SCOPES), session, project)
 
 
+def untrusted_caller(namespace: str, principal: str, session: str = "", project: str = "") -> Caller:
+    """Return the caller at the other end of such a channel that has said itself that it is not to be trusted."""
+    restricted = Principal(name=principal, scopes=(Scope.READ, Scope.WRITE), untrusted=True)
+    return Caller(namespace, restricted, session, project)
+
+
 def settings_caller(settings: Settings) -> Caller:
     """Return the one caller of unauthenticated HTTP, which is served on loopback only."""
     return local_caller(settings.namespace, settings.principal, project=settings.project)

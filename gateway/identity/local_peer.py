@@ -70,42 +70,63 @@ def home_token(home: Path) -> str | None:
     return place.read_text(encoding="ascii").strip() or None
 
 
+class Account:
+    """The account that a server runs as, whose own processes (and root's) are let in as the same caller.
+
+    `token` stands in for an account that cannot be known.
+    """
+
+    def __init__(self, caller: Caller, token: str | None) -> None:
+        self.caller = caller
+        self._token = token
+        self._owner = os.geteuid()
+
+    def owner_of(self, request: HTTPConnection) -> Caller | None:
+        """Return the caller of a request, None where its account is another's or cannot be known."""
+        return None if self.refusal(request.scope) else self.caller
+
+    def refusal(self, scope: Scope) -> str:
+        """Return why a request is not let in, "" when it is."""
+        connection = scope.get(CONNECTION)
+        owner = connection.owner() if isinstance(connection, LocalConnection) else None
+        if owner in (self._owner, _ROOT) or self._has_token(scope):
+            return ""
+        log.info("Another account's request refused", extra={"owner": owner})
+        return _WHOSE if owner is None else _OTHER
+
+    async def caller_of(self, token: str, admit: Callable[[], None]) -> Caller | None:
+        """Return the caller if this is the token of the home; see `bearer.Authenticator`."""
+        admit()
+        return self.caller if self._is_token(token) else None
+
+    def _has_token(self, scope: Scope) -> bool:
+        given = HTTPConnection(scope).headers.get("authorization", "")
+        kind, _, token = given.partition(" ")
+        return kind.lower() == "bearer" and self._is_token(token.strip())
+
+    def _is_token(self, token: str) -> bool:
+        return self._token is not None and hmac.compare_digest(token.encode(), self._token.encode())
+
+
 class OwnerOnly:
     """Lets in, as the same caller, every request of this account's own processes and of root's.
 
     For a server that only this machine reaches, and that asks for no tokens. `open_paths` are for everybody.
     """
 
-    def __init__(self, app: ASGIApp, caller: Caller, *, open_paths: frozenset[str], token: str | None) -> None:
+    def __init__(self, app: ASGIApp, account: Account, *, open_paths: frozenset[str]) -> None:
         self._app = app
-        self._caller = caller
+        self._account = account
         self._open_paths = open_paths
-        self._token = token
-        self._owner = os.geteuid()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer why not."""
         if scope["type"] == "http" and scope["path"] not in self._open_paths:
-            refusal = self._refusal(scope)
-            if refusal is not None:
-                await refusal(scope, receive, send)
+            refusal = self._account.refusal(scope)
+            if refusal:
+                await JSONResponse({"status": Status.ERROR, "error": refusal}, 403)(scope, receive, send)
                 return
-        await self._app({**scope, CALLER: self._caller}, receive, send)
-
-    def _refusal(self, scope: Scope) -> JSONResponse | None:
-        connection = scope.get(CONNECTION)
-        owner = connection.owner() if isinstance(connection, LocalConnection) else None
-        if owner in (self._owner, _ROOT) or self._has_token(scope):
-            return None
-        log.info("Another account's request refused", extra={"owner": owner})
-        return JSONResponse({"status": Status.ERROR, "error": _WHOSE if owner is None else _OTHER}, 403)
-
-    def _has_token(self, scope: Scope) -> bool:
-        given = HTTPConnection(scope).headers.get("authorization", "")
-        kind, _, token = given.partition(" ")
-        if self._token is None or kind.lower() != "bearer":
-            return False
-        return hmac.compare_digest(token.strip().encode(), self._token.encode())
+        await self._app({**scope, CALLER: self._account.caller}, receive, send)
 
 
 _OTHERWISE: Final = "Or have its owner serve with ENGRAMQ_AUTH=token."

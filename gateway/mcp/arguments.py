@@ -85,9 +85,11 @@ def _with_own_names(tool: Tool, given: Mapping[Any, Any]) -> Mapping[Any, Any]:
         for name, value in given.items()
         if name not in tool.aliases or takes[tool.aliases[name]].is_said(value)
     }
+    said = {name for name in takes if takes[name].is_said(given.get(name))}
     for alias, name in tool.aliases.items():
-        if alias in given and takes[name].is_said(given.get(name)):
+        if alias in given and name in said:
             raise invalid(name, f"{name} was given twice: {alias} is another word for it.", f"Give {name} alone.")
+        said |= {name} if alias in given else set()
     named = {name: value for name, value in given.items() if name not in tool.aliases}
     return named | {tool.aliases[name]: value for name, value in given.items() if name in tool.aliases}
 

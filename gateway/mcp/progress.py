@@ -72,7 +72,8 @@ def wants_progress(body: bytes) -> bool:
     if message.method != METHOD or params is None or not isinstance(params.meta, dict):
         return False
     token: types.ProgressToken | None = params.meta.get(PROGRESS)
-    return params.name in REPORTING and isinstance(token, str | int) and not isinstance(token, bool)
+    reports = isinstance(params.name, str) and params.name in REPORTING
+    return reports and isinstance(token, str | int) and not isinstance(token, bool)
 
 
 def _takes_stream(scope: Scope) -> bool:

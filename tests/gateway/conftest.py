@@ -85,7 +85,7 @@ async def gateway_over(
     redis = open_redis(redis_url)
     async with Bus(redis_url, keys, mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
         service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
-        yield Gateway(settings, bus, service, by_sdk_alone=by_sdk_alone)
+        yield Gateway(settings, bus, service, redis, keys, by_sdk_alone=by_sdk_alone)
     await redis.aclose()
 
 

@@ -18,7 +18,7 @@ from engramq.gateway.rendering.brief import (
     SimilarMemory,
     StoredMemory,
 )
-from engramq.schemas.commands import AnyReply, Identity
+from engramq.schemas.commands import AnyReply, Identity, Pong
 from engramq.schemas.faults import Fault
 from engramq.schemas.records import (
     AuditEntry,
@@ -99,11 +99,12 @@ IDS: Final[Mapping[str, str]] = {
     "audit_id": "an entry of the audit log",
     "external_id": "the caller's own for a memory",
     "last_stored_id": "a memory, of breadcrumbs",
+    "token_id": "a bearer token, on the page alone",
 }
 
 
 # Between gateway and workers: no client reads it.
-INTERNAL: Final = frozenset({Identity})
+INTERNAL: Final = frozenset({Identity, Pong})
 
 
 def replies() -> list[type[msgspec.Struct]]:

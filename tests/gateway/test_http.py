@@ -93,10 +93,9 @@ async def site_of(gateway: Gateway, bounds: Bounds = BOUNDS) -> AsyncIterator[Si
             web.should_exit = True
 
 
-@pytest.fixture(scope="module")
-async def shared(redis_url: str) -> AsyncIterator[tuple[Site, WorkerSide]]:
-    """One site for all these tests: it has to outlive whatever they send."""
-    keys = Keys("test-http")
+@asynccontextmanager
+async def served(redis_url: str, keys: Keys) -> AsyncIterator[tuple[Site, WorkerSide]]:
+    """Serve a site, and what stands in for its workers, for as long as the block lasts."""
     async with (
         worker_side(redis_url, keys) as workers,
         gateway_over(redis_url, keys) as gateway,
@@ -105,11 +104,23 @@ async def shared(redis_url: str) -> AsyncIterator[tuple[Site, WorkerSide]]:
         yield site, workers
 
 
+def unused(workers: WorkerSide) -> WorkerSide:
+    """Return workers that answer as at first and have seen nothing."""
+    workers.script = dict(SCRIPT)
+    workers.seen.clear()
+    return workers
+
+
+@pytest.fixture(scope="module")
+async def shared(redis_url: str) -> AsyncIterator[tuple[Site, WorkerSide]]:
+    """One site for all these tests: it has to outlive whatever they send."""
+    async with served(redis_url, Keys("test-http")) as site:
+        yield site
+
+
 @pytest.fixture
 def workers(shared: tuple[Site, WorkerSide]) -> WorkerSide:
-    shared[1].script = dict(SCRIPT)
-    shared[1].seen.clear()
-    return shared[1]
+    return unused(shared[1])
 
 
 @pytest.fixture
@@ -332,14 +343,21 @@ async def test_ready_means_that_a_worker_answers(site: Site, workers: WorkerSide
     assert await site.ask("GET", "/readyz") == (200, b'{"status":"ready"}')
     workers.script = {kind: (lambda _c, _e: None) for kind in workers.script}
     status, body = await site.ask("GET", "/readyz")
-    assert (status, json.loads(body)) == (503, {"status": "unavailable", "missing": ["worker"]})
+    told = json.loads(body)
+    assert (status, told["status"], told["missing"]) == (503, "unavailable", ["worker"])
+    (check,) = told["checks"]
+    hangs = "1 of the kind recall told of itself in the last 15 s: it hangs, or ended just now."
+    assert (check["name"], check["told"]) == ("worker", f"No worker answers. {hangs}")
+    assert "mailboxes" not in told, "who does not say who he is learns nothing of the load"
     assert await site.alive()
 
 
 async def test_without_redis_the_process_lives_and_says_what_is_missing(keys: Keys) -> None:
     async with gateway_over("unix:///nowhere/redis.sock", keys) as gateway, site_of(gateway) as site:
         status, body = await site.ask("GET", "/readyz")
-        assert (status, json.loads(body)) == (503, {"status": "unavailable", "missing": ["redis"]})
+        told = json.loads(body)
+        assert (status, told["status"], told["missing"]) == (503, "unavailable", ["redis"])
+        assert [check["told"] for check in told["checks"]] == ["Redis cannot be reached."]
         assert await site.alive()
         async with Client(site.url) as client:
             for tool in ("store_memory", "begin_session"):

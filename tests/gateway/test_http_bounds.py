@@ -244,6 +244,7 @@ async def test_connections_that_ask_nothing_end_by_themselves(redis_url: str, ke
             assert await site.alive()
 
 
+@pytest.mark.long
 async def test_who_does_not_read_is_ended(redis_url: str, keys: Keys) -> None:
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}'  # whose answer has 50 KB
     request = POST + b"mcp-protocol-version: 2025-11-25\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)

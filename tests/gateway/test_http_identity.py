@@ -301,7 +301,7 @@ def test_a_key_file_that_is_missing_is_named_at_start() -> None:
     chosen = read_settings(
         {f"ENGRAMQ_{name.upper()}": value for name, value in PROVIDER.items()} | {"ENGRAMQ_JWT_KEY_FILE": "/no/key.pem"}
     )
-    gateway = Gateway(chosen, bus=None, service=None)  # type: ignore[arg-type]  # neither is reached
+    gateway = Gateway(chosen, bus=None, service=None, redis=None, keys=None)  # type: ignore[arg-type]  # none is reached
     with pytest.raises(SettingsError, match="ENGRAMQ_JWT_KEY_FILE"):
         gateway.web()
 

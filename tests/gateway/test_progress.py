@@ -36,7 +36,7 @@ async def site(gateway: Gateway) -> AsyncIterator[Site]:
         yield served
 
 
-def asking(version: str, token: str | int | None = 7, tool: str = "import_memories") -> dict[str, Any]:
+def asking(version: str, token: str | int | None = 7, tool: Any = "import_memories") -> dict[str, Any]:
     call = call_of(tool, RECORDS, version=version)
     if token is not None:
         call["params"].setdefault("_meta", {})["progressToken"] = token
@@ -125,6 +125,7 @@ async def test_a_conversation_in_lines_hears_of_its_rows(gateway: Gateway, versi
         (asking(OLDER, True), False),
         (asking(OLDER, None), False),
         (asking(OLDER, tool="store_memory"), False),
+        (asking(OLDER, tool=["import_memories"]), False),
         ({**asking(OLDER), "method": "tools/list"}, False),
         ({"params": {"_meta": "progressToken"}}, False),
         (["progressToken"], False),

@@ -93,6 +93,7 @@ async def test_breadcrumbs_are_read_and_cleared_by_the_gateway(
         ("verify_memory", {"memory_id": "@stored", "verification": "verified"}, "memory_id"),
         ("memory_promote_to_trusted", {"record_id": "@stored"}, "record_id"),
         ("memory_promote_to_trusted", {"recordId": "@recalled[0]"}, "record_id"),
+        ("memory_promote_to_trusted", {"memory_id": "@stored"}, "record_id"),
         ("forget_memory", {"memory_id": "@recalled[0]", "erase": True}, "memory_id"),
     ],
 )

@@ -280,6 +280,7 @@ async def test_calls_of_a_front_are_in_the_project_of_its_hello(served: Served, 
     assert [seen.project for seen in workers.seen] == ["mars", ""]
 
 
+@pytest.mark.long
 async def test_fifty_fronts_share_one_gateway(served: Served, workers: WorkerSide) -> None:
     async def one(number: int) -> None:
         async with greeted(served.path, principal=f"p{number}") as session:

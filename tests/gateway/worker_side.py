@@ -1,6 +1,7 @@
 """The other end of the queue, scripted: takes commands from real mailboxes and pushes answers as workers would."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -105,6 +106,8 @@ SCRIPT: dict[type[Command], Script] = {
     },
 }
 
+LIVES_S = 3_600  # what the signs of life are good for
+
 
 class WorkerSide:
     """Answers by `script` (None: not at all) and remembers the envelopes that it `seen`."""
@@ -146,10 +149,13 @@ async def worker_side(redis_url: str, keys: Keys) -> AsyncIterator[WorkerSide]:
     """Run a scripted worker side for as long as the block lasts."""
     redis = Redis.from_url(redis_url)
     side = WorkerSide(redis, keys)
+    for of in keys.of.values():
+        await side.redis.zadd(of.alive, {"worker-side": time.time() + LIVES_S})
     task = asyncio.create_task(side.run())
     try:
         yield side
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        await side.redis.delete(*(of.alive for of in keys.of.values()))
         await redis.aclose()

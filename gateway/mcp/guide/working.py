@@ -63,12 +63,14 @@ ENTRIES: Final = {
         example=Step(tool="audit", arguments={"target": "<stored.id>"}),
     ),
     "memory_stats": ToolGuide(
-        what="Counts memories by partition, sector and state, links by origin, and what waits in the queues.",
-        when="You judge how much is known at all, or why things are slow (depth) or lost (dead).",
+        what="Counts memories by partition, sector, state and project, links by origin, and what waits in the queues.",
+        when="You judge how much is known at all and in which projects, or why things are slow (depth) or lost (dead).",
         when_not="You look for content: it shows none.",
         cost="Counts the whole namespace: milliseconds for thousands, longer for millions.",
-        returns="memories, by_partition (both), by_sector, by_state, superseded, edges, queues, embedder.",
-        next="A queue with dead commands: tell the operator.",
+        returns="memories, by_partition (both), by_sector, by_state, superseded, edges, queues, embedder; project, in "
+        "which your calls are that name none, and projects, those with memories in partitions. Projects of captured "
+        "turns alone need partitions=['untrusted'].",
+        next="Search another project by project, all by '*'. A queue with dead commands: tell the operator.",
         example=Step(tool="memory_stats", arguments={}),
     ),
 }

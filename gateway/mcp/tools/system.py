@@ -33,8 +33,8 @@ TOOLS: Final = (
     Tool(
         name="memory_stats",
         title="Memory statistics",
-        summary="Count memories by partition, sector and state, links, and what waits in the queues. Call it to judge "
-        "how much is known, or why things are slow. Not for contents.",
+        summary="Count memories by partition, sector, state and project, links, and what waits in the queues. Call it "
+        "to judge how much is known, to see your project and others, or why things are slow. Not for contents.",
         example="memory_stats()",
         parameters=MemoryStats,
         replies=(Stats,),

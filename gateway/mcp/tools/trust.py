@@ -32,7 +32,7 @@ TOOLS: Final = (
         detailed=True,
         ids_only=True,
         ids=("record_id",),
-        aliases={"recordId": "record_id"},
+        aliases={"recordId": "record_id", "memory_id": "record_id"},  # memory_id is what all other tools call it
         idempotent=True,
     ),
 )
