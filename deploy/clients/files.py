@@ -1,0 +1,82 @@
+"""Reads and writes the files of others: whole or not at all, with a backup, in their own mode and place."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from engramq.schemas.command_line import CommandFailed
+
+BYTES: Final = 16 * 1024 * 1024  # Claude Code keeps its history in its configuration
+_BOM: Final = "\ufeff"
+_PRIVATE: Final = 0o600  # of new files: clients keep keys in theirs
+
+
+def read_text(path: Path) -> str:
+    """Return what a file holds, nothing if it is not there.
+
+    Raises CommandFailed when it cannot be read, is no text in UTF-8, or is larger than any configuration.
+    """
+    try:
+        with path.open("rb") as file:
+            found = file.read(BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError as problem:
+        raise CommandFailed(f"{path} cannot be read: {problem.strerror}. Nothing was written.") from None
+    if len(found) > BYTES:
+        raise CommandFailed(f"{path} has more than {BYTES // 1024**2} MiB. Nothing was written.")
+    try:
+        return found.decode()
+    except UnicodeDecodeError:
+        raise CommandFailed(f"{path} is no text in UTF-8. Nothing was written.") from None
+
+
+def split_bom(text: str) -> tuple[str, str]:
+    """Return the byte order mark that some editors begin a file with, and the rest."""
+    return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+
+
+def replace_text(path: Path, text: str) -> Path | None:
+    """Write a file at once, and return where the one before it is kept now, if there was one.
+
+    A link stays one: the file that it leads to is replaced. Raises CommandFailed when that cannot be done.
+    """
+    path = Path(os.path.realpath(path))
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.engramq")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _PRIVATE
+        backup = _kept(path) if path.exists() else None
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as problem:
+        with suppress(OSError):
+            fresh.unlink()
+        raise CommandFailed(f"{path} cannot be written: {problem.strerror}. It is as it was.") from None
+    return backup
+
+
+def _kept(path: Path) -> Path:
+    """Copy a file beside itself, under a name with the time that nothing has yet."""
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    content, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
+    number = 0
+    while True:
+        backup = path.with_name(f"{path.name}.{moment}{f'-{number}' if number else ''}.engramq-backup")
+        try:
+            descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        except FileExistsError:
+            number += 1
+            continue
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        return backup

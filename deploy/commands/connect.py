@@ -1,0 +1,77 @@
+"""The options of `engramq connect`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from engramq.deploy import settings
+from engramq.deploy.clients.catalogue import CLIENTS, Client, Surroundings
+from engramq.deploy.clients.configuration import connect, disconnect, entry_in, file_of, snippet
+from engramq.deploy.clients.launch import how_started
+from engramq.schemas.command_line import CommandFailed
+
+
+def surroundings() -> Surroundings:
+    """Return where this user, this project and this system keep files."""
+    return Surroundings(Path.home(), os.environ, Path.cwd())
+
+
+@click.command("connect")
+@click.argument("client", required=False, type=click.Choice(list(CLIENTS)), metavar="CLIENT")
+@click.option("--print", "show", is_flag=True, help="Print the entry and where it belongs; write nothing.")
+@click.option("--remove", is_flag=True, help="Take the entry out again.")
+@click.option("--project", is_flag=True, help="In the file of the project in this folder, not in the user's.")
+@click.option("--list", "listed", is_flag=True, help="List the clients, their files, and which have the entry.")
+def command(*, client: str | None, show: bool, remove: bool, project: bool, listed: bool) -> None:
+    """Write engramq into the configuration of an MCP client, or take it out.
+
+    The client then starts engramq by itself. CLIENT is claude-code, claude-desktop, cursor, vscode, codex, gemini,
+    windsurf or opencode. The file before is kept beside it, and the same twice changes nothing. Restart the client
+    afterwards. See docs/connect.md.
+    """
+    if listed:
+        _list(surroundings())
+        return
+    if client is None:
+        raise click.UsageError("Name a client, or --list them.")
+    if show and remove:
+        raise click.UsageError("--print and --remove exclude each other.")
+    chosen, at = CLIENTS[client], surroundings()
+    path = file_of(chosen, at, project=project)
+    if show:
+        click.echo(f"{chosen.title}: {path}", err=True)
+        click.echo(snippet(chosen, how_started()), nl=False)
+    elif remove:
+        _tell(chosen, "is out of", disconnect(path, chosen).changed, path, "is not in")
+    else:
+        done = connect(path, chosen, how_started())
+        _tell(chosen, "is in", done.changed, path, "is already in")
+        if done.backup is not None:
+            click.echo(f"The file before is kept in {done.backup}")
+        if done.changed and not os.environ.get(settings.PRINCIPAL):
+            click.echo(
+                f"What it stores is by {settings.DEFAULT_PRINCIPAL!r}, whoever uses this machine. "
+                f"To be named: {settings.PRINCIPAL}=NAME engramq connect {chosen.name}{' --project' if project else ''}"
+            )
+
+
+def _tell(client: Client, is_now: str, changed: bool, path: Path, was: str) -> None:
+    click.echo(f"engramq {is_now if changed else was} {path}{f'. Restart {client.title}.' if changed else ''}")
+
+
+def _list(at: Surroundings) -> None:
+    for client in CLIENTS.values():
+        path = client.user(at)
+        click.echo(f"{client.name:<15}  {_state(client, path):<13}  {path}")
+
+
+def _state(client: Client, path: Path) -> str:
+    if not path.exists():
+        return "no file"
+    try:
+        return "connected" if entry_in(path, client) is not None else "not connected"
+    except CommandFailed:
+        return "unreadable"

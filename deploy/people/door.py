@@ -1,0 +1,211 @@
+"""The way of a command to a gateway: the home's own, on its socket, or the one at ENGRAMQ_URL, over HTTP.
+
+Standard library only, since a person waits for it to be loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from engramq.deploy import settings
+from engramq.deploy.client import SUPERVISOR_COMMAND
+from engramq.deploy.conversation import Conversation
+from engramq.deploy.gateway_connection import GatewayConnection, open_connection
+from engramq.deploy.home import DeployError, home_from
+from engramq.schemas.command_line import CommandFailed, ExitCode
+
+URL: Final = "ENGRAMQ_URL"
+TOKEN: Final = "ENGRAMQ_TOKEN"  # noqa: S105 - the name of a variable
+PROTOCOL: Final = "2025-11-25"
+SESSION: Final = "engramq-cli"  # one for all commands: a visit of half an hour counts once, as an agent's does
+SETTLED_S: Final = 60.0  # after which a write that is taken is left to itself
+ASK_AGAIN_S: Final = 0.3
+ANSWER_S: Final = 60.0  # longer than any tool takes to answer, if only by "pending"
+TRIES: Final = 2  # a write is asked again with its key, which never does it twice
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_MCP_PATH: Final = "/mcp"
+# What a profile of tools hides, or how an agent is answered, is not for people.
+_OF_AGENTS: Final = (settings.TOOLS, settings.OUTPUT_SCHEMAS, settings.DETAIL, settings.REPLY_CHARS)
+
+Reply = dict[str, Any]
+
+
+class Door(Protocol):
+    """Whatever answers calls of tools."""
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        """Return a tool's reply, refusals included; raises DeployError, CommandFailed."""
+
+
+@contextlib.contextmanager
+def door(namespace: str | None, supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> Iterator[Door]:
+    """Within the block calls are answered, in a namespace or else in that of the environment.
+
+    Raises CommandFailed, DeployError.
+    """
+    url = os.environ.get(URL)
+    if url:
+        if namespace is not None:
+            raise CommandFailed(f"--namespace is for the own home: at {URL} the token says it.", ExitCode.MISUSED)
+        yield _HttpDoor(url, os.environ.get(TOKEN) or "")
+        return
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_AGENTS}
+    if namespace is not None:
+        environment[settings.NAMESPACE] = namespace
+    with contextlib.closing(_HomeDoor(environment, supervisor)) as own:
+        yield own
+
+
+def write(door: Door, tool: str, arguments: Mapping[str, Any]) -> Reply:
+    """Return the reply of a write, also of one that takes a while, as the first after a start does.
+
+    It has a key of its own, by which it is done once however often it is asked. Raises DeployError, CommandFailed.
+    """
+    reply = door.call(tool, {**arguments, "idempotency_key": str(uuid.uuid4())})
+    deadline = time.monotonic() + SETTLED_S
+    while reply["status"] == "pending" and time.monotonic() < deadline:
+        report = door.call("get_command", {"command_id": reply["command_id"]})
+        if report.get("reply"):
+            return dict(report["reply"])
+        time.sleep(ASK_AGAIN_S)
+    return reply
+
+
+class _HomeDoor:
+    """The home's gateway; its stack is started if it does not run."""
+
+    def __init__(self, environment: dict[str, str], supervisor: tuple[str, ...]) -> None:
+        self._environment = environment
+        self._supervisor = supervisor
+        self._connection: GatewayConnection | None = None
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        request = _request(1, "tools/call", {"name": tool, "arguments": arguments})
+        for _ in range(TRIES):
+            if self._connection is None:
+                self._connection = self._opened()
+            answer = self._answer(self._connection, request)
+            if answer is not None:
+                return _reply(answer)
+            self.close()
+        raise DeployError("not_ready", "engramq's gateway has gone while it was asked.", "See engramq status.")
+
+    def _opened(self) -> GatewayConnection:
+        home = home_from(self._environment)
+        connection = open_connection(home, self._environment, Conversation(SESSION), self._supervisor)
+        about = {"name": "engramq", "version": version("engramq")}
+        hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
+        if self._answer(connection, _request(0, "initialize", hello)) is None or not _send(connection, _INITIALIZED):
+            connection.close()
+            raise DeployError("not_ready", "engramq's gateway does not answer.", "See engramq status.")
+        return connection
+
+    def _answer(self, connection: GatewayConnection, request: bytes) -> dict[str, Any] | None:
+        """Return the answer to a request, or None when the gateway has gone. Raises DeployError."""
+        if not _send(connection, request):
+            return None
+        wanted = json.loads(request)["id"]
+        deadline = time.monotonic() + ANSWER_S
+        while (left_s := deadline - time.monotonic()) > 0:
+            lines, connection.early = connection.early, []
+            if not lines:
+                select.select([connection.fileno()], [], [], left_s)
+                received = connection.receive()
+                if received is None:
+                    return None
+                lines = received
+            for line in lines:
+                message = json.loads(line)
+                if message.get("id") == wanted and "method" not in message:
+                    return dict(message)
+        raise DeployError("not_ready", f"engramq's gateway has not answered within {ANSWER_S:.0f} s.")
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _send(connection: GatewayConnection, data: bytes) -> bool:
+    deadline = time.monotonic() + ANSWER_S
+    while data and time.monotonic() < deadline:
+        select.select([], [connection.fileno()], [], ANSWER_S)
+        sent = connection.send(data)
+        if sent is None:
+            return False
+        data = data[sent:]
+    return not data
+
+
+class _HttpDoor:
+    """A gateway elsewhere. The token goes to it alone: no redirect is followed."""
+
+    def __init__(self, url: str, token: str) -> None:
+        parts = urlsplit(url.strip())
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise CommandFailed(f"{URL}: {url!r} is no http or https URL of a server.", ExitCode.MISUSED)
+        self._url = url.strip().rstrip("/").removesuffix(_MCP_PATH) + _MCP_PATH
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        self._headers |= {"MCP-Protocol-Version": PROTOCOL} | ({"Authorization": f"Bearer {token}"} if token else {})
+        proxies = [urllib.request.ProxyHandler({})] if parts.hostname in _LOOPBACK else []
+        self._opener = urllib.request.build_opener(_NoRedirect, *proxies)
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        data = _request(1, "tools/call", {"name": tool, "arguments": arguments})
+        for left in reversed(range(TRIES)):
+            request = urllib.request.Request(self._url, data, self._headers)  # noqa: S310 - http or https, see above
+            try:
+                with self._opener.open(request, timeout=ANSWER_S) as response:
+                    return _reply(json.loads(response.read()))
+            except urllib.error.HTTPError as problem:
+                raise CommandFailed(_refusal(problem, self._url)) from None
+            except (urllib.error.URLError, OSError, ValueError) as problem:
+                if not left:
+                    why = getattr(problem, "reason", problem)
+                    raise CommandFailed(f"{self._url} cannot be reached: {why}.") from None
+        raise AssertionError("the last try returns or raises")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Follow none: a redirect is answered as an error."""
+
+
+def _refusal(problem: urllib.error.HTTPError, url: str) -> str:
+    with contextlib.suppress(ValueError, OSError):
+        body = json.loads(problem.read())
+        error = body.get("error_description") or body.get("error") if isinstance(body, dict) else None
+        if isinstance(error, dict):
+            error = error.get("message")
+        if isinstance(error, str):
+            hint = f" {TOKEN} holds the token." if problem.code in (401, 403) else ""
+            return f"{url} has answered {problem.code}: {error}{hint}"
+    return f"{url} has answered {problem.code}."
+
+
+def _request(identifier: int, method: str, parameters: Mapping[str, Any]) -> bytes:
+    message = {"jsonrpc": "2.0", "id": identifier, "method": method, "params": parameters}
+    return json.dumps(message).encode() + b"\n"
+
+
+_INITIALIZED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+
+
+def _reply(answer: dict[str, Any]) -> Reply:
+    error = answer.get("error")
+    if error is not None:
+        raise CommandFailed(str(error.get("message", error)) if isinstance(error, dict) else str(error))
+    reply = answer["result"]["structuredContent"]
+    return dict(reply)

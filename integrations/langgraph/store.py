@@ -1,0 +1,185 @@
+"""The store: operations as calls of engramq's client, the same ones for threads and for asyncio."""
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, Final
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    validate_op_namespace,
+)
+
+from engramq.client import AsyncMemory, Memory
+from engramq.langgraph.items import about_of, expiry, fields_of, item_of, item_tag, within_tags
+from engramq.langgraph.matching import is_meant, matches
+from engramq.schemas import records
+
+PAGE: Final = 100
+FOUND: Final = 50  # the most that one search returns
+WHOLE: Final = ("$",)
+
+# A step names a method of the client and what it is given, and is sent what that returns.
+Step = tuple[str, tuple[Any, ...], dict[str, Any]]
+Steps = Generator[Step, Any, Any]
+
+
+class EngramqStore(BaseStore):
+    """A LangGraph store whose items are memories of engramq. It may be shared by threads.
+
+    `url` and `token` are else read from ENGRAMQ_URL and ENGRAMQ_TOKEN. `fields`: the paths of a value that it is found
+    by where a put names none. `ttl`: as of every store. An item that is overwritten is superseded and one that is
+    deleted archived, so that both can be brought back; docs/frameworks.md lists what differs from LangGraph's own.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        fields: Sequence[str] = WHOLE,
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        self.ttl_config = ttl
+        self._fields = fields
+        self._memory = Memory(url, token)
+        self._async_memory = AsyncMemory(url, token)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry operations out: what is read is as it was before what is written. Raises EngramqFailure."""
+        steps, said = self._steps(list(ops)), None
+        while True:
+            try:
+                name, positional, named = steps.send(said)
+            except StopIteration as end:
+                results: list[Result] = end.value
+                return results
+            said = getattr(self._memory, name)(*positional, **named)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry operations out, as `batch` does."""
+        steps, said = self._steps(list(ops)), None
+        while True:
+            try:
+                name, positional, named = steps.send(said)
+            except StopIteration as end:
+                results: list[Result] = end.value
+                return results
+            said = await getattr(self._async_memory, name)(*positional, **named)
+
+    def close(self) -> None:
+        """Close the connections of `batch`."""
+        self._memory.close()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        self._memory.close()
+        await self._async_memory.aclose()
+
+    def _steps(self, ops: list[Op]) -> Steps:
+        results: list[Result] = []
+        puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
+        for op in ops:
+            validate_op_namespace(op)
+            match op:
+                case GetOp():
+                    results.append((yield from self._got(op)))
+                case SearchOp():
+                    results.append((yield from self._searched(op)))
+                case ListNamespacesOp():
+                    results.append((yield from self._namespaces(op)))
+                case PutOp():
+                    puts[op.namespace, op.key] = op  # the last of several counts
+                    results.append(None)
+                case _:
+                    raise ValueError(f"There is no operation {type(op).__name__}.")
+        for put in puts.values():
+            yield from self._put(put)
+        return results
+
+    def _got(self, op: GetOp) -> Steps:
+        memory = next(iter((yield from _current(op.namespace, op.key))), None)
+        if memory is None:
+            return None
+        if op.refresh_ttl:
+            yield from _refreshed(memory)
+        return item_of(memory)
+
+    def _put(self, op: PutOp) -> Steps:
+        before: list[records.Memory] = yield from _current(op.namespace, op.key)
+        if op.value is None:
+            for memory in before:
+                yield "forget", (memory.id,), {}
+            return
+        created_at = about_of(before[-1])["created_at"] if before else None
+        stored = yield "store", (), fields_of(op, created_at, self._fields)
+        for memory in before:
+            yield "supersede", (memory.id, stored.stored.id), {}
+
+    def _searched(self, op: SearchOp) -> Steps:
+        wanted = op.offset + op.limit
+        found: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory]] = {}
+        if op.query:
+            asked = {"limit": FOUND, "tags": within_tags(op.namespace_prefix), "collapse_duplicates": False}
+            hits = (yield "search", (op.query,), asked).memories
+            _gather(found, op, hits, scored=True)
+        cursor: str | None = None
+        while len(found) < wanted:
+            page = yield "recent", (), {"limit": PAGE, "tags": within_tags(op.namespace_prefix), "cursor": cursor}
+            _gather(found, op, page.memories, scored=False)
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        chosen = list(found.values())[op.offset : wanted]
+        for _, memory in chosen if op.refresh_ttl else ():
+            yield from _refreshed(memory)
+        return [item for item, _ in chosen]
+
+    def _namespaces(self, op: ListNamespacesOp) -> Steps:
+        found = set[tuple[str, ...]]()
+        cursor: str | None = None
+        while True:
+            page = yield "recent", (), {"limit": PAGE, "tags": within_tags(()), "cursor": cursor}
+            items = (item_of(memory) for memory in page.memories)
+            found |= {item.namespace for item in items if item is not None}
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        meant = {one for one in found if all(is_meant(each, one) for each in op.match_conditions or ())}
+        return sorted({one[: op.max_depth] for one in meant})[op.offset : op.offset + op.limit]
+
+
+def _current(namespace: tuple[str, ...], key: str) -> Steps:
+    """Return the memories that are an item, newest first: one, unless two writers met."""
+    page = yield "recent", (), {"limit": PAGE, "tags": [item_tag(namespace, key)]}
+    return [memory for memory in page.memories if item_of(memory) is not None]
+
+
+def _refreshed(memory: records.Memory) -> Steps:
+    """Let an item live as long again as it was put to live; nothing for one that has no end."""
+    ttl = about_of(memory).get("ttl")
+    if isinstance(ttl, int | float):
+        yield "update", (memory.id,), {"expires_at": expiry(ttl)}
+
+
+def _gather(
+    found: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory]],
+    op: SearchOp,
+    memories: Iterable[records.Memory],
+    *,
+    scored: bool,
+) -> None:
+    """Add the items that a search means, each once, after those that are found already."""
+    for memory in memories:
+        score = memory.similarity if scored and isinstance(memory.similarity, float) else None
+        item = item_of(memory, score)
+        if item is not None and matches(item.value, op.filter):
+            found.setdefault((item.namespace, item.key), (item, memory))

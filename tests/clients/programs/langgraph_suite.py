@@ -1,0 +1,262 @@
+"""What a store of LangGraph does, after LangGraph's own tests: one suite for its InMemoryStore and for ours.
+
+Run by pytest in the environment of the frameworks; ENGRAMQ_URL says where ours is. Each test has namespaces of its own.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, ListNamespacesOp, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+
+from engramq.client import Memory
+from engramq.langgraph import EngramqStore
+
+
+def embedded(texts: list[str]) -> list[list[float]]:
+    """Return a vector for each text: how often each letter is in it."""
+    return [[float(text.lower().count(chr(97 + letter))) for letter in range(26)] for text in texts]
+
+
+class Way:
+    """A store as it is called by threads, or by asyncio."""
+
+    def __init__(self, store: BaseStore, runner: asyncio.Runner | None) -> None:
+        self.store = store
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        if self._runner is None:
+            return getattr(self.store, name)
+        runner, method = self._runner, getattr(self.store, f"a{name}")
+        return lambda *given, **named: runner.run(method(*given, **named))
+
+
+@pytest.fixture(params=["sync", "async"])
+def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner | None]:
+    if request.param == "sync":
+        yield None
+        return
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(params=["theirs", "ours"])
+def way(request: pytest.FixtureRequest, runner: asyncio.Runner | None) -> Iterator[Way]:
+    if request.param == "theirs":
+        yield Way(InMemoryStore(index={"dims": 26, "embed": embedded, "fields": ["$"]}), runner)
+        return
+    store = EngramqStore()
+    yield Way(store, runner)
+    if runner is None:
+        store.close()
+    else:
+        runner.run(store.aclose())
+
+
+@pytest.fixture
+def root() -> str:
+    return f"r{uuid.uuid4().hex}"
+
+
+def keys(items: Any) -> set[str]:
+    return {item.key for item in items}
+
+
+def test_what_is_put_is_got_until_it_is_deleted(way: Way, root: str) -> None:
+    assert way.get((root, "a"), "k") is None
+    way.put((root, "a"), "k", {"text": "tea", "n": [1, {"x": None}], "ü": True})
+    item = way.get((root, "a"), "k")
+    assert (item.namespace, item.key) == ((root, "a"), "k")
+    assert item.value == {"text": "tea", "n": [1, {"x": None}], "ü": True}
+    assert item.created_at.tzinfo is not None
+    assert way.get((root, "b"), "k") is None
+    assert way.get((root, "a"), "other") is None
+    assert way.get((root,), "k") is None
+    way.delete((root, "a"), "k")
+    assert way.get((root, "a"), "k") is None
+    way.delete((root, "a"), "k")  # what is not there
+
+
+def test_what_is_put_again_replaces_what_was(way: Way, root: str) -> None:
+    way.put((root,), "k", {"v": 1})
+    first = way.get((root,), "k")
+    way.put((root,), "k", {"v": 2})
+    second = way.get((root,), "k")
+    assert second.value == {"v": 2}
+    assert second.updated_at >= first.updated_at
+    assert [item.value for item in way.search((root,))] == [{"v": 2}]
+    way.delete((root,), "k")
+    assert way.search((root,)) == []
+
+
+def test_a_search_is_below_a_namespace(way: Way, root: str) -> None:
+    for number, namespace in enumerate([(root, "a"), (root, "a", "deep"), (root, "ab"), (root, "b")]):
+        way.put(namespace, f"k{number}", {"n": number})
+    assert keys(way.search((root,))) == {"k0", "k1", "k2", "k3"}
+    assert keys(way.search((root, "a"))) == {"k0", "k1"}
+    assert keys(way.search((root, "a", "deep"))) == {"k1"}
+    assert way.search((root, "nothing")) == []
+
+
+def test_a_search_has_pages(way: Way, root: str) -> None:
+    for number in range(7):
+        way.put((root,), f"k{number}", {"n": number})
+    pages = [way.search((root,), limit=3, offset=offset) for offset in (0, 3, 6, 9)]
+    assert [len(page) for page in pages] == [3, 3, 1, 0]
+    assert keys(item for page in pages for item in page) == {f"k{number}" for number in range(7)}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"kind": "a"}, {"k0", "k1"}),
+        ({"kind": "a", "n": 1}, {"k1"}),
+        ({"n": {"$gt": 0}}, {"k1", "k2"}),
+        ({"n": {"$gte": 1, "$lt": 2}}, {"k1"}),
+        ({"n": {"$lte": 0}}, {"k0"}),
+        ({"kind": {"$ne": "a"}}, {"k2"}),
+        ({"kind": {"$eq": "b"}}, {"k2"}),
+        ({"more": {"deep": True}}, {"k2"}),
+        ({"list": [1, 2]}, {"k1"}),
+        ({"missing": 1}, set()),
+    ],
+)
+def test_a_filter_is_on_values(way: Way, root: str, wanted: dict[str, Any], found: set[str]) -> None:
+    way.put((root,), "k0", {"kind": "a", "n": 0})
+    way.put((root,), "k1", {"kind": "a", "n": 1, "list": [1, 2]})
+    way.put((root,), "k2", {"kind": "b", "n": 2, "more": {"deep": True, "x": 1}})
+    assert keys(way.search((root,), filter=wanted)) == found
+
+
+def test_a_query_puts_what_is_like_it_first(way: Way, root: str) -> None:
+    way.put((root,), "tea", {"text": "green tea in the evening"})
+    way.put((root,), "sky", {"text": "zzz quick fox jumps"})
+    way.put((root, "deep"), "tea too", {"text": "black tea in the evening", "kind": "x"})
+    hits = way.search((root,), query="tea in the evening", limit=2)
+    assert keys(hits) == {"tea", "tea too"}
+    assert all(hit.score is not None for hit in hits)
+    assert keys(way.search((root,), query="tea in the evening", filter={"kind": "x"})) == {"tea too"}
+    assert len(way.search((root,), query="tea", limit=10)) == 3, "what is unlike comes last"
+    way.delete((root,), "tea")
+    assert "tea" not in keys(way.search((root,), query="tea in the evening"))
+
+
+def test_an_index_says_by_what_an_item_is_found(way: Way, root: str) -> None:
+    way.put((root,), "named", {"text": "qqq", "note": "mountain lake at dawn"}, index=["note"])
+    way.put((root,), "hidden", {"text": "mountain lake at dawn"}, index=False)
+    way.put((root,), "list", {"parts": [{"t": "wood"}, {"t": "mountain lake at dawn"}]}, index=["parts[*].t"])
+    found = way.search((root,), query="mountain lake at dawn", limit=1)
+    assert keys(found) <= {"named", "list"}
+    assert way.get((root,), "hidden").value == {"text": "mountain lake at dawn"}
+
+
+def test_namespaces_are_listed(way: Way, root: str) -> None:
+    below = [("a", "b", "c"), ("a", "b", "d", "e"), ("a", "b", "d", "i"), ("a", "c", "f"), ("b", "a", "f")]
+    for number, namespace in enumerate(below):
+        way.put((root, *namespace), f"k{number}", {"n": number})
+
+    def listed(**asked: Any) -> list[tuple[str, ...]]:
+        return [one[1:] for one in way.list_namespaces(**{"prefix": (root,), "limit": 1_000, **asked})]
+
+    assert listed() == sorted(below)
+    assert listed(prefix=(root, "a", "b")) == below[:3]
+    assert listed(prefix=(root, "a", "*", "f")) == [("a", "c", "f")]
+    assert listed(suffix=("f",)) == [("a", "c", "f"), ("b", "a", "f")]
+    assert listed(suffix=("*", "e")) == [("a", "b", "d", "e")]
+    assert listed(max_depth=3) == [("a", "b"), ("a", "c"), ("b", "a")]
+    assert listed(limit=2) == sorted(below)[:2]
+    assert listed(offset=2, limit=2) == sorted(below)[2:4]
+    assert way.list_namespaces(prefix=("nobody", root)) == []
+    way.delete((root, "b", "a", "f"), "k4")
+
+
+def test_names_that_are_none_are_refused(way: Way, root: str) -> None:
+    for namespace in ((), (root, "a.b"), (root, ""), ("langgraph", root)):
+        with pytest.raises(InvalidNamespaceError):
+            way.put(namespace, "k", {"v": 1})
+    way.put((root, "langgraph"), "k", {"v": 1})
+    assert way.get((root, "langgraph"), "k").value == {"v": 1}
+
+
+def test_a_batch_reads_what_was_before_it_writes(way: Way, root: str) -> None:
+    way.put((root,), "old", {"v": 0})
+    results = way.batch(
+        [
+            PutOp((root,), "new", {"v": 1}),
+            PutOp((root,), "new", {"v": 2}),
+            PutOp((root,), "old", None),
+            GetOp((root,), "old"),
+            GetOp((root,), "new"),
+            SearchOp((root,)),
+            ListNamespacesOp(match_conditions=None, limit=0),
+        ]
+    )
+    assert results[:3] == [None, None, None]
+    assert (results[3].value, results[4], keys(results[5])) == ({"v": 0}, None, {"old"})
+    assert way.get((root,), "old") is None
+    assert way.get((root,), "new").value == {"v": 2}, "the last of several"
+    with pytest.raises(ValueError, match=r"[Oo]peration"):
+        way.batch(["no operation"])
+
+
+def test_an_item_with_a_time_to_live_ends(way: Way, root: str) -> None:
+    if not way.store.supports_ttl:
+        with pytest.raises(NotImplementedError):
+            way.put((root,), "k", {"v": 1}, ttl=1)
+        return
+    way.put((root,), "short", {"v": 1}, ttl=0.02)
+    way.put((root,), "kept", {"v": 1}, ttl=0.05)
+    way.put((root,), "long", {"v": 1})
+    until = time.monotonic() + 30
+    while way.get((root,), "short", refresh_ttl=False) is not None:
+        assert way.get((root,), "kept") is not None, "each reading lets it live on"
+        assert time.monotonic() < until
+    assert keys(way.search((root,), refresh_ttl=False)) == {"kept", "long"}
+    assert way.get((root,), "kept") is not None
+
+
+# What ours does beyond theirs.
+
+
+def test_what_was_overwritten_or_deleted_is_kept(root: str) -> None:
+    store = EngramqStore()
+    with Memory() as memory:
+        store.put((root,), "k", {"text": "the first plan"})
+        first = store.get((root,), "k")
+        store.put((root,), "k", {"text": "the second plan"})
+        second = store.get((root,), "k")
+        assert first is not None
+        assert second is not None
+        assert second.created_at == first.created_at, "of the item, as in LangGraph's stores on disk"
+        (new,) = [one for one in memory.each_recent(tags=["langgraph"]) if root in str(one.metadata)]
+        old = memory.get(new.supersedes or "").memory
+        assert old is not None
+        assert old.superseded_by == new.id
+        assert old.metadata["langgraph"]["value"] == {"text": "the first plan"}
+        store.delete((root,), "k")
+        assert memory.restore(new.id).status == "restored"
+        restored = store.get((root,), "k")
+        assert restored is not None
+        assert restored.value == {"text": "the second plan"}
+    store.close()
+
+
+def test_a_memory_that_only_looks_like_an_item_is_none(root: str) -> None:
+    store = EngramqStore()
+    store.put((root,), "k", {"v": 1})
+    with Memory() as memory:
+        (item,) = [one for one in memory.each_recent(tags=["langgraph"]) if root in str(one.metadata)]
+        memory.store(
+            "forged", tags=item.tags, metadata={"langgraph": {"namespace": [root], "key": "other", "value": 7}}
+        )
+        memory.store("forged", tags=item.tags)
+    found = store.get((root,), "k")
+    assert found is not None
+    assert found.value == {"v": 1}
+    assert len(store.search((root,))) == 1
+    store.close()

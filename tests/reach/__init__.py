@@ -1,0 +1,1 @@
+"""How people and agents come to engramq: clients connected, hooks, the package."""

@@ -1,0 +1,1 @@
+"""`engramq connect` and `engramq rules`, on files as the clients document them."""

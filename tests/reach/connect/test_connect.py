@@ -1,0 +1,290 @@
+"""`engramq connect` on configurations made after each client's documentation, as people type it."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.deploy.clients.catalogue import CLIENTS, Client, Surroundings
+from engramq.deploy.clients.jsonc import read
+
+pytestmark = pytest.mark.promise("RC-4")
+
+SAMPLES = Path(__file__).with_name("samples")
+ENGRAMQ = str(Path(sys.executable).parent / "engramq")
+WITH_PROJECTS = [name for name, client in CLIENTS.items() if client.project is not None]
+
+
+def test_a_new_user_reads_who_stores_and_how_to_be_named(tmp_path: Path) -> None:
+    user = User(tmp_path)
+    said = user.types("connect", "cursor").stdout
+    assert "'I/O'" in said
+    assert "ENGRAMQ_PRINCIPAL=NAME engramq connect cursor" in said
+    assert "I/O" not in user.types("connect", "cursor").stdout, "nothing has changed"
+    assert "I/O" not in user.types("connect", "cursor", ENGRAMQ_PRINCIPAL="ada").stdout
+    entry = json.loads(user.file(CLIENTS["cursor"]).read_text())["mcpServers"]["engramq"]
+    assert entry["env"] == {"ENGRAMQ_PRINCIPAL": "ada"}
+
+
+class User:
+    """Somebody with a home whose name has a space, and a project."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "ada lovelace"
+        self.project = self.home / "my project"
+        self.project.mkdir(parents=True)
+        self.environment = {"HOME": str(self.home), "PATH": os.environ["PATH"]}
+
+    def file(self, client: Client, *, project: bool = False) -> Path:
+        where = client.project if project else client.user
+        assert where is not None
+        return where(Surroundings(self.home, self.environment, self.project))
+
+    def has(self, client: Client) -> tuple[Path, str]:
+        """Give the user the sample of a client's configuration, at its place."""
+        (sample,) = SAMPLES.glob(f"{client.name}.*")
+        path = self.file(client)
+        if sample.suffix == ".jsonc":
+            path = path.with_suffix(".jsonc")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(sample.read_text())
+        path.chmod(0o640)
+        return path, sample.read_text()
+
+    def types(self, *arguments: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+        ended = subprocess.run(
+            [ENGRAMQ, *arguments],
+            env={**self.environment, **variables},
+            cwd=self.project,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return ended
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[User]:
+    found = User(tmp_path)
+    yield found
+    assert not list(found.home.rglob(".*.engramq")), "a file that was being written is left"
+
+
+def loaded(path: Path) -> dict[str, Any]:
+    text = path.read_text()
+    found: dict[str, Any] = tomllib.loads(text) if path.suffix == ".toml" else read(text)
+    return found
+
+
+def entry(path: Path, client: Client) -> Any:
+    found: Any = loaded(path)
+    for name in client.path:
+        found = found.get(name, {})
+    return found
+
+
+def backups(path: Path) -> list[Path]:
+    return list(path.parent.glob(f"{path.name}.*.engramq-backup"))
+
+
+def words_of(found: dict[str, Any]) -> list[str]:
+    command = found["command"]
+    return list(command) if isinstance(command, list) else [command, *found["args"]]
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
+def test_the_entry_comes_in_and_everything_else_stays(user: User, client: Client) -> None:
+    path, before = user.has(client)
+    told = user.types("connect", client.name).stdout
+    assert str(path) in told
+    assert words_of(entry(path, client)) == [ENGRAMQ, "stdio"]
+    rest = loaded(path)
+    del rest[client.path[0]]["engramq"]
+    was = tomllib.loads(before) if client.is_toml else read(before)
+    assert rest == was
+    lines = [line.rstrip(",") for line in before.splitlines() if len(line.strip()) > 2]
+    if len(lines) > 2:  # cursor's sample is one line
+        after = path.read_text()
+        assert [line for line in lines if line not in after and not line.endswith("{}")] == []
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_the_same_twice_changes_nothing_more(user: User, name: str) -> None:
+    path, before = user.has(CLIENTS[name])
+    user.types("connect", name)
+    after = path.read_text()
+    assert "already" in user.types("connect", name).stdout
+    assert path.read_text() == after
+    (backup,) = backups(path)
+    assert backup.read_text() == before
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_taken_out_the_file_means_what_it_meant(user: User, name: str) -> None:
+    client = CLIENTS[name]
+    path, before = user.has(client)
+    user.types("connect", name)
+    user.types("connect", name, "--remove")
+    was = tomllib.loads(before) if client.is_toml else read(before)
+    assert loaded(path) == {key: value for key, value in was.items() if value != {}}
+    assert "is not in" in user.types("connect", name, "--remove").stdout
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_without_a_file_gets_one_that_nobody_else_reads(user: User, name: str) -> None:
+    client = CLIENTS[name]
+    user.types("connect", name)
+    path = user.file(client)
+    assert words_of(entry(path, client))[-1] == "stdio"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert backups(path) == []
+
+
+@pytest.mark.parametrize("name", WITH_PROJECTS)
+def test_a_projects_file_is_the_projects(user: User, name: str) -> None:
+    said = user.types("connect", name, "--project").stdout
+    assert f"ENGRAMQ_PRINCIPAL=NAME engramq connect {name} --project\n" in said, "else it would be of another file"
+    path = user.file(CLIENTS[name], project=True)
+    assert path.is_relative_to(user.project)
+    assert words_of(entry(path, CLIENTS[name]))[-1] == "stdio"
+    assert not user.file(CLIENTS[name]).exists()
+
+
+def test_a_client_that_knows_no_projects_says_so(user: User) -> None:
+    assert "Leave out --project" in user.types("connect", "windsurf", "--project", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        *((name, '{"mcpServers": {') for name in CLIENTS),
+        ("cursor", "\x00\xff"),
+        ("vscode", "[[["),
+        ("opencode", '{"a": 1} and more'),
+        ("codex", "[a\n"),
+    ],
+)
+def test_what_the_client_could_not_read_is_left_alone(user: User, name: str, broken: str) -> None:
+    path = user.file(CLIENTS[name])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(broken.encode("latin-1"))
+    said = user.types("connect", name, code=1).stderr
+    assert "Nothing was written" in said
+    assert str(path) in said
+    assert "Traceback" not in said
+    assert path.read_bytes() == broken.encode("latin-1")
+    assert backups(path) == []
+
+
+def test_an_entry_where_servers_are_no_object_is_refused(user: User) -> None:
+    path = user.file(CLIENTS["cursor"])
+    path.parent.mkdir(parents=True)
+    path.write_text('{"mcpServers": []}')
+    assert "mcpServers is no object" in user.types("connect", "cursor", code=1).stderr
+
+
+def test_mode_link_and_byte_order_mark_stay(user: User) -> None:
+    client = CLIENTS["claude-desktop"]
+    path, before = user.has(client)
+    real = user.home / "dotfiles.json"
+    real.write_text("\ufeff" + before)
+    real.chmod(0o644)
+    path.unlink()
+    path.symlink_to(real)
+    user.types("connect", client.name)
+    assert path.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o644
+    assert real.read_text().startswith("\ufeff{")
+    assert '"engramq"' in real.read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_nothing_left(user: User) -> None:
+    path = user.file(CLIENTS["cursor"])
+    path.parent.parent.mkdir(exist_ok=True)
+    path.parent.write_text("a file where the folder should be")
+    assert "cannot be" in user.types("connect", "cursor", code=1).stderr
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_print_writes_nothing_and_prints_what_the_client_takes(user: User, name: str) -> None:
+    client = CLIENTS[name]
+    shown = user.types("connect", name, "--print")
+    found: Any = tomllib.loads(shown.stdout) if client.is_toml else json.loads(shown.stdout)
+    for key in client.path:
+        found = found[key]
+    assert words_of(found) == [ENGRAMQ, "stdio"]
+    assert str(user.file(client)) in shown.stderr
+    assert not user.file(client).exists()
+
+
+def test_what_says_whom_a_client_serves_goes_along(user: User) -> None:
+    told = user.types(
+        "connect", "cursor", "--print", ENGRAMQ_HOME="here", ENGRAMQ_NAMESPACE="acme", ENGRAMQ_EMBEDDER_KEY="k"
+    )
+    variables = json.loads(told.stdout)["mcpServers"]["engramq"]["env"]
+    assert variables == {"ENGRAMQ_HOME": str(user.project / "here"), "ENGRAMQ_NAMESPACE": "acme"}
+
+
+def test_an_older_entry_is_replaced(user: User) -> None:
+    path = user.file(CLIENTS["cursor"])
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {"engramq": {"command": "/gone/engramq", "args": ["stdio"]}, "other": {}}}')
+    user.types("connect", "cursor")
+    assert entry(path, CLIENTS["cursor"])["command"] == ENGRAMQ
+    assert list(loaded(path)["mcpServers"]) == ["engramq", "other"]
+
+
+def test_the_list_says_who_is_connected(user: User) -> None:
+    user.types("connect", "codex")
+    user.has(CLIENTS["gemini"])
+    broken = user.file(CLIENTS["cursor"])
+    broken.parent.mkdir()
+    broken.write_text("{")
+    lines = {line.split()[0]: line for line in user.types("connect", "--list").stdout.splitlines()}
+    assert set(lines) == set(CLIENTS)
+    states = {"codex": " connected", "gemini": "not connected", "cursor": "unreadable", "windsurf": "no file"}
+    assert {name: state in lines[name] for name, state in states.items()} == dict.fromkeys(states, True)
+
+
+def test_the_entry_starts_engramq(user: User) -> None:
+    user.types("connect", "claude-code")
+    words = words_of(entry(user.file(CLIENTS["claude-code"]), CLIENTS["claude-code"]))
+    ended = subprocess.run([*words[:-1], "--version"], env={"PATH": ""}, capture_output=True, text=True, check=True)
+    assert "engramq" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "where"),
+    [
+        ("darwin", "claude-desktop", "Library/Application Support/Claude/claude_desktop_config.json"),
+        ("darwin", "vscode", "Library/Application Support/Code/User/mcp.json"),
+        ("linux", "vscode", ".config/Code/User/mcp.json"),
+        ("win32", "vscode", "AppData/Roaming/Code/User/mcp.json"),
+        ("win32", "claude-desktop", "AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("darwin", "opencode", ".config/opencode/opencode.json"),
+        ("linux", "claude-code", ".claude.json"),
+    ],
+)
+def test_each_system_has_its_places(tmp_path: Path, system: str, name: str, where: str) -> None:
+    assert CLIENTS[name].user(Surroundings(tmp_path, {}, tmp_path, system)) == tmp_path / where
+
+
+@pytest.mark.parametrize(
+    ("variable", "name", "file"),
+    [
+        ("CLAUDE_CONFIG_DIR", "claude-code", ".claude.json"),
+        ("CODEX_HOME", "codex", "config.toml"),
+        ("XDG_CONFIG_HOME", "opencode", "opencode/opencode.json"),
+    ],
+)
+def test_a_clients_own_variable_moves_its_file(tmp_path: Path, variable: str, name: str, file: str) -> None:
+    at = Surroundings(tmp_path / "home", {variable: str(tmp_path / "elsewhere")}, tmp_path)
+    assert CLIENTS[name].user(at) == tmp_path / "elsewhere" / file

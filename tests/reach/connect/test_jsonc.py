@@ -1,0 +1,114 @@
+"""Changing one value of a JSON text leaves every other character as it was."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engramq.deploy.clients.jsonc import NotJson, Path, read, with_item, with_value, without
+
+VALUE: dict[str, Any] = {"command": "x", "args": ["y"]}
+
+
+def test_a_member_comes_after_the_last_one_in_its_indent() -> None:
+    text = '{\n    "a": {\n        "b": 1\n    }\n}\n'
+    assert with_value(text, ("a", "c"), 2) == '{\n    "a": {\n        "b": 1,\n        "c": 2\n    }\n}\n'
+
+
+def test_a_comment_behind_the_last_value_stays_behind_it() -> None:
+    assert with_value('{\n  "a": 1 // one\n}', ("b",), 2) == '{\n  "a": 1, // one\n  "b": 2\n}'
+
+
+def test_a_comma_behind_the_last_value_stays_the_way_of_the_file() -> None:
+    assert with_value('{\n\t"a": 1,\n}', ("b",), 2) == '{\n\t"a": 1,\n\t"b": 2,\n}'
+
+
+def test_objects_on_the_way_are_made() -> None:
+    assert read(with_value("{}", ("a", "b", "c"), VALUE)) == {"a": {"b": {"c": VALUE}}}
+
+
+def test_an_object_of_comments_alone_keeps_them() -> None:
+    assert with_value("{\n  // nothing yet\n}", ("a",), 1) == '{\n  // nothing yet\n  "a": 1\n}'
+
+
+def test_a_value_is_replaced_in_its_place() -> None:
+    text = '{"a": [1, 2], /* x */ "b": {"c": 3}}'
+    assert with_value(text, ("b", "c"), 4) == '{"a": [1, 2], /* x */ "b": {"c": 4}}'
+
+
+def test_the_same_value_changes_nothing() -> None:
+    text = '{ "a" : {"b":1} }'
+    assert with_value(text, ("a",), {"b": 1}) is text
+
+
+def test_lines_of_windows_stay_so() -> None:
+    changed = with_value('{\r\n  "a": 1\r\n}\r\n', ("b",), VALUE)
+    assert changed.count("\n") == changed.count("\r\n") > 3
+    assert read(changed) == {"a": 1, "b": VALUE}
+
+
+def test_an_item_comes_to_the_end_of_a_list() -> None:
+    assert read(with_item('{"a": [1, 2,]}', ("a",), 3)) == {"a": [1, 2, 3]}
+    assert read(with_item("{}", ("a", "b"), 3)) == {"a": {"b": [3]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "left"),
+    [
+        ('{\n  "a": 1,\n  "b": 2\n}', ("b",), '{\n  "a": 1\n}'),
+        ('{\n  "a": 1,\n  "b": 2\n}', ("a",), '{\n  "b": 2\n}'),
+        ('{"a": {"b": {"c": 1}}, "d": 2}', ("a", "b", "c"), '{"d": 2}'),
+        ('{"a": [1, 2, 3]}', ("a", 1), '{"a": [1, 3]}'),
+        ('{"a": 1}', ("b",), '{"a": 1}'),
+    ],
+)
+def test_a_value_goes_with_its_comma(text: str, path: Path, left: str) -> None:
+    assert without(text, path) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", '{"a"}', '{"a": }', "{'a': 1}", '{"a": 1 "b": 2}', '{"a": 1}}', "nonsense", '{"a": 01}', '{"a": "\n"}'],
+)
+def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(NotJson):
+        read(text)
+
+
+def test_a_key_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(NotJson, match="'a' twice"):
+        read('{"a": 1, "b": 2, "a": 3}')
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(NotJson, match="levels"):
+        read("[" * 10_000)
+
+
+def test_a_path_through_what_is_no_object_is_refused() -> None:
+    with pytest.raises(NotJson, match="a is no object"):
+        with_value('{"a": [1]}', ("a", "b"), 1)
+    with pytest.raises(NotJson, match="a is no list"):
+        with_item('{"a": {}}', ("a",), 1)
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(
+    st.dictionaries(st.text(max_size=3), plain, max_size=4), plain, st.sampled_from([None, 0, 2, "\t"]), st.booleans()
+)
+def test_added_and_taken_out_any_object_is_what_it_was(
+    given_object: dict[str, Any], value: Any, indent: int | str | None, ascii_only: bool
+) -> None:
+    given_object.pop("new", None)
+    text = json.dumps(given_object, indent=indent, ensure_ascii=ascii_only)
+    changed = with_value(text, ("new", "one"), value)
+    assert json.loads(changed) == {**given_object, "new": {"one": value}}
+    assert json.loads(without(changed, ("new", "one"))) == given_object

@@ -1,0 +1,1 @@
+"""`engramq hook` and `engramq hooks`, with the events that Claude Code and Codex document."""

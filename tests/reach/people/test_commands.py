@@ -1,0 +1,270 @@
+"""The commands for people, as a person runs them, over a real gateway with tokens and a whole pipeline."""
+
+import io
+import json
+import os
+import pty
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from engramq.deploy.cli import main
+from engramq.deploy.people.drawn import draw_list
+from engramq.schemas.command_line import ExitCode
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import ALL_SCOPES, Scope
+from engramq.workers.auth.tokens import NewToken
+from tests.gateway.conftest import anyio_backend, keys, redis_url
+from tests.gateway.test_identity_end_to_end import Served, served, settings
+
+__all__ = ["anyio_backend", "keys", "redis_url", "settings"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-3")]
+
+ESCAPES = "before\x1b]0;owned\x07\x1b[31m after \u202e\nsecond line"
+
+
+class Shell:
+    """Runs commands in this process, and returns what they printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+        self.err = ""
+
+    async def run(self, *words: str, code: int = ExitCode.DONE, given: bytes | None = None) -> str:
+        if given is not None:
+            self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        ended = await anyio.to_thread.run_sync(main, list(words))
+        out, self.err = self._capsys.readouterr()
+        assert ended == code, (words, out, self.err)
+        return out
+
+    async def json(self, *words: str, code: int = ExitCode.DONE) -> dict[str, Any]:
+        reply: dict[str, Any] = json.loads(await self.run(*words, "--json", code=code))
+        return reply
+
+
+@pytest.fixture
+async def here(settings: Settings) -> AsyncIterator[Served]:
+    async with served(settings) as here:
+        await here.invite("ada", "people", NewToken(principal="ada", scopes=ALL_SCOPES))
+        await here.invite("reader", "people", NewToken(principal="reader", scopes=(Scope.READ,)))
+        yield here
+
+
+@pytest.fixture
+def shell(here: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.setenv("ENGRAMQ_URL", f"http://127.0.0.1:{here.site.port}")
+    monkeypatch.setenv("ENGRAMQ_TOKEN", here.secrets["ada"])
+    return Shell(capsys, monkeypatch)
+
+
+async def test_a_memory_is_stored_found_listed_shown_forgotten_and_restored(shell: Shell) -> None:
+    first = (await shell.run("store", "The", "office", "is", "in", "Lyon", "--tag", "office")).strip()
+    second = (await shell.run("store", given="Der Schlüssel liegt\nim Schrank".encode())).strip()
+
+    found = (await shell.run("search", "where", "is", "the", "office", "--tag", "office")).splitlines()
+    assert [line.split("\t")[0] for line in found] == [first]
+    assert found[0].split("\t")[2:] == ["#office", "The office is in Lyon"]
+    listed = (await shell.run("list", "--limit", "1")).splitlines()
+    assert [line.split("\t")[0] for line in listed] == [second]
+    assert listed[0].endswith("Der Schlüssel liegt\\u000aim Schrank"), "one line each"
+    cursor = shell.err.split("--cursor ")[1].strip()
+    assert (await shell.run("list", "--limit", "1", "--cursor", cursor)).startswith(first)
+    assert len((await shell.run("recent")).splitlines()) == 2
+
+    shown = await shell.run("show", second)
+    assert f"id: {second}" in shown
+    assert shown.endswith("\nDer Schlüssel liegt\nim Schrank\n")
+
+    assert (await shell.run("forget", first, "--reason", "moved")).strip() == "archived"
+    assert (await shell.run("search", "office", "--tag", "office")) == ""
+    assert "No memories." in shell.err
+    assert first in await shell.run("list", "--state", "archived")
+    assert (await shell.run("restore", first)).strip() == "restored"
+    assert (await shell.run("search", "office", "--tag", "office")).startswith(first)
+
+
+async def test_projects_are_listed_with_what_they_hold(shell: Shell) -> None:
+    assert await shell.run("projects") == ""
+    assert "No memories." in shell.err
+    await shell.run("store", "of the rover", "--project", "rover")
+    await shell.run("store", "of the rover, too", "--project", "rover", "--source-type", "conversation")
+    await shell.run("store", "of nobody you know", "--project", "odd\x1b[31m", "--source-type", "conversation")
+    assert await shell.run("search", "rover") == ""
+    assert "--project '*'" in shell.err
+    assert (await shell.run("search", "rover", "--project", "*")).count("of the rover") == 1
+    assert "--project" not in shell.err
+    listed = (await shell.run("projects")).splitlines()
+    assert sorted(listed) == ["odd\\u001b[31m\t1\t1", "rover\t2\t1"]
+    reply = await shell.json("projects")
+    assert {"project": "rover", "memories": 2, "untrusted_count": 1} in reply["projects"]
+    assert reply["project"] is None
+
+
+async def test_who_sees_all_projects_is_not_told_of_others(
+    shell: Shell, here: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for commands in (("list", "--tag", "nosuch"), ("search", "nothing"), ("recent",)):
+        assert await shell.run(*commands) == ""
+        assert "Other projects were not looked at" in shell.err
+    await here.invite("all", "people", NewToken(principal="all", scopes=ALL_SCOPES, project="*"))
+    monkeypatch.setenv("ENGRAMQ_TOKEN", here.secrets["all"])
+    for commands in (("list", "--tag", "nosuch"), ("search", "nothing"), ("recent",)):
+        assert await shell.run(*commands) == ""
+        assert "No memories." in shell.err
+        assert "Other projects" not in shell.err
+
+
+async def test_a_gateway_that_cannot_say_which_project_is_meant_still_answers(
+    settings: Settings, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(settings, tools="core") as few:
+        monkeypatch.setenv("ENGRAMQ_URL", f"http://127.0.0.1:{few.site.port}")
+        monkeypatch.setenv("ENGRAMQ_TOKEN", few.secrets["alice"])
+        assert await shell.run("search", "nothing") == ""
+        assert "Other projects were not looked at" in shell.err
+
+
+async def test_a_hit_that_probably_does_not_answer_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    hit = {"id": "01a204c6-7469-7000-8000-000000000000", "created_at": "2026-11-20T10:00:00Z", "content": "Zebras."}
+    draw_list({"memories": [hit, {**hit, "weak": True, "partition": "untrusted"}]})
+    assert [line.split("\t")[2] for line in capsys.readouterr().out.splitlines()] == ["", "weak untrusted"]
+
+
+async def test_filters_are_those_of_the_tools(shell: Shell) -> None:
+    for words in (
+        ("apart", "--source-type", "research", "--thread", "t1"),
+        ("of a project", "--project", "rover"),
+        ("of a day", "--occurred-at", "2024-05-01", "--sector", "episodic", "--metadata", '{"a": 1}'),
+        ("holds no more", "--valid-from", "2024-01-01", "--valid-until", "2024-02-01"),
+    ):
+        await shell.run("store", *words)
+
+    async def contents(*words: str) -> set[str]:
+        return {one["content"] for one in (await shell.json(*words))["memories"]}
+
+    assert await contents("list") == {"of a day"}
+    assert await contents("list", "--partition", "untrusted", "--thread", "t1") == {"apart"}
+    assert await contents("list", "--project", "*") == {"of a day", "of a project"}
+    assert await contents("search", "day", "--sector", "episodic", "--until", "2024-05-01") == {"of a day"}
+    assert await contents("search", "holds", "--as-of", "2024-01-15") == {"holds no more"}
+    assert await contents("recent", "1", "--project", "rover") == {"of a day"}
+    assert "apart" in await contents("recent", "50"), "whatever its trust"
+
+
+async def test_what_others_have_written_does_nothing_to_a_terminal(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = (await shell.run("store", ESCAPES, "--tag", "\x1b[7mtag", "--speaker", "\x9bevil")).strip()
+    for words in (("search", "before"), ("recent"), ("list",), ("show", stored)):
+        told = await shell.run(*([words] if isinstance(words, str) else words))
+        assert "before\\u001b]0;owned\\u0007\\u001b[31m after \\u202e" in told
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(told)
+
+
+async def test_on_a_terminal_memories_are_a_table_that_fits_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = (await shell.run("store", "[bold]A long text[/] " + "word " * 60, "--tag", "x")).strip()
+
+    async def drawn(columns: int, **variables: str) -> str:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("TERM", "xterm-256color")
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        leader, follower = pty.openpty()
+        with os.fdopen(follower, "w") as terminal:
+            monkeypatch.setattr(sys, "stdout", terminal)
+            assert await anyio.to_thread.run_sync(main, ["recent"]) == ExitCode.DONE
+            terminal.flush()
+            data = os.read(leader, 65_536).decode()
+        os.close(leader)
+        return data
+
+    coloured = await drawn(100)
+    assert "\x1b[36m" in coloured
+    plain = await drawn(60, NO_COLOR="1")
+    assert "\x1b[3" not in plain
+    lines = plain.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+    assert all(len(line) <= 60 for line in lines)
+    assert lines[0].split() == ["ID", "WHEN", "CONTENT"]
+    assert stored[:13] in lines[1]
+    assert "[bold]A long text[/]" in " ".join(lines), "no markup of ours"
+
+
+async def test_the_beginning_of_an_id_is_enough_where_no_other_has_it(shell: Shell) -> None:
+    first = (await shell.run("store", "one")).strip()
+    second = (await shell.run("store", "two")).strip()
+    await shell.run("forget", first)
+    assert "\none\n" in await shell.run("show", first[:20]), "of the forgotten, too"
+    while first[:8] != second[:8]:  # a minute, in which both have to fall
+        first, second = second, (await shell.run("store", "three")).strip()
+    for words in (("show", first[:8]), ("forget", first[:8])):
+        await shell.run(*words, code=ExitCode.MISUSED)
+        assert first in shell.err
+        assert second in shell.err
+    await shell.run("show", "00000000", code=ExitCode.FAILED)
+    assert "No memory has an id that begins with" in shell.err
+    for word in ("01", "not-an-id", "01900000-zzzz"):
+        await shell.run("show", word, code=ExitCode.MISUSED)
+
+
+async def test_json_is_the_reply_of_the_tool(shell: Shell) -> None:
+    stored = await shell.json("store", "a fact")
+    assert stored["status"] == "stored"
+    assert (await shell.json("show", stored["stored"]["id"]))["memory"]["content"] == "a fact"
+    refusal = await shell.json("search", "x", "--as-of", "some day", code=ExitCode.MISUSED)
+    assert (refusal["status"], refusal["field"]) == ("invalid_parameter", "as_of")
+    missing = await shell.json("forget", "01900000-0000-7000-8000-000000000000", code=ExitCode.FAILED)
+    assert missing["status"] == "not_found"
+
+
+async def test_erasing_asks_first(shell: Shell) -> None:
+    stored = (await shell.run("store", "gone soon")).strip()
+    await shell.run("forget", stored, "--erase", code=ExitCode.MISUSED, given=b"")
+    assert "--erase takes --yes" in shell.err
+    assert (await shell.run("forget", stored, "--erase", "--yes")).strip() == "erased"
+    await shell.run("show", stored, code=ExitCode.FAILED)
+
+
+async def test_restore_tells_a_memory_from_a_backup(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored = (await shell.run("store", "back again")).strip()
+    await shell.run("forget", stored)
+    (tmp_path / stored).write_text("no backup")
+    await shell.run("restore", stored, code=ExitCode.MISUSED)
+    assert f"for the file write ./{stored}" in shell.err
+    await shell.run("restore", f"./{stored}", "--check", code=ExitCode.FAILED)  # a file that is no backup
+    (tmp_path / stored).unlink()
+    await shell.run("restore", stored, "--force", code=ExitCode.MISUSED)
+    assert "--force is for a backup" in shell.err
+    await shell.run("restore", "backup.tar.gz", "--reason", "x", code=ExitCode.MISUSED)
+    assert "--reason is for a memory" in shell.err
+    assert (await shell.run("restore", stored)).strip() == "restored"
+
+
+async def test_what_is_refused_is_said_in_a_line(
+    shell: Shell, here: Served, monkeypatch: pytest.MonkeyPatch, unused: Callable[[], int]
+) -> None:
+    await shell.run("store", "x", "--namespace", "other", code=ExitCode.MISUSED)
+    assert "the token says it" in shell.err
+    await shell.run("store", given=b"\xff\xfe", code=ExitCode.MISUSED)
+    assert "no text in UTF-8" in shell.err
+    monkeypatch.setenv("ENGRAMQ_TOKEN", here.secrets["reader"])
+    await shell.run("store", "x", code=ExitCode.FAILED)
+    assert "'write'" in shell.err
+    monkeypatch.setenv("ENGRAMQ_TOKEN", "nobody")
+    await shell.run("recent", code=ExitCode.FAILED)
+    assert "has answered 401" in shell.err
+    assert "ENGRAMQ_TOKEN holds the token" in shell.err
+    monkeypatch.setenv("ENGRAMQ_URL", f"http://127.0.0.1:{unused()}")
+    await shell.run("recent", code=ExitCode.FAILED)
+    assert "cannot be reached" in shell.err
+    monkeypatch.setenv("ENGRAMQ_URL", "ftp://example.org")
+    await shell.run("recent", code=ExitCode.MISUSED)
