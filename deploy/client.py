@@ -13,6 +13,7 @@ import time
 
 from engramq.deploy import settings
 from engramq.deploy.home import DeployError, Home, refuse_unsupported_platform
+from engramq.deploy.home_embedder import with_embedder
 
 # Between two tries to connect, while a supervisor is coming up or going down.
 _RETRY_S = 0.01
@@ -94,12 +95,16 @@ def connect(home: Home) -> Channel | None:
     connection.settimeout(5.0)
     try:
         connection.connect(str(home.supervisor_socket))
-    except (FileNotFoundError, ConnectionRefusedError, TimeoutError, BlockingIOError):
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError, TimeoutError, BlockingIOError):
         connection.close()
         return None
     except PermissionError as error:
         connection.close()
-        raise DeployError("home_unusable", f"{home.path} belongs to another user.", "Set ENGRAMQ_HOME.") from error
+        raise DeployError(
+            "home_unusable",
+            f"{home.path} is closed to this user: {error.strerror}.",
+            "Run engramq as its owner, who can enter it (chmod u+rwx); or set ENGRAMQ_HOME to a folder of your own.",
+        ) from error
     return Channel(connection)
 
 
@@ -133,7 +138,8 @@ def take_lease(
             if command is None:
                 raise DeployError("not_running", f"engramq is not running in {home.path}.")
             if time.monotonic() - started >= _RESTART_S:
-                settings.require_endpoint(environment)  # of a stack that runs already it is not this client's affair
+                # Of a stack that runs already it is not this client's affair.
+                settings.require_endpoint(with_embedder(home, environment))
                 _start_supervisor(home, environment, command)
                 started = time.monotonic()
             time.sleep(_RETRY_S)

@@ -10,10 +10,8 @@ import json
 import math
 import re
 
+from engramq.deploy.lines import LONGEST_LINE
 from engramq.deploy.reads import is_read
-
-# A line beyond this is neither a legal request (1,000 records of 32,768 characters fit) nor worth the memory.
-LONGEST_LINE = 128 * 1024 * 1024
 
 UNAVAILABLE = -32000
 INVALID_REQUEST = -32600
@@ -35,35 +33,6 @@ _NEVER_SENT = {
 }
 # How the gateway's results begin: of a long one the rest need not be parsed. The id is written as _key writes it.
 _PLAIN_RESULT = re.compile(rb'\{"jsonrpc":"2\.0","id":(0|[1-9]\d{0,17}|"[A-Za-z0-9_.:-]{1,100}"),"result":\{')
-
-
-class LineBuffer:
-    """Cuts a stream of bytes into lines, within LONGEST_LINE."""
-
-    def __init__(self, longest: int = LONGEST_LINE) -> None:
-        self._longest = longest
-        self._partial = bytearray()
-        self._skipping = False
-
-    def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines that are now complete, each with its newline; None stands for one that was too long."""
-        *complete, rest = data.split(b"\n")
-        lines: list[bytes | None] = []
-        for piece in complete:
-            too_long = self._skipping or len(self._partial) + len(piece) > self._longest
-            lines.append(None if too_long else bytes(self._partial) + piece + b"\n")
-            self._partial.clear()
-            self._skipping = False
-        if self._skipping or len(self._partial) + len(rest) > self._longest:
-            self._partial.clear()
-            self._skipping = True
-        else:
-            self._partial += rest
-        return lines
-
-    def finish(self) -> list[bytes | None]:
-        """The last line, when the stream has ended without a newline."""
-        return self.feed(b"\n") if self._partial or self._skipping else []
 
 
 class Conversation:

@@ -11,8 +11,9 @@ import time
 
 from engramq.deploy import settings
 from engramq.deploy.client import Lease, take_lease
-from engramq.deploy.conversation import Conversation, LineBuffer
+from engramq.deploy.conversation import Conversation
 from engramq.deploy.home import DeployError, Home
+from engramq.deploy.lines import LineBuffer
 
 # A cold start needs some 2 s; clients give up after 10 to 30.
 OPEN_BOUND_S = 25.0
@@ -110,6 +111,7 @@ def open_connection(
     Raises:
         DeployError: not in time, or not with these settings.
     """
+    settings.require_text(environment, (settings.NAMESPACE, settings.PRINCIPAL, *_WISHES.values()))
     deadline = time.monotonic() + OPEN_BOUND_S
     pause_s = 0.02
     while True:

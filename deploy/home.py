@@ -54,6 +54,8 @@ class Home:
         self.restoring = self.path / "postgres.restoring"
         # What HTTP clients show where the owner of a connection cannot be known; the gateway makes it.
         self.http_token = self.path / "http-token"
+        # The embedder that made vectors last; see home_embedder.py.
+        self.embedder = self.path / "embedder"
         self.lock = self.path / "supervisor.lock"
         self.state = self.path / "supervisor.json"
         self.supervisor_socket = self.run / "supervisor.sock"
@@ -95,7 +97,7 @@ class Home:
         Raises:
             DeployError: it is such a home; what is wrong, and how to mend it.
         """
-        if not self.path.is_dir():
+        if not exists(self.path) or not self.path.is_dir():
             raise DeployError("home_unusable", f"{self.path} is not a folder.", _ELSEWHERE)
         found = self.path.stat()
         if found.st_uid != os.geteuid():
@@ -118,6 +120,14 @@ class Home:
 def home_from(environment: os._Environ[str] | dict[str, str]) -> Home:
     """The home that ENGRAMQ_HOME names, or ~/.engramq."""
     return Home(Path(environment.get("ENGRAMQ_HOME") or "~/.engramq"))
+
+
+def exists(path: Path) -> bool:
+    """Say whether something is there. Raises DeployError where this user may not see that."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise DeployError("home_unusable", f"{path} cannot be looked at: {error.strerror}.", _ELSEWHERE) from error
 
 
 def refuse_unsupported_platform() -> None:
@@ -157,15 +167,20 @@ def refuse_foreign(folder: Path, owners: Collection[int] = (), except_for: Colle
         DeployError: there is such a file; it is named.
     """
     ours = {0, os.geteuid(), *owners}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            owner = entry.stat(follow_symlinks=False).st_uid
+    try:
+        with os.scandir(folder) as entries:
+            owned = [(entry.stat(follow_symlinks=False).st_uid, entry) for entry in entries]
+        for owner, entry in owned:
             if owner not in ours and entry.name not in except_for:
                 raise DeployError(
                     "home_unusable",
                     f"{entry.path} belongs to {_name_of(owner)}, and nothing of others is used.",
                     "See what it is, then remove it, or have root give it to this user (chown).",
                 )
+    except PermissionError as error:
+        raise DeployError(
+            "home_unusable", f"{folder} cannot be looked into: {error.strerror}.", f"chmod u+rwx {folder}"
+        ) from error
 
 
 def _name_of(uid: int) -> str:

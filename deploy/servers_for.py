@@ -11,6 +11,7 @@ import click
 from engramq.deploy import settings
 from engramq.deploy.client import SUPERVISOR_COMMAND, take_lease
 from engramq.deploy.home import home_from
+from engramq.deploy.home_embedder import with_embedder
 from engramq.schemas.settings import Settings, read_settings
 
 # A first start makes the database cluster and loads the model; slow disks take their time.
@@ -27,15 +28,17 @@ _NEEDS = {
     "graph": (settings.REDIS_URL,),
     "worker": (settings.REDIS_URL, settings.DATABASE_URL),
     "migrate": (settings.DATABASE_URL,),
+    "move": (settings.DATABASE_URL,),
     "audit": (settings.DATABASE_URL,),
     "token": (settings.DATABASE_URL,),
     "dead": (settings.REDIS_URL,),
     "dead change": (settings.REDIS_URL, settings.DATABASE_URL),
     "tenant": (settings.DATABASE_URL,),
     "tenant delete": (settings.REDIS_URL,),
+    "webhook": (settings.DATABASE_URL,),
 }
 # What changes or locks what the owner owns; everybody else is the role that owns nothing.
-_OWNERS = ("migrate", "purge --rewrite")
+_OWNERS = ("migrate", "move", "purge --rewrite")
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -55,11 +58,16 @@ def servers_for(
     """
     environment = {**os.environ, **given}
     chosen = read_settings(environment)
+    if command in _OWNERS and chosen.migrate_database_url:
+        environment[settings.DATABASE_URL] = chosen.migrate_database_url
+        chosen = read_settings(environment)
     if all(environment.get(name) for name in _NEEDS[command]):
         yield chosen
         return
     kind = "worker" if command == "worker" else "command"
-    lease = take_lease(home_from(environment), kind, environment, READY_BOUND_S, supervisor)
+    home = home_from(environment)
+    lease = take_lease(home, kind, environment, READY_BOUND_S, supervisor)
+    environment = with_embedder(home, environment)  # as its workers have it
     with contextlib.closing(lease):
         if lease.differing:
             names = ", ".join(lease.differing)

@@ -5,12 +5,15 @@ Imported by the stdio relay: standard library only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from engramq.deploy.home import DeployError
 from engramq.schemas.endpoint import endpoint_problem
 
 PREFIX = "ENGRAMQ_"
 HOME = "ENGRAMQ_HOME"
 DATABASE_URL = "ENGRAMQ_DATABASE_URL"
+DATABASE_POOLER = "ENGRAMQ_DATABASE_POOLER"
 REDIS_URL = "ENGRAMQ_REDIS_URL"
 HOST = "ENGRAMQ_HOST"
 PORT = "ENGRAMQ_PORT"
@@ -25,6 +28,7 @@ AUTH = "ENGRAMQ_AUTH"
 EMBEDDER = "ENGRAMQ_EMBEDDER"
 EMBEDDER_URL = "ENGRAMQ_EMBEDDER_URL"
 EMBEDDER_KEYS = ("ENGRAMQ_EMBEDDER_KEY", "OPENAI_API_KEY")
+HOOK_TOKENS = "ENGRAMQ_HOOK_TOKENS"
 LINGER_S = "ENGRAMQ_LINGER_S"
 
 DEFAULT_AUTH = "none"
@@ -32,12 +36,14 @@ DEFAULT_EMBEDDER = "minilm"
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 DEFAULT_LINGER_S = 5.0
+DEFAULT_HOOK_TOKENS = 800
+MOST_HOOK_TOKENS = 20_000
 # The same words as in schemas.vocabulary (a test compares them); importing that costs the relay 12 ms.
 DEFAULT_NAMESPACE = "default_user"
 DEFAULT_PRINCIPAL = "I/O"
 
 # What each client brings itself. The stack must not inherit it from whoever happened to start it.
-PERSONAL = frozenset({NAMESPACE, PRINCIPAL, PROJECT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS})
+PERSONAL = frozenset({NAMESPACE, PRINCIPAL, PROJECT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS})
 # What the HTTP gateway takes from the `engramq up` that asked for it.
 FOR_HTTP = (
     PERSONAL
@@ -52,7 +58,7 @@ FOR_HTTP = (
     }
 )
 # Who may come in over HTTP, and as whom: whoever asks for something else than what runs must not believe to have it.
-OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS}
+OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS}
 _DEFAULTS = {
     AUTH: DEFAULT_AUTH,
     EMBEDDER: DEFAULT_EMBEDDER,
@@ -69,12 +75,18 @@ DECISIVE_FOR_COMMANDS = DECISIVE - {EMBEDDER}
 
 
 def of_stack(environment: dict[str, str]) -> dict[str, str]:
-    """The variables that concern all clients of a stack; an empty one counts as not set, and one of the default too."""
+    """The variables that concern all clients of a stack; an empty one counts as not set, and one of the default too.
+
+    But for the embedder: where none is named the home's own is meant, whatever that is.
+    """
     skipped = FOR_HTTP | _INDIFFERENT
     return {
         name: value
         for name, value in environment.items()
-        if value and name.startswith(PREFIX) and name not in skipped and value != _DEFAULTS.get(name)
+        if value
+        and name.startswith(PREFIX)
+        and name not in skipped
+        and (value != _DEFAULTS.get(name) or name == EMBEDDER)
     }
 
 
@@ -90,6 +102,13 @@ def for_http(environment: dict[str, str]) -> dict[str, str]:
 def told(names: list[str], values: dict[str, str]) -> str:
     """`NAME=value` for each of these variables, as it is meant where it is not set."""
     return ", ".join(f"{name}={values.get(name, _DEFAULTS.get(name, ''))}" for name in names)
+
+
+def differing_from_stack(stack: Mapping[str, str], asked: dict[str, str]) -> list[str]:
+    """The names of which a running stack has other values than a client asks for; who names no embedder takes its."""
+    there = {EMBEDDER: DEFAULT_EMBEDDER, **stack}
+    taken = () if EMBEDDER in asked else (EMBEDDER, EMBEDDER_URL)
+    return differing(there, {name: there[name] for name in taken if name in there} | asked)
 
 
 def differing(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
@@ -147,3 +166,17 @@ def output_schemas(environment: dict[str, str]) -> bool:
     if text not in {"0", "1", "true", "false", "yes", "no"}:
         raise DeployError("bad_setting", f"{OUTPUT_SCHEMAS}={text!r} is neither 1 nor 0.")
     return text in {"1", "true", "yes"}
+
+
+def require_text(environment: Mapping[str, str], names: Iterable[str]) -> None:
+    """Refuse variables with bytes that are no UTF-8, which no message to a gateway can hold.
+
+    Raises:
+        DeployError: it names the first of them.
+    """
+    for name in names:
+        try:
+            environment.get(name, "").encode()
+        except UnicodeEncodeError:
+            problem = f"{name}: {environment[name]!r} cannot be used: must be a text in UTF-8."
+            raise DeployError("bad_setting", problem) from None

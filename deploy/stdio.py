@@ -15,9 +15,10 @@ import time
 
 from engramq.deploy import settings
 from engramq.deploy.client import SUPERVISOR_COMMAND
-from engramq.deploy.conversation import Conversation, LineBuffer, too_long
+from engramq.deploy.conversation import Conversation, too_long
 from engramq.deploy.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.home import DeployError, Home, home_from
+from engramq.deploy.lines import LineBuffer
 from engramq.schemas.command_line import ExitCode
 
 # The same as in commands.stdio, without click.

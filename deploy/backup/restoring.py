@@ -20,15 +20,15 @@ from typing import IO, Any, Final
 from engramq.deploy.backup.archive import CHUNK, Contents, Damaged, Header, Reader
 from engramq.deploy.backup.taking import (
     DATA,
+    EMBEDDER,
     HTTP_TOKEN,
     LOCAL_SETTINGS,
     Tell,
     refuse_own_database,
     this_platform,
 )
-from engramq.deploy.embedded import postgres, redis
 from engramq.deploy.embedded.postgres import POSTGRESQL, Postgres
-from engramq.deploy.embedded.servers import lock_home
+from engramq.deploy.embedded.servers import SERVER_SIGNALS, lock_home
 from engramq.deploy.home import PRIVATE, DeployError, Home
 from engramq.deploy.supervisor.state import end_predecessor
 from engramq.workers.cli.cluster import newest_schema
@@ -136,7 +136,7 @@ def _verified(reader: Reader, source: IO[bytes], tell: Tell) -> tuple[Contents, 
     whole = os.fstat(source.fileno()).st_size
     contents, settings = Contents(), list[str]()
     for entry in reader.entries():
-        if entry.name not in (LOCAL_SETTINGS, HTTP_TOKEN, DATA) and not entry.name.startswith(f"{DATA}/"):
+        if entry.name not in (LOCAL_SETTINGS, HTTP_TOKEN, EMBEDDER, DATA) and not entry.name.startswith(f"{DATA}/"):
             raise Damaged(f"it names {entry.name!r}")
         if entry.chunks is None:
             contents.folders.append(entry.name)
@@ -192,7 +192,7 @@ def _claim(home: Home, held: contextlib.ExitStack, *, force: bool) -> None:
                 "Choose another ENGRAMQ_HOME; or give --force, which moves them aside and deletes nothing.",
             )
         # A supervisor that was killed may have left its servers.
-        end_predecessor(home.state, {"postgres": postgres.STOP_SIGNALS, "redis": redis.STOP_SIGNALS})
+        end_predecessor(home.state, SERVER_SIGNALS)
         Postgres(home).mend()
 
 
@@ -263,11 +263,12 @@ def _sync(path: Path) -> None:
 def _put_in_place(home: Home) -> Path | None:
     """Move aside what is in the way, and give the restored database its name; return where the former data are."""
     moved_to = None
-    token = home.restoring / HTTP_TOKEN
+    beside = {home.restoring / HTTP_TOKEN: home.http_token, home.restoring / EMBEDDER: home.embedder}
+    beside = {restored: place for restored, place in beside.items() if restored.exists()}
+    replaced = {home.embedder, *beside.values()}  # the embedder is one of the former data, whatever the backup has
     in_the_way = [folder for folder in (home.redis, home.postgres) if _is_used(folder)]
     if in_the_way:
-        if token.exists() and home.http_token.exists():
-            in_the_way.insert(0, home.http_token)
+        in_the_way[:0] = [place for place in sorted(replaced) if place.exists()]
         moved_to = home.path / f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
         moved_to.mkdir(mode=PRIVATE)
         for former in in_the_way:
@@ -275,8 +276,8 @@ def _put_in_place(home: Home) -> Path | None:
         sync_folder(moved_to)
     elif home.postgres.exists():
         home.postgres.rmdir()
-    if token.exists():
-        token.replace(home.http_token)
+    for restored, place in beside.items():
+        restored.replace(place)
     home.restoring.rename(home.postgres)
     sync_folder(home.path)
     return moved_to

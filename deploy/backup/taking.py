@@ -26,12 +26,13 @@ from engramq.deploy.client import take_lease
 from engramq.deploy.embedded import process
 from engramq.deploy.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
 from engramq.deploy.embedded.servers import lock_home, running_postgres
-from engramq.deploy.home import DeployError, Home
+from engramq.deploy.home import DeployError, Home, exists
 from engramq.workers.cli.cluster import Cluster, saving
 from engramq.workers.cli.new_file import Unwritable, new_file
 
 DATA: Final = "postgres/data"
 LOCAL_SETTINGS: Final = "postgres/local.conf"
+EMBEDDER: Final = "embedder"
 HTTP_TOKEN: Final = "http-token"  # noqa: S105 - the name of a file
 READY_BOUND_S: Final = 180.0
 ENDING_BOUND_S: Final = 30.0
@@ -65,7 +66,7 @@ def back_up(home: Home, environment: Mapping[str, str], target: Path, tell: Tell
     """
     refuse_own_database(environment)
     postgres = Postgres(home)
-    if not (postgres.data / "PG_VERSION").exists():
+    if not exists(postgres.data / "PG_VERSION"):
         raise DeployError("nothing_to_save", f"{home.path} holds no memories yet.")
     home.ensure()
     if home.path in target.resolve().parents:
@@ -75,6 +76,7 @@ def back_up(home: Home, environment: Mapping[str, str], target: Path, tell: Tell
             with Writer(out, _header(cluster)) as writer:
                 _add_text(writer, LOCAL_SETTINGS, home.postgres / "local.conf")
                 _add_text(writer, HTTP_TOKEN, home.http_token)
+                _add_text(writer, EMBEDDER, home.embedder)
                 _copy_cluster(postgres, writer, lambda done: tell(done, cluster.bytes))
             written = out.tell()
     except Unwritable as problem:

@@ -9,7 +9,8 @@ from typing import Final
 import click
 
 from engramq.deploy.servers_for import servers_for
-from engramq.schemas.setting_values import namespace
+from engramq.schemas.setting_values import name, namespace
+from engramq.schemas.vocabulary import EVERY_PROJECT
 
 PIPE: Final = "-"
 
@@ -18,28 +19,54 @@ audit_option = click.option("--audit", is_flag=True, help="With the audit log.")
 embeddings_option = click.option("--embeddings", is_flag=True, help="With the vectors of memories.")
 
 
+def _project(text: str) -> str:
+    if text == EVERY_PROJECT:
+        raise ValueError("stands for all projects: leave --project out to export everything")
+    return name(text)
+
+
 @click.command("export")
 @file_argument
 @click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
+@click.option("--project", metavar="NAME", type=_project, help="Its memories and their links alone, without the graph.")
 @audit_option
 @embeddings_option
 @click.pass_obj
-def command(supervisor: tuple[str, ...], /, *, file: str, namespace: str | None, audit: bool, embeddings: bool) -> None:
+def command(
+    supervisor: tuple[str, ...],
+    /,
+    *,
+    file: str,
+    namespace: str | None,
+    project: str | None,
+    audit: bool,
+    embeddings: bool,
+) -> None:
     """Write everything of a namespace to a file, which engramq import restores.
 
     The file has JSON lines. FILE - is standard output; a file must not be there yet. See docs/export.md for the format.
     """
-    write_export(supervisor, "export", file, namespace, audit=audit, embeddings=embeddings)
+    if project is not None and audit:
+        raise click.UsageError("--audit is of a whole namespace: leave out --project, or it.")
+    write_export(supervisor, "export", file, namespace, audit=audit, embeddings=embeddings, project=project)
 
 
 def write_export(
-    supervisor: tuple[str, ...], name: str, file: str, namespace: str | None, *, audit: bool, embeddings: bool
+    supervisor: tuple[str, ...],
+    command: str,
+    file: str,
+    namespace: str | None,
+    *,
+    audit: bool,
+    embeddings: bool,
+    project: str | None = None,
 ) -> None:
-    """Do what `engramq export` and `engramq tenant export` do; `name`: of the command. None: the own namespace."""
+    """Do what `engramq export` and `engramq tenant export` do; `command`: its name. None: the own namespace."""
     target = None if file == PIPE else Path(file)
     if target is not None and not os.access(target.absolute().parent, os.W_OK):
         raise click.BadParameter(f"{str(target.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
-    with servers_for(name, supervisor) as settings:
+    with servers_for(command, supervisor) as settings:
         from engramq.workers.cli.tenant_command import export_tenant  # noqa: PLC0415 - psycopg, wasted on wrong options
 
-        export_tenant(settings, namespace or settings.namespace, target, audit=audit, embeddings=embeddings)
+        wanted = {"audit": audit, "embeddings": embeddings, "project": project}
+        export_tenant(settings, namespace or settings.namespace, target, **wanted)

@@ -11,10 +11,12 @@ import click
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.setting_values import namespace
-from engramq.schemas.vocabulary import OnDuplicate, RowFormat
+from engramq.schemas.settings import read_settings
+from engramq.schemas.vocabulary import ForeignFormat, OnDuplicate, RowFormat
 
 PIPE: Final = "-"
-OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "row_format", "split")
+OF_CONVERSATIONS: Final = ("all_messages", "looked_through")
+OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", *OF_CONVERSATIONS)
 
 
 def _require_writable(rejects: Path, source: Path | None) -> None:
@@ -32,16 +34,16 @@ def _require_writable(rejects: Path, source: Path | None) -> None:
         raise click.BadParameter(f"{str(rejects)!r} is the file that is to be imported.", param_hint="'--rejects'")
 
 
-def _refuse_options_of_rows(context: click.Context) -> None:
-    """Refuse options that say nothing of an export."""
+def _refuse_options(context: click.Context, names: tuple[str, ...], why: str) -> None:
+    """Refuse options that say nothing of such a file."""
     for parameter in context.command.params:
         given = context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
-        if given and parameter.name in OF_ROWS:
-            raise click.UsageError(f"{parameter.opts[0]} is for rows, and this file is an export.")
+        if given and parameter.name in names:
+            raise click.UsageError(f"{parameter.opts[0]} is for {why}.")
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("file", metavar="FILE_OR_FOLDER", type=click.Path(exists=True, allow_dash=True))
 @click.option(
     "--namespace",
     metavar="NAME",
@@ -65,16 +67,23 @@ def _refuse_options_of_rows(context: click.Context) -> None:
 )
 @click.option(
     "--format",
-    "row_format",
-    type=click.Choice([str(word) for word in RowFormat]),
-    help="How the rows are written. Default: as the name, or the first line, tells.",
+    "named_format",
+    type=click.Choice([str(word) for word in (*RowFormat, *ForeignFormat)]),
+    help="How the rows are written, or what has written them. Default: as the content tells, if it does for sure.",
 )
 @click.option(
     "--split",
     is_flag=True,
     help="Make several memories of one thread, in order, of a text over 32,768 characters. Default: reject it.",
 )
-@click.option("--dry-run", is_flag=True, help="Check an export, and whether it could be restored; write nothing.")
+@click.option("--all-messages", is_flag=True, help="Of conversations, also what the system and tools have said.")
+@click.option(
+    "--trusted",
+    "looked_through",
+    is_flag=True,
+    help="Of conversations: you have looked through them, so trust what was said.",
+)
+@click.option("--dry-run", is_flag=True, help="Tell what would be brought in and rejected; write nothing.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -85,47 +94,64 @@ def command(
     on_duplicate: str,
     batch: int,
     rejects: Path | None,
-    row_format: str | None,
+    named_format: str | None,
     split: bool,
+    all_messages: bool,
+    looked_through: bool,
     dry_run: bool,
 ) -> ExitCode:
-    """Load memories from a JSONL or CSV file, or restore an export.
+    """Load memories from files, other systems and notes, or restore an export.
 
-    One object per line, or one row with a first row of names, with the parameters of store_memory; FILE - is standard
-    input. gzip, bzip2, xz and UTF-16 are told by themselves. A row that went in before is skipped. The exit code is 1
-    when rows were rejected, 3 when the import could not go on: the same command then goes on with the rest.
+    Rows are one JSON object per line, or a CSV with a first row of names, with the parameters of store_memory; FILE -
+    is standard input. gzip, bzip2, xz and UTF-16 are told by themselves. What went in before is skipped. The exit code
+    is 1 when rows were rejected, 3 when the import could not go on: the same command then goes on with the rest.
+
+    Other systems: the file of MCP's memory server, mem0, OpenMemory, conversations of Claude and ChatGPT (as they were
+    downloaded), folders of basic-memory and Obsidian. See docs/import.md.
 
     A file that engramq export has written is restored into a namespace that holds nothing: all of it, or nothing.
     """
     from engramq.gateway.cli.import_kind import is_export  # noqa: PLC0415 - help does without
 
-    supervisor: tuple[str, ...] = context.obj
     source = None if file == PIPE else Path(file)
     if source is not None and is_export(source):
-        _refuse_options_of_rows(context)
-        with servers_for("import of an export", supervisor) as settings:
-            from engramq.gateway.cli.progress import Steps  # noqa: PLC0415 - help does without
-            from engramq.workers.cli.restore_export import restore_export  # noqa: PLC0415 - psycopg, see export
-
-            with Steps() as steps:
-                restore_export(settings, source, namespace=namespace, dry_run=dry_run, tell=steps.tell)
-        return ExitCode.DONE
-    if dry_run:
-        if source is None or not source.is_file():
-            raise click.UsageError("--dry-run is for exports. They are read twice: write it to a file first.")
-        raise click.UsageError("--dry-run is for exports, and this file is none.")
+        _refuse_options(context, OF_ROWS, "rows, and this file is an export")
+        return _restore(context.obj, source, namespace=namespace, dry_run=dry_run)
     if rejects is not None:
         _require_writable(rejects, source)
-    with servers_for("import", supervisor) as settings:
-        from engramq.gateway.cli.import_command import import_memories  # noqa: PLC0415 - 1 s of imports, see gateway
+    foreign = ForeignFormat(named_format) if named_format in set(ForeignFormat) else None
+    if source is None and foreign is not None:
+        raise click.UsageError("An export of another system is read twice: write it to a file, and import that.")
+    from engramq.gateway.cli import import_command as importing  # noqa: PLC0415 - 1 s of imports, see gateway
 
-        return import_memories(
-            source,
-            settings,
-            namespace=namespace,
-            on_duplicate=OnDuplicate(on_duplicate),
-            batch_size=batch,
-            rejects=rejects,
-            split=split,
-            row_format=None if row_format is None else RowFormat(row_format),
-        )
+    export = None
+    if source is not None and (foreign is not None or named_format is None):
+        export = importing.export_of(source, foreign, all_messages=all_messages, looked_through=looked_through)
+    if export is None or export.format not in importing.CONVERSATIONS:
+        _refuse_options(context, OF_CONVERSATIONS, "conversations, and this is none")
+    if export is None and source is not None and source.is_dir():
+        raise click.UsageError(f"{named_format} is the format of a file, and {file} is a folder.")
+    options = importing.options_of(
+        source,
+        namespace=namespace,
+        on_duplicate=OnDuplicate(on_duplicate),
+        batch_size=batch,
+        split=split,
+        row_format=None if named_format is None or foreign is not None else RowFormat(named_format),
+    )
+    if dry_run:
+        return importing.dry_run(export or source, read_settings(os.environ), options, rejects=rejects)
+    with servers_for("import", context.obj) as settings:
+        if export is not None:
+            return importing.import_export(export, settings, options, rejects=rejects)
+        return importing.import_memories(source, settings, options, rejects=rejects)
+
+
+def _restore(supervisor: tuple[str, ...], source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
+    with servers_for("import of an export", supervisor) as settings:
+        from engramq.gateway.cli.progress import Steps  # noqa: PLC0415 - help does without
+        from engramq.workers.cli.restore_export import restore_export  # noqa: PLC0415 - psycopg, see export
+
+        with Steps() as steps:
+            restore_export(settings, source, namespace=namespace, dry_run=dry_run, tell=steps.tell)
+    return ExitCode.DONE

@@ -27,6 +27,7 @@ def _rewrite(supervisor: tuple[str, ...], *, as_json: bool) -> None:
 @click.option("--created-by", metavar="NAME", type=name, help="The principal who stored them.")
 @click.option("--source-type", metavar="NAME", type=name, help="As it was given when they were stored.")
 @click.option("--thread", metavar="NAME", type=name, help="Their conversation or document.")
+@click.option("--project", metavar="NAME", type=name, help="What they are put into; those of none are not meant.")
 @click.option("--partition", type=click.Choice([str(word) for word in Partition]), help="Where they are.")
 @click.option("--since", metavar="TIME", type=parse_time, help="Stored from this date, or time with a zone, on.")
 @click.option("--until", metavar="TIME", type=end_time, help="Stored up to this date or time; included.")
@@ -47,9 +48,9 @@ def _rewrite(supervisor: tuple[str, ...], *, as_json: bool) -> None:
 def command(
     supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, **given: Any
 ) -> None:
-    """List, then erase for good, what a principal wrote, or memories of a source, thread or time.
+    """List, then erase for good, what a principal wrote, or memories of a source, thread, project or time.
 
-    All that is given has to hold; at least one of the first six options is needed. With --yes memories are erased:
+    All that is given has to hold; at least one of the first seven options is needed. With --yes memories are erased:
     rows, links, session state, stored replies and what is still queued. --created-by, alone or with --since and
     --until, takes the principal's knowledge nodes, edges, links and proposals too, and what of the graph was deleted in
     the last 30 days.

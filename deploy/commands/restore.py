@@ -6,27 +6,78 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 import click
 
+from engramq.deploy.commands import people_options as common
 from engramq.deploy.commands.bytes_done import bytes_done
 from engramq.deploy.home import home_from
+from engramq.deploy.people.door import Reply, door, write
+from engramq.deploy.people.identify import is_beginning, memory_id
+from engramq.deploy.people.told import tell
+from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import read_settings
+
+OF_BACKUPS: Final = ("force", "only_check")
+OF_MEMORIES: Final = ("reason", "namespace")
 
 
 @click.command("restore")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--force", is_flag=True, help="Where the home holds something: move that aside within it.")
-@click.option("--check", "only_check", is_flag=True, help="Only see that the file is whole and fits.")
+@click.argument("meant", metavar="ID_OR_FILE")
+@click.option("--force", is_flag=True, help="Of a backup, where the home holds something: move that aside within it.")
+@click.option("--check", "only_check", is_flag=True, help="Of a backup: only see that it is whole and fits.")
+@common.options(common.REASON, common.NAMESPACE)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(file: Path, *, force: bool, only_check: bool, as_json: bool) -> None:
-    """Make a home of a backup.
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    meant: str,
+    reason: str | None,
+    namespace: str | None,
+    *,
+    force: bool,
+    only_check: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Bring back a memory, by its ID, or make a home of a backup, by its FILE.
 
-    Nothing is touched before all of the file was found to be as it was written. The stack must not run. Broken off,
-    the same command begins anew, and the stack does not start before. See docs/backup.md.
+    A memory may have been forgotten or replaced.
+    ID may be the beginning of one, of 8 characters or more, if no other has that. What could be both is refused: write
+    ./FILE then.
+
+    Of a backup nothing is touched before all of the file was found to be as it was written. The stack must not run.
+    Broken off, the same command begins anew, and the stack does not start before. See docs/backup.md.
     """
+    file = Path(meant)
+    if is_beginning(meant):
+        if file.exists():
+            raise click.UsageError(f"{meant} is a file here, and may be an id, too: for the file write ./{meant}.")
+        _refuse(context, OF_BACKUPS, f"a backup, and {meant} is an id")
+        with door(namespace, context.obj) as gateway:
+            asked = {"memory_id": memory_id(gateway, meant), **common.arguments({"reason": reason})}
+            return tell(write(gateway, "restore_memory", asked), _draw, as_json=as_json)
+    _refuse(context, OF_MEMORIES, f"a memory, and {meant} is no id")
+    if not file.is_file():
+        raise click.UsageError(f"{meant!r} does not exist, or is no file; nor is it an id.")
     if force and only_check:
         raise click.UsageError("--check touches nothing: give it without --force.")
+    _restore_backup(file, force=force, only_check=only_check, as_json=as_json)
+    return ExitCode.DONE
+
+
+def _refuse(context: click.Context, names: tuple[str, ...], why: str) -> None:
+    for parameter in context.command.params:
+        if parameter.name in names and context.params.get(parameter.name):
+            raise click.UsageError(f"{parameter.opts[0]} is for {why}.")
+
+
+def _draw(reply: Reply) -> None:
+    click.echo("There is no such memory." if reply["status"] == "not_found" else reply["status"])
+
+
+def _restore_backup(file: Path, *, force: bool, only_check: bool, as_json: bool) -> None:
     read_settings(os.environ)
     from engramq.deploy.backup.restoring import restore, verify  # noqa: PLC0415 - psycopg, wasted on wrong options
 

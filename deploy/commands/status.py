@@ -1,107 +1,129 @@
-"""`engramq status`: what runs in the home."""
+"""`engramq status`: what runs, and how it is."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Final, Literal
 
 import click
+import msgspec
 
 from engramq.deploy.client import Channel, connect
+from engramq.deploy.commands.status_table import table
+from engramq.deploy.doctor.local import stack_checks, with_pids
 from engramq.deploy.home import DeployError, home_from
-from engramq.deploy.settings import DATABASE_URL
+from engramq.deploy.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
+from engramq.deploy.supervisor.default import POSTGRES, REDIS
+from engramq.schemas.addresses import can_be_used, without_password
+from engramq.schemas.checks import CheckName, at_home, status_of
 from engramq.schemas.command_line import ExitCode
+from engramq.schemas.overview import Check
+from engramq.schemas.settings import Pooler, parse_setting, read_settings
+
+WATCH_S: Final = 2.0  # between two looks
+ANSWER_S: Final = 15.0  # of a supervisor, which asks a gateway for up to 9 s and then reads all processes' memory
+_CLEARED: Final = "\x1b[H\x1b[2J"  # ANSI: to the upper left corner of a terminal, which is erased
+_STATES: Final[dict[object, Literal["ok", "degraded", "failed"]]] = {
+    "ready": "ok",
+    "degraded": "degraded",
+    "unavailable": "failed",
+}
+_CODES: Final = {"ready": ExitCode.DONE, "degraded": ExitCode.DEGRADED, "unavailable": ExitCode.FAILED}
 
 
 @click.command("status")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(*, as_json: bool) -> ExitCode:
-    """Show what runs: processes, memory, clients, addresses.
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (with --watch: one a line).")
+@click.option("--watch", is_flag=True, help=f"Look again every {WATCH_S:.0f} s, until Ctrl-C.")
+def command(*, as_json: bool, watch: bool) -> ExitCode:
+    """Show what runs and how it is: health, mailboxes, processes, memory, clients, addresses.
 
-    The exit code is 3 when nothing does.
+    Of the home's stack, or of the servers that the environment names. The exit code is 0 when all is ready, 4 when
+    reads are answered but something has to be mended, 1 when nothing is answered, 3 when nothing runs.
     """
-    home = home_from(os.environ)
+    while True:
+        found, code = look(os.environ)
+        shown = json.dumps(found) if as_json else table(found)
+        if watch and not as_json and sys.stdout.isatty():
+            shown = _CLEARED + shown
+        click.echo(shown)
+        if not watch:
+            return code
+        time.sleep(WATCH_S)
+
+
+def look(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
+    """Return what is told of the home's stack, else of the servers of the environment, and the exit code."""
+    home = home_from(dict(environment))
     channel = connect(home)
     answer = _ask_status(channel) if channel is not None else None
-    if answer is None:
-        click.echo(
-            json.dumps({"running": False, "home": str(home.path)})
-            if as_json
-            else f"engramq is not running in {home.path}."
-        )
-        return ExitCode.NOT_RUNNING
+    if answer is not None:
+        return _of_stack(answer, environment)
+    if environment.get(REDIS_URL):
+        return _of_servers(environment)
+    return {"running": False, "home": str(home.path)}, ExitCode.NOT_RUNNING
+
+
+def _of_stack(answer: dict[str, object], environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
     answer.pop("ok")
-    answer |= _under_way(str(_dictionary(answer["addresses"]).get("database_url", "")))
-    click.echo(json.dumps({"running": True, **answer}) if as_json else _table(answer))
-    return ExitCode.DONE
+    addresses, health = answer["addresses"], answer.get("health")
+    told = str(addresses.get("database_url", "")) if isinstance(addresses, dict) else ""
+    wrong = [check for check in stack_checks(answer) if check.state != "ok"]
+    gateways = [check for check in wrong if check.name == CheckName.GATEWAY]
+    if isinstance(health, dict):  # as the gateway finds it
+        wrong.append(Check(name="worker", state=_STATES[health["status"]]))
+        checks = [*gateways, *_at_home(health.get("checks", []), answer)]
+    else:
+        health, checks = {"status": "unavailable", "missing": ["gateway"]}, gateways
+    answer["health"] = {**health, "checks": msgspec.to_builtins(checks)}
+    status = status_of(wrong)
+    database_url = environment.get(DATABASE_URL) or (told if can_be_used(told) else "")
+    found = {"running": True, "status": status, **answer, **_under_way(database_url, environment)}
+    return found, _CODES[status]
+
+
+def _at_home(checks: list[object], answer: Mapping[str, object]) -> list[Check]:
+    """Return the checks of a home's gateway, which does not know which servers the home runs, with its mends."""
+    services = answer.get("services")
+    names = {one["name"] for one in services} if isinstance(services, list) else set()
+    found = at_home(msgspec.convert(checks, list[Check]), redis=REDIS in names, database=POSTGRES in names)
+    return with_pids(found, answer)
+
+
+def _of_servers(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
+    from engramq.gateway.cli import overview_command  # noqa: PLC0415 - redis, wasted where a supervisor tells all
+
+    health = overview_command.whole_health(read_settings(environment))
+    urls = {"redis_url": environment[REDIS_URL], "database_url": environment.get(DATABASE_URL, "")}
+    found: dict[str, object] = {
+        "running": True,
+        "status": health.status,
+        "addresses": {name: without_password(url) for name, url in urls.items() if url},
+        "health": msgspec.to_builtins(health),
+        **_under_way(urls["database_url"], environment),
+    }
+    return found, _CODES[health.status]
 
 
 def _ask_status(channel: Channel) -> dict[str, object] | None:
     try:
         channel.send({"op": "status"})
-        return channel.receive(10.0)
+        return channel.receive(ANSWER_S)
     except OSError as error:
         raise DeployError("not_answering", "The supervisor does not answer.", "engramq down ends it.") from error
     finally:
         channel.close()
 
 
-def _under_way(told: str) -> dict[str, object]:
-    """Return what is under way in the database: `reembedding` is None and `rebuilding` 0 when nothing is.
-
-    URLs are told without passwords.
-    """
-    database_url = os.environ.get(DATABASE_URL) or told
+def _under_way(database_url: str, environment: Mapping[str, str]) -> dict[str, object]:
+    """Return what is under way in the database: `reembedding` is None and `rebuilding` 0 when nothing is."""
     if not database_url:
-        return {"reembedding": None, "rebuilding": 0}
+        return {"reembedding": None, "rebuilding": 0, "unfinished": None, "moves": [], "webhooks": None}
     from engramq.workers.cli import status_command  # noqa: PLC0415 - psycopg, wasted where nothing runs
 
-    reembedding, rebuilding = status_command.reembedding(database_url), status_command.rebuilding(database_url)
-    return {"reembedding": reembedding, "rebuilding": rebuilding}
-
-
-def _told(change: dict[str, object]) -> str:
-    problem = f": {change['problem']}" if change["problem"] else ""
-    if change["state"] == "unknown":
-        return f"  embedding anew: unknown{problem}"
-    rate = f", {change['per_s']}/s" if change["per_s"] is not None else ""
-    far = f"{change['done']:,} of {change['total']:,} memories{rate}"
-    return f"  embedding anew for {change['model']}: {far}, {change['state']}{problem}"
-
-
-def _table(answer: dict[str, object]) -> str:
-    lines = [f"engramq in {answer['home']}, supervisor {answer['pid']}, up {answer['uptime_s']} s"]
-    for label, value in {"http": answer["http"], **_dictionary(answer["addresses"])}.items():
-        lines.append(f"  {label:<20}{value or '-'}")
-    lines.append(f"  {'health':<20}{_health(_dictionary(answer.get('health')))}")
-    lines.append(f"  {'service':<12}{'state':<10}{'pid':>8}{'up s':>10}{'MB':>8}{'restarts':>10}")
-    change = _dictionary(answer["reembedding"])
-    complaints = [_told(change)] if change else []
-    if answer["rebuilding"]:
-        complaints.append(f"  words made anew for another language: {answer['rebuilding']} namespaces are left")
-    for service in _dictionaries(answer["services"]):
-        shown = [service[name] if service[name] is not None else "-" for name in ("pid", "uptime_s", "memory_mb")]
-        figures = f"{shown[0]:>8}{shown[1]:>10}{shown[2]:>8}{service['restarts']:>10}"
-        lines.append(f"  {service['name']:<12}{service['state']:<10}{figures}")
-        complaints += [str(service["complaint"])] if service["complaint"] else []
-    leases = [f"{lease['kind']} (pid {lease['pid']})" for lease in _dictionaries(answer["leases"])]
-    lines.append(f"  used by {', '.join(leases) or 'nobody: it stops soon'}")
-    return "\n".join([*lines, *complaints])
-
-
-def _health(found: dict[str, object]) -> str:
-    """The status, and what is missing or refused; a dash where no gateway says."""
-    reasons = [f"no {name} answers" for name in _strings(found.get("missing"))] + _strings(found.get("refused"))
-    return f"{found.get('status', '-')}{': ' if reasons else ''}{' '.join(reasons)}"
-
-
-def _strings(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
-
-
-def _dictionary(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _dictionaries(value: object) -> list[dict[str, object]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    # Of the shell's settings this one alone: what else is wrong with them is no matter of a stack that runs.
+    pooler = parse_setting("database_pooler", environment.get(DATABASE_POOLER) or Pooler.AUTO)
+    return status_command.under_way(database_url, pooler)

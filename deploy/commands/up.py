@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
@@ -16,11 +17,19 @@ import click
 from engramq.deploy import settings
 from engramq.deploy.client import Lease, take_lease
 from engramq.deploy.commands.option_types import address_options, address_variables, named_as_options
+from engramq.deploy.commands.status_table import health_line
+from engramq.deploy.embedded import versions
+from engramq.deploy.embedded.postgres import POSTGRESQL
+from engramq.deploy.embedded.process import wait_until
 from engramq.deploy.home import Home, home_from
 from engramq.deploy.servers_for import READY_BOUND_S
+from engramq.deploy.supervisor.report import health
+from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.settings import read_settings
 
 STOP_BOUND_S = 120.0
+CHECKS_BOUND_S = 10.0
+ANSWERED_BOUND_S = 10.0  # in which a worker that lives has opened its connections
 
 
 @click.command("up")
@@ -38,8 +47,13 @@ def command(supervisor: tuple[str, ...], host: str | None, port: int | None) -> 
     held: list[Lease] = []
     try:
         click.echo(f"Starting engramq in {home.path} ...")
+        require_fit(environment)
+        _move_old_database(home, environment)
         held.append(take_lease(home, "up", environment, READY_BOUND_S, supervisor))
+        unanswered = _unanswered(held[0])
         click.echo(_banner(home, held[0], environment))
+        if unanswered:
+            click.echo(f"But calls are not answered: {unanswered} See: engramq doctor", err=True)
         while _was_lost(held[0]):
             click.echo("The supervisor was killed. Starting it again ...")
             held.pop().close()
@@ -50,6 +64,56 @@ def command(supervisor: tuple[str, ...], host: str | None, port: int | None) -> 
         if not held:
             raise click.Abort from None
         _release(held[0])
+
+
+def require_fit(environment: dict[str, str]) -> None:
+    """Raise CommandFailed naming each thing that is missing for a start, within CHECKS_BOUND_S.
+
+    Each look has a bound of its own: when all together take longer, the machine is busy, as when it has just booted.
+    Then the start goes on, which names what it lacks by itself.
+    A process of its own looks: the drivers and models that it loads would stay in this one for as long as it runs.
+    """
+    doctor = (sys.executable, "-P", "-m", "engramq", "doctor", "--before-start", "--json")
+    try:
+        done = subprocess.run(
+            doctor, env=environment, capture_output=True, text=True, check=False, timeout=CHECKS_BOUND_S
+        )
+    except subprocess.TimeoutExpired:
+        told = f"The checks before a start have not ended within {CHECKS_BOUND_S:.0f} s; it goes on without them."
+        click.echo(f"{told} See: engramq doctor", err=True)
+        return
+    try:
+        checks = json.loads(done.stdout)["checks"]
+    except (ValueError, KeyError):
+        raise CommandFailed(f"The checks before a start broke off: {done.stderr.strip()[-500:]}") from None
+    missing = [f"{check['told']} {check['mend']}" for check in checks if check.get("state") == "failed"]
+    if missing:
+        raise CommandFailed("\n  ".join(["not started.", *missing]) if len(missing) > 1 else missing[0])
+
+
+def _move_old_database(home: Home, environment: dict[str, str]) -> None:
+    """Move the files of a former PostgreSQL before the start; raises DeployError where that cannot be done."""
+    if environment.get(settings.DATABASE_URL) or not versions.is_older(home.postgres / "data", POSTGRESQL):
+        return
+    from engramq.deploy.upgrade.moving import move  # noqa: PLC0415 - once in years
+
+    moved = move(home, click.echo)
+    if moved is not None:
+        click.echo(f"Moved {moved.rows:,} rows to PostgreSQL {moved.after}; the old files are in {moved.kept}.")
+
+
+def _unanswered(lease: Lease) -> str:
+    """Return nothing as soon as the gateway says that calls are answered, else after a while what it lacks."""
+    found: dict[str, object] | None = None
+
+    def answered() -> bool:
+        nonlocal found
+        found = health(Path(lease.addresses["gateway_socket"]))
+        return found is not None and found["status"] != "unavailable"
+
+    if "gateway_socket" not in lease.addresses or wait_until(answered, ANSWERED_BOUND_S):
+        return ""
+    return f"{health_line(found or {})}."
 
 
 class _Left(BaseException):
@@ -96,6 +160,15 @@ def _release(lease: Lease) -> None:
         lease.close()
 
 
+def _principal(environment: dict[str, str]) -> list[str]:
+    """Return who stores what comes in, where no token says it, and how to be named."""
+    if (environment.get(settings.AUTH) or settings.DEFAULT_AUTH) != settings.DEFAULT_AUTH:
+        return []
+    named = environment.get(settings.PRINCIPAL)
+    hint = "" if named else f" (whoever uses this machine; {settings.PRINCIPAL}=NAME names you)"
+    return [f"  principal       {named or settings.DEFAULT_PRINCIPAL}{hint}"]
+
+
 def _banner(home: Home, lease: Lease, environment: dict[str, str]) -> str:
     command = shutil.which("engramq") or str(Path(sys.argv[0]).resolve())
     # A client starts the command with an environment of its own, so a home that is not the default must be in it.
@@ -104,11 +177,14 @@ def _banner(home: Home, lease: Lease, environment: dict[str, str]) -> str:
     if variables:
         server["env"] = variables
     options = "".join(f" --env {name}={value}" for name, value in variables.items())
+    http = lease.addresses.get("http", "")
     lines = [
         "",
         "engramq is running.",
-        f"  MCP over HTTP   {lease.addresses.get('http', '')}/mcp",
+        f"  MCP over HTTP   {http}/mcp",
+        *([f"  page            {http}/ui"] if read_settings(environment).ui else []),
         f"  data and logs   {home.path}",
+        *_principal(environment),
         "",
         "Connect an MCP client over stdio (it shares this stack):",
         f"  claude mcp add engramq{options} -- {command} stdio",

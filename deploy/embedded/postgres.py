@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from engramq.deploy.embedded import process
+from engramq.deploy.embedded import process, versions
 from engramq.deploy.home import PASSABLE, PRIVATE, DeployError, Home, refuse_foreign
 
 POSTGRESQL = 18  # the major version that the wheel brings: a cluster of another one is not read
@@ -126,15 +126,26 @@ class Postgres:
         """Find the binaries and whom to run as, make the cluster if there is none, write the configuration, mend.
 
         Raises:
-            DeployError: there are no binaries for this platform, no account may reach the folder, or initdb failed.
+            DeployError: there are no binaries for this platform, no account may reach the folder, initdb failed, or
+                the cluster is of another major version.
         """
+        self.prepare_home()
+        versions.refuse_others(self.data, POSTGRESQL)
+        if not (self.data / "PG_VERSION").exists():
+            self.make_cluster(self.data)
+        self.configure()
+        self.mend()
+
+    def prepare_home(self) -> None:
+        """Find the binaries and whom to run as, and hand the folders over; for who looks into a cluster that is there.
+
+        Raises:
+            DeployError: there are no binaries for this platform, or no account may reach the folder.
+        """
+        versions.settle(self.data)
         self._binaries = find_binaries()
         self._identity = self._choose_identity(self._binaries)
         self._hand_over_folders(self._identity.owner)
-        if not (self.data / "PG_VERSION").exists():
-            self._make_cluster()
-        self._configure()
-        self.mend()
 
     def mend(self) -> None:
         """End what a killed server left behind, and remove pid files that would stop the next start.
@@ -169,14 +180,19 @@ class Postgres:
         Raises:
             DeployError: there are no binaries for this platform.
         """
-        return self._by_caller(
+        return self.by_caller(
             *("pg_basebackup", "--pgdata=-", "--format=tar", "--wal-method=fetch", "--checkpoint=fast"),
             *("--no-manifest", "--no-password"),
         )
 
-    def _make_cluster(self) -> None:
+    def make_cluster(self, data: Path) -> None:
+        """Make a cluster in a folder that is not there yet; `prepare_home` came before.
+
+        Raises:
+            DeployError: initdb failed.
+        """
         # Under another name first: a folder called data is a whole cluster.
-        unfinished = self.data.with_name("data.unfinished")
+        unfinished = data.with_name("data.unfinished")
         complaint = ""
         for character_type in _CHARACTER_TYPES:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -188,7 +204,7 @@ class Postgres:
                 self._launch("initdb", *arguments, *([] if self.fsync else ["--no-sync"])), INITDB_BOUND_S
             )
             if done.returncode == 0:
-                unfinished.rename(self.data)
+                unfinished.rename(data)
                 return
             complaint = done.stderr.strip() or done.stdout.strip()
             if "locale" not in complaint:
@@ -199,7 +215,8 @@ class Postgres:
             "See that the disk is not full and that the folder can be written to.",
         )
 
-    def _configure(self) -> None:
+    def configure(self) -> None:
+        """Write the configuration of the server, and who may come in as whom; `prepare_home` came before."""
         folder = self.home.postgres
         settings = _SETTINGS.format(
             sockets=_quoted(self.home.postgres_sockets),
@@ -227,26 +244,56 @@ class Postgres:
                 os.chown(fresh, *self._whom().owner)
             fresh.replace(folder / name)
 
+    def beside(self, data: Path, port: int, binaries: Path | None = None, **given: str) -> process.Launch:
+        """How to start a server on the cluster in `data` by other programs or under another port, for this user alone.
+
+        `given` are settings of PostgreSQL. It has the sockets' folder and the rules of `prepare_home` and `configure`.
+        """
+        settings = {
+            "port": str(port),
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.home.postgres_sockets),
+            "unix_socket_permissions": "0700",
+            "hba_file": str(self.home.postgres / "engramq.hba"),
+            "ident_file": str(self.home.postgres / "engramq.ident"),
+            "dynamic_shared_memory_type": _shared_memory_type(),
+            # The log must never hold what users stored.
+            "log_min_error_statement": "panic",
+            "log_error_verbosity": "terse",
+            **given,
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return self._launch("postgres", "-D", str(data), *options, binaries=binaries)
+
+    def sync(self, data: Path) -> process.Launch:
+        """How to have all files of a cluster that does not run written to the disk."""
+        return self._launch("initdb", "--sync-only", f"--pgdata={data}")
+
     def _create_database(self) -> None:
-        done = process.run(self._by_caller("createdb", DATABASE), 30.0)
+        done = process.run(self.by_caller("createdb", DATABASE), 30.0)
         if done.returncode != 0 and "already exists" not in done.stderr:
             raise DeployError("createdb_failed", f"The database cannot be made: {done.stderr.strip()[-300:]}")
 
-    def _by_caller(self, program: str, *arguments: str) -> process.Launch:
+    def by_caller(self, program: str, *arguments: str) -> process.Launch:
         """A client of the server, run by this user itself: the server's account is no account that may log in."""
         argv = (str(find_binaries() / program), f"--host={self.home.postgres_sockets}", f"--username={OWNER_ROLE}")
         return process.Launch(argv=(*argv, *arguments), environment=_environment(), death_signal=signal.SIGINT)
 
-    def _launch(self, program: str, *arguments: str) -> process.Launch:
+    def _launch(self, program: str, *arguments: str, binaries: Path | None = None) -> process.Launch:
         assert self._binaries is not None, "prepare() comes first"
         whom = self._whom()
         return process.Launch(
-            argv=(str(self._binaries / program), *arguments),
+            argv=(str((binaries or self._binaries) / program), *arguments),
             environment=_environment(),
             death_signal=signal.SIGINT,
             mapped_to=whom.mapped_to,
             account=whom.account,
         )
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """The (uid, gid) that its files have, once `prepare_home` has found it."""
+        return self._whom().owner
 
     def _whom(self) -> ServerAccount:
         assert self._identity is not None, "prepare() comes first"

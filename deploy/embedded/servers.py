@@ -7,7 +7,7 @@ import fcntl
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from engramq.deploy.embedded.redis import Redis
 from engramq.deploy.home import DeployError, Home
 
 READY_BOUND_S = 60.0
+# By the names that a supervisor records: without them PostgreSQL would wait for its clients, and be killed.
+SERVER_SIGNALS: Mapping[str, Sequence[tuple[int, float]]] = {"postgres": POSTGRES_SIGNALS, "redis": REDIS_SIGNALS}
 
 
 @dataclass

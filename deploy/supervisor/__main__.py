@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
+from engramq.deploy.home import DeployError
+from engramq.deploy.secret_files import take_secrets
 from engramq.deploy.supervisor.entry import main
 
 if __name__ == "__main__":
+    try:
+        take_secrets(os.environ)
+    except DeployError as problem:
+        sys.exit(f"engramq: {problem}")
     sys.exit(main(os.environ))

@@ -113,7 +113,7 @@ class Control:
             raise DeployError("bad_request", f"There is no lease of kind {kind!r}.")
         if supervisor.stopping.is_set():
             raise DeployError("stopping", "The stack is being stopped.")
-        differing = settings.differing(dict(stack.settings), _strings(request.get("settings")))
+        differing = settings.differing_from_stack(stack.settings, _strings(request.get("settings")))
         _refuse_any(differing, settings.DECISIVE_FOR_COMMANDS if kind in _COMMANDS else settings.DECISIVE)
         supervisor.add_lease(writer, kind, pid if isinstance(pid, int) else 0)
         needs = stack.needs[kind]

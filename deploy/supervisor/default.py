@@ -56,7 +56,11 @@ def default_stack(home: Home, environment: Mapping[str, str]) -> Stack:
             after=tuple(servers & {POSTGRES}),
             once=True,
         ),
-        SupervisedService(WORKER, _command(with_database, "worker", "--all"), after=(MIGRATE, *after_redis)),
+        SupervisedService(
+            WORKER,
+            _command(with_database, "worker", "--all", "--embedder-file", str(home.embedder)),
+            after=(MIGRATE, *after_redis),
+        ),
         # Needs Redis only, so that `initialize` is answered while PostgreSQL is still being made.
         SupervisedService(
             GATEWAY,

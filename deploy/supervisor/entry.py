@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from engramq.deploy import settings
 from engramq.deploy.embedded.servers import lock_home
 from engramq.deploy.home import DeployError, Home, home_from
+from engramq.deploy.home_embedder import with_embedder
 from engramq.deploy.supervisor.control import Control
 from engramq.deploy.supervisor.default import default_stack
 from engramq.deploy.supervisor.stack import Stack
@@ -41,7 +42,7 @@ def main(environment: Mapping[str, str], make_stack: StackMaker = default_stack)
         if lock is None:
             # Somebody else won the race to start one; the starter will find it.
             return 0
-        stack = make_stack(home, environment)
+        stack = make_stack(home, with_embedder(home, environment))
         asyncio.run(_supervise(home, stack, settings.linger_s(dict(environment))))
         os.close(lock)
     except DeployError as error:

@@ -15,6 +15,7 @@ from engramq.deploy.supervisor import logs, report
 from engramq.deploy.supervisor.runner import Runner
 from engramq.deploy.supervisor.stack import Stack, SupervisedService
 from engramq.deploy.supervisor.state import SUPERVISOR, StateFile, end_predecessor
+from engramq.schemas.addresses import without_password
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class Supervisor:
             "uptime_s": round(time.time() - self.started_at, 1),
             "memory_mb": report.memory_mb(os.getpid(), whole_tree=False),
             "http": self.http_url or None,
-            "addresses": {name: report.without_password(value) for name, value in self.stack.addresses.items()},
+            "addresses": {name: without_password(value) for name, value in self.stack.addresses.items()},
             "leases": [dict(lease) for lease in list(self._leases.values())],
             "health": report.health(self.home.gateway_socket),
             "services": [report.of_service(runner) for runner in list(self._runners.values())],

@@ -3,6 +3,7 @@
 `gateway` speaks the protocol of stdio relays, and answers each request with what it has seen on that connection.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -66,7 +67,10 @@ def serve_gateway(home: Path, path: str) -> None:
 def serve_http(port: int) -> None:
     listener = socket.create_server(("127.0.0.1", port))
     while True:
-        listener.accept()[0].close()
+        line = listener.accept()[0]
+        with line, contextlib.suppress(OSError):
+            if line.recv(4096):
+                line.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"status": "alive"}')
 
 
 def main() -> None:

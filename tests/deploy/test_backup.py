@@ -23,6 +23,7 @@ from engramq.deploy.embedded import process
 from engramq.deploy.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
 from engramq.deploy.embedded.servers import lock_home, running_servers
 from engramq.deploy.home import DeployError, Home
+from engramq.deploy.home_embedder import kept_embedder
 from engramq.schemas.command_line import CommandFailed
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, service
@@ -83,6 +84,7 @@ def test_a_home_that_does_not_run_is_saved_and_runs_no_longer_after(
     fill(home)
     (home.postgres / "local.conf").write_text("work_mem = '17MB'\n")
     home.http_token.write_text("secret")
+    home.embedder.write_text("e5\n\n")
     taken = saved(home, target, environment)
     assert target.stat().st_mode & 0o777 == 0o600
     assert taken.file_bytes == target.stat().st_size
@@ -94,6 +96,7 @@ def test_a_home_that_does_not_run_is_saved_and_runs_no_longer_after(
 
     assert ids(other) == list(range(1, ROWS + 1))
     assert other.http_token.read_text() == "secret"
+    assert kept_embedder(other).name == "e5"
     with running_servers(other.path) as servers, psycopg.connect(servers.database_url_owner) as connection:
         assert connection.execute("show work_mem").fetchone() == ("17MB",)
 

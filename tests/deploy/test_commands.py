@@ -15,6 +15,7 @@ from typing import Self
 
 import pytest
 
+from engramq.deploy.doctor.local import STARTED_S
 from engramq.deploy.home import Home
 from tests.deploy.helpers import BOUND_S, FAKE_ENGRAMQ, Client, await_true, engramq, is_stopped, service, status_of
 
@@ -141,6 +142,20 @@ def test_up_serves_where_its_options_say(home: Home, environment: dict[str, str]
             up.end(signal.SIGTERM)
 
 
+def test_up_says_who_stores_and_how_to_be_named(home: Home, environment: dict[str, str]) -> None:
+    with Up(environment) as up:
+        assert "principal       I/O (whoever uses this machine; ENGRAMQ_PRINCIPAL=NAME names you)" in up.banner
+        up.end(signal.SIGTERM)
+    await_true(lambda: is_stopped(home))
+    with Up(environment | {"ENGRAMQ_PRINCIPAL": "ada"}) as up:
+        assert "principal       ada\n" in up.banner
+        up.end(signal.SIGTERM)
+    await_true(lambda: is_stopped(home))
+    with Up(environment | {"ENGRAMQ_AUTH": "token"}) as up:
+        assert "principal" not in up.banner
+        up.end(signal.SIGTERM)
+
+
 @pytest.mark.promise("SE-3")
 def test_up_that_wants_tokens_does_not_join_a_server_that_wants_none(
     home: Home, foreground: Callable[[], Up], environment: dict[str, str]
@@ -166,7 +181,7 @@ def test_status_tells_what_runs_and_by_its_exit_code_whether_anything_does(
 
     assert (idle.returncode, idle.stdout) == (3, f"engramq is not running in {home.path}.\n")
     assert json.loads(idle_json.stdout) == {"running": False, "home": str(home.path)}
-    assert (running.returncode, running_json.returncode, idle_json.returncode) == (0, 0, 3)
+    assert (running.returncode, running_json.returncode, idle_json.returncode) == (4, 4, 3), "the gateway is degraded"
     assert f"stdio (pid {client.process.pid})" in running.stdout
     found = json.loads(running_json.stdout)
     assert found["running"]
@@ -192,6 +207,46 @@ def test_status_tells_what_ails_a_service_that_goes_on_and_what_the_gateway_says
         await_true(lambda: not service(home, "worker")["complaint"])
     assert "its disk is full" in shown
     assert re.search(r"^  health +degraded: The disk is full\.$", shown, re.MULTILINE)
+
+
+@contextlib.contextmanager
+def hung(home: Home, name: str) -> Iterator[int]:
+    """Let a service live without answering for a block; its pid."""
+    pid = int(service(home, name)["pid"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.promise("OP-14")
+@pytest.mark.timeout(120)
+def test_status_and_doctor_name_a_gateway_that_lives_and_does_not_answer(
+    home: Home, foreground: Callable[[], Up], environment: dict[str, str]
+) -> None:
+    up = foreground()
+    url = str(status_of(home)["http"])
+    of_doctor = environment | {"ENGRAMQ_PORT": url.rpartition(":")[2]}
+    told = f"HTTP at {url} does not answer."
+    assert told not in engramq(environment, "status").stdout
+    await_true(lambda: min(service(home, name)["uptime_s"] for name in ("http", "gateway")) > STARTED_S)
+
+    with hung(home, "http") as pid:
+        status, doctor = engramq(environment, "status"), engramq(of_doctor, "doctor")
+    mend = f"See http.log in the home's folder logs. If it hangs: `kill -9 {pid}`; it is started anew at once."
+    assert (status.returncode, doctor.returncode) == (4, 1), "the stack answers, by its other door"
+    assert f"gateway: {told} {mend}" in status.stdout
+    assert re.search(rf"warning +gateway +{re.escape(told)}\n +mend +{re.escape(mend)}", doctor.stdout)
+
+    with hung(home, "gateway") as pid:
+        status, doctor = engramq(environment, "status"), engramq(of_doctor, "doctor")
+    assert (status.returncode, doctor.returncode) == (1, 1)
+    assert re.search(r"^  health +unavailable: no gateway answers$", status.stdout, re.MULTILINE)
+    for shown in (status.stdout, doctor.stdout):
+        assert "The gateway of the home does not answer." in shown
+        assert f"`kill -9 {pid}`" in shown
+    up.end(signal.SIGTERM)
 
 
 def test_help_lists_every_command_without_loading_gateway_or_workers() -> None:

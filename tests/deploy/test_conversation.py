@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.deploy.conversation import Conversation, LineBuffer
+from engramq.deploy.conversation import Conversation
+from engramq.deploy.lines import LineBuffer
 from engramq.deploy.reads import READ_TOOLS
 from engramq.gateway.mcp.tools import TOOLS
 

@@ -78,7 +78,16 @@ def test_a_stack_is_told_apart_by_what_concerns_all_its_clients() -> None:
 
     differing = settings.differing(settings.of_stack(mine), settings.of_stack(theirs))
     assert differing == ["ENGRAMQ_EMBEDDER", "ENGRAMQ_LINK_THRESHOLD"]
-    assert settings.of_stack({"ENGRAMQ_EMBEDDER": settings.DEFAULT_EMBEDDER}) == settings.of_stack({})
+    own = {"ENGRAMQ_EMBEDDER": "openai:m", "ENGRAMQ_EMBEDDER_URL": "http://127.0.0.1:9/v1"}
+    for stack, asked, names in (
+        ({}, {"ENGRAMQ_EMBEDDER": settings.DEFAULT_EMBEDDER}, []),
+        ({"ENGRAMQ_EMBEDDER": "e5"}, {}, []),
+        ({"ENGRAMQ_EMBEDDER": "e5"}, {"ENGRAMQ_EMBEDDER": settings.DEFAULT_EMBEDDER}, ["ENGRAMQ_EMBEDDER"]),
+        ({}, {"ENGRAMQ_EMBEDDER": "e5"}, ["ENGRAMQ_EMBEDDER"]),
+        (own, {}, []),
+        (own, {"ENGRAMQ_EMBEDDER": "openai:m"}, ["ENGRAMQ_EMBEDDER_URL"]),
+    ):
+        assert settings.differing_from_stack(settings.of_stack(stack), settings.of_stack(asked)) == names
 
 
 @pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf", "86401"])

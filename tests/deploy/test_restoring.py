@@ -80,6 +80,7 @@ def test_a_home_is_made_that_only_its_owner_can_enter(home: Home, file: Path) ->
 @pytest.mark.promise("IM-12")
 def test_a_home_that_holds_something_is_refused_and_with_force_moved_aside(home: Home, file: Path) -> None:
     fill(home)
+    home.embedder.write_bytes(OLD)
     refused = refusal(home, file)
     assert refused.code == "home_not_empty"
     assert "--force" in refused.recovery
@@ -91,6 +92,8 @@ def test_a_home_that_holds_something_is_refused_and_with_force_moved_aside(home:
     assert (done.moved_to / "postgres" / "data" / "old").read_bytes() == OLD
     assert (done.moved_to / "redis" / "old").read_bytes() == OLD
     assert (done.moved_to / "http-token").read_bytes() == OLD
+    assert (done.moved_to / "embedder").read_bytes() == OLD
+    assert not home.embedder.exists()  # the file is of before homes kept theirs
     assert not home.redis.exists()
     home.ensure()
     brought_back(home, file, force=True)  # and once more, beside

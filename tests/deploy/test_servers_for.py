@@ -2,12 +2,15 @@
 
 import contextlib
 import os
+import re
+from pathlib import Path
 
 import pytest
 
+from engramq import deploy
 from engramq.deploy.client import take_lease
 from engramq.deploy.home import DeployError, Home
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.servers_for import _NEEDS, servers_for
 from engramq.deploy.supervisor.default import default_stack
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import SettingsError
@@ -56,6 +59,13 @@ def test_a_client_needs_no_key_of_a_stack_that_runs(home: Home, environment: dic
         take_lease(home, "stdio", model, BOUND_S, FAKE_STACK).close()
 
 
+def test_each_command_that_asks_for_servers_has_said_which_it_needs() -> None:
+    (folder,) = deploy.__path__
+    texts = [path.read_text() for path in Path(folder, "commands").glob("*.py")]
+    asked = {name for text in texts for name in re.findall(r'servers_for\("([^"]+)"', text)}
+    assert {"webhook", "gateway", "tenant delete"} <= asked <= set(_NEEDS)
+
+
 def test_what_an_option_stands_for_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"REDIS_URL": "unix:///nowhere", "PORT": "1", "HOST": "127.0.0.2"}.items():
         monkeypatch.setenv(f"ENGRAMQ_{name}", value)
@@ -70,3 +80,17 @@ def test_a_bad_setting_is_told_before_anything_is_started(
     with pytest.raises(SettingsError, match="ENGRAMQ_DEGREE_CAP"), servers_for("audit", FAKE_STACK):
         pass
     assert list(home.path.iterdir()) == []
+
+
+def test_what_the_owner_does_takes_the_address_past_a_pooler(monkeypatch: pytest.MonkeyPatch) -> None:
+    pooled, direct = "postgresql://w@pooler/d", "postgresql://owner@db/d"
+    monkeypatch.setenv("ENGRAMQ_DATABASE_URL", pooled)
+    monkeypatch.setenv("ENGRAMQ_REDIS_URL", "redis://h")
+    for variables, expected in (({}, pooled), ({"ENGRAMQ_MIGRATE_DATABASE_URL": direct}, direct)):
+        with servers_for("migrate", given=variables) as settings:
+            assert settings.database_url == expected
+        with servers_for("audit", given=variables) as settings:
+            assert settings.database_url == pooled
+    monkeypatch.delenv("ENGRAMQ_DATABASE_URL")  # as where only migrations run, and nothing embedded is to start
+    with servers_for("migrate", given={"ENGRAMQ_MIGRATE_DATABASE_URL": direct}) as settings:
+        assert settings.database_url == direct

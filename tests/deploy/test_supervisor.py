@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from engramq.deploy import settings
 from engramq.deploy.client import Lease, connect, take_lease
 from engramq.deploy.embedded import process
 from engramq.deploy.home import DeployError, Home
@@ -184,6 +185,14 @@ def test_other_data_are_refused_and_other_settings_named(home: Home, hold: Hold)
     assert len(status_of(home)["leases"]) == 3
 
 
+def test_who_names_no_embedder_takes_that_of_the_stack_that_runs(home: Home, hold: Hold) -> None:
+    hold("stdio", ENGRAMQ_EMBEDDER="hash")
+    for kind in ("stdio", "command", "worker"):
+        assert hold(kind).differing == []
+    with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER"):
+        hold("stdio", ENGRAMQ_EMBEDDER=settings.DEFAULT_EMBEDDER)
+
+
 def test_http_runs_only_while_somebody_holds_it_up(home: Home, hold: Hold) -> None:
     keeper = hold("stdio")
     assert "http" not in keeper.addresses
@@ -290,7 +299,7 @@ def test_down_ends_a_supervisor_that_does_not_answer(home: Home, hold: Hold) -> 
     program = (
         "import sys; from pathlib import Path; from engramq.deploy.home import Home\n"
         "from engramq.deploy.supervisor import shutdown\n"
-        "shutdown.shut_down(Home(Path(sys.argv[1])), stop_bound_s=0.5, answer_bound_s=0.5)"
+        "shutdown.shut_down(Home(Path(sys.argv[1])), answer_bound_s=0.5)"  # without the two minutes of one that stops
     )
     subprocess.run([sys.executable, "-c", program, str(home.path)], check=True, timeout=BOUND_S)
 

@@ -41,7 +41,13 @@ async def test_a_change_of_model_survives_a_kill_of_everything(installation: Ins
     assert change(installation) is None
     assert installation.run("down").returncode == 0
 
-    del installation.environment["ENGRAMQ_EMBEDDER"]  # which leaves the bundled model
+    del installation.environment["ENGRAMQ_EMBEDDER"]  # which changes nothing: the home has kept it
+    async with installation.client(MODERN) as client:
+        assert (await Agent(client).call("memory_stats"))["embedder"]["name"] == "hash"
+        assert change(installation) is None
+    assert installation.run("down").returncode == 0
+
+    installation.environment["ENGRAMQ_EMBEDDER"] = "minilm"
     async with installation.client(MODERN) as client:
         agent, began = Agent(client), time.monotonic()
         body = await agent.call("search_memories", query="week 17")
@@ -51,6 +57,7 @@ async def test_a_change_of_model_survives_a_kill_of_everything(installation: Ins
         assert time.monotonic() - began < BOUND_S
     kill_everything(installation.status())
 
+    del installation.environment["ENGRAMQ_EMBEDDER"]
     async with installation.client(MODERN) as client:
         agent = Agent(client)
         until(installation, lambda shown: shown is None)
