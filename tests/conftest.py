@@ -11,6 +11,7 @@ import asyncio
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg.rows import dict_row
@@ -39,19 +41,25 @@ ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at mos
 
 # Each module runs in one process, these first: what takes longest must not begin last.
 LONG = (
-    "stack/test_backup",
-    "stack/test_reembedding", "stack/test_whole_stack", "store/test_connections", "stack/test_oversight",
-    "stack/test_agents", "packaging/test_wheel", "trust/test_scenario", "trust/test_no_side_door",
-    "stack/test_erasing", "trust/test_command_lines", "store/test_fresh_cluster", "recall/test_ranking",
-    "gateway/test_http_bounds", "models/test_sectors", "recall/test_copies", "faults/test_short",
-    "gateway/test_arguments", "pipeline/test_commands", "gateway/test_import_records", "pipeline/test_memories",
-    "workers/test_reembedding", "queue/test_takeover", "gateway/test_process", "pipeline/test_replies",
-    "recall/test_boosts", "pipeline/test_import_command", "queue/test_overload", "deploy/test_embedded",
-    "queue/test_stopping", "pipeline/test_sectors", "schemas/test_codec", "workers/test_bulk_loads",
-    "deploy/test_supervisor", "deploy/test_stdio", "automatic/test_similarity", "store/test_faults",
-    "workers/test_sectors", "deploy/test_commands", "graph/test_walks", "tenancy/test_foreign_ids",
-    "tenancy/test_row_security", "trust/test_promotion_faults", "queue/test_redis_restart",
-    "gateway/test_identity_end_to_end", "links/test_deferred", "models/test_minilm", "recall/test_plans",
+    "stack/test_backup", "stack/test_reembedding", "stack/test_whole_stack", "stack/test_oversight",
+    "stack/test_agents", "packaging/test_wheel", "stack/test_erasing", "reach/connect/test_connect",
+    "pipeline/test_export_command", "pipeline/test_import_memories", "models/test_sectors",
+    "gateway/test_import_records", "pipeline/test_import_command", "deploy/test_embedded", "pipeline/test_memories",
+    "gateway/test_arguments", "gateway/test_tool_calls", "deploy/test_backup", "deploy/test_commands",
+    "trust/test_no_side_door", "gateway/test_http_bounds", "faults/test_short", "graph/test_consent_to_change",
+    "ui/test_page", "tenancy/test_row_security", "models/test_minilm", "client/test_memory", "recall/test_copies",
+    "gateway/test_process", "gateway/test_listing", "metrics/test_figures", "workers/test_reembedding",
+    "pipeline/test_replies", "deploy/test_supervisor", "store/test_connections", "workers/test_bulk_loads",
+    "automatic/test_similarity", "gateway/test_server", "workers/test_embedding", "architecture/test_rules",
+    "deploy/test_restoring", "ui/test_door", "trust/test_purge", "graph/test_consent", "trust/test_scenario",
+    "trust/test_undoing", "workers/test_upkeep", "pipeline/test_time", "graph/test_walks", "architecture/test_sizes",
+    "tenancy/test_foreign_ids", "links/test_cap", "tenancy/test_restoring", "workers/test_languages",
+    "queue/test_takeover", "graph/test_undo", "pipeline/test_commands", "gateway/test_redaction",
+    "queue/test_stopping", "pipeline/test_sectors", "doctor/test_machine", "automatic/test_co_retrieval",
+    "webhooks/test_webhooks", "duplicates/test_steps", "deploy/test_stdio", "gateway/test_refusing_servers",
+    "recall/test_plans", "doctor/test_killed", "tenancy/test_export_format", "links/test_deferred",
+    "recall/test_ranking", "reach/formats/test_importing", "doctor/test_servers", "recall/test_search",
+    "workers/test_sectors", "gateway/test_identity_end_to_end", "architecture/test_promises",
 )  # fmt: skip
 
 
@@ -60,8 +68,16 @@ def pytest_configure() -> None:
 
     Temporary files are kept in memory where there is room: on some disks a database takes 0.2 s to make, here 0.01 s.
     Matrices are multiplied in one thread a process: threads that wait for each other spin, which doubles their cost.
+    How long generated examples take says nothing where others use the processors. Programs that tests start would
+    inherit that Ctrl-C is ignored, as it is in what a shell runs in the background.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.register_profile(
+        "shared-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("shared-machine")
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 

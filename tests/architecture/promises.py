@@ -36,26 +36,21 @@ ALL = (
 KEPT = (
     _numbers("MT", "1-20")
     | _numbers("QP", "1-19")
-    | _numbers("IM", "1-4 6-12")
-    | _numbers("OP", "1-3 5 9 11")
+    | _numbers("IM", "1-12")
+    | _numbers("OP", "1-14")
     | _numbers("CN", "1-46")
     | _numbers("TP", "1-28")
     | _numbers("RS", "1-24")
     | _numbers("GE", "1-23")
     | _numbers("SE", "1-19")
-    | _numbers("SC", "7-10")
+    | _numbers("SC", "1-12")
     | _numbers("AG", "1-23")
     | _numbers("OV", "1-18")
     | _numbers("TI", "1-7")
+    | _numbers("RC", "1-12")
 )
 
-LATER: dict[str, set[str]] = {
-    "issue 14, nothing lost around the core": _numbers("IM", "5"),
-    "issue 16, ready for operators": _numbers("OP", "4 6-8 10 12-14") | _numbers("SC", "11"),
-    "issue 17, reach": _numbers("RC", "1-12"),
-    # Of SC-6 only the move of a tenant is to come: keys, cascades and joins are tested.
-    "issue 18, beyond one machine": _numbers("SC", "1-6 12"),
-}
+LATER: dict[str, set[str]] = {}
 
 
 def sort_key(promise: str) -> tuple[str, int]:

@@ -30,6 +30,7 @@ PURE: Final = (
     "engramq.workers.search.ranking",
     "engramq.workers.search.selection",
     "engramq.workers.search.times",
+    "engramq.workers.search.words",
     "engramq.workers.sectors.decay",
 )
 # All that these may import, besides each other.
@@ -46,10 +47,17 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.vocabulary",
 )
 
-CONNECTION: Final = "engramq.schemas.connection"  # the one module of the contract that does I/O
+CONNECTION: Final = "engramq.schemas.connection"  # with SERVERS, which finds the other end, all that does I/O
+SERVERS: Final = "engramq.schemas.servers"
+SENTINEL: Final = "engramq.schemas.sentinel"
+CLIENTS: Final = "engramq.schemas.clients"  # opens those of redis-py
 # What single modules of the contract may import besides: `packed_lines` unpacks what others have opened.
 BESIDES: Final = {
     CONNECTION: frozenset({"asyncio", "redis", "hiredis"}),
+    SERVERS: frozenset({"asyncio", "redis"}),
+    SENTINEL: frozenset({"asyncio", "redis"}),
+    CLIENTS: frozenset({"redis"}),
+    "engramq.schemas.handshake": frozenset({"ssl"}),  # reads its errors
     "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
 }
 SCHEMAS_LIBRARIES: Final = _words(
@@ -166,7 +174,7 @@ def loading_by_name(module: Module) -> list[str]:
 
 def input_output(module: Module) -> list[str]:
     """The contract computes: it opens no file, starts no process, and one of its modules has a connection."""
-    connects = module.name == CONNECTION
+    connects = module.name in {CONNECTION, SERVERS, SENTINEL}
     allowed = SCHEMAS_LIBRARIES | BESIDES.get(module.name, frozenset())
     found = []
     for one in imports(module):

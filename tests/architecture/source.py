@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("schemas", "gateway", "workers", "deploy")  # what the wheel holds, as engramq.*
+PACKAGES = ("schemas", "telemetry", "gateway", "workers", "deploy", "client")  # what the wheel holds, as engramq.*
 BESIDE = ("tests", "bench", "tools")  # what it leaves out
 
 

@@ -14,6 +14,7 @@ from tests.architecture.source import PACKAGES, ROOT
 LINT_IMPORTS = str(Path(sys.executable).parent / "lint-imports")
 RUFF = str(Path(sys.executable).parent / "ruff")
 
+LANGGRAPH = "langgraph"  # integrations/langgraph: a folder of that name at the root would hide the library
 # (package that gets a module, what that module imports, the contract that must break)
 PLANTED = [
     ("workers.db", "engramq.workers.queue.pipeline", "workers.queue"),
@@ -27,11 +28,13 @@ PLANTED = [
     ("workers.memories", "engramq.workers.auth", "workers.auth"),
     ("workers.memories", "engramq.workers.upkeep", "workers.upkeep"),
     ("workers.links", "engramq.workers.app", "workers.app"),
+    ("workers.memories", "engramq.workers.webhooks.sending", "workers.webhooks"),
     ("workers.search", "engramq.workers.cli", "workers.cli"),
     ("gateway.identity", "engramq.gateway.queue", "gateway.queue"),
     ("gateway.queue", "engramq.gateway.identity", "gateway.identity"),
     ("gateway.queue", "engramq.gateway.mcp", "gateway.mcp"),
     ("gateway.mcp", "engramq.gateway.cli", "gateway.cli"),
+    ("gateway.mcp", "engramq.gateway.rest.app", "gateway.rest"),
     ("gateway", "engramq.workers.db", "halves"),
     ("workers", "engramq.gateway.queue", "halves"),
     ("deploy", "engramq.schemas.commands", "schemas"),
@@ -39,7 +42,16 @@ PLANTED = [
     ("deploy", "engramq.gateway.run", "gateway"),
     ("deploy", "engramq.workers.app", "workers"),
     ("schemas", "engramq.gateway.queue", "schemas-below"),
+    ("schemas", "engramq.telemetry.spans", "schemas-below"),
+    ("telemetry", "engramq.workers.queue.contract", "telemetry-below"),
+    ("deploy", "engramq.telemetry.spans", "telemetry"),
     ("workers", "engramq.deploy", "deploy"),
+    ("client", "engramq.gateway.run", "gateway"),
+    ("client", "engramq.schemas.keys", "schemas"),
+    (LANGGRAPH, "engramq.schemas.keys", "schemas"),
+    (LANGGRAPH, "engramq.gateway.run", "gateway"),
+    ("client", "engramq.langgraph.store", "langgraph"),
+    ("gateway", "engramq.client.memory", "client"),
 ]
 
 
@@ -62,9 +74,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     (tree / "engramq").mkdir()
     for file in (ROOT / "engramq").glob("*.py"):
         shutil.copy(file, tree / "engramq")
-    for package in PACKAGES:
-        for module in (ROOT / package).rglob("*.py"):
-            copy = tree / "engramq" / module.relative_to(ROOT)
+    for package in (*PACKAGES, LANGGRAPH):
+        for module in (ROOT / "engramq" / package).rglob("*.py"):
+            copy = tree / module.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(module, copy)
     for package, imported, _ in PLANTED:

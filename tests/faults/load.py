@@ -69,7 +69,11 @@ class Account:
 
 
 class Load:
-    """So many callers, each doing one thing after the other until `stop`; the last of them only reads."""
+    """So many callers, each doing one thing after the other until `stop`.
+
+    The last of them only reads. The one before it waits for `served_after`: all others may be waiting for answers that
+    a fault has lost, which says nothing of how soon the service is back.
+    """
 
     def __init__(self, callers: list[Caller], run: str, *, seed: int) -> None:
         self.account = Account()
@@ -77,12 +81,13 @@ class Load:
         self._run = run
         self._seed = seed
         self._over = False
+        self._asked = 0
         self._changed = asyncio.Condition()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Let the callers begin."""
-        *writing, reading = range(len(self._callers))
+        *writing, _, reading = range(len(self._callers))
         lives = [*(self._live(number) for number in writing), self._read(reading)]
         self._tasks = [asyncio.create_task(life) for life in lives]
 
@@ -100,7 +105,10 @@ class Load:
 
     async def served_after(self, moment: float) -> float:
         """Wait for a store that began after a moment of time.monotonic(); return how much later it was acknowledged."""
+        asking = asyncio.create_task(self._ask_until_served())
+        self._tasks.append(asking)
         await self._until(lambda: any(began >= moment for began, _ in self.account.served))
+        await asking
         return min(ended for began, ended in self.account.served if began >= moment) - moment
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -110,6 +118,12 @@ class Load:
                     if task.done() and task.exception() is not None:
                         await task
                 await self._changed.wait()
+
+    async def _ask_until_served(self) -> None:
+        caller, fate = self._callers[-2], Fate.UNKNOWN
+        while fate is not Fate.ACKNOWLEDGED and not self._over:
+            self._asked += 1
+            fate = (await self._store(caller, f"asked{self._asked}", keyed=False)).fate
 
     async def _live(self, number: int) -> None:
         caller, chance = self._callers[number], random.Random(f"{self._seed}/{number}")

@@ -16,7 +16,7 @@ from tests.faults.verdict import verdict
 from tests.faults.world import new_world
 
 FAULTS = {fault.name: fault for fault in (*processes.FAULTS, *servers.FAULTS, *network.FAULTS, *homes.FAULTS)}
-CALLERS = 7
+CALLERS = 8
 MADE_ANEW = {"ClassifySectors", "EmbedPending", "LinkActivated"}  # by upkeep, whose effect the verdict looks for
 READS_AFTER_S = 1.0  # within which a fault has to be told from a hiccup
 BEFORE = 10  # stores, before the first fault

@@ -154,7 +154,7 @@ class Scripted:
 async def test_a_call_is_judged_by_what_its_caller_was_told_and_a_keyed_one_repeated_until_it_is_settled() -> None:
     pending, refused = {"status": "pending"}, {"status": "error", "code": "unavailable"}
     writer = Scripted(pending, refused, Cut("x"), NotSent("y"), pending, refused, Cut("x"), NotSent("y"))
-    load = Load([writer, Scripted()], RUN, seed=1)
+    load = Load([writer, Scripted(), Scripted()], RUN, seed=1)
     load.start()
     await load.more(10)
     await load.stop()

@@ -13,14 +13,15 @@ from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.mcp.server import build_server
-from engramq.gateway.queue.bus import Bus
+from engramq.gateway.queue.lanes import open_bus
 from engramq.gateway.rendering.replies import ReplyStyle
 from engramq.gateway.run import open_redis
 from engramq.gateway.service import Service
-from engramq.gateway.sessions import Breadcrumbs
+from engramq.gateway.sessions import breadcrumbs_of
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
 from engramq.schemas.keys import Keys
+from engramq.schemas.lanes import lanes_of
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Scope, WorkerKind
 from engramq.workers.app import run
@@ -81,19 +82,13 @@ class Stage:
     async def gateway(self) -> Service:
         """Start another gateway."""
         settings = self.settings
-        bus = await self.resources.enter_async_context(
-            Bus(
-                settings.redis_url,
-                self.keys,
-                mailbox_bound=settings.mailbox_bound,
-                reply_timeout_s=settings.reply_timeout_s,
-            )
-        )
-        redis = open_redis(settings.redis_url)
-        self.resources.push_async_callback(redis.aclose)
-        return Service(
-            bus, Breadcrumbs(redis, self.keys), CursorSecret(redis, self.keys), style=WHOLE, redact=settings.redact
-        )
+        lanes = lanes_of(settings)
+        bus = await self.resources.enter_async_context(open_bus(settings, lanes=lanes))
+        clients = [open_redis(lane.redis) for lane in lanes.all]
+        for client in clients:
+            self.resources.push_async_callback(client.aclose)
+        secret = CursorSecret(clients[0], lanes.first.keys)
+        return Service(bus, breadcrumbs_of(lanes, clients), secret, style=WHOLE, redact=settings.redact)
 
 
 @asynccontextmanager

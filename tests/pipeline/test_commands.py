@@ -54,6 +54,7 @@ async def test_a_repeated_reference_is_the_same_request_and_an_erased_memory_is_
         assert await agent.recent() == ["Something else"]
 
 
+@pytest.mark.long
 @pytest.mark.promise("QP-2")
 async def test_each_of_three_gateways_gets_its_own_replies_from_three_workers(settings: Settings) -> None:
     async with running_workers(settings), running_workers(settings), staged(settings) as stage:
@@ -67,6 +68,7 @@ async def test_each_of_three_gateways_gets_its_own_replies_from_three_workers(se
         await asyncio.gather(*(store(number) for number in range(60)))
 
 
+@pytest.mark.long
 @pytest.mark.promise("MT-20")
 async def test_without_a_model_text_is_kept_and_found_and_marked_degraded_until_it_is_back(
     database: Database, redis_url: str, key_prefix: str
@@ -144,6 +146,7 @@ async def test_an_admin_may_ask_about_anybodys_command_while_it_waits_too(
     assert told == ["pending", "pending", "unknown", "unknown"]
 
 
+@pytest.mark.long
 @pytest.mark.promise("QP-8", "QP-9")
 async def test_a_full_mailbox_refuses_at_once_and_serves_again_when_it_has_drained(
     database: Database, redis_url: str, key_prefix: str

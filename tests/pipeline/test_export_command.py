@@ -195,6 +195,7 @@ async def test_killed_in_the_middle_the_same_file_finishes_to_an_equal_store(
     assert await run("import", str(file), "--namespace", "copy") == ExitCode.FAILED, "it is not empty any more"
 
 
+@pytest.mark.long
 @pytest.mark.promise("IM-5")
 async def test_exports_and_restorations_need_little_memory_however_much_there_is(
     settings: Settings, database: Database, tmp_path: Path

@@ -77,6 +77,7 @@ def pending(database: Database) -> int:
     return int(database.rows("select count(*) as n from memories where state = 'pending'")[0]["n"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_a_thousand_rows_are_safe_whatever_the_model_and_bad_ones_are_receipts(
     stage: Stage, database: Database, model: asyncio.Event, era: str
@@ -169,6 +170,7 @@ async def worker_process(settings: Settings) -> AsyncIterator[subprocess.Popen[b
         await asyncio.to_thread(process.wait)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("committed", [False, True], ids=["before the commit", "after it"])
 async def test_a_killed_worker_leaves_all_or_nothing_and_the_same_key_brings_all_in_once(
     settings: Settings, database: Database, committed: bool

@@ -131,6 +131,7 @@ async def test_a_cursor_walks_the_list_newest_first_and_each_once(agent: Agent) 
     assert walked == contents[::-1]
 
 
+@pytest.mark.long
 @pytest.mark.promise("MT-17", "QP-14")
 async def test_64_writers_at_once_each_find_what_they_were_told_is_stored(stage: Stage) -> None:
     services = [await stage.gateway() for _ in range(2)]

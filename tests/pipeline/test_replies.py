@@ -108,7 +108,8 @@ async def test_memories_of_32_kb_do_not_make_a_reply_of_10_kb(agent: Agent) -> N
     bodies["get_command"] = await agent.call("get_command", command_id=bodies["supersede_memory"]["command_id"])
     for tool, body in bodies.items():
         assert len(json.dumps(body)) < 10_000, tool
-        assert len(json.dumps(body, separators=(",", ":"))) <= limits.REPLY_CHARS or not TOOLS[tool].bounded, tool
+        sent = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+        assert len(sent) <= limits.REPLY_CHARS or not TOOLS[tool].bounded, tool
     for tool in ("search_memories", "list_recent_memories", "get_memory", "supersede_memory", "connect_by_query"):
         assert bodies[tool]["rest"], tool
     assert bodies["get_command"]["reply"]["old"]["truncated"] is True
