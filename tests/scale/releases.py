@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from tests.architecture.source import ROOT
 
 PREVIOUS: Final = "ENGRAMQ_TEST_PREVIOUS"  # a revision to take as the previous release
-BEFORE_LANES: Final = "9176a4a8b8366019d4b5bc7e65b8c8887fb8a4f5"  # the last revision without lanes
+BEFORE_LANES: Final = "58bafe4b9fd1c670b7f4215f26a2988137937565"  # the last revision without lanes
 BOUND_S: Final = 120
 
 
