@@ -68,15 +68,18 @@ def pytest_configure() -> None:
 
     Temporary files are kept in memory where there is room: on some disks a database takes 0.2 s to make, here 0.01 s.
     Matrices are multiplied in one thread a process: threads that wait for each other spin, which doubles their cost.
-    How long generated examples take says nothing where others use the processors. Programs that tests start would
-    inherit that Ctrl-C is ignored, as it is in what a shell runs in the background.
+    How long generated examples take says nothing where others use the processors; CI generates the same ones each time,
+    so that it fails for what was changed, and `--hypothesis-profile=thorough` looks for longer. Programs that tests
+    start would inherit that Ctrl-C is ignored, as it is in what a shell runs in the background.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    hypothesis.settings.register_profile(
-        "shared-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-    )
+    for name, examples in (("shared-machine", 50), ("thorough", 2_000)):
+        hypothesis.settings.register_profile(
+            name, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], max_examples=examples,
+            derandomize="CI" in os.environ,
+        )  # fmt: skip
     hypothesis.settings.load_profile("shared-machine")
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,10 @@ class Module:
     name: str
     path: Path
     source: str
-    tree: ast.Module
+
+    @cached_property  # most rules look at some modules only, and parsing all takes seconds
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source, str(self.path))
 
     @property
     def lines(self) -> int:
@@ -51,7 +54,7 @@ def _modules(package: str) -> list[Module]:
 
 
 def parsed(name: str, source: str, path: Path = Path("planted.py")) -> Module:
-    return Module(name, path, source, ast.parse(source, str(path)))
+    return Module(name, path, source)
 
 
 def within(name: str, *packages: str) -> bool:

@@ -19,6 +19,7 @@ def test_functions_are_short() -> None:
     too_long = [
         f"{module.name}:{line} {name}: {length} lines"
         for module in modules(*PACKAGES, *BESIDE)
+        if module.lines > FUNCTION_LINES  # else none can be too long
         for name, line, length in functions(module)
         if length > FUNCTION_LINES
     ]
