@@ -48,6 +48,7 @@ async def shows(harness: Harness, seconds: float) -> None:
 
 
 @pytest.mark.promise("CN-38")
+@pytest.mark.long
 async def test_the_clock_runs_while_a_session_is_in_use_and_only_then(
     harness: Harness, stage: Stage, redis: Any
 ) -> None:

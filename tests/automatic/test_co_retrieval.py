@@ -46,6 +46,7 @@ async def in_a_session(harness: Harness, **arguments: Any) -> None:
 
 
 @pytest.mark.promise("CN-37")
+@pytest.mark.long
 async def test_a_pair_that_is_found_in_three_sessions_is_linked(harness: Harness) -> None:
     one, other = [await harness.agent.store(content) for content in PAIR]
     await in_a_session(harness)
@@ -75,6 +76,7 @@ async def test_each_further_search_counts_on_the_link_and_changes_no_weight(harn
     assert not await harness.sees("select 1 from co_retrievals")
 
 
+@pytest.mark.long
 async def test_a_link_that_was_taken_away_is_not_made_again(harness: Harness) -> None:
     one, other = [await harness.agent.store(content) for content in PAIR]
     harness.rows("insert into link_tombstones values (make_tenant('default_user'), %s, %s)", one["id"], other["id"])
@@ -85,6 +87,7 @@ async def test_a_link_that_was_taken_away_is_not_made_again(harness: Harness) ->
     assert all(third["id"] in pair for pair in harness.links())
 
 
+@pytest.mark.long
 async def test_without_room_no_link_is_made_and_the_pair_begins_anew(database: Database, redis_url: str) -> None:
     settings = stage_settings(database, redis_url, f"{database.name}-room", degree_cap="1")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:

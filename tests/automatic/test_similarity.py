@@ -43,6 +43,7 @@ async def test_a_new_memory_is_linked_to_those_of_its_partition_that_are_near_en
 
 
 @pytest.mark.promise("CN-36")
+@pytest.mark.long
 async def test_a_new_memory_gets_links_to_the_ten_nearest_at_most(database: Database, redis_url: str) -> None:
     settings = stage_settings(database, redis_url, f"{database.name}-ten", degree_cap="50")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
@@ -66,6 +67,7 @@ async def test_twins_that_are_stored_in_the_same_moment_find_each_other(harness:
 
 
 @pytest.mark.promise("CN-26")
+@pytest.mark.long
 async def test_sixty_four_twins_stored_at_once_never_exceed_the_cap(database: Database, redis_url: str) -> None:
     settings = stage_settings(database, redis_url, f"{database.name}-cap", degree_cap="4")
     async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
@@ -77,6 +79,7 @@ async def test_sixty_four_twins_stored_at_once_never_exceed_the_cap(database: Da
         assert len(degrees) >= 32
 
 
+@pytest.mark.long
 async def test_what_was_pending_is_linked_once_it_is_active(harness: Harness) -> None:
     one, other = await harness.agent.store(text("dawn")), await harness.agent.store(text("dusk"))
     await harness.linked(2)
@@ -107,6 +110,7 @@ async def test_deferred_links_that_wait_for_nothing_are_settled_by_the_sweep(har
     assert report["reply"]["resolved"]["state"] == "made"
 
 
+@pytest.mark.long
 async def test_what_a_crash_took_away_or_an_import_left_is_made_by_the_sweep(harness: Harness) -> None:
     one, other = await harness.agent.store(text("dawn")), await harness.agent.store(text("dusk"))
     await harness.linked(2)

@@ -34,6 +34,7 @@ async def test_the_yardstick_computes_what_the_shipped_model_computes(store: Sto
 
 
 @pytest.mark.own_database  # its indexes are made anew
+@pytest.mark.long
 async def test_parts_are_measured_on_a_store_and_a_search_is_replayed_as_it_was_sent(
     database: Database, store: Store
 ) -> None:

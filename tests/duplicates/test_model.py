@@ -35,6 +35,7 @@ async def world(database: Database, store: Store, redis_url: str, key_prefix: st
         yield World(database, store, SwitchedEmbedder(), embedder, upkeep, mailboxes, read_settings({}))
 
 
+@pytest.mark.long
 async def test_of_pairs_that_are_near_only_those_of_the_same_words_are_merged(world: World) -> None:
     texts = {text for pair in (*OPPOSED, *SAME_WORDS) for text in pair}
     ids = {text: (await world.keep(text)).stored.id for text in sorted(texts)}

@@ -233,6 +233,7 @@ async def logged(caplog: pytest.LogCaptureFixture, message: str, reading: Callab
             await anyio.lowlevel.checkpoint()
 
 
+@pytest.mark.long
 async def test_the_process_ends_with_an_error_and_a_critical_record(
     redis_url: str, keys: Keys, workers: WorkerSide
 ) -> None:

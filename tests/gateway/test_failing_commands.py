@@ -32,6 +32,7 @@ def test_a_redis_that_is_too_old_is_not_fit(
 
 
 @pytest.mark.parametrize("command", ["import", "purge"])
+@pytest.mark.long
 def test_a_redis_that_is_away_ends_what_began(
     command: str, rows: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -339,6 +339,7 @@ async def test_only_halves_of_pairs_are_marked(text: str, marked: str) -> None:
     assert mark_surrogates(text.encode()) == marked.encode()
 
 
+@pytest.mark.long
 async def test_ready_means_that_a_worker_answers(site: Site, workers: WorkerSide) -> None:
     assert await site.ask("GET", "/readyz") == (200, b'{"status":"ready"}')
     workers.script = {kind: (lambda _c, _e: None) for kind in workers.script}
@@ -352,6 +353,7 @@ async def test_ready_means_that_a_worker_answers(site: Site, workers: WorkerSide
     assert await site.alive()
 
 
+@pytest.mark.long
 async def test_without_redis_the_process_lives_and_says_what_is_missing(keys: Keys) -> None:
     async with gateway_over("unix:///nowhere/redis.sock", keys) as gateway, site_of(gateway) as site:
         status, body = await site.ask("GET", "/readyz")

@@ -116,6 +116,7 @@ async def test_a_head_of_a_megabyte_is_refused(redis_url: str, keys: Keys) -> No
         assert status_of(await over(site, sending(HEALTH, *[b"y: " + b"b" * 1_000 + b"\r\n"] * 2_000))) == 431
 
 
+@pytest.mark.long
 async def test_a_head_that_comes_slowly_is_ended(redis_url: str, keys: Keys) -> None:
     def dripping(line: Line) -> bytes:
         line.socket.settimeout(0.05)
@@ -184,6 +185,7 @@ async def test_trailers_are_no_headers(redis_url: str, keys: Keys, era: str) -> 
 
 
 @pytest.mark.parametrize("era", ERAS)
+@pytest.mark.long
 async def test_requests_in_a_row_wait_for_each_other_without_losing_time(redis_url: str, keys: Keys, era: str) -> None:
     """The second is whole only after the first was answered, which takes longer than a head or body may."""
     body = json.dumps(message(era)).encode()

@@ -213,6 +213,7 @@ async def test_while_nobody_can_say_it_is_503(
     assert json.loads(answer)["status"] == "error"
 
 
+@pytest.mark.long
 async def test_without_redis_it_is_503_and_never_open(keys: Keys) -> None:
     async with gateway_over("unix:///nowhere/redis.sock", keys, auth="token") as gateway, site_of(gateway) as site:
         assert (await site.ask("POST", "/mcp", authorization=f"Bearer {GOOD}"))[0] == 503

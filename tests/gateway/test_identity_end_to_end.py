@@ -215,6 +215,7 @@ async def test_an_expired_and_a_revoked_token_are_refused(settings: Settings, mo
 
 @pytest.mark.own_database
 @pytest.mark.promise("SE-8")
+@pytest.mark.long
 async def test_neither_tokens_nor_contents_are_logged(
     settings: Settings, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

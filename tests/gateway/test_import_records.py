@@ -189,6 +189,7 @@ def test_huge_rows_are_rejected_and_what_follows_is_not_mistaken(
 @pytest.mark.promise("IM-2")
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("data", [JSONL, CSV])
+@pytest.mark.long
 def test_of_a_packed_file_that_is_cut_off_what_can_be_read_goes_in(data: bytes, pack: Callable[[bytes], bytes]) -> None:
     many = data + b"".join(data.splitlines(keepends=True)[1:] * 300)
     whole = pack(many)

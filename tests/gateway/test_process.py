@@ -57,6 +57,7 @@ def test_a_public_bind_is_refused_at_the_start() -> None:
 
 
 @pytest.mark.promise("SE-1", "SE-3")
+@pytest.mark.long
 def test_a_public_bind_with_tokens_is_served_to_who_has_one(redis_url: str, keys: Keys) -> None:
     environment = {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_KEY_PREFIX": keys.prefix}
     with started({**environment, "ENGRAMQ_HOST": "0.0.0.0", "ENGRAMQ_AUTH": "token"}) as (_, log):
@@ -117,6 +118,7 @@ def test_host_and_port_are_said_by_options_too_and_a_public_bind_is_refused(
     assert f"--port: port {port} on 127.0.0.1 is taken" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_taken_port_is_named_at_the_start() -> None:
     with create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -143,6 +145,7 @@ def test_it_serves_http_and_stdio_and_ends_cleanly(
 
 
 @pytest.mark.promise("SC-8")
+@pytest.mark.long
 def test_a_call_on_a_connection_that_a_client_keeps_is_answered_while_the_gateway_stops(
     redis_url: str, keys: Keys
 ) -> None:

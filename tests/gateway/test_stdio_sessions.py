@@ -295,6 +295,7 @@ async def test_fifty_fronts_share_one_gateway(served: Served, workers: WorkerSid
     assert {(seen.principal.name, seen.session) for seen in workers.seen} == {(f"p{n}", f"s{n}") for n in range(50)}
 
 
+@pytest.mark.long
 async def test_initialize_is_answered_before_redis_is_there(keys: Keys, socket_path: Path) -> None:
     async with (
         gateway_over("unix:///nowhere/redis.sock", keys) as gateway,

@@ -220,6 +220,7 @@ async def test_of_paths_of_one_length_the_heavier_is_chosen(harness: Harness) ->
 
 
 @pytest.mark.promise("GE-18")
+@pytest.mark.long
 async def test_a_graph_of_ten_thousand_nodes_answers_in_time(harness: Harness) -> None:
     nodes = [(UUID(uuid7()), f"n{number}") for number in range(10_000)]
     build(harness, nodes, [(number, (number * 7 + step) % 10_000) for number in range(10_000) for step in (1, 2, 3)])

@@ -60,6 +60,7 @@ def test_an_entry_is_short_says_what_the_listing_does_not_and_names_tools_that_e
 
 @pytest.mark.anyio
 @pytest.mark.promise("CN-45", "CN-44")
+@pytest.mark.long
 async def test_the_example_of_every_tool_works_as_it_stands(stage: Stage) -> None:
     service = await stage.gateway()
     for tool in TOOLS:
@@ -71,6 +72,7 @@ async def test_the_example_of_every_tool_works_as_it_stands(stage: Stage) -> Non
 
 @pytest.mark.anyio
 @pytest.mark.promise("CN-45")
+@pytest.mark.long
 async def test_the_examples_work_in_any_order_in_one_namespace(stage: Stage) -> None:
     service = await stage.gateway()
     for order in (list(TOOLS), list(TOOLS)[::-1]):

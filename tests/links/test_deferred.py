@@ -208,6 +208,7 @@ async def test_those_who_settle_at_once_settle_each_link_once(harness: Harness, 
 
 
 @pytest.mark.promise("CN-17")
+@pytest.mark.long
 async def test_the_pipeline_makes_a_link_that_waited_once_its_memory_is_embedded(
     database: Database, redis_url: str, key_prefix: str
 ) -> None:

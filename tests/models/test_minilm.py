@@ -46,6 +46,7 @@ async def test_the_vectors_are_those_of_the_published_model(embedder: MiniLmEmbe
     np.testing.assert_allclose(vector[:4], [0.0677, 0.0635, 0.0487, 0.0793], atol=away)
 
 
+@pytest.mark.long
 async def test_a_text_has_the_same_vector_alone_and_in_any_company(embedder: MiniLmEmbedder) -> None:
     texts = [f"Turn {number}: " + "she talked about pottery and the race " * (number % 9) for number in range(70)]
     together = await embedder.embed(texts)

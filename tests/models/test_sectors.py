@@ -83,6 +83,7 @@ async def test_confidence_is_the_chance_of_being_right(data: Data) -> None:
     assert (errors["written"] < FURTHEST, errors["talk"] < FURTHEST) == (True, True), errors
 
 
+@pytest.mark.long
 async def test_turns_of_topics_never_learned_from_reach_the_target_and_its_confidence(model: SectorModel) -> None:
     turns = corpus.held_out_turns()
     guesses = model.classify_many([one.text for one in turns], await train.embed(turns), embedder_sha256=MINILM)

@@ -20,6 +20,7 @@ CALLS = 20
 BOUND_S = 10.0  # for all calls together; an import that hangs would keep them waiting for minutes
 
 
+@pytest.mark.long
 async def test_calls_are_answered_while_every_batch_of_an_import_hangs(
     agent: Agent, settings: Settings, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ async def test_a_write_that_no_worker_takes_is_pending_and_done_when_one_comes(
 
 
 @pytest.mark.promise("SE-13")
+@pytest.mark.long
 async def test_an_admin_may_ask_about_anybodys_command_while_it_waits_too(
     database: Database, redis_url: str, key_prefix: str
 ) -> None:

@@ -106,6 +106,7 @@ async def settled(stage: Stage, database: Database, namespace: str) -> AsyncIter
 
 
 @pytest.mark.promise("IM-5", "TI-6")
+@pytest.mark.long
 async def test_a_restored_namespace_gives_the_same_answers_in_the_same_order(
     stage: Stage, database: Database, tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def started(*arguments: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.promise("IM-5")
+@pytest.mark.long
 async def test_killed_in_the_middle_the_same_file_finishes_to_an_equal_store(
     settings: Settings, database: Database, tmp_path: Path
 ) -> None:

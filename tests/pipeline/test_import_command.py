@@ -81,6 +81,7 @@ async def test_rows_with_metadata_go_in(
 
 
 @pytest.mark.promise("IM-3")
+@pytest.mark.long
 async def test_a_pipe_loses_nothing_of_its_beginning_and_an_export_in_one_is_refused(
     stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,6 +123,7 @@ async def test_the_same_key_gives_the_same_and_another_request_is_a_conflict(age
     assert statuses(await receipts_of(agent, first)) == ["stored", "rejected", "stored"]
 
 
+@pytest.mark.long
 async def test_an_update_of_the_content_is_found_by_words_at_once_and_embedded_anew(
     agent: Agent, database: Database, model: asyncio.Event
 ) -> None:

@@ -64,6 +64,7 @@ async def test_what_is_similar_is_of_the_project_however_much_of_others_is_neare
 
 
 @pytest.mark.promise("OV-15")
+@pytest.mark.long
 async def test_links_of_similarity_cross_projects(stage: Stage) -> None:
     service = await stage.gateway()
     async with agent_of(service, project="mars") as mars, agent_of(service, project="venus") as venus:

@@ -31,6 +31,7 @@ async def sector(agent: Agent, memory_id: str, source: str = "auto") -> str:
     return str((await memory(agent, memory_id))["sector"])
 
 
+@pytest.mark.long
 async def test_a_stored_memory_is_found_under_the_sector_that_the_shipped_models_tell(
     database: Database, redis_url: str, key_prefix: str
 ) -> None:
@@ -72,6 +73,7 @@ async def test_small_talk_is_kept_found_and_counted_and_is_in_no_sector(
 
 
 @pytest.mark.promise("RS-18", "QP-12")
+@pytest.mark.long
 async def test_a_chosen_sector_survives_every_classification(agent: Agent) -> None:
     given = await agent.store(RECIPE, sector="reflective")
     chosen = await agent.store(f"{RECIPE} again")
@@ -85,6 +87,7 @@ async def test_a_chosen_sector_survives_every_classification(agent: Agent) -> No
     assert await sector(agent, chosen["id"], source="manual") == "emotional"
 
 
+@pytest.mark.long
 async def test_a_replay_shows_the_sector_as_it_was_at_first(agent: Agent) -> None:
     first = await agent.call("store_memory", content=RECIPE, idempotency_key="once")
     assert await sector(agent, first["stored"]["id"]) == "procedural"
@@ -92,6 +95,7 @@ async def test_a_replay_shows_the_sector_as_it_was_at_first(agent: Agent) -> Non
     assert again["stored"] == first["stored"]
 
 
+@pytest.mark.long
 async def test_the_sweep_finishes_what_a_lost_command_left(agent: Agent, database: Database) -> None:
     stored = await agent.store(RECIPE)
     assert await sector(agent, stored["id"]) == "procedural"

@@ -239,6 +239,7 @@ async def test_a_cursor_of_today_goes_on_today(agent: Agent) -> None:
 
 
 @pytest.mark.promise("TI-3")
+@pytest.mark.long
 async def test_what_expires_is_hidden_at_its_time_and_can_be_restored(agent: Agent) -> None:
     expires_at = format_time(datetime.now(UTC) + timedelta(seconds=1.5))
     kept = await agent.store("The door code is 4711")

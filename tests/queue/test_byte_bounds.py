@@ -104,6 +104,7 @@ async def test_callers_who_wait_are_bounded_by_the_bytes_of_their_commands(
         assert len(payload_of(await ping(bus, b"x" * 60_000))) == 60_000
 
 
+@pytest.mark.long
 async def test_answers_for_a_gateway_that_reads_none_are_bounded(stage: Stage) -> None:
     lists = [stage.keys.replies(name) for name in ("stopped", "few")]
     answer = b"x" * (2 * MB)

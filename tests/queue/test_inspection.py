@@ -338,6 +338,7 @@ async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(s
     await stage.until(lambda: stage.empty(WorkerKind.EMBEDDING))
 
 
+@pytest.mark.long
 async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
     stage: Stage, view: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

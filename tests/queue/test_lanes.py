@@ -316,6 +316,7 @@ async def test_callers_of_all_lanes_are_bounded_together(
         await asyncio.gather(*asked, return_exceptions=True)
 
 
+@pytest.mark.long
 async def test_gateways_stay_ready_while_some_lanes_are_away(server: Server, prefix: str) -> None:
     of_lane_one = namespaces(2)[1]
     lanes = Lanes(server.url, prefix, 2)

@@ -78,6 +78,7 @@ class Callers:
 
 
 @pytest.mark.promise("QP-18")
+@pytest.mark.long
 async def test_under_overload_as_many_are_served_as_before_soon_and_the_rest_are_refused(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +98,7 @@ async def test_under_overload_as_many_are_served_as_before_soon_and_the_rest_are
 
 
 @pytest.mark.promise("QP-18")
+@pytest.mark.long
 async def test_a_refused_caller_who_comes_back_when_told_to_gets_in(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

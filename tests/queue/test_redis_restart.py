@@ -64,6 +64,7 @@ async def test_a_redis_that_was_emptied_is_served_again(stage: Stage) -> None:
     assert payload_of(await ping(bus, "after")) == "after"
 
 
+@pytest.mark.long
 async def test_while_redis_is_away_callers_are_refused_within_seconds_and_served_when_it_is_back(
     own_server: Server, own_stage: Stage
 ) -> None:
@@ -83,6 +84,7 @@ async def test_while_redis_is_away_callers_are_refused_within_seconds_and_served
     assert await own_stage.empty(WorkerKind.EMBEDDING), "what was refused is never applied"
 
 
+@pytest.mark.long
 async def test_a_write_whose_fate_is_unknown_is_pending_and_happens_once(own_server: Server, own_stage: Stage) -> None:
     seen: list[str] = []
 

@@ -34,6 +34,7 @@ async def test_a_worker_finishes_what_it_holds_when_it_can(stage: Stage) -> None
 
 
 @pytest.mark.promise("QP-10")
+@pytest.mark.long
 async def test_a_worker_hands_back_what_it_cannot_finish_and_another_takes_it_at_once(stage: Stage) -> None:
     child = await stage.child()
     bus = await stage.bus()
@@ -58,6 +59,7 @@ async def test_a_worker_hands_back_what_it_cannot_finish_and_another_takes_it_at
 
 
 @pytest.mark.promise("QP-10")
+@pytest.mark.long
 async def test_no_call_fails_while_workers_are_restarted_under_load(stage: Stage) -> None:
     bus = await stage.bus()
     over = False

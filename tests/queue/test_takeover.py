@@ -76,6 +76,7 @@ async def test_a_dead_workers_command_is_taken_over_within_its_lease(stage: Stag
     await stage.until(stage.empty)
 
 
+@pytest.mark.long
 async def test_a_paused_worker_that_wakes_late_answers_nothing_and_ends_nothing(stage: Stage) -> None:
     late, bus = await stage.child(), await stage.bus()
     asked = asyncio.create_task(ping(bus, "wait x"))
@@ -118,6 +119,7 @@ async def test_a_worker_whose_lease_is_gone_gives_no_answer(stage: Stage) -> Non
     assert not worker.task.done()
 
 
+@pytest.mark.long
 async def test_what_runs_under_a_lease_that_another_holds_is_cancelled(stage: Stage) -> None:
     began, cancelled = asyncio.Event(), asyncio.Event()
     leases: list[Lease] = []
@@ -145,6 +147,7 @@ async def test_what_runs_under_a_lease_that_another_holds_is_cancelled(stage: St
     assert await stage.depth() == (1, 1)
 
 
+@pytest.mark.long
 async def test_a_command_that_takes_longer_than_a_lease_keeps_it(stage: Stage) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
@@ -168,6 +171,7 @@ async def test_a_command_that_takes_longer_than_a_lease_keeps_it(stage: Stage) -
     assert payload_of(await asked) == "x"
 
 
+@pytest.mark.long
 async def test_a_job_that_the_same_worker_claims_again_while_its_first_run_ends_is_renewed_and_ends(
     stage: Stage,
 ) -> None:

@@ -114,6 +114,7 @@ def test_without_thread_speaker_and_date_more_of_both_scores_is_never_ranked_low
 
 
 @given(questions, candidates_of)
+@pytest.mark.long
 def test_what_untrusted_memories_come_along_changes_no_score_of_a_trusted_one(
     text: str, candidates: Candidates
 ) -> None:

@@ -80,6 +80,7 @@ def held(database: Database, count: int) -> Iterator[list["psycopg.Connection[tu
 
 
 @pytest.mark.promise("SC-9")
+@pytest.mark.long
 async def test_nine_workers_that_are_loaded_in_turn_and_together_stay_within_what_they_share(
     database: Database,
 ) -> None:

@@ -88,6 +88,7 @@ def contents(connection: psycopg.Connection[Any]) -> list[dict[str, list[str]]]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.promise("IM-12", "OP-9")
+@pytest.mark.long
 def test_a_dump_restored_on_a_new_server_has_all_rows_rights_and_guards(tmp_path: Path) -> None:
     with prepared_server() as url:
         asyncio.run(migrate(url))

@@ -69,6 +69,7 @@ async def test_statements_that_somebody_dropped_are_prepared_again(store: Store)
         await store.write("a", drop)
 
 
+@pytest.mark.long
 async def test_a_killed_connection_is_replaced_and_a_stopped_server_is_said_to_be_away(
     store: Store, database: Database
 ) -> None:

@@ -107,6 +107,7 @@ async def test_a_server_that_is_away_is_named() -> None:
 
 
 @pytest.mark.promise("OV-18")
+@pytest.mark.long
 async def test_the_write_ahead_log_is_written_over_however_fast_that_goes(own_cluster: tuple[Path, str]) -> None:
     """Within one second too, in which PostgreSQL tells the same time of all its files."""
     data, owner_url = own_cluster

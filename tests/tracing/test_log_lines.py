@@ -222,6 +222,7 @@ async def _say(words: str) -> None:
     log.info(words)
 
 
+@pytest.mark.long
 def test_gateway_and_worker_name_a_call_in_the_same_way(
     database: Database, redis_url: str, key_prefix: str, tmp_path: Path
 ) -> None:

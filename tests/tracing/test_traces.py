@@ -65,6 +65,7 @@ def one(found: list[Got], name: str) -> Got:
 
 
 @pytest.mark.promise("OP-6")
+@pytest.mark.long
 def test_one_trace_leads_from_the_call_to_each_statement(
     database: Database, redis_url: str, key_prefix: str, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def until_silent(systemd: socket.socket) -> int:
 
 
 @pytest.mark.parametrize("command", [("worker", "recall"), ("gateway",)])
+@pytest.mark.long
 def test_a_process_that_waits_for_its_servers_tells_that_it_turns(
     command: tuple[str, ...], systemd: socket.socket, tmp_path: Path, key_prefix: str
 ) -> None:

@@ -147,6 +147,7 @@ async def test_a_namespace_is_shown_first_and_deleted_when_told_to(
     assert "There is no namespace 'nobody'" in err
 
 
+@pytest.mark.long
 async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
     terminal: Terminal, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

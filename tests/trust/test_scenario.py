@@ -35,6 +35,7 @@ async def run(*arguments: str) -> tuple[int | None, str]:
 
 
 @pytest.mark.promise("TP-25")
+@pytest.mark.long
 async def test_the_scenario_exits_0_over_http(settings: Settings) -> None:
     async with (
         running_workers(settings),
@@ -47,6 +48,7 @@ async def test_the_scenario_exits_0_over_http(settings: Settings) -> None:
 
 
 @pytest.mark.promise("TP-25")
+@pytest.mark.long
 async def test_the_scenario_exits_0_with_the_token_of_a_verifier(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

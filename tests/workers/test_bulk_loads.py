@@ -210,6 +210,7 @@ async def test_a_build_that_is_killed_is_finished_later_and_others_are_served_me
 
 
 @pytest.mark.promise("IM-11")
+@pytest.mark.long
 async def test_while_loads_come_and_are_built_every_row_is_found(loading: World) -> None:
     batches, done = 12, asyncio.Event()
 

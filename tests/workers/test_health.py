@@ -40,7 +40,7 @@ class Probed:
         self.port = port
 
     async def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(verify=False) as client:
             answer = await client.get(f"http://127.0.0.1:{self.port}{path}", timeout=BOUND_S)
         return answer.status_code, answer.json()
 
@@ -112,7 +112,7 @@ async def test_a_worker_that_serves_says_so_and_nothing_else(
     async with worker(settings_of(database, redis_url, key_prefix)) as probed:
         assert await probed.becomes(200) == {"status": "ready"}
         assert await probed.lives()
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(verify=False) as client:
             assert (await client.get(f"http://127.0.0.1:{probed.port}/metrics")).status_code == 404
 
 
@@ -141,6 +141,7 @@ async def test_a_database_that_goes_away_is_missed_until_it_is_back(
         await probed.becomes(200)
 
 
+@pytest.mark.long
 async def test_a_database_that_says_nothing_is_named_at_once(redis_url: str, key_prefix: str) -> None:
     with primary() as server:
         await migrate(server.owner_url)
@@ -229,6 +230,7 @@ async def test_a_worker_that_is_asked_to_stop_serves_no_more(world: World) -> No
         assert await Probed(port).lives()
 
 
+@pytest.mark.long
 async def test_a_loop_that_does_not_turn_is_no_life() -> None:
     port, answered = free_port(), threading.Event()
     answers: list[httpx.Response] = []

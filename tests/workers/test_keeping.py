@@ -38,6 +38,7 @@ async def test_the_first_vectors_are_what_keeps_a_name(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.long
 async def test_an_embedder_that_makes_none_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "embedder"
     path.write_text(text_of(KeptEmbedder("e5")))

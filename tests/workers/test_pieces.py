@@ -97,6 +97,7 @@ async def long(world: World) -> AsyncIterator[Long]:
 
 
 @pytest.mark.parametrize("ranked_by", ["tables", "copy"])
+@pytest.mark.long
 async def test_what_a_long_memory_says_last_is_found_by_its_meaning(long: Long, ranked_by: str) -> None:
     """The question shares no whole word with the memory: only vectors know stems and letters that are alike."""
     work = await long.use(ShortSighted())

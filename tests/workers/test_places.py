@@ -160,6 +160,7 @@ async def test_a_token_is_looked_for_everywhere() -> None:
     assert (await runner(Database(unknown), second=Database(unknown))(job(command))).reply == unknown.reply
 
 
+@pytest.mark.long
 async def test_a_token_of_a_tenant_that_never_moved_there_is_nobodys_here() -> None:
     """A further database may have a tenant of its own by the name of one that is here."""
     command, unknown, known = Authenticate(token_sha256="0" * 64), outcome("unknown"), outcome("success")

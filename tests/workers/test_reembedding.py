@@ -180,6 +180,7 @@ async def test_searches_are_complete_while_it_goes_on(change: Change, in_copy: b
 
 
 @pytest.mark.promise("AG-20")
+@pytest.mark.long
 async def test_what_no_model_here_can_read_is_found_by_its_words_and_told(change: Change) -> None:
     world = change.world
     await change.to(change.other)
@@ -264,6 +265,7 @@ async def test_two_workers_do_not_do_the_same_work(change: Change) -> None:
 
 
 @pytest.mark.promise("IM-7")
+@pytest.mark.long
 async def test_callers_come_first(change: Change) -> None:
     class Noting(Activity):
         pauses = 0
@@ -308,6 +310,7 @@ async def test_the_model_that_was_chosen_last_is_everybodys(change: Change) -> N
     assert change.left(OTHER) == 0, "two would undo one another's work for ever"
 
 
+@pytest.mark.long
 async def test_a_text_that_the_model_takes_none_of_keeps_its_vector(change: Change) -> None:
     for number in range(4):
         await change.world.keep(f"pump {number}")
