@@ -329,6 +329,15 @@ def test_labels_that_selectors_and_network_policies_go_by_are_the_charts_own(par
         assert f"invalid propertyName '{label}'" in done.stderr
 
 
+@pytest.mark.parametrize("part", ["gateway", "workers.recall"])
+def test_the_annotation_that_makes_new_pods_for_new_settings_is_the_charts_own(part: str) -> None:
+    """Given twice, a key is no YAML or wins over ours, and pods keep the settings that they began with."""
+    done = run([tool("helm"), "template", "release", CHART, "--set", f"{part}.podAnnotations.checksum/settings=1"])
+    assert done.returncode != 0
+    assert "invalid propertyName 'checksum/settings'" in done.stderr
+    rendered("--set", f"{part}.podAnnotations.team=memory")
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [
