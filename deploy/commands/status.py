@@ -12,10 +12,10 @@ from typing import Final, Literal
 import click
 import msgspec
 
-from engramq.deploy.client import Channel, connect
+from engramq.deploy.client import ask_status
 from engramq.deploy.commands.status_table import table
 from engramq.deploy.doctor.local import stack_checks, with_pids
-from engramq.deploy.home import DeployError, home_from
+from engramq.deploy.home import home_from
 from engramq.deploy.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
 from engramq.deploy.supervisor.default import POSTGRES, REDIS
 from engramq.schemas.addresses import can_be_used, without_password
@@ -25,7 +25,6 @@ from engramq.schemas.overview import Check
 from engramq.schemas.settings import Pooler, parse_setting, read_settings
 
 WATCH_S: Final = 2.0  # between two looks
-ANSWER_S: Final = 15.0  # of a supervisor, which asks a gateway for up to 9 s and then reads all processes' memory
 _CLEARED: Final = "\x1b[H\x1b[2J"  # ANSI: to the upper left corner of a terminal, which is erased
 _STATES: Final[dict[object, Literal["ok", "degraded", "failed"]]] = {
     "ready": "ok",
@@ -58,8 +57,7 @@ def command(*, as_json: bool, watch: bool) -> ExitCode:
 def look(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
     """Return what is told of the home's stack, else of the servers of the environment, and the exit code."""
     home = home_from(dict(environment))
-    channel = connect(home)
-    answer = _ask_status(channel) if channel is not None else None
+    answer = ask_status(home)
     if answer is not None:
         return _of_stack(answer, environment)
     if environment.get(REDIS_URL):
@@ -106,16 +104,6 @@ def _of_servers(environment: Mapping[str, str]) -> tuple[dict[str, object], Exit
         **_under_way(urls["database_url"], environment),
     }
     return found, _CODES[health.status]
-
-
-def _ask_status(channel: Channel) -> dict[str, object] | None:
-    try:
-        channel.send({"op": "status"})
-        return channel.receive(ANSWER_S)
-    except OSError as error:
-        raise DeployError("not_answering", "The supervisor does not answer.", "engramq down ends it.") from error
-    finally:
-        channel.close()
 
 
 def _under_way(database_url: str, environment: Mapping[str, str]) -> dict[str, object]:

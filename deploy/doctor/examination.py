@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from engramq.deploy import settings as names
-from engramq.deploy.client import connect
+from engramq.deploy.client import ask_status, connect
 from engramq.deploy.doctor.local import disk_check, door_checks, home_check, leftovers_check, stack_checks, with_pids
 from engramq.deploy.home import DeployError, Home, home_from
 from engramq.deploy.home_embedder import with_embedder
@@ -20,8 +20,6 @@ from engramq.schemas.addresses import can_be_used
 from engramq.schemas.checks import CheckName, at_home, failed, merged, passed
 from engramq.schemas.overview import Check, MailboxState
 from engramq.schemas.settings import Settings, SettingsError, read_settings
-
-ANSWER_S = 15.0  # of a supervisor, which asks a gateway for up to 9 s, which asks a worker
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,8 @@ def before_start(environment: Mapping[str, str]) -> list[Check]:
     home = home_from(dict(environment))
     settings = read_settings(with_embedder(home, environment))
     try:
-        if connect(home) is not None:
+        if (channel := connect(home)) is not None:
+            channel.close()
             return []
     except DeployError as problem:
         return [failed(CheckName.HOME, problem.message, problem.recovery)]
@@ -99,7 +98,7 @@ def _here(
     """Return the checks of this machine, and what the home's supervisor says; None where there is none."""
     found = [passed(CheckName.SETTINGS), home_check(home)]
     try:
-        answer = _ask_supervisor(home)
+        answer = ask_status(home)
     except DeployError as problem:
         return [*found, disk_check(home.path), failed(CheckName.STACK, problem.message, problem.recovery)], None
     if answer is not None:
@@ -108,20 +107,6 @@ def _here(
     if not on_own_servers:
         found += [disk_check(home.path), leftovers_check(home)]
     return [*found, *door_checks(settings.host, settings.port, ours=on_own_servers)], None
-
-
-def _ask_supervisor(home: Home) -> dict[str, object] | None:
-    """Return what it tells as `engramq status`; raises DeployError when it does not answer."""
-    channel = connect(home)
-    if channel is None:
-        return None
-    try:
-        channel.send({"op": "status"})
-        return channel.receive(ANSWER_S)
-    except OSError as error:
-        raise DeployError("not_answering", "The supervisor does not answer.", "engramq down ends it.") from error
-    finally:
-        channel.close()
 
 
 def _usable(addresses: Mapping[str, object], name: str) -> str:
