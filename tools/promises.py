@@ -1,0 +1,94 @@
+"""Write docs/promises.md: every promise as a sentence, with the test files that name it.
+
+`python -m tools.promises > docs/promises.md` renews the page. The sentences are in tests/architecture/promises.toml;
+tests name a promise by `@pytest.mark.promise("MT-1")` or, for a whole file, by `pytestmark`.
+"""
+
+import ast
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+SENTENCES: Final = ROOT / "tests" / "architecture" / "promises.toml"
+TITLE: Final = "title"
+LATER: Final = "later"
+HEAD: Final = """\
+# Promises
+
+What engramq promises, and the tests that prove it. A promise without a test fails the build; so does a test that names
+a promise which is not here. The number behind a file counts its tests of that promise. `python -m tools.promises` makes
+this page.
+"""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A promise such as MT-1. `is_later`: it is not kept yet, and waits for work that is planned."""
+
+    number: str
+    sentence: str
+    is_later: bool
+
+
+def promises() -> dict[str, list[Promise]]:
+    """Return the promises of each family, by the family's heading."""
+    families = tomllib.loads(SENTENCES.read_text(encoding="utf-8"))
+    return {
+        f"{name}: {family[TITLE]}": [
+            Promise(f"{name}-{number}", sentence, int(number) in family.get(LATER, ()))
+            for number, sentence in family.items()
+            if number not in (TITLE, LATER)
+        ]
+        for name, family in families.items()
+    }
+
+
+def marks(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield (promise, line) for each mark in a test file. Raises ValueError for one that names no literal text."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "promise"):
+            continue
+        for argument in node.args:
+            if not (isinstance(argument, ast.Constant) and isinstance(argument.value, str)):
+                raise ValueError(f"{path}:{node.lineno}: name promises by literal text")
+            yield argument.value, node.lineno
+
+
+@cache
+def evidence() -> dict[str, Counter[str]]:
+    """Return for each promise that a test names how often each test file names it."""
+    named: dict[str, Counter[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for number, _ in marks(path):
+            named.setdefault(number, Counter())[path.relative_to(ROOT).as_posix()] += 1
+    return named
+
+
+def page() -> str:
+    """Return docs/promises.md."""
+    named = evidence()
+    parts = [HEAD]
+    for heading, family in promises().items():
+        rows = [f"| {promise.number} | {promise.sentence} | {_files(promise, named)} |" for promise in family]
+        parts.append("\n".join([f"## {heading}", "", "| number | promise | tests |", "|---|---|---|", *rows, ""]))
+    return "\n".join(parts)
+
+
+def _files(promise: Promise, named: Mapping[str, Counter[str]]) -> str:
+    if promise.is_later:
+        return "not yet"
+    files = named.get(promise.number, Counter())
+    return ", ".join(
+        f"[{file.removeprefix('tests/')}](../{file})" + (f" ({count})" if count > 1 else "")
+        for file, count in sorted(files.items())
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
