@@ -28,7 +28,7 @@ class HeldLease:
 def job(command: Command, *, namespace: str = DEFAULT_NAMESPACE, principal: Principal = OWNER, **envelope: Any) -> Job:
     """Return a job for a command; `envelope` takes any other field of an Envelope, such as idempotency_key."""
     given = {"id": uuid7(), "fingerprint": fingerprint(command), **envelope}
-    return Job(Envelope(namespace=namespace, principal=principal, command=command, **given), HeldLease())  # type: ignore[arg-type]
+    return Job(Envelope(namespace=namespace, principal=principal, command=command, **given), HeldLease())
 
 
 def repeated(first: Job, **changes: Any) -> Job:

@@ -10,7 +10,6 @@ from uuid import UUID
 import msgspec
 
 from engramq.schemas.commands import (
-    AnyReply,
     BatchConnected,
     Connected,
     Forgotten,
@@ -69,7 +68,7 @@ def encode_answer(answer: Answer) -> str:
     """Return what the ledger keeps of an answer."""
     match answer.reply:
         case Connected() | BatchConnected() as reply:
-            kept: AnyReply | None = without_notes(reply)
+            kept: Reply | None = without_notes(reply)
         case QueryConnected() as reply:
             kept = without_notes(_with_contents(reply, lambda _: "", source_query="", target_query=""))
         case None:
@@ -162,7 +161,7 @@ def _with_contents(reply: QueryConnected, content_of: Callable[[str], str], **ch
     )
 
 
-def _with_memories(reply: AnyReply, change: Change) -> AnyReply:
+def _with_memories(reply: Reply, change: Change) -> Reply:
     match reply:
         case Stored(stored=memory, similar_memories=similar):
             return msgspec.structs.replace(reply, stored=change(memory), similar_memories=_all(similar, change))

@@ -385,6 +385,6 @@ async def _recorded(
         raise _Taken
     reply.command_id = envelope.id
     reply = await read_previews(tx, await previewed(tx, named(reply, envelope), envelope), envelope)
-    answer = encode_answer(Answer(id=envelope.id, reply=reply))  # type: ignore[arg-type]  # one of the union
+    answer = encode_answer(Answer(id=envelope.id, reply=reply))
     await ledger.send_end(tx, envelope, answer, subject(reply), announcement(reply))
     return reply

@@ -167,7 +167,7 @@ class Bus:
         now = time.time()
         envelope = Envelope(
             id=uuid7(),
-            command=command,  # type: ignore[arg-type]  # its type is the union of all commands
+            command=command,
             namespace=namespace,
             principal=principal,
             session=session,
@@ -202,7 +202,7 @@ class Bus:
         """
         envelope = Envelope(
             id=uuid7(),
-            command=command,  # type: ignore[arg-type]  # its type is the union of all commands
+            command=command,
             namespace=namespace,
             principal=principal,
             session=session,

@@ -1,7 +1,7 @@
 """The fields of all replies, with the shape of each, and the few words that may have more than one."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from msgspec import inspect
@@ -18,7 +18,7 @@ from engramq.gateway.rendering.brief import (
     SimilarMemory,
     StoredMemory,
 )
-from engramq.schemas.commands import AnyReply, Identity, Pong
+from engramq.schemas.commands import REPLIES, Identity, Pong
 from engramq.schemas.faults import Fault
 from engramq.schemas.records import (
     AuditEntry,
@@ -111,7 +111,7 @@ def replies() -> list[type[msgspec.Struct]]:
     """Return every shape that a reply can have, of tools and of commands that no tool sends."""
     of_tools = [reply for tool in TOOLS.values() for reply in tool.replies]
     shorter = [*BRIEF_FORMS.values(), *BARE_FORMS.values()]
-    of_commands = [reply for reply in get_args(AnyReply) if reply not in INTERNAL]
+    of_commands = [reply for reply in REPLIES if reply not in INTERNAL]
     return list(dict.fromkeys([*of_tools, *of_commands, *shorter, PendingReply, ErasedSince, Fault]))
 
 

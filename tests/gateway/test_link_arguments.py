@@ -34,7 +34,7 @@ def links_of(*items: Any, **more: Any) -> tuple[BatchLink, ...]:
 
 
 def enveloped(command: Command) -> Envelope:
-    return Envelope(id="i", namespace="n", principal=Principal(name="p"), command=command)  # type: ignore[arg-type]
+    return Envelope(id="i", namespace="n", principal=Principal(name="p"), command=command)
 
 
 @pytest.mark.promise("CN-12")

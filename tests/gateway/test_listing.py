@@ -266,7 +266,7 @@ async def test_core_lists_everyday_parameters_and_takes_the_others(service: Serv
         unlisted = {"sectors": ["semantic"], "explain": True, "min_similarity": 0.5}
         answer = await client.call_tool("search_memories", {"query": "tea", **unlisted})
         assert not answer.is_error
-        assert workers.seen[-1].command.explain  # type: ignore[union-attr]
+        assert workers.seen[-1].command.explain  # type: ignore[attr-defined]
 
 
 @pytest.mark.promise("AG-16")

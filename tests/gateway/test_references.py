@@ -64,7 +64,7 @@ async def test_references_mean_nothing_in_another_session_or_to_another_principa
 async def test_a_malformed_id_is_just_an_unknown_one(service: Service, workers: WorkerSide) -> None:
     for strange in ("x", "00000000-0000-0000-0000", "'; drop table memories --", "🦆", "stored"):
         await call(service, "get_memory", memory_id=strange)
-        assert workers.seen[-1].command.memory_id == strange  # type: ignore[union-attr]
+        assert workers.seen[-1].command.memory_id == strange  # type: ignore[attr-defined]
 
 
 async def test_breadcrumbs_are_read_and_cleared_by_the_gateway(
@@ -144,7 +144,7 @@ async def test_a_front_has_a_session_of_its_own(service: Service, workers: Worke
     tool = TOOLS["get_memory"]
     own, other = (local_caller("ns", "me", session) for session in ("s", "t"))
     await service.call(Call(tool=tool, arguments={"memory_id": "@stored"}, caller=own))
-    assert [(one.command.memory_id, one.session) for one in workers.seen] == [("m-9", "s")]  # type: ignore[union-attr]
+    assert [(one.command.memory_id, one.session) for one in workers.seen] == [("m-9", "s")]  # type: ignore[attr-defined]
     refused = await service.call(Call(tool=tool, arguments={"memory_id": "@stored"}, caller=other))
     assert refused.body["field"] == "memory_id"
     begun = await service.call(Call(tool=TOOLS["begin_session"], arguments={}, caller=own))

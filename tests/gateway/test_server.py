@@ -236,7 +236,7 @@ async def test_a_cursor_leads_to_the_next_page_and_to_no_other_list(client: Clie
     assert "2026" not in cursor
     following = {"cursor": cursor, "limit": 3}
     await call(client, "list_recent_memories", sectors=["episodic", "semantic", "semantic"], **following)
-    assert workers.seen[-1].command.cursor == page.next_cursor  # type: ignore[union-attr]
+    assert workers.seen[-1].command.cursor == page.next_cursor  # type: ignore[attr-defined]
     for other in ({}, {"sectors": ["semantic"]}, {"sectors": ["episodic", "semantic"], "include_superseded": True}):
         refused = await call(client, "list_recent_memories", **other, **following)
         assert (refused["status"], refused["field"]) == ("invalid_parameter", "cursor")

@@ -138,9 +138,7 @@ class WorkerSide:
         said = self.script[type(envelope.command)](envelope.command, envelope)
         if said is None or not envelope.reply_to:
             return
-        answer = (
-            Answer(id=envelope.id, fault=said) if isinstance(said, Fault) else Answer(id=envelope.id, reply=said)  # type: ignore[arg-type] # every reply here is of the union
-        )
+        answer = Answer(id=envelope.id, fault=said) if isinstance(said, Fault) else Answer(id=envelope.id, reply=said)
         await self.redis.rpush(envelope.reply_to, encode(answer))
 
 

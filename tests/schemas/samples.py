@@ -8,18 +8,17 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 
 from engramq.schemas.codec import encode
-from engramq.schemas.commands import COMMANDS, AnyReply, Command, DuplicatesFound, GetMemory, MemoryFound, Reply
+from engramq.schemas.commands import COMMANDS, REPLIES, Command, DuplicatesFound, GetMemory, MemoryFound
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.vocabulary import Scope
 
 GOLDEN: Final = Path(__file__).parent / "golden"
-REPLIES: Final[tuple[type[Reply], ...]] = get_args(AnyReply)
 MOMENT: Final = datetime(2026, 1, 31, 9, 0, 0, 123456, UTC)
 COMMAND_ID: Final = "01890a5d-ac96-774b-bcce-b302099a8057"
 

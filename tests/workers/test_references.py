@@ -147,7 +147,7 @@ async def test_an_erasure_leaves_no_preview(world: World, redis_url: str, key_pr
     keys = Keys(key_prefix)
     async with Redis.from_url(redis_url) as redis:
         plain = encode(Answer(id=uuid7(), fault=msgspec.structs.replace(fault, resolved_references=UNSET)))
-        answers = (Answer(id=uuid7(), fault=fault), Answer(id=uuid7(), reply=made))  # type: ignore[arg-type]
+        answers = (Answer(id=uuid7(), fault=fault), Answer(id=uuid7(), reply=made))
         await redis.rpush(keys.replies("gateway"), plain, *(encode(answer) for answer in answers))
         await redis.zadd(keys.reply_lists, {keys.replies("gateway"): 2**33})
         await world.ask(Forgotten, ForgetMemory(memory_id=one, erase=True))

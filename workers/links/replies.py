@@ -13,7 +13,6 @@ from uuid import UUID
 import msgspec
 
 from engramq.schemas.commands import (
-    AnyReply,
     BatchConnected,
     BatchLinked,
     Command,
@@ -22,6 +21,7 @@ from engramq.schemas.commands import (
     Connected,
     Connects,
     QueryConnected,
+    Reply,
 )
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.records import DisplacedLink
@@ -139,12 +139,12 @@ class _Told(NamedTuple):
         return pair_of(UUID(self.source_id), UUID(self.target_id))
 
 
-def without_notes(reply: AnyReply) -> AnyReply:
+def without_notes(reply: Reply) -> Reply:
     """Return an answer as the ledger keeps it."""
     return _changed(reply, lambda told: None if told.note is None else _LEFT_OUT)
 
 
-async def with_notes(tx: Transaction, reply: AnyReply, command_id: str, asked: Command | None) -> AnyReply:
+async def with_notes(tx: Transaction, reply: Reply, command_id: str, asked: Command | None) -> Reply:
     """Return the answer of a command, from the ledger, with its notes again; `asked` is the request, if repeated.
 
     The note of a link that is gone is null.
@@ -175,7 +175,7 @@ def _given(asked: Command, item: int) -> str | None:
             return None
 
 
-def _changed(reply: AnyReply, note_of: Callable[[_Told], str | None]) -> AnyReply:
+def _changed(reply: Reply, note_of: Callable[[_Told], str | None]) -> Reply:
     """Return an answer with other notes."""
     match reply:
         case Connected():

@@ -150,7 +150,7 @@ class ClaimedJob:
                     outcome = await handler(Job(tried, self.lease))
             if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
                 outcome.reply.command_id = envelope.id
-            answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)  # type: ignore[arg-type]
+            answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)
             result = Result(envelope, answer=encode(answer), outcome=outcome)
         except EngramqError as refusal:
             watch.outcome = refusal.fault.code

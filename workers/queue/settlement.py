@@ -189,7 +189,7 @@ def follow_up_envelope(follow_up: FollowUp, traceparent: str | None = None) -> E
         id=uuid7(),
         namespace=follow_up.namespace,
         principal=SYSTEM,
-        command=follow_up.command,  # type: ignore[arg-type]  # each Command is one of the union
+        command=follow_up.command,
         issued_at=time.time(),
         traceparent=traceparent,
     )

@@ -73,7 +73,7 @@ async def test_a_query_takes_numbers_booleans_times_and_lists(rest: Rest, worker
 
 async def test_a_path_may_hold_any_text(rest: Rest, workers: WorkerSide) -> None:
     await rest.call("get_memory", {"memory_id": "a/b ?#ü%41"})
-    assert workers.seen[0].command.memory_id == "a/b ?#ü%41"  # type: ignore[union-attr]
+    assert workers.seen[0].command.memory_id == "a/b ?#ü%41"  # type: ignore[attr-defined]
 
 
 @pytest.mark.promise("RC-7")
