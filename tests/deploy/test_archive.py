@@ -81,6 +81,16 @@ def test_a_file_of_which_a_bit_is_another_is_refused_unless_the_bit_means_nothin
         assert contents(spoilt) == (FILES, list(FOLDERS))  # gzip's own time, or what fills up a byte
 
 
+@pytest.mark.promise("IM-12")
+@pytest.mark.parametrize("from_the_end", [8, 5, 4, 1], ids=["checksum", "checksum's end", "length", "length's end"])
+def test_a_file_whose_last_checksum_or_length_is_another_is_refused(tmp_path: Path, from_the_end: int) -> None:
+    file = backup(tmp_path / "x.backup")
+    changed = bytearray(file.read_bytes())
+    changed[-from_the_end] ^= 1
+    file.write_bytes(changed)
+    assert refusal(file).code == "backup_damaged"
+
+
 @pytest.mark.parametrize("text", [b"", b"no backup", gzip.compress(b"", mtime=0), gzip.compress(b"x" * 9, mtime=0)])
 def test_what_is_no_backup_is_called_so(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "x"

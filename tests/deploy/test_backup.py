@@ -199,6 +199,23 @@ def test_what_cannot_be_saved_is_refused_at_once(home: Home, target: Path, envir
     assert there.read_text() == "mine"
 
 
+@pytest.mark.promise("IM-12")
+def test_a_backup_into_the_home_is_refused_by_whatever_way_it_leads_there(
+    home: Home, target: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home.postgres / "data").mkdir(parents=True)
+    (home.postgres / "data" / "PG_VERSION").write_text("18\n")
+    link = target.with_name("link")
+    link.symlink_to(home.path)
+    monkeypatch.chdir(home.path)
+    for file in (Path("x.backup"), link / "x.backup", target.parent / ".." / target.parent.name / "link" / "x.backup"):
+        with pytest.raises(DeployError, match="Put it elsewhere"):
+            saved(home, file, environment)
+        with pytest.raises(DeployError, match="Put it elsewhere"):
+            saved(Home(link), file, environment)
+    assert not (home.path / "x.backup").exists()
+
+
 def test_a_database_that_cannot_be_saved_says_why(home: Home, target: Path, environment: dict[str, str]) -> None:
     fill(home)
     (home.postgres / "local.conf").write_text("max_wal_senders = 0\nmax_replication_slots = 0\n")

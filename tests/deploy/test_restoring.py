@@ -176,6 +176,18 @@ def test_too_little_room_is_said_first(home: Home, file: Path, monkeypatch: pyte
     assert "64 MB are free" in str(refused)
 
 
+@pytest.mark.promise("IM-12")
+def test_small_files_take_whole_blocks_of_the_room(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(500):
+        monkeypatch.setitem(FILES, f"postgres/data/base/small-{number}", b"x")
+    file = backup(tmp_path / "small.backup")
+    content = sum(len(each) for each in FILES.values())
+    usage = shutil.disk_usage(tmp_path)
+    enough_without_rounding = restoring.ROOM + content + restoring.BLOCK * 100
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=enough_without_rounding))
+    assert refusal(home, file).code == "no_room"
+
+
 def test_a_database_elsewhere_and_files_that_cannot_be_read_are_refused(home: Home, file: Path) -> None:
     with pytest.raises(DeployError, match=r"docs/backup\.md"):
         restore(home, {"ENGRAMQ_DATABASE_URL": "postgresql://x/y"}, file, lambda done, of: None, force=True)
