@@ -16,15 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.at_size import Load, Site, measure_edges, measure_searches, measure_stores, site
-from bench.bulk import measure_import
-from bench.following import measure_following
-from bench.front import measure_front
-from bench.measured import Report, tell_machine
-from bench.over_mcp import numbers
-from bench.plot import svg
+from bench.measured import Report, numbers, tell_machine
+from bench.page import SECTION, section, svg
+from bench.parts import measure_following, measure_front, measure_import, measure_scaling
 from bench.processes import pss_mb
-from bench.scaling import measure_scaling
-from bench.table import SECTION, section
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 PAGE: Final = DOCS / "benchmarks.md"

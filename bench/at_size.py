@@ -13,13 +13,9 @@ from typing import Any, Final
 import psycopg
 
 from bench.common import ENGRAMQ, McpClient, PrivateStack, Refused, private_stack
-from bench.embedding import Texts
-from bench.filled import filled
-from bench.graph import Graph
-from bench.measured import BENCH, Report, Round, Work, at_load
+from bench.measured import BENCH, Report, Round, Watch, Work, at_load
 from bench.search import link
-from bench.settled import Watch
-from bench.synthetic import Corpus
+from bench.synthetic import Corpus, Graph, Texts, filled
 from bench.yardsticks import Float32Model, Parts
 from engramq.schemas.faults import FaultCode
 

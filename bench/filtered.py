@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.common import PrivateStack, emit, percentile, private_stack
-from bench.filled import fill
-from bench.synthetic import Corpus
+from bench.synthetic import Corpus, fill
 from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction

@@ -22,8 +22,7 @@ from typing import Any, Final
 import psycopg
 
 from bench.common import McpClient, PrivateStack, Refused, closed_loop, emit, median_of, percentile, private_stack
-from bench.filled import filled
-from bench.synthetic import Corpus
+from bench.synthetic import Corpus, filled
 
 BENCH: Final = "links"
 NAMESPACE: Final = "bench"

@@ -1,15 +1,80 @@
-"""Callers at a running stack: latencies, what came of the calls, and the CPU that each kind of process used for one."""
+"""Callers at a running stack: latencies, outcomes, CPU of each kind of process, and the wait until all is settled."""
 
+import argparse
 import asyncio
 import os
 import statistics
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
+
+import psycopg
+from redis import Redis
 
 from bench.common import McpClient, PrivateStack, Samples, closed_loop, emit, median_of
+from bench.page import TARGETS
 from bench.processes import processor
-from bench.targets import TARGETS
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import read_settings
+from engramq.schemas.vocabulary import WorkerKind
+
+WARMING_CALLERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many callers at once, how often each number of them is measured, and for how many seconds."""
+
+    callers: tuple[int, ...]
+    runs: int
+    seconds: float
+
+
+def parse_options(description: str | None) -> tuple[tuple[int, ...], Load]:
+    """Return the sizes (memories that are there) and the load that the command line asks for."""
+    return sizes_and_load(options(description).parse_args())
+
+
+def options(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of these options, for a benchmark that has more."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--memories", default="10000,100000")
+    parser.add_argument("--callers", default="1,8,64,256")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    return parser
+
+
+def sizes_and_load(chosen: argparse.Namespace) -> tuple[tuple[int, ...], Load]:
+    """Return what was chosen."""
+    return numbers(chosen.memories), Load(numbers(chosen.callers), chosen.runs, chosen.seconds)
+
+
+def beside_parts(
+    bench: str,
+    memories: int,
+    load: Load,
+    port: int,
+    call: Callable[[McpClient], Awaitable[None]],
+    measure_parts: Callable[[], Mapping[str, Sequence[float]]],
+) -> None:
+    """Warm up, measure the parts alone (milliseconds by name), then the callers; one caller's ratio is to their sum."""
+    asyncio.run(closed_loop(port, WARMING_CALLERS, load.seconds, call))  # not counted: caches fill
+    parts: dict[str, Any] = {f"{name}_p50_ms": statistics.median(times) for name, times in measure_parts().items()}
+    emit(bench, "alone", synthetic=True, memories=memories, **parts)
+    for several in load.callers:
+        figures = median_of([asyncio.run(closed_loop(port, several, load.seconds, call)) for _ in range(load.runs)])
+        if several == 1:
+            figures["ratio"] = figures["p50_ms"] / sum(parts.values())
+        emit(bench, "mcp_http", synthetic=True, memories=memories, callers=several, **figures)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list with commas."""
+    return tuple(int(one) for one in text.split(","))
+
 
 BENCH: Final = "all"
 Work = Callable[[McpClient], Awaitable[object]]
@@ -71,3 +136,58 @@ def tell_machine(report: Report) -> None:
     """Say where this was measured."""
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     report.tell("machine", processor=processor(), memory_gb=round(memory_gb, 1))
+
+
+SETTLED_S: Final = 120.0  # that it may take
+LOOK_S: Final = 0.1  # between two looks
+UNFINISHED: Final = b"""
+    select count(*) as unfinished from memories
+    where node_id = any(%(ids)s::uuid[]) and (links_made_at is null or sector_source is null)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How long it took after the wait began, and how many of the memories are unfinished after all."""
+
+    seconds: float
+    unfinished: int
+
+
+class Watch:
+    """Looks at the stored memories and at the mailboxes; `pid` is of the server process that it uses.
+
+    Use as `with Watch(stack) as watch`; that process is no part of what is measured.
+    """
+
+    def __init__(self, stack: PrivateStack) -> None:
+        self._database: psycopg.Connection[Any] = psycopg.connect(stack.owner_url, autocommit=True)
+        self._redis = Redis.from_url(stack.servers.redis_url)
+        self._keys = Keys(read_settings({}).key_prefix)
+        self.pid = self._database.info.backend_pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._database.close()
+        self._redis.close()
+
+    def wait(self, ids: Sequence[str]) -> Settled:
+        """Return when these memories have their sectors and links, and nothing waits in any mailbox."""
+        started = time.perf_counter()
+        while (unfinished := self._unfinished(ids)) or self._under_way():
+            if time.perf_counter() - started > SETTLED_S:
+                break
+            time.sleep(LOOK_S)
+        return Settled(time.perf_counter() - started, unfinished)
+
+    def _unfinished(self, ids: Sequence[str]) -> int:
+        row = self._database.execute(UNFINISHED, {"ids": list(ids)}).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def _under_way(self) -> int:
+        return sum(self._redis.zcard(self._keys.of[kind].mailbox) for kind in WorkerKind)  # type: ignore[misc]  # no coroutine

@@ -99,7 +99,7 @@ def measure(memories: int, calls: int) -> dict[str, dict[str, float]]:
     made: dict[str, list[Called]] = {}
     with ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="engramq-profile-")))
-        launcher = (sys.executable, "-m", "bench.stamped", str(folder))
+        launcher = (sys.executable, "-m", "bench.stamps", str(folder))
         with site(Report(memories), launcher=launcher) as at:
             for tool, work in _works(at).items():
                 made[tool] = asyncio.run(call_in_turn(at.port, work, calls))

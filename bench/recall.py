@@ -24,11 +24,22 @@ from typing import Any, Final
 import numpy as np
 import psycopg
 
-from bench.arms import Arms, vectors_of, wait_for_vectors, words_of
 from bench.common import PrivateStack, emit, private_stack
 from bench.recall_page import SECTION, section
-from bench.retrieval import Row, ask, bring_in, by_namespace, prepared, read_lines
-from bench.scores import ADVERSARIAL, score
+from bench.retrieval import (
+    ADVERSARIAL,
+    Arms,
+    Row,
+    ask,
+    bring_in,
+    by_namespace,
+    prepared,
+    read_lines,
+    score,
+    vectors_of,
+    wait_for_vectors,
+    words_of,
+)
 from engramq.schemas.vocabulary import Ranking
 
 BENCH: Final = "recall"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from bench.generated import Generated
-from bench.scores import ADVERSARIAL
+from bench.page import Generated
+from bench.retrieval import ADVERSARIAL
 
 SECTION: Final = Generated("bench.recall")
 OURS: Final = "relevance"

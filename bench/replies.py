@@ -10,24 +10,29 @@ with five hits of 60 characters, a store alone and with five similar ones of 300
 
 import argparse
 import asyncio
-import functools
 import json
 import operator
+import os
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, reduce
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
-from bench.agents.loop import stack
-from bench.agents.windows import Doors
 from bench.common import ENGRAMQ, emit
-from bench.tokens import tokens
 from engramq.gateway.mcp.guide import ENTRIES
 from engramq.schemas import limits
+from engramq.schemas.settings import PREFIX
 
 BENCH: Final = "replies"
 SHORT: Final = "Ada drinks green tea at her desk before the stand-up, no. {}"
@@ -39,6 +44,48 @@ MIDDLE: Final = (
 LONG: Final = "The lighthouse keeper wrote down every ship that passed, with its flag and the weather. " * 400
 LONG_MEMORIES: Final = 50
 FACTS: Final = 60
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Where the server is: its URL, and the command (with its environment) that speaks stdio."""
+
+    url: str
+    command: str
+    environment: Mapping[str, str]
+
+
+@contextmanager
+def stack(command: str) -> Iterator[Doors]:
+    """Start a stack in a home of its own, and end it."""
+    home = Path(tempfile.mkdtemp(prefix="engramq-agents-", dir="/tmp"))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    environment |= {f"{PREFIX}HOME": str(home), f"{PREFIX}PORT": "0"}
+    try:
+        with subprocess.Popen([command, "up"], env=environment, stdout=subprocess.PIPE, text=True) as up:
+            try:
+                assert up.stdout is not None
+                url = next(at[0] for line in up.stdout if (at := re.search(r"http://\S+/mcp", line)))
+                yield Doors(url, command, environment)
+            finally:
+                up.terminate()
+    finally:
+        subprocess.run([command, "down"], env=environment, capture_output=True, check=False)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def tokens(text: str) -> int:
+    """Return the number of tokens that the text is, special ones not counted as such."""
+    return len(_encoding().encode_ordinary(text))
+
+
+@cache
+def _encoding() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of how the package opens its own files
+        import bpe_openai  # noqa: PLC0415 - reads its tables, for those alone who count
+
+        return bpe_openai.get_encoding("o200k_base")
 
 
 @dataclass
@@ -73,7 +120,7 @@ class Reader:
 def _filled(value: Any, seen: Mapping[str, Any]) -> Any:
     """Return a value of an example: `<a.b>` stands for that field of an earlier reply."""
     place = re.fullmatch(r"<([a-z_.]+)>", value) if isinstance(value, str) else None
-    return value if place is None else functools.reduce(operator.getitem, place[1].split("."), seen)
+    return value if place is None else reduce(operator.getitem, place[1].split("."), seen)
 
 
 async def largest(reader: Reader) -> dict[str, str]:

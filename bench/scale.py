@@ -21,15 +21,13 @@ import psycopg
 from redis import Redis
 
 from bench.common import McpClient, PrivateStack, Samples, closed_loop, emit, private_stack
-from bench.embedding import Texts
-from bench.filled import filled
-from bench.generated import Generated
 from bench.measured import Work
+from bench.page import Generated
 from bench.processes import processor
 from bench.scale_simulation import SECONDS, cores_for, simulate
 from bench.scale_sizing import FIGURES, example_table, figures_table
 from bench.search import link
-from bench.synthetic import Corpus
+from bench.synthetic import Corpus, Texts, filled
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 

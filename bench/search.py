@@ -20,9 +20,8 @@ from uuid import UUID
 import psycopg
 
 from bench.common import McpClient, emit, private_stack, timed
-from bench.filled import filled
-from bench.over_mcp import Load, beside_parts, numbers, options, sizes_and_load
-from bench.synthetic import Corpus
+from bench.measured import Load, beside_parts, numbers, options, sizes_and_load
+from bench.synthetic import Corpus, filled
 from bench.yardsticks import Parts
 from engramq.schemas.commands import SearchMemories
 from engramq.schemas.vocabulary import Partition

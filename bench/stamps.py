@@ -6,6 +6,8 @@ time.perf_counter_ns is one clock for all processes of a Linux machine. A point 
 import importlib
 import inspect
 import json
+import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -14,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
+
+from engramq.deploy.cli import main as engramq
 
 Span = tuple[str, int, int]  # the point's name, and when it began and ended, in ns
 
@@ -150,3 +154,18 @@ def spans_in(folder: Path) -> dict[str, list[Span]]:
             told = json.loads(line)
             found[told["id"]] += [(name, begun, ended) for name, begun, ended in told["spans"]]
     return found
+
+
+def main() -> int:
+    """Serve with time stamps until asked to stop."""
+    folder, *arguments = sys.argv[1:]
+    stamps = Stamps()
+    stamps.wrap(POINTS[arguments[0]])
+    try:
+        return engramq(arguments)
+    finally:
+        stamps.write(Path(folder) / f"{os.getpid()}.jsonl")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

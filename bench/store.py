@@ -11,10 +11,8 @@ import asyncio
 import itertools
 
 from bench.common import McpClient, private_stack
-from bench.embedding import Texts
-from bench.filled import filled
-from bench.over_mcp import Load, beside_parts, parse_options
-from bench.synthetic import Corpus
+from bench.measured import Load, beside_parts, parse_options
+from bench.synthetic import Corpus, Texts, filled
 from bench.yardsticks import Parts
 
 BENCH = "store"

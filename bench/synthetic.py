@@ -1,18 +1,37 @@
-"""Made-up memories for measuring size, not quality: clustered vectors, words as frequent as in a language."""
+"""Made-up memories, texts and graphs for measuring size, not quality, and a store filled with them."""
 
+import asyncio
+import random
+import re
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
+import psycopg
 from numpy.typing import NDArray
 from pgvector import HalfVector
 
+from bench.common import PrivateStack, emit
 from engramq.schemas.ids import uuid7
-from engramq.schemas.vocabulary import Sector
+from engramq.schemas.vocabulary import (
+    DEFAULT_LANGUAGE,
+    DEFAULT_NAMESPACE,
+    ENTITY_LABEL,
+    Layer,
+    Origin,
+    Partition,
+    Sector,
+    SectorSource,
+)
+from engramq.workers.db.database import Store
+from engramq.workers.db.queries import sql
 from engramq.workers.db.vectors import HalfBytes
-from tools.loading import Loaded
+from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.upkeep import lexemes
+from tools.loading import Loaded, load
 
 DIMENSIONS: Final = 384
 WORDS: Final = 50_000  # of the vocabulary
@@ -96,3 +115,100 @@ def word(rank: int) -> str:
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
     unit: NDArray[np.float32] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     return unit
+
+
+_WORDS = re.findall(
+    r"\w+",
+    "the of and to in is that for it was on are as with they at be this from have by one had not but what all were "
+    "when we there can an your which their said if do will each about how up out them then she many some so these "
+    "would other into has more her two like him see time could no make than first been its who now people my made "
+    "over did down only way find use may water long little very after words called just where most know",
+)
+_SPECIAL_TOKENS = 2
+
+
+class Texts:
+    """Never the same text twice, so that no cache answers."""
+
+    def __init__(self) -> None:
+        self._random = random.Random(17)
+
+    def of(self, tokens: int) -> str:
+        return " ".join(self._random.choices(_WORDS, k=tokens - _SPECIAL_TOKENS))
+
+    def mixed(self, count: int) -> list[str]:
+        """Lengths as in conversations: many short, few long."""
+        return [self.of(min(240, 5 + int(self._random.expovariate(1 / 40)))) for _ in range(count)]
+
+
+RELATIONS: Final = ("KNOWS", "DISCUSSED", "USES", "LOVES", "ATTENDED")
+SKEW: Final = 2.0  # how unevenly ends are chosen: place = nodes * random ** SKEW
+COPY_NODES: Final = b"copy nodes (id, tenant, label, name, partition) from stdin"
+COPY_EDGES: Final = (
+    b"copy edges (id, tenant, layer, source_id, target_id, relation, weight, origin, memory_sector, sector_source) "
+    b"from stdin"
+)
+MAKE_TENANT: Final = sql("make_tenant")
+
+Triple = tuple[int, int, str]
+
+
+class Graph:
+    """A random graph, by places; node names are `n` and the place."""
+
+    def __init__(self, nodes: int, edges: int, namespace: str = DEFAULT_NAMESPACE) -> None:
+        self.namespace = namespace
+        self.tenant = 0  # known when it is loaded
+        self.random = random.Random(7)
+        self.ids = [UUID(uuid7()) for _ in range(nodes)]
+        chosen: set[Triple] = set()
+        while len(chosen) < edges:
+            chosen.add((self.place(), self.place(), self.random.choice(RELATIONS)))
+        self.edges = sorted(chosen)
+
+    def place(self) -> int:
+        return int(len(self.ids) * self.random.random() ** SKEW)
+
+    def load(self, connection: psycopg.Connection[Any]) -> None:
+        (row,) = connection.execute(MAKE_TENANT, {"namespace": self.namespace, "language": DEFAULT_LANGUAGE})
+        self.tenant = int(row[0])
+        with connection.cursor() as cursor:
+            with cursor.copy(COPY_NODES) as copy:
+                for place, node in enumerate(self.ids):
+                    copy.write_row((node, self.tenant, ENTITY_LABEL, f"n{place}", Partition.TRUSTED))
+            with cursor.copy(COPY_EDGES) as copy:
+                for source, target, relation in self.edges:
+                    copy.write_row(self._edge(self.ids[source], self.ids[target], relation))
+
+    def triple(self) -> dict[str, Any]:
+        """Return the arguments of get_edge for one of the edges."""
+        source, target, relation = self.random.choice(self.edges)
+        return {"source_name": f"n{source}", "target_name": f"n{target}", "relation": relation}
+
+    def _edge(self, source: UUID, target: UUID, relation: str) -> tuple[Any, ...]:
+        weight = round(self.random.uniform(0.2, 1.0), 3)
+        kind = (Origin.AGENT, Sector.SEMANTIC, SectorSource.AUTO)
+        return (UUID(uuid7()), self.tenant, Layer.KNOWLEDGE, source, target, relation, weight, *kind)
+
+
+async def fill(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
+    """Load the corpus as if MiniLM had made its vectors; return the model's id."""
+    started = time.perf_counter()
+    embedder = MiniLmEmbedder()
+    await embedder.warm()  # what is faster here is what a new store begins with
+    spec = embedder.spec
+    await embedder.aclose()
+    async with await Store.open(stack.database_url) as store:
+        model_id = await store.register_embedding_model(spec.name, spec.sha256, DIMENSIONS)
+        count = await load(stack.owner_url, model_id, corpus.memories(), linked=True)
+        for namespace in await store.namespaces():
+            if await store.read(namespace, lambda tx: lexemes.is_worth_counting(tx, Partition.TRUSTED)):
+                await store.write(namespace, lambda tx: lexemes.count_lexemes(tx, Partition.TRUSTED))
+    seconds = time.perf_counter() - started
+    emit(bench, "filled", synthetic=True, memories=count, seconds=seconds, model=spec.name, sha256=spec.sha256[:12])
+    return model_id
+
+
+def filled(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
+    """Do as `fill` does, outside any event loop."""
+    return asyncio.run(fill(stack, corpus, bench))

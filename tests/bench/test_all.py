@@ -10,10 +10,8 @@ import pytest
 
 from bench import all as everything
 from bench.measured import Report, Round, medians
-from bench.plot import svg
+from bench.page import SECTION, TARGETS, latest_ratios, section, svg
 from bench.processes import Kind, cpu_by_kind, peak_rss_mb, pss_mb, with_descendants
-from bench.table import SECTION, latest_ratios, section
-from bench.targets import TARGETS
 from tests.bench.test_stamps import samples
 
 MACHINE = {"cpus": 2, "machine": "x86_64", "load_1m": 0.5}

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import jsonschema
 
-from bench.arguments import Arguments
-from bench.fuzz import SHOWN, Tally
+from bench.fuzz import SHOWN, Arguments, Tally
 from engramq.gateway.mcp.schema import input_schema
 from engramq.gateway.mcp.tools import TOOLS
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.arms import Arms
 from bench.recall import compared, interval, read
 from bench.recall_page import SECTION, section
+from bench.retrieval import Arms
 
 RUN: dict[str, Any] = {
     "bench": "recall",

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.retrieval import by_namespace, prepared
-from bench.scores import CUTS, means, score
+from bench.retrieval import CUTS, by_namespace, means, prepared, score
 
 IDS = [f"d{number}" for number in range(60)]
 

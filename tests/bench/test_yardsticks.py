@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from bench.replay import Asked, record, replay
 from bench.synthetic import Corpus
-from bench.yardsticks import NOT_COUNTED, Float32Model, Parts, batch_rate, shipped_embedder
+from bench.yardsticks import NOT_COUNTED, Asked, Float32Model, Parts, batch_rate, record, replay, shipped_embedder
 from engramq.schemas.commands import SearchMemories
 from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import Embedding, Sizes

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from bench import recall, recall_page
 from bench.all import read
-from bench.plot import svg
-from bench.table import SECTION, section
+from bench.page import SECTION, section, svg
 from engramq.schemas.settings_reference import settings_page
 
 ROOT = Path(__file__).resolve().parents[2]

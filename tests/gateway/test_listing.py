@@ -12,7 +12,7 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from bench.tokens import tokens
+from bench.replies import tokens
 from engramq.gateway.identity.authorization import Caller, local_caller
 from engramq.gateway.mcp.guide import TEXTS
 from engramq.gateway.mcp.listing import INSTRUCTIONS, profile_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.tokens import tokens
+from bench.replies import tokens
 from engramq.gateway.limits import UNLIMITED
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.rendering.replies import ReplyStyle

@@ -1,14 +1,14 @@
-"""The loop of `bench.agents`, shortened: four hosts, two windows of each at once, on a stack as a user has it."""
+"""A fixed loop of calls: four hosts, two windows of each at once, on a stack as a user has it."""
 
 import asyncio
 from collections.abc import Iterator
 
 import pytest
 
-from bench.agents.hosts import HOSTS, Host
-from bench.agents.loop import added, play, stack
-from bench.agents.windows import Doors, Figures
 from bench.common import ENGRAMQ
+from bench.replies import Doors, stack
+from tests.agents.hosts import HOSTS, Host
+from tests.agents.loop import Figures, added, play
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bench.agents.hosts import Fill
+from tests.agents.hosts import Fill
 
 
 @dataclass(frozen=True)

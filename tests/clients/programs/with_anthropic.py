@@ -3,7 +3,7 @@
 from anthropic.lib.tools._beta_functions import ToolError
 from anthropic.lib.tools.mcp import async_mcp_tool
 
-from bench.agents.hosts import filled
+from tests.agents.hosts import filled
 from tests.clients.programs.calling import Job, Report, run
 from tests.clients.programs.sessions import opened
 

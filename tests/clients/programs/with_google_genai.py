@@ -11,7 +11,7 @@ from google import genai
 from google.genai import types
 from google.genai._mcp_utils import mcp_to_gemini_tools
 
-from bench.agents.hosts import Fill, filled
+from tests.agents.hosts import Fill, filled
 from tests.clients.programs.calling import Call, Job, Report, run
 from tests.clients.programs.sessions import opened, schema_of
 

@@ -4,7 +4,7 @@ from operator import attrgetter
 
 from langchain_mcp_adapters.client import MultiServerMCPClient
 
-from bench.agents.hosts import filled
+from tests.agents.hosts import filled
 from tests.clients.programs.calling import Job, Report, run
 
 

@@ -2,7 +2,7 @@
 
 from llama_index.tools.mcp import BasicMCPClient, McpToolSpec
 
-from bench.agents.hosts import filled
+from tests.agents.hosts import filled
 from tests.clients.programs.calling import Job, Report, run
 from tests.clients.programs.sessions import is_refusal
 

@@ -2,7 +2,7 @@
 
 from mcp import Client, StdioServerParameters
 
-from bench.agents.hosts import filled
+from tests.agents.hosts import filled
 from tests.clients.programs.calling import Job, Report, run
 
 

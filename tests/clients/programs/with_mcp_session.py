@@ -1,6 +1,6 @@
 """The Python SDK itself, by `ClientSession`, which versions 1 and 2 have alike."""
 
-from bench.agents.hosts import filled
+from tests.agents.hosts import filled
 from tests.clients.programs.calling import Job, Report, run
 from tests.clients.programs.sessions import is_refusal, opened, schema_of
 

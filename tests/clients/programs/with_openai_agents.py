@@ -6,7 +6,7 @@ from agents import Agent, RunContextWrapper
 from agents.mcp import MCPServerStdio, MCPServerStreamableHttp, MCPUtil
 from agents.tool_context import ToolContext
 
-from bench.agents.hosts import filled
+from tests.agents.hosts import filled
 from tests.clients.programs.calling import Job, Report, run
 
 BOUND_S = 30.0

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bench.client_sessions import Session
 from bench.stack import StdioClient, stdio_client, stop
 from engramq.deploy.embedded.process import wait_until
 from engramq.deploy.home import Home
+from tests.reach.hooks.sessions import Session
 
 NUMBERS = itertools.count(1)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bench.client_sessions import Session
 from engramq.deploy.home import Home
 from engramq.deploy.hooks.progress import FOLDER, QUIET_S, Progress
 from tests.reach.hooks.conftest import Owner
 from tests.reach.hooks.gateway import answering, takes_all
+from tests.reach.hooks.sessions import Session
 from tests.reach.hooks.test_sessions import told
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(240)]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.client_sessions import ENGRAMQ, Session
 from engramq.deploy.home import Home
 from engramq.deploy.hooks.event import LONGEST, project_of
 from engramq.deploy.hooks.run import BOUND_S
+from tests.reach.hooks.sessions import ENGRAMQ, Session
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(120)]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bench.client_sessions import Session
 from engramq.deploy.home import Home
 from engramq.deploy.hooks.progress import FOLDER, QUIET_S, Progress
 from engramq.deploy.hooks.refusals import LOG
 from engramq.deploy.hooks.words import INVALID
 from tests.reach.hooks.gateway import answering, takes_all
+from tests.reach.hooks.sessions import Session
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(120)]
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from bench.client_sessions import Session
-from bench.hooks import caught_up, lived, processes_left
-from bench.tokens import tokens
+from bench.replies import tokens
 from engramq.deploy.home import Home
 from engramq.deploy.hooks.memory import principal_of
 from engramq.deploy.hooks.progress import FOLDER, QUIET_S
 from tests.reach.hooks.conftest import Owner
+from tests.reach.hooks.sessions import Session, caught_up, lived, processes_left
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(240)]
 
@@ -357,7 +356,6 @@ def test_what_could_not_be_captured_a_later_session_captures_in_its_namespace_an
 
 
 def test_sessions_at_once_lose_nothing_and_leave_no_process(owner: Owner, session: Begin) -> None:
-    """As `python -m bench.hooks --sessions 50` does it with more of them."""
     turns = 2
     living = [session() for _ in range(6)]
     with ThreadPoolExecutor(len(living)) as pool:

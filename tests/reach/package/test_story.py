@@ -11,9 +11,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from bench.client_sessions import Session
 from engramq.deploy.embedded.process import wait_until
 from tests.faults.world import free_port
+from tests.reach.hooks.sessions import Session
 from tests.reach.package.conftest import BOUND_S, UV, Root, serving
 from tools.release.__main__ import ROOT
 

@@ -1,14 +1,17 @@
 """Sessions of Claude Code, Codex and Gemini CLI as hooks see them: their documented events, transcripts that grow."""
 
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
+
+from engramq.deploy.hooks import progress
 
 ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
 CLAUDE_CODE: Final = "claude-code"
@@ -16,6 +19,8 @@ CODEX: Final = "codex"
 GEMINI: Final = "gemini"
 # Its names of what the others call so.
 _GEMINI_EVENTS: Final = {"UserPromptSubmit": "BeforeAgent", "Stop": "AfterAgent", "PreCompact": "PreCompress"}
+
+TOPICS: Final = ("tea", "trains", "zebras", "glaciers", "kettles", "ledgers", "harbours", "violins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +114,59 @@ def _gemini(speaker: str, text: str, moment: str) -> list[dict[str, Any]]:
         return [{**common, "type": "user", "content": [{"text": text}]}, changed]
     message = {**common, "type": "gemini", "content": text, "thoughts": [], "model": "gemini-3-pro"}
     return [{**message, "tokens": None}, changed, {**message, "tokens": {"input": 9, "output": 7, "total": 16}}]
+
+
+def lived(session: Session, turns: int) -> list[Ended]:
+    """Go through a whole session; return what its hooks did."""
+    session.transcript.touch()
+    ended = [session.tell("SessionStart", source="startup")]
+    for number in range(turns):
+        text = f"Session {session.id} asks about {TOPICS[number % len(TOPICS)]}, turn {number}."
+        ended.append(session.tell("UserPromptSubmit", prompt=text))
+        session.says("user", text)
+        session.says("assistant", f"Session {session.id} answers in turn {number}.")
+        ended.append(session.tell("Stop", stop_hook_active=False))
+    ended.append(session.tell("PreCompact", trigger="manual", custom_instructions=""))
+    ended.append(session.tell("SessionEnd", reason="exit"))
+    return ended
+
+
+def processes_left(home: str) -> list[int]:
+    """Return the processes of hooks of this home that still run."""
+    found = subprocess.run(["pgrep", "-f", "engramq hook "], capture_output=True, text=True, check=False).stdout.split()
+    return [int(pid) for pid in found if f"ENGRAMQ_HOME={home}".encode() in _environment_of(pid)]
+
+
+def _environment_of(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def caught_up(environment: Mapping[str, str], folder: Path, home: str, bound_s: float = 60.0) -> int:
+    """Let sessions start until none is behind, as they would in the days after; return how many that took."""
+    notes = Path(home, progress.FOLDER)
+    deadline = time.monotonic() + bound_s
+    count = 0
+    while behind(notes) and time.monotonic() < deadline:
+        for note in notes.iterdir():  # a minute of quiet, without waiting for it
+            os.utime(note, (time.time() - 2 * progress.QUIET_S,) * 2)
+        session = Session(folder / f"later-{count}.jsonl", dict(environment))
+        session.transcript.touch()
+        session.tell("SessionStart", source="startup")
+        count += 1
+    return count
+
+
+def behind(notes: Path) -> list[str]:
+    """Return the sessions of which more was said than is captured."""
+    found = [json.loads(note.read_text()) for note in notes.iterdir() if not note.name.startswith(".")]
+    return [one["session"] for one in found if one["transcript"] and _size(one["transcript"]) > one["offset"]]
+
+
+def _size(transcript: str) -> int:
+    try:
+        return Path(transcript).stat().st_size
+    except OSError:  # its client has cleared it away
+        return 0
