@@ -116,7 +116,7 @@ class WorkerChecks:
     async def _schema(self) -> Check:
         """See whether another version has migrated the database since this worker began."""
         rows = await self._store.ask(APPLIED)
-        newest, known = max((int(row["version"]) for row in rows), default=0), len(packaged())
+        newest, known = max((int(row["version"]) for row in rows), default=0), packaged().version
         if newest == known:
             return passed(CheckName.SCHEMA)
         told = f"The database has schema {newest}; a worker here runs a version of engramq for {known}."

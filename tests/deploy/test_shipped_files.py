@@ -112,11 +112,11 @@ def test_redis_of_compose_gives_up_root() -> None:
     assert script.startswith("exec docker-entrypoint.sh valkey-server ")
 
 
-def test_the_workers_role_of_compose_is_the_one_that_the_migration_knows() -> None:
+def test_the_workers_role_of_compose_is_the_one_that_the_schema_knows() -> None:
     script = (DEPLOY / "docker" / "worker-role.sh").read_text(encoding="utf-8")
-    migration = (ROOT / "workers" / "db" / "migrations" / "0001_foundation.sql").read_text(encoding="utf-8")
+    schema = (ROOT / "workers" / "db" / "schema.sql").read_text(encoding="utf-8")
     [made] = re.findall(r"create role engramq_worker [a-z ]+", script)
-    assert made.strip().removesuffix(" password") in migration
+    assert made.strip().removesuffix(" password") in schema
     assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
 
 

@@ -19,7 +19,7 @@ from engramq.workers.db.health import health_of
 from engramq.workers.db.loads import index_loads
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.owner import Owner
-from engramq.workers.db.readiness import NotReady, packaged
+from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.rewriting import rewrite_database
 from engramq.workers.db.transaction import Transaction
 from tests.scale.pgbouncer import PgBouncer, pooler
@@ -89,7 +89,7 @@ async def test_a_database_is_migrated_through_it_and_the_lock_is_free_afterwards
 ) -> None:
     server.ask("create database fresh", database="postgres")
     through, direct = bouncer.url(OWNER_ROLE, "fresh"), server.url(OWNER_ROLE, "fresh")
-    assert len(await migrate(through)) == len(packaged())
+    assert await migrate(through) == ["0031_schema"]
     assert await migrate(through) == []
     async with asyncio.timeout(20):  # today's lock would be waited for as long as another migration may take
         assert await migrate(direct) == []

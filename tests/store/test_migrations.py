@@ -1,4 +1,4 @@
-"""Migrations: once, in order, under a lock; whatever is wrong with a database is said."""
+"""The schema and its migrations: once, in order, under a lock; whatever is wrong with a database is said."""
 
 import ast
 import asyncio
@@ -11,13 +11,21 @@ import pytest
 
 from engramq.workers.db.database import Store
 from engramq.workers.db.migrate import migrate
-from engramq.workers.db.readiness import Migration, NotReady, Reason, packaged
+from engramq.workers.db.readiness import Migration, NotReady, Reason, Schema, packaged
 from tests.conftest import Database, TestServers
 
 pytestmark = pytest.mark.anyio
 
 TABLES = "select relname from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace"
-EVERYTHING = [f"{one.version:04}_{one.name}" for one in packaged()]
+EVERYTHING = [f"{packaged().version:04}_schema"]
+
+
+def later(name: str, text: str) -> Schema:
+    """What a later release would have: one more migration, which is in its schema.sql too."""
+    schema = packaged()
+    migration = Migration(schema.version + 1, name, text)
+    whole = schema.whole._replace(version=migration.version, text=f"{schema.whole.text};{text}")
+    return Schema(whole, (*schema.migrations, migration))
 
 
 def rows(database: Database, query: str) -> list[tuple[object, ...]]:
@@ -50,10 +58,10 @@ async def test_two_processes_and_two_tasks_at_once_apply_it_once(empty_database:
     async def here() -> str:
         return str(await migrate(empty_database.owner_url))
 
-    told = await asyncio.gather(elsewhere(), elsewhere(), here(), here())
+    applied = await asyncio.gather(elsewhere(), elsewhere(), here(), here())
     # They take turns: each names what it has applied itself.
-    assert sorted(name for one in told for name in ast.literal_eval(one)) == EVERYTHING
-    assert rows(empty_database, "select count(*) from schema_migrations") == [(len(EVERYTHING),)]
+    assert [name for names in applied for name in ast.literal_eval(names)] == EVERYTHING
+    assert rows(empty_database, "select version, name from schema_migrations") == [(packaged().version, "schema")]
 
 
 async def test_two_databases_of_one_cluster_can_be_migrated_at_once(
@@ -69,12 +77,12 @@ async def test_two_databases_of_one_cluster_can_be_migrated_at_once(
 
 
 @pytest.mark.promise("OP-5")
-async def test_a_migration_that_fails_is_undone_and_those_before_it_stay(empty_database: Database) -> None:
-    broken = Migration(len(EVERYTHING) + 1, "broken", "create table half (); select 1 / 0")
+async def test_a_migration_that_fails_is_undone_and_what_came_before_it_stays(empty_database: Database) -> None:
+    await migrate(empty_database.owner_url)
     with pytest.raises(NotReady, match="division by zero"):
-        await migrate(empty_database.owner_url, migrations=(*packaged(), broken))
+        await migrate(empty_database.owner_url, schema=later("broken", "create table half (); select 1 / 0"))
     assert ("half",) not in rows(empty_database, TABLES)
-    assert rows(empty_database, "select max(version) from schema_migrations") == [(len(EVERYTHING),)]
+    assert rows(empty_database, "select max(version) from schema_migrations") == [(packaged().version,)]
 
 
 async def test_only_the_owner_may_migrate(empty_database: Database, database: Database) -> None:
@@ -97,9 +105,9 @@ async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_server_without_the_extension_is_told_what_to_install(empty_database: Database) -> None:
-    wanting = Migration(1, "wanting", "create extension vector_of_another_world")
+    wanting = packaged().whole._replace(text="create extension vector_of_another_world")
     with pytest.raises(NotReady, match="pgvector") as caught:
-        await migrate(empty_database.owner_url, migrations=(wanting,))
+        await migrate(empty_database.owner_url, schema=Schema(wanting, ()))
     assert caught.value.reason is Reason.REFUSED
 
 
@@ -112,28 +120,69 @@ async def test_an_older_schema_is_refused_naming_the_command(empty_database: Dat
 
 
 @pytest.mark.promise("OP-5")
-async def test_a_newer_schema_is_refused_by_migrate_and_by_workers(empty_database: Database) -> None:
-    newer = Migration(len(EVERYTHING) + 1, "newer", "create table tomorrow ()")
-    assert await migrate(empty_database.owner_url, migrations=(*packaged(), newer)) == [
-        *EVERYTHING,
-        f"{newer.version:04}_newer",
-    ]
+async def test_a_database_of_an_earlier_release_gets_the_migrations_since_and_an_empty_one_the_whole(
+    empty_database: Database,
+) -> None:
+    newer = later("tomorrow", "create table tomorrow ()")
+    name = f"{newer.version:04}_tomorrow"
+    await migrate(empty_database.owner_url)
+    assert await migrate(empty_database.owner_url, schema=newer) == [name]
+    assert await migrate(empty_database.owner_url, schema=newer) == []
+    changed = newer._replace(migrations=(newer.migrations[0]._replace(text="create table other ()"),))
+    with pytest.raises(NotReady, match="tomorrow") as caught:
+        await migrate(empty_database.owner_url, schema=changed)
+    assert caught.value.reason is Reason.CHANGED
     for use in (migrate(empty_database.owner_url), Store.open(empty_database.url)):
         with pytest.raises(NotReady, match="Upgrade engramq") as caught:
             await use
         assert caught.value.reason is Reason.AHEAD
 
 
-async def test_a_migration_that_was_changed_afterwards_is_noticed(empty_database: Database) -> None:
+@pytest.mark.promise("OP-5")
+async def test_an_empty_database_gets_all_of_a_later_release_at_once(empty_database: Database) -> None:
+    newer = later("tomorrow", "create table tomorrow ()")
+    assert await migrate(empty_database.owner_url, schema=newer) == [f"{newer.version:04}_schema"]
+    assert await migrate(empty_database.owner_url, schema=newer) == []
+
+
+UNRELEASED = (
+    "create table schema_migrations (version integer primary key, name text not null, checksum text not null)",
+    "insert into schema_migrations select n, 'foundation', 'c' from generate_series(1, 30) n",
+)
+ANOTHERS = ("create table schema_migrations (version text primary key)",)
+ANOTHERS_TABLES = ("create table nodes (id integer)",)
+
+
+@pytest.mark.promise("OP-5")
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [(UNRELEASED, "`engramq export`.*`engramq import`"), (ANOTHERS, "did not make"), (ANOTHERS_TABLES, '"nodes"')],
+)
+async def test_a_database_of_another_making_is_refused_and_not_changed(
+    empty_database: Database, made: tuple[str, ...], message: str
+) -> None:
+    with psycopg.connect(empty_database.owner_url) as connection:
+        for statement in made:
+            connection.execute(statement.encode())
+    before = rows(empty_database, TABLES)
+    with pytest.raises(NotReady, match=message):
+        await migrate(empty_database.owner_url)
+    assert rows(empty_database, TABLES) == before
+
+
+@pytest.mark.promise("OP-5")
+async def test_a_schema_that_is_not_the_one_of_this_release_is_noticed(empty_database: Database) -> None:
     await migrate(empty_database.owner_url)
     rows(empty_database, "update schema_migrations set checksum = 'other' returning 1")
-    with pytest.raises(NotReady) as caught:
-        await migrate(empty_database.owner_url)
-    assert caught.value.reason is Reason.CHANGED
+    for use in (migrate(empty_database.owner_url), Store.open(empty_database.url)):
+        with pytest.raises(NotReady, match="unreleased revision") as caught:
+            await use
+        assert caught.value.reason is Reason.CHANGED
 
 
 def test_migrations_have_to_be_numbered_without_a_gap(tmp_path: Path) -> None:
-    for name in ("0001_a.sql", "0003_c.sql"):
-        (tmp_path / name).write_text("select 1")
+    (tmp_path / "migrations").mkdir()
+    for name in ("0032_a.sql", "0034_c.sql"):
+        (tmp_path / "migrations" / name).write_text("select 1")
     with pytest.raises(ValueError, match="without a gap"):
         packaged(tmp_path)

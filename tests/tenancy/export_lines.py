@@ -11,7 +11,7 @@ from engramq.workers.db.readiness import packaged
 
 AT = "2026-01-02T03:04:05.678901+00:00"
 LATER = "2026-02-03T04:05:06+00:00"
-SCHEMA = packaged()[-1].version
+SCHEMA = packaged().version
 LINK_TIMES = {"created_at": AT, "updated_at": AT, "created_by": "ada", "updated_by": None}
 
 

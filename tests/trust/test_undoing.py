@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 
 from engramq.schemas import limits
@@ -12,11 +11,8 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.records import MemoryPreview
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Scope
-from engramq.workers.db.migrate import migrate
-from engramq.workers.db.readiness import packaged
 from engramq.workers.memories import purge as purging
 from engramq.workers.memories.still_hidden import behind
-from tests.conftest import Database
 from tests.jobs import job, repeated
 from tests.pipeline.stage import Agent, Stage, agent_of
 from tests.workers.conftest import World
@@ -249,39 +245,6 @@ async def test_what_finds_no_room_stays_hidden_and_is_named(world: World) -> Non
         )
     done = await purged(world, restore_replaced=True)
     assert (done.restored_count, done.still_hidden_count) == (0, 1)
-
-
-@pytest.mark.promise("OV-6", "TI-1")
-async def test_a_migration_lets_go_of_ids_that_are_gone(empty_database: Database) -> None:
-    migrations = packaged()
-    (ours,) = [one for one in migrations if one.name == "superseded_at"]
-    await migrate(empty_database.owner_url, migrations=migrations[: ours.version - 1])
-    old, new, stray, gone = (uuid7() for _ in range(4))
-    insert = (
-        "insert into memories (node_id, partition, tenant, content, confidence, source, verification, state, lexemes, "
-        "created_by, superseded_by) values (%s, 'trusted', make_tenant('n'), 'x', 1, 'extracted', 'unverified', "
-        "'pending', '', 'me', %s)"
-    )
-    with psycopg.connect(empty_database.owner_url) as connection:
-        for one, by in ((new, None), (old, new), (stray, gone)):
-            connection.execute(
-                "insert into nodes (id, tenant, label, partition) values (%s, make_tenant('n'), 'Memory', 'trusted')",
-                [one],
-            )
-            connection.execute(insert.encode(), [one, by])
-    await migrate(empty_database.owner_url)
-    with psycopg.connect(empty_database.owner_url) as connection:
-        rows = connection.execute(
-            "select node_id::text, superseded_by::text, superseded_at, created_at, valid_until, superseded_from "
-            "from memories"
-        ).fetchall()
-    found = {memory_id: (by, at is not None) for memory_id, by, at, *_ in rows}
-    assert found == {old: (new, False), new: (None, False), stray: (None, True)}
-    ends = {memory_id: (created_at, until, since) for memory_id, _, _, created_at, until, since in rows}
-    assert ends[new][1:] == (None, None)
-    assert ends[old][1:] == (None, ends[new][0]), "it held until the new one was stored"
-    assert ends[stray][1] is None
-    assert ends[stray][2] is not None
 
 
 @pytest.mark.promise("OV-5")

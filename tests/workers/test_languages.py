@@ -3,7 +3,6 @@
 import asyncio
 from uuid import uuid4
 
-import psycopg
 import pytest
 
 from engramq.schemas.commands import MemoryStats, Stats
@@ -11,8 +10,7 @@ from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import LANGUAGES, Partition
 from engramq.workers.db.database import Store
 from engramq.workers.db.languages import change_language, known_languages
-from engramq.workers.db.migrate import migrate
-from engramq.workers.db.readiness import NotReady, packaged
+from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.queue.activity import Activity
 from engramq.workers.search.candidates import Filters, find_candidates
@@ -27,19 +25,6 @@ pytestmark = pytest.mark.anyio
 
 BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
 GERMAN, ENGLISH = "Die Häuser am Fluss gehören der Stadt", "The houses by the river were flooding"
-BEFORE_LANGUAGES = next(one.version for one in packaged() if one.name == "languages") - 1
-OLD_MEMORY = """
-with made as (
-    insert into nodes (id, tenant, label, partition) values (gen_random_uuid(), make_tenant('n'), 'Memory', 'trusted')
-    returning id, tenant
-)
-insert into memories (
-    node_id, partition, tenant, content, confidence, source, verification, state, created_by, lexemes
-)
-select id, 'trusted', tenant, %(content)s, 1, 'extracted', 'verified', 'pending', 'me',
-    memory_lexemes(tenant, %(content)s, null, null)
-from made
-"""
 
 
 async def found(store: Store, namespace: str, question: str) -> int:
@@ -212,22 +197,3 @@ async def test_every_language_that_may_be_named_is_one_that_the_database_knows(s
     known = await store.read(namespace, known_languages)
     assert set(known) <= set(LANGUAGES)
     assert set(LANGUAGES) - set(known) <= {"estonian"}  # PostgreSQL 17 has not
-
-
-async def test_what_an_older_version_stored_gets_its_pairs(empty_database: Database) -> None:
-    await migrate(empty_database.owner_url, migrations=packaged()[:BEFORE_LANGUAGES])
-    with psycopg.connect(empty_database.owner_url) as connection:
-        for content in ("我们使用容器部署服务", "The service runs in containers"):
-            connection.execute(OLD_MEMORY.encode(), {"content": content})
-        (standing,) = connection.execute("select xmin from memories where content like 'The%'").fetchall()
-    await migrate(empty_database.owner_url)
-    async with await Store.open(empty_database.url) as store:
-        assert await found(store, "n", "我们使用容器部署服务") == 1
-        assert await found(store, "n", "部署") == 0
-        await Rebuilding(store=store, activity=Activity(), stopping=asyncio.Event(), settled_s=0.0).run()
-        assert await found(store, "n", "部署") == 1
-        assert await found(store, "n", "container") == 1
-    with psycopg.connect(empty_database.owner_url) as connection:
-        kept = connection.execute("select xmin from memories where content like 'The%'").fetchall()
-        assert kept == [standing]  # not written: its words are the same
-        assert connection.execute("select * from lexeme_rebuilds").fetchall() == []

@@ -32,7 +32,7 @@ select every_namespace() as namespace
 select register_embedding_model(%(name)s, %(sha256)s, %(dimensions)s) as id
 
 -- name: use_model
--- The same for who is about to write its vectors: see 0020_embedding_models_in_use.sql.
+-- The same for who is about to write its vectors: see schema.sql.
 select use_embedding_model(%(name)s, %(sha256)s, %(dimensions)s, %(began_s_ago)s) as id
 
 -- name: models_named

@@ -14,7 +14,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.errors import named
 from engramq.workers.db.health import health_of
 from engramq.workers.db.queries import sql
-from engramq.workers.db.readiness import NotReady, Reason, missing, packaged
+from engramq.workers.db.readiness import NotReady, Reason, lacks, missing, packaged
 
 EXTENSION: Final = sql("vector_extension")
 
@@ -86,8 +86,7 @@ async def _schema_check(connection: Connection, *, migrates: bool) -> Check | No
         return failed(CheckName.SCHEMA, problem.message, problem.recovery)
     if not behind:
         return None
-    told = f"The database has schema {behind[0].version - 1}; this version of engramq needs {behind[-1].version}."
-    return passed(CheckName.SCHEMA) if migrates else failed(CheckName.SCHEMA, told)
+    return passed(CheckName.SCHEMA) if migrates else failed(CheckName.SCHEMA, lacks(behind))
 
 
 async def _session(database_url: str, language: str, pooler: Pooler, found: list[Check]) -> None:

@@ -5,8 +5,8 @@ is over: its rows are let in, the index is built anew beside whoever reads and w
 Each step may be repeated: a build that was broken off is begun again.
 
 Nothing is missed meanwhile. A load is forgotten only after a build that began when its rows had been let in, and a
-build ends only when nobody uses the index that it replaces. Why the condition of the index may ask a table says the
-migration 0008_loads.sql.
+build ends only when nobody uses the index that it replaces. At load_covered, schema.sql says why the condition of
+the index may read a table.
 """
 
 from itertools import groupby

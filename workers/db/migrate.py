@@ -1,6 +1,7 @@
-"""Applies what a database has not had yet: in order, each migration in a transaction of its own, under a lock.
+"""Applies what a database has not had yet: schema.sql to an empty one, else migrations in order, under a lock.
 
-The lock is the transaction's: who waited for it looks anew what is missing, so two that migrate at once take turns.
+Each runs in a transaction of its own, whose lock it is: who waited for it looks anew what is missing, so two that
+migrate at once take turns.
 """
 
 import asyncio
@@ -12,12 +13,11 @@ from psycopg.rows import dict_row
 
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.queries import sql
-from engramq.workers.db.readiness import Migration, NotReady, Reason, missing, packaged
+from engramq.workers.db.readiness import NotReady, Reason, Schema, missing, packaged
 
 CREATE_TABLE: Final = sql("create_schema_migrations")
 WAS_MIGRATED: Final = sql("was_migrated")
 LOCK: Final = sql("lock_migrations")
-ANALYZE: Final = sql("analyze")
 RECORD: Final = sql("record_migration")
 TO_BE_SHARDED: Final = sql("to_be_sharded")
 
@@ -31,23 +31,19 @@ _MET_ANOTHER: Final = (psycopg.errors.UniqueViolation, psycopg.errors.InternalEr
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 
-async def migrate(
-    database_url: str, *, wait_s: float = 0.0, migrations: tuple[Migration, ...] | None = None
-) -> list[str]:
-    """Bring a database up to this version and return what was applied, as `0001_foundation`.
+async def migrate(database_url: str, *, wait_s: float = 0.0, schema: Schema | None = None) -> list[str]:
+    """Bring a database up to this version and return what was applied, as `0031_schema`.
 
     Waits at most `wait_s` for a server that cannot be reached. Safe to run twice and from several processes at once.
     Raises NotReady saying what is wrong and how to mend it.
     """
-    known = packaged() if migrations is None else migrations
+    known = schema or packaged()
     connection = await _connect(database_url, wait_s)
     try:
         async with connection:
             applied = []
             while (name := await _apply_next(connection, known)) is not None:
                 applied.append(name)
-            if 0 < len(applied) < len(known):
-                await connection.execute(ANALYZE)  # what was rewritten has lost its statistics, and its plans with them
             return applied
     except psycopg.Error as error:
         raise _explained(error) from error
@@ -73,7 +69,7 @@ async def _connect(database_url: str, wait_s: float) -> Connection:
             await asyncio.sleep(_PAUSE_S)
 
 
-async def _apply_next(connection: Connection, known: tuple[Migration, ...]) -> str | None:
+async def _apply_next(connection: Connection, known: Schema) -> str | None:
     """Apply the first migration that is missing and return its name, None when none is."""
     for tries_left in reversed(range(RETRIES)):
         try:
@@ -86,7 +82,7 @@ async def _apply_next(connection: Connection, known: tuple[Migration, ...]) -> s
     raise AssertionError
 
 
-async def _apply_here(connection: Connection, known: tuple[Migration, ...]) -> str | None:
+async def _apply_here(connection: Connection, known: Schema) -> str | None:
     await connection.execute(LOCK, {"timeout": f"{LOCK_WAIT_S}s"})
     found = await (await connection.execute(WAS_MIGRATED)).fetchone()
     if found is None or not found["was_migrated"]:
@@ -113,6 +109,11 @@ def _explained(error: psycopg.Error) -> NotReady:
                 f"This database role may not do what a migration does: {told}.",
                 "Run `engramq migrate` with a URL of the database's owner. Once, a superuser has to: CREATE EXTENSION "
                 "vector; CREATE ROLE engramq_worker LOGIN; GRANT engramq_worker TO the owner.",
+            )
+        case psycopg.errors.DuplicateTable():
+            return NotReady(
+                f"The database has tables that engramq did not make: {told}.",
+                "Nothing was changed. Give engramq a database of its own.",
             )
         case psycopg.errors.LockNotAvailable():
             return NotReady("Another migration has been running for five minutes.", "Wait for it, or end it.")

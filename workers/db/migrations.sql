@@ -1,6 +1,6 @@
 -- name: applied_migrations
 -- What this database has had.
-select version, checksum from schema_migrations order by version
+select version, name, checksum from schema_migrations order by version
 
 -- name: served_by
 -- The process that serves this session.
@@ -11,7 +11,7 @@ select pg_backend_pid() as pid
 select to_regclass('schema_migrations') is not null as was_migrated
 
 -- name: create_schema_migrations
--- The table of what was applied, which comes before every migration.
+-- The table of what was applied, which comes before the schema.
 create table if not exists schema_migrations (
     version    integer primary key,
     name       text not null,
@@ -32,7 +32,3 @@ insert into schema_migrations (version, name, checksum) values (%(version)s, %(n
 -- Whether this database has Citus and its tables are on one node yet: see deploy/citus.sql.
 select exists (select from pg_extension where extname = 'citus')
     and current_setting('engramq.sharded', true) is distinct from 'on' as to_be_sharded
-
--- name: analyze
--- Gather the statistics of every table.
-analyze

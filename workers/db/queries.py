@@ -23,13 +23,13 @@ _names: Final[dict[bytes, str]] = {}  # by text, for who tells which query it wa
 
 
 class Library:
-    """All queries and fragments below a folder; migrations are no queries."""
+    """All queries and fragments below a folder; the schema and its migrations are no queries."""
 
     def __init__(self, folder: Path) -> None:
         self.queries: dict[str, str] = {}
         self.fragments: dict[str, str] = {}
         for path in sorted(folder.rglob("*.sql")):
-            if path.parent.name != "migrations":
+            if path.parent.name != "migrations" and path.name != "schema.sql":
                 self._read(path)
 
     def _read(self, path: Path) -> None:

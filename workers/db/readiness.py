@@ -13,7 +13,10 @@ from engramq.workers.db.queries import sql
 
 APPLIED: Final = sql("applied_migrations")
 SERVED_BY: Final = sql("served_by")
-_FOLDER: Final = Path(__file__).with_name("migrations")
+_FOLDER: Final = Path(__file__).parent
+_WHOLE: Final = "schema"
+# The number of schema.sql in 0.1.0. Unreleased revisions had 30 migrations; their exports name these, and are read.
+FIRST: Final = 31
 
 
 class Reason(Enum):
@@ -22,7 +25,7 @@ class Reason(Enum):
     UNREACHABLE = auto()
     BEHIND = auto()  # `engramq migrate` mends it
     AHEAD = auto()  # a newer engramq has migrated it
-    CHANGED = auto()  # a migration is not the one that was applied
+    CHANGED = auto()  # schema.sql or a migration is not the one that was applied
     STANDBY = auto()  # it takes no writes, unless it is promoted
     REFUSED = auto()  # rights or extensions are missing
 
@@ -73,7 +76,7 @@ class NotReady(Exception):
 
 
 class Migration(NamedTuple):
-    """One .sql file, its number first in its name."""
+    """SQL that brings a database to a version."""
 
     version: int
     name: str
@@ -85,43 +88,81 @@ class Migration(NamedTuple):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
+class Schema(NamedTuple):
+    """What makes a database one of this release: `whole` an empty one, `migrations` one of a release before."""
+
+    whole: Migration
+    migrations: tuple[Migration, ...]
+
+    @property
+    def version(self) -> int:
+        """The number of the last migration; `whole` has all of them in it."""
+        return self.whole.version
+
+
 @cache
-def packaged(folder: Path = _FOLDER) -> tuple[Migration, ...]:
-    """Return the migrations of this version in order."""
+def packaged(folder: Path = _FOLDER) -> Schema:
+    """Return the schema of this release: schema.sql, and migrations/0032_name.sql and so on."""
     found = []
-    for path in sorted(folder.glob("*.sql")):
+    for path in sorted((folder / "migrations").glob("*.sql")):
         number, _, name = path.stem.partition("_")
         found.append(Migration(int(number), name, path.read_text(encoding="utf-8")))
-    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
-        raise ValueError(f"{folder}: migrations must be numbered from 1 without a gap")
-    return tuple(found)
+    newest = FIRST + len(found)
+    if [migration.version for migration in found] != list(range(FIRST + 1, newest + 1)):
+        raise ValueError(f"{folder}: migrations must be numbered from {FIRST + 1} without a gap")
+    text = (folder / "schema.sql").read_text(encoding="utf-8")
+    return Schema(Migration(newest, _WHOLE, text), tuple(found))
 
 
-async def missing(connection: psycopg.AsyncConnection[Any], migrations: tuple[Migration, ...]) -> tuple[Migration, ...]:
-    """Return the migrations that this database has not had.
+async def missing(connection: psycopg.AsyncConnection[Any], schema: Schema) -> tuple[Migration, ...]:
+    """Return what this database has not had: the whole schema, or the last migrations.
 
-    Raises NotReady when it has had others: newer ones, or one that was changed since. Raises psycopg.Error.
+    Raises NotReady for a database of a newer engramq, of an unreleased revision or of another program, and
+    psycopg.Error.
     """
     try:
         rows = await (await connection.execute(APPLIED)).fetchall()
     except psycopg.errors.UndefinedTable:
-        return migrations
-    applied = {row["version"]: row["checksum"] for row in rows}
-    newest = max(applied, default=0)
-    if newest > len(migrations):
+        return (schema.whole,)
+    except psycopg.errors.UndefinedColumn:
         raise NotReady(
-            f"The database has schema {newest}, made by a newer engramq; this version knows {len(migrations)}.",
+            "The database has a table schema_migrations that engramq did not make.",
+            "Give engramq a database of its own.",
+            Reason.CHANGED,
+        ) from None
+    if not rows:
+        return (schema.whole,)
+    began, newest = rows[0], rows[-1]["version"]
+    # What schema.sql was in an earlier release is not known here any more.
+    if began["name"] != _WHOLE or (began["version"] == schema.version and began["checksum"] != schema.whole.checksum):
+        raise NotReady(
+            "The database was made by an unreleased revision of engramq, which this version cannot migrate.",
+            "Nothing was changed. Run `engramq export` with the revision that made it, and `engramq import` into a new "
+            "home or database.",
+            Reason.CHANGED,
+        )
+    if newest > schema.version:
+        raise NotReady(
+            f"The database has schema {newest}, made by a newer engramq; this version knows {schema.version}.",
             "Upgrade engramq.",
             Reason.AHEAD,
         )
-    for migration in migrations[:newest]:
-        if applied.get(migration.version) != migration.checksum:
+    applied = {row["version"]: row["checksum"] for row in rows[1:]}
+    for migration in schema.migrations:
+        if began["version"] < migration.version <= newest and applied.get(migration.version) != migration.checksum:
             raise NotReady(
                 f"Migration {migration.version} ({migration.name}) is not the one that this database has had.",
                 "Install the version of engramq that made the database, or restore a backup.",
                 Reason.CHANGED,
             )
-    return migrations[newest:]
+    return tuple(migration for migration in schema.migrations if migration.version > newest)
+
+
+def lacks(behind: tuple[Migration, ...]) -> str:
+    """Return what is wrong with a database that has not had these."""
+    if behind[0].name == _WHOLE:
+        return "The database has no schema yet."
+    return f"The database has schema {behind[0].version - 1}; this version of engramq needs {behind[-1].version}."
 
 
 async def require_own_session(
@@ -143,12 +184,8 @@ async def check_schema(connection: psycopg.AsyncConnection[Any]) -> None:
     """Return if the schema is this version's; raises NotReady naming both otherwise, or psycopg.Error."""
     try:
         behind = await missing(connection, packaged())
-    except psycopg.errors.InsufficientPrivilege:  # the first migration grants it: it was begun, and did not end well
+    except psycopg.errors.InsufficientPrivilege:  # the table was made by hand: schema.sql grants it
         problem = "The workers' role may not read the schema's version."
         raise NotReady(problem, "Run `engramq migrate`.", Reason.BEHIND) from None
     if behind:
-        raise NotReady(
-            f"The database has schema {behind[0].version - 1}; this version of engramq needs {behind[-1].version}.",
-            "Run `engramq migrate`.",
-            Reason.BEHIND,
-        )
+        raise NotReady(lacks(behind), "Run `engramq migrate`.", Reason.BEHIND)

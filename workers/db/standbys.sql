@@ -15,5 +15,5 @@ select pg_is_in_recovery() as in_recovery, s.system_identifier as cluster,
 from pg_control_system() s, pg_control_checkpoint() c, pg_control_recovery() r
 
 -- name: require_replayed
--- Fail where this is not a standby that has replayed so much: see 0027_sessions.sql.
+-- Fail where this is not a standby that has replayed so much: see schema.sql.
 select require_replayed(%(cluster)s, %(timeline)s, '0/0'::pg_lsn + %(lsn)s::numeric)

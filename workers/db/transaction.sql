@@ -1,5 +1,5 @@
 -- name: begin
--- Begin a transaction that may write. Each of its statements sees what was committed before it: see 0008_loads.sql.
+-- Begin a transaction that may write. Each of its statements sees what was committed before it: see load_covered in schema.sql.
 begin isolation level read committed
 
 -- name: begin_read_only
@@ -11,7 +11,7 @@ begin read only
 begin isolation level repeatable read read only
 
 -- name: take_settings
--- Set what this transaction needs, and fail where something of it does not hold: see 0027_sessions.sql.
+-- Set what this transaction needs, and fail where something of it does not hold: see schema.sql.
 select take_settings(%(names)s::text[], %(wanted)s::text[])
 
 -- name: take_time

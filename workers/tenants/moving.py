@@ -1,6 +1,6 @@
 """A tenant moved to another database: copied while it is used, held for a moment, and then served from there.
 
-Each step is written down before the next: in the tenant's row here (what of it is served, see 0027_moving_tenants.sql)
+Each step is written down before the next: in the tenant's row here (what of it is served, see schema.sql)
 and in the one there (`arriving` until everything is). So a move that was broken off goes on where it was:
 
 1. The move is noted here, and the row of a tenant that arrives is made there.

@@ -84,7 +84,7 @@ class Restored:
 
 def check(lines: Lines, told: Told) -> Found:
     """Read a whole export without writing anything; raises Refused, UnusableFile."""
-    reading = Reading(lines(), packaged()[-1].version)
+    reading = Reading(lines(), packaged().version)
     head = reading.head()
     for count, _ in enumerate(reading.records(), start=1):
         told("checked", count, None)
@@ -192,7 +192,7 @@ class _Restoration:
 
     async def run(self, lines: Iterable[bytes]) -> Restored:
         tx, head = self.tx, self.found.head
-        reading = Reading(lines, packaged()[-1].version)
+        reading = Reading(lines, packaged().version)
         if reading.head() != head:
             raise _changed()
         if self.found.summary.last_audit_id:

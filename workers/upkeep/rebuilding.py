@@ -2,7 +2,7 @@
 
 The database says where it is, so a crash or a stop costs nothing. It goes through a namespace by ids, a few memories a
 transaction, gives way to callers, and writes those only whose words change. Searches miss nothing meanwhile: see
-`0024_languages.sql`.
+lexeme_rebuilds in `workers/db/schema.sql`.
 """
 
 import asyncio

@@ -1,0 +1,1269 @@
+-- The whole schema of engramq, as `engramq migrate` gives it to an empty database. The database's owner runs it; the
+-- extension takes a superuser or a trusted setup.
+--
+-- Every table of a tenant's rows begins its key with the tenant's number, so rows of a tenant can lie together on one node
+-- of a cluster (deploy/citus.sql). No foreign key leaves a tenant. Functions that a node of a cluster runs on its own rows
+-- read no table.
+--
+-- Contents: text functions, tenants, memories, links and graph, searching, commands, webhooks, upkeep, row-level security,
+-- functions that run as the owner, rights.
+
+create extension if not exists vector;
+
+
+-- Text functions
+-- ==============
+-- None reads a table. They are called immutable so that UPDATEs on distributed tables may use them with columns, though a
+-- text search configuration can be altered; PostgreSQL calls to_tsvector immutable for the same reason.
+
+-- What stands before every lexeme of a tenant, so that one text index finds and counts a tenant's rows alone, however many
+-- tenants share it. A number in hexadecimal ends at its colon, so no two tenants can be mixed up.
+create function lexeme_prefix(tenant integer) returns text
+language sql immutable parallel safe
+return to_hex(tenant) || ':';
+
+-- The query that finds the memories of a tenant with one lexeme, whatever characters it has.
+create function lexeme_query(tenant integer, lexeme text) returns tsquery
+language sql immutable parallel safe
+return ('''' || replace(replace(lexeme_prefix(tenant) || lexeme, '\', '\\'), '''', '''''') || '''')::tsquery;
+
+-- Tags with their tenant before them, so that one index finds a tenant's rows alone.
+create function tag_keys(tenant integer, tags text[]) returns text[]
+language sql immutable strict parallel safe
+return (select array_agg(lexeme_prefix(tenant) || tag) from unnest(tags) as tag);
+
+-- The languages that a namespace may have: those that this PostgreSQL can stem, `simple` for none, and some that have no
+-- words to stem. What is written in Latin letters among those is taken for English.
+create function languages() returns setof text
+language sql stable parallel safe
+begin atomic
+    select c.cfgname::text from pg_ts_config c where c.cfgnamespace = 'pg_catalog'::regnamespace
+    union
+    select unnest(array['chinese', 'japanese', 'korean', 'thai']);
+end;
+
+-- How the words of a language are stemmed.
+create function text_configuration(language text) returns regconfig
+language sql stable parallel safe
+return case
+    when language in ('english', 'chinese', 'japanese', 'korean', 'thai', 'words alone') then 'pg_catalog.english'::regconfig
+    else ('pg_catalog.' || language)::regconfig
+end;
+
+-- The words of a text as full text knows them: stemmed, without stop words. Of Chinese, Japanese, Korean, Thai, Lao, Khmer
+-- and Burmese each pair of neighbours, since PostgreSQL takes what stands between two spaces for one word. A character
+-- that stands alone is a word. What was written before there were pairs has its words alone.
+create function words_in(language text, content text) returns text[]
+language plpgsql stable parallel safe as $$
+declare
+    scripts constant text := '\u0E01-\u0E4E\u0E80-\u0ECF\u1000-\u109F\u1780-\u17D3\u3005-\u3007\u3041-\u309F\u30A1-\u30FA'
+        '\u30FC-\u30FF\u31F0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uAC00-\uD7A3\uF900-\uFAFF\uFF66-\uFFDC\U00020000-\U0003FFFF';
+begin
+    if octet_length(content) = length(content) or language = 'words alone' or content !~ ('[' || scripts || ']') then
+        return tsvector_to_array(to_tsvector(text_configuration(language), content));
+    end if;
+    content := normalize(content, nfkc);  -- halfwidth Katakana, fullwidth Latin
+    return array(
+        select unnest(tsvector_to_array(to_tsvector(
+            text_configuration(language), regexp_replace(content, '[' || scripts || ']+', ' ', 'g')
+        )))
+        union
+        select letter || case when after <> ' ' then after else '' end
+        from (
+            select letter, lag(letter, 1, ' ') over beside as before, lead(letter, 1, ' ') over beside as after
+            from unnest(string_to_array(regexp_replace(content, '[^' || scripts || ']+', ' ', 'g'), null))
+                with ordinality as letters (letter, place)
+            window beside as (order by place)
+        ) one
+        where letter <> ' ' and (after <> ' ' or before = ' ')
+    );
+end
+$$;
+
+-- The words that full text finds a memory by: its content, who said it, and the date (English month name, day, year).
+-- Who calls it names the language.
+create function lexemes_of(tenant integer, language text, content text, speaker text, occurred_at timestamptz)
+returns tsvector
+language sql immutable parallel safe set plan_cache_mode = 'force_generic_plan'
+return (
+    select coalesce(array_to_tsvector(array_agg(lexeme_prefix(tenant) || word)), ''::tsvector)
+    from unnest(words_in(language, content || ' ' || coalesce(speaker, '') || ' '
+        || coalesce(to_char(occurred_at at time zone 'UTC', 'FMDD FMMonth YYYY'), ''))) as word
+    where octet_length(word) <= 1000  -- a lexeme may have 2,046 bytes, no word of a language has
+);
+
+-- The words that a question asks for, in each of these languages.
+create function words_asked(languages text[], question text) returns text[]
+language sql immutable parallel safe set plan_cache_mode = 'force_generic_plan'
+return array(
+    select distinct word
+    from unnest(languages) as language
+    cross join lateral unnest(words_in(language, question)) as word
+    where octet_length(word) <= 1000
+);
+
+-- So many texts, each once: what an ON CONFLICT of a distributed table cannot ask by a subquery.
+create function first_distinct(texts text[], most integer) returns text[]
+language sql immutable parallel safe
+return array(select distinct one from unnest(texts) as one limit most);
+
+
+-- An entry's old or new values without those of properties, whose names and number are theirs too.
+create function without_properties(told jsonb) returns jsonb
+language sql immutable parallel safe
+return case when told ? 'properties' then told || '{"properties": {}}' else told end;
+
+-- Up to which number an entry of an export keeps it; one with a higher number gets one of its own. All tenants' entries
+-- are numbered by one sequence, and no export may move it near its end, nor to where other exports could not be restored:
+-- this is what 1,000 entries a second take 35 years for, and an eight millionth of what there is.
+create function audit_ids_kept() returns bigint
+language sql immutable parallel safe
+return 1099511627776;
+
+
+-- Tenants
+-- =======
+
+-- The directory: each namespace has a number, its tenant, which is never given again. A backup brings the numbers back.
+-- The row is written about once a second while sessions are in use.
+create table namespaces (
+    tenant                 integer generated always as identity primary key,
+    namespace              text not null unique check (namespace <> ''),
+    language               text not null default 'english',  -- of full text, see languages()
+    created_at             timestamptz not null default now(),
+    -- The clock that runs only while a session is in use. in_use holds, by Redis's clock, when sessions were in use since
+    -- in_use_since (null: ever); the clock gains what of a further interval is not in it yet.
+    active_hours           double precision not null default 0,
+    in_use                 tstzmultirange not null default '{}',
+    in_use_since           timestamptz,
+    links_decayed_at_hours double precision not null default 0,  -- what the clock showed when links last decayed
+    -- Moving to another database, see workers/tenants/moving.py. Null: the tenant lives here, as nearly every one. held: it
+    -- is read, and writes wait until held_until. left: it lives in `place`, the name of another database. arriving: it is
+    -- being copied to here, and nobody enters it yet.
+    standing               text check (standing in ('held', 'left', 'arriving')),
+    place                  text,
+    held_until             timestamptz,
+    move                   jsonb,  -- the move that is under way; null when there is none
+    constraint namespaces_place check ((standing = 'left') = (place is not null)),
+    constraint namespaces_held check ((standing = 'held') = (held_until is not null))
+) with (fillfactor = 50);
+
+-- Bearer tokens. Only the SHA-256 of a token is kept: a token is 32 random bytes, so nothing slower is needed.
+create table tokens (
+    tenant     integer not null,
+    id         uuid not null,        -- UUIDv7
+    principal  text not null check (principal <> ''),
+    scopes     text[] not null check (scopes <@ array['read', 'write', 'verify', 'admin']),
+    untrusted  boolean not null default false,
+    sha256     text not null unique check (length(sha256) = 64),
+    label      text,
+    project    text,                 -- of calls that name none
+    created_by text not null,
+    created_at timestamptz not null default now(),
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    primary key (tenant, id)
+);
+
+
+-- Memories
+-- ========
+
+-- Which model made a vector. Each has its own partial HNSW index, see make_vector_index. Of several models the last
+-- chosen is the one that all vectors become.
+create table embedding_models (
+    id         smallint generated always as identity primary key,
+    name       text not null,
+    sha256     text not null,                       -- of the model file; empty for a model behind an endpoint
+    dimensions integer not null check (dimensions between 1 and 4000),  -- what an HNSW index on halfvec takes
+    created_at timestamptz not null default now(),
+    chosen_at  timestamptz not null default now(),  -- when the latest process began that makes vectors with it
+    used_at    timestamptz not null default now(),  -- when somebody last was about to write one; within minutes
+    retired_at timestamptz,                         -- without vectors, and without an index
+    unique (name, sha256, dimensions)
+);
+
+-- Everything an edge can end in: memories (name null) and named entities. Memories follow the key (tenant, id, partition),
+-- so a memory is in one partition only; a promotion changes both rows in one statement.
+create table nodes (
+    tenant      integer not null,
+    id          uuid not null,
+    label       text not null,
+    name        text,
+    partition   text not null check (partition in ('trusted', 'untrusted')),
+    external_id text,
+    properties  jsonb not null default '{}',
+    created_by  text,  -- who wrote a named node first, and who changed it last
+    updated_by  text,
+    created_at  timestamptz not null default now(),
+    updated_at  timestamptz not null default now(),
+    primary key (tenant, id),
+    unique (tenant, id, partition)
+);
+create unique index nodes_identity on nodes (tenant, label, name) where name is not null;
+create index nodes_name on nodes (tenant, name) where name is not null;
+create unique index nodes_external_id on nodes (tenant, external_id) where external_id is not null;
+-- Names that resemble one that was not found: the same in another case, or with the same beginning.
+create index nodes_name_folded on nodes (tenant, lower(name) text_pattern_ops) where name is not null;
+
+create table memories (
+    tenant            integer not null,
+    node_id           uuid not null,
+    partition         text not null,
+    content           text not null,
+    confidence        double precision not null check (confidence between 0 and 1),
+    source            text not null check (source in ('extracted', 'explicit')),
+    source_type       text,
+    speaker           text,
+    occurred_at       timestamptz,
+    thread            text,
+    position          integer,             -- in its thread
+    tags              text[],
+    project           text,
+    metadata          jsonb not null default '{}',
+    -- A memory that fits no sector says so: its sector is null, its source is none.
+    sector            text check (sector in ('emotional', 'episodic', 'semantic', 'procedural', 'reflective')),
+    sector_source     text check (sector_source in ('auto', 'manual', 'none')),
+    sector_confidence real check (sector_confidence between 0 and 1),  -- of an automatic sector: the chance that it is right
+    verification      text not null check (verification in ('unverified', 'verified', 'approved', 'rejected')),
+    state             text not null check (state in ('pending', 'active', 'archived')),
+    promoted_at       timestamptz,
+    promoted_by       text,
+    -- When it holds, and when it expires. valid_until keeps what somebody gave; what replaced it ends it at superseded_from
+    -- at the latest.
+    valid_from        timestamptz,
+    valid_until       timestamptz,
+    expires_at        timestamptz,
+    supersedes        uuid,                -- what it superseded last
+    superseded_by     uuid,                -- null again when the replacement was erased; superseded_at keeps it hidden
+    superseded_at     timestamptz,
+    superseded_from   timestamptz,         -- from when what replaced it holds
+    lexemes           tsvector not null,   -- see lexemes_of
+    embedding         halfvec,             -- of the content alone; null while pending
+    model_id          smallint references embedding_models (id),
+    -- Vectors of the pieces of a long content in order, by the same model: who changes either takes them away. Null: not
+    -- made yet; none: the model reads the content whole. Outside of the row, so that only who asks for them reads them.
+    pieces            halfvec[] storage external,
+    load_id           integer,             -- the load that brought it, if that was a large one; never changed
+    links_made_at     timestamptz,         -- null: the similarity links are still to be made
+    active_hours      double precision not null default 0,  -- what the clock showed when it was stored
+    created_by        text not null,
+    created_at        timestamptz not null default now(),
+    updated_at        timestamptz not null default now(),
+    check ((embedding is null) = (model_id is null)),
+    check (state <> 'active' or embedding is not null),
+    check (superseded_by <> node_id)
+) partition by list (partition);
+
+create table memories_trusted partition of memories for values in ('trusted')
+    with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+create table memories_untrusted partition of memories for values in ('untrusted')
+    with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+
+-- No index may hold a sector column, nor name one in its condition: writing the sector of a memory would then pay an
+-- insert into each of its indexes, of which the one of vectors costs milliseconds.
+create index memories_superseded on memories (superseded_by) where superseded_by is not null;
+create index memories_lexemes on memories using gin (lexemes);
+-- Without node_id, or a lookup by key could look as cheap here while the table was never analyzed: among equals in time
+-- the sort that follows decides.
+create index memories_recent on memories (tenant, created_at desc);
+create index memories_thread on memories (tenant, thread, position) where thread is not null;
+create index memories_unfinished on memories (tenant, node_id) where state = 'pending';
+create index memories_moment on memories (tenant, (coalesce(occurred_at, created_at)));
+-- The key after them: of indexes that look equally cheap, as all of an empty table do, the latest is taken, and the plan
+-- of the cascade from nodes is kept.
+alter table memories
+    add primary key (tenant, node_id, partition),
+    add foreign key (tenant, node_id, partition) references nodes (tenant, id, partition) on delete cascade;
+-- An index that is no key does not begin with the tenant, here and below: while the statistics call the table empty it
+-- would look as good as a key, and read all rows of the tenant.
+create index memories_load on memories (load_id, tenant) where load_id is not null;
+-- Most rows have no tags, and cost their writers nothing here.
+create index memories_tags on memories using gin (tag_keys(tenant, tags)) where tags is not null;
+-- Who searches a project sees what is in none too, so rows without one are in the index.
+create index memories_project on memories (project, tenant);
+-- For upkeep to archive what has expired; few rows ever expire, and what is archived leaves the index.
+create index memories_expiring on memories (expires_at, tenant) where expires_at is not null and state <> 'archived';
+-- Long memories that lack their pieces. Bytes, since they are known without unpacking a content, and say better than
+-- characters how much of a text a model reads.
+create index memories_without_pieces on memories (tenant, node_id)
+    where pieces is null and state = 'active' and octet_length(content) > 1000;
+
+-- Counters that change by reading and by feedback; apart from memories, whose every update costs an HNSW insert.
+create table memory_usage (
+    tenant            integer not null,
+    node_id           uuid not null,
+    access_count      bigint not null default 0,
+    accessed_at       timestamptz,
+    last_active_hours double precision not null default 0,  -- what the clock showed when it was last found
+    helped            double precision not null default 0,  -- outcome signals for, weighted
+    hindered          double precision not null default 0,  -- and against
+    primary key (tenant, node_id),
+    foreign key (tenant, node_id) references nodes (tenant, id) on delete cascade
+) with (fillfactor = 70);
+
+-- Which rows of import files have gone in, for good: a file that was edited is imported again without doubling what is
+-- there, and what was forgotten or erased since stays out. No foreign key: a digest outlives its memory.
+create table imported_rows (
+    tenant    integer not null,
+    digest    bytea not null check (octet_length(digest) = 16),  -- of what the row says
+    memory_id uuid not null,                                     -- that the row became
+    trusted   boolean not null,  -- when it went in: an untrusted importer keeps no trusted row out
+    primary key (tenant, digest)
+);
+
+
+-- Links and graph
+-- ===============
+
+create table edges (
+    tenant               integer not null,
+    id                   uuid not null,
+    layer                text not null check (layer in ('knowledge', 'association')),
+    source_id            uuid not null,
+    target_id            uuid not null,
+    relation             text not null,
+    weight               double precision not null check (weight between 0 and 1),
+    origin               text not null check (origin in ('similarity', 'co_retrieval', 'outcome', 'agent', 'import')),
+    reinforcement_count  integer not null default 0,
+    note                 text,
+    declared_from        uuid,  -- the end of a link that an agent or a writer named first
+    last_active_hours    double precision not null default 0,
+    decayed_active_hours double precision not null default 0,  -- up to where the clock has worn an automatic link down
+    memory_sector        text check (memory_sector in ('emotional', 'episodic', 'semantic', 'procedural', 'reflective')),
+    sector_source        text check (sector_source in ('auto', 'manual')),
+    properties           jsonb not null default '{}',
+    valid_from           timestamptz,  -- from when until when a knowledge edge holds; null is open
+    valid_until          timestamptz,
+    created_by           text,         -- a principal, or engramq's own name for what is linked by itself
+    updated_by           text,
+    created_at           timestamptz not null default now(),
+    updated_at           timestamptz not null default now(),
+    primary key (tenant, id),
+    foreign key (tenant, source_id) references nodes (tenant, id) on delete cascade,
+    foreign key (tenant, target_id) references nodes (tenant, id) on delete cascade,
+    check (layer = 'knowledge' or source_id < target_id),  -- a link is undirected: one row per unordered pair
+    constraint edges_interval check (valid_until > valid_from)
+) with (fillfactor = 75);
+create unique index edges_knowledge on edges (tenant, source_id, target_id, relation) where layer = 'knowledge';
+create unique index edges_association on edges (tenant, source_id, target_id) where layer = 'association';
+-- The edges of a node, the heaviest of a layer first, so that a walk past a hub reads no more of them than it needs. There
+-- are no plain indexes beside these: the planner would rather read all of a hub's edges by those and sort them (35 instead
+-- of 1 ms for 100,000).
+create index edges_out on edges (source_id, tenant, layer, weight desc, id);
+create index edges_in on edges (target_id, tenant, layer, weight desc, id);
+
+-- Links that somebody took away: automatic writers do not make them again, an agent may (and removes the tombstone).
+create table link_tombstones (
+    tenant     integer not null,
+    low_id     uuid not null,
+    high_id    uuid not null,
+    created_at timestamptz not null default now(),
+    primary key (tenant, low_id, high_id),
+    foreign key (tenant, low_id) references nodes (tenant, id) on delete cascade,
+    foreign key (tenant, high_id) references nodes (tenant, id) on delete cascade,
+    check (low_id < high_id)
+);
+create index link_tombstones_high on link_tombstones (high_id, tenant);
+
+-- Links that were requested while an end was pending, in the order of their ids: each is made as a connect, or dropped,
+-- once both ends are active or one is gone. No foreign keys, so that what waits for an erased end is settled too.
+create table deferred_links (
+    tenant     integer not null,
+    id         uuid not null,     -- UUIDv7
+    source_id  uuid not null,
+    target_id  uuid not null,
+    request    jsonb not null,    -- a LinkRequest without its ends
+    principal  jsonb not null,    -- who requested it
+    command_id uuid not null,     -- whose answer says later what became of it
+    item       integer,           -- its index in a batch
+    created_at timestamptz not null default now(),
+    primary key (tenant, id)
+);
+create index deferred_links_age on deferred_links (tenant, created_at);
+create index deferred_links_source on deferred_links (source_id, tenant);
+create index deferred_links_target on deferred_links (target_id, tenant);
+
+-- Pairs that searches found together, by the session instances in which they did: the third one links them.
+create table co_retrievals (
+    tenant    integer not null,
+    low_id    uuid not null,
+    high_id   uuid not null,
+    instances text[] not null,    -- session and its instance; no more than are needed
+    seen_at   timestamptz not null default now(),
+    foreign key (tenant, low_id) references nodes (tenant, id) on delete cascade,
+    foreign key (tenant, high_id) references nodes (tenant, id) on delete cascade,
+    check (low_id < high_id)
+) with (fillfactor = 75);
+create index co_retrievals_age on co_retrievals (tenant, seen_at);
+alter table co_retrievals add primary key (tenant, low_id, high_id);
+create index co_retrievals_high on co_retrievals (high_id, tenant);
+
+-- Changes of constitutive edges that two different principals must consent to. Rows outlive the edges and nodes that they
+-- speak of.
+create table proposals (
+    tenant      integer not null,
+    id          uuid not null,
+    action      text not null check (action in ('reclassify', 'delete', 'change')),
+    target_id   uuid not null,    -- an edge, or a node that is to be deleted
+    covers      uuid[] not null,  -- the constitutive edges that consent is given for
+    new_sector  text check (new_sector in ('emotional', 'episodic', 'semantic', 'procedural', 'reflective')),
+    -- What of the edge would be different, as it would be: {"weight": 0.5, "properties": {"since": 1831}}. Consent is given
+    -- to it, and jsonb compares it whatever the order of its keys.
+    change      jsonb check (jsonb_typeof(change) = 'object' and change <> '{}'),
+    proposed_by text not null,
+    reason      text,
+    created_at  timestamptz not null default now(),
+    expires_at  timestamptz not null,
+    rejected_at timestamptz,
+    used_at     timestamptz,
+    primary key (tenant, id),
+    check ((action = 'reclassify') = (new_sector is not null)),
+    check ((action = 'change') = (change is not null))
+);
+create index proposals_target on proposals (tenant, target_id);
+create index proposals_recent on proposals (tenant, created_at desc, id desc);
+
+-- Who approves a proposal: once each.
+create table approvals (
+    tenant      integer not null,
+    proposal_id uuid not null,
+    principal   text not null,
+    approved_at timestamptz not null default now(),
+    primary key (tenant, proposal_id, principal),
+    foreign key (tenant, proposal_id) references proposals (tenant, id) on delete cascade
+);
+
+-- Knowledge edges and named nodes that were deleted: kept for as long as a deletion can be undone, then removed by upkeep.
+-- The audit log keeps no names; they are here, where they can be erased.
+create table deleted_graph (
+    tenant     integer not null,
+    deletion   bigint not null,       -- the id of its entry in audit_log
+    id         uuid not null,         -- of a node, or of an edge that was deleted by itself or with its node
+    is_node    boolean not null,
+    record     jsonb not null,        -- the row as it was, without its tenant
+    created_by text,                  -- whose the row was
+    deleted_at timestamptz not null,  -- the time of that entry
+    primary key (tenant, deletion, id)
+) with (autovacuum_vacuum_scale_factor = 0.05);
+create index deleted_graph_age on deleted_graph (tenant, deleted_at);
+create index deleted_graph_node on deleted_graph (id, tenant) where is_node;  -- the deletion that took a node
+
+
+-- Searching
+-- =========
+
+-- How many memories of a tenant hold a lexeme: lets full text leave out the commonest words of a question. Upkeep counts
+-- large namespaces only; a lexeme that is not here is rare.
+create table lexeme_counts (
+    tenant    integer not null,
+    partition text not null check (partition in ('trusted', 'untrusted')),
+    lexeme    text not null,  -- with its prefix
+    memories  bigint not null,
+    primary key (tenant, partition, lexeme)
+);
+
+-- Namespaces with memories whose words are those of another language than the namespace's. Searches look for the words of
+-- a question in all of these languages until upkeep has made all words anew, so they miss nothing meanwhile.
+create table lexeme_rebuilds (
+    tenant           integer primary key,
+    former_languages text[] not null,
+    changed_at       timestamptz not null default now(),
+    passes           integer not null default 0,  -- through all memories, since then
+    began_at         timestamptz,                 -- the pass that is under way; null between two
+    after_id         uuid not null default '00000000-0000-0000-0000-000000000000',  -- how far that pass is
+    done             bigint not null default 0    -- memories that were looked at, in all passes
+) with (fillfactor = 50);
+
+-- Bulk loads whose rows are not in the vector index, or not surely; a row goes when the index has been built. Inserting a
+-- row into the index takes many times what building it takes a row. Every search by index compares these rows exactly.
+create table loads (
+    tenant    integer not null,
+    id        integer generated always as identity,
+    partition text not null check (partition in ('trusted', 'untrusted')),
+    model_id  smallint not null references embedding_models (id),
+    covered   boolean not null default false,  -- over: what touches the vector index from now on takes its rows in
+    rows      integer not null default 0,      -- that have come
+    loaded_at timestamptz not null default now(),
+    primary key (tenant, id)
+) with (fillfactor = 50);
+create unique index loads_open on loads (tenant, partition, model_id) where not covered;
+
+-- The change of the embedding model that is under way, as the process that does it reports; no row when there is none. It
+-- is about the whole store.
+create table reembedding (
+    model_id  smallint primary key references embedding_models (id),  -- what all vectors become
+    total     bigint not null,            -- vectors of other models when it began
+    remaining bigint not null,
+    per_s     double precision,           -- memories a second; null until some are done
+    problem   text,                       -- why it waits; null while it goes on
+    worker    uuid,                       -- the process that is at it; null between two looks
+    began_at  timestamptz not null default now(),
+    told_at   timestamptz not null default now()
+) with (fillfactor = 50);
+
+
+-- Commands
+-- ========
+
+-- One row per write command that has ended: delivery is at least once, effects are once. `answer` is without memory
+-- contents (they are read again when it is sent again), so that erasing a memory leaves nothing here.
+create table ledger (
+    tenant              integer not null,
+    command_id          uuid not null,
+    principal           text not null,
+    principal_untrusted boolean not null default false,  -- one name, trusted and untrusted, is two principals
+    command             text not null,  -- the command's tag
+    idempotency_key     text,
+    fingerprint         text not null default '',
+    memory_id           uuid,           -- the memory that the answer is about
+    attempt             integer not null default 1,
+    answer              jsonb,          -- no index names it or what changes with it, so it is written in place
+    created_at          timestamptz not null default now(),
+    primary key (tenant, command_id)
+) with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.05);
+create unique index ledger_idempotency on ledger (tenant, principal, principal_untrusted, idempotency_key)
+    where idempotency_key is not null;
+create index ledger_age on ledger (created_at, tenant);
+
+-- Who did what. Append-only for the workers, by grant. Its text about somebody goes by blank_audit alone.
+create table audit_log (
+    tenant     integer not null,
+    id         bigint generated always as identity,
+    at         timestamptz not null default now(),
+    namespace  text not null,  -- who reads the log reads names, whatever has become of the rest
+    actor      text not null,
+    action     text not null,
+    target_id  uuid,
+    old        jsonb,
+    new        jsonb,
+    reason     text,
+    command_id uuid,
+    primary key (tenant, id)
+);
+create index audit_log_target on audit_log (tenant, target_id);
+create index audit_log_command on audit_log (command_id, tenant);
+-- What names the ends of a link, in entries that give a reason: its reason may quote a memory at either end.
+create index audit_log_reason_source on audit_log (tenant, (old ->> 'source_id'))
+    where reason is not null and old ? 'source_id';
+create index audit_log_reason_target on audit_log (tenant, (old ->> 'target_id'))
+    where reason is not null and old ? 'target_id';
+create index audit_log_wordy on audit_log (tenant, id)
+    where reason is not null or old @? '$.properties.*' or new @? '$.properties.*';
+
+
+-- Webhooks
+-- ========
+
+-- Who is notified of what. The secret of a webhook is kept nowhere: it follows from the installation's key and the
+-- webhook's id.
+create table webhooks (
+    tenant       integer not null,
+    id           uuid not null,
+    url          text not null,
+    events       text[] not null,
+    with_content boolean not null,
+    key_id       text not null,  -- which key the secret follows from: a worker with another one signs nothing
+    created_by   text not null,
+    created_at   timestamptz not null default now(),
+    primary key (tenant, id)
+);
+
+-- Messages still to be sent, written in the transaction of the command's ledger row. A row goes when it was received; one
+-- that is dead waits for somebody to look, and goes after a month.
+create table webhook_outbox (
+    tenant     integer not null,
+    id         uuid not null default gen_random_uuid(),  -- the receiver's webhook-id, the same in every try
+    webhook_id uuid not null,
+    event      text not null,
+    memory_id  uuid,
+    told       jsonb not null,  -- ids and words of the vocabulary, never contents: these are read when it is sent
+    at         timestamptz not null default clock_timestamp(),
+    attempts   integer not null default 0,
+    next_at    timestamptz not null default clock_timestamp(),
+    problem    text,            -- of the last try
+    dead_at    timestamptz,
+    primary key (tenant, id),
+    foreign key (tenant, webhook_id) references webhooks (tenant, id) on delete cascade
+) with (fillfactor = 70);
+create index webhook_outbox_webhook on webhook_outbox (tenant, webhook_id, at);
+create index webhook_outbox_due on webhook_outbox (next_at, tenant) where dead_at is null;
+create index webhook_outbox_dead on webhook_outbox (dead_at, tenant) where dead_at is not null;
+create index webhook_outbox_waiting on webhook_outbox (at, tenant) where dead_at is null;
+
+
+-- Upkeep
+-- ======
+
+-- Where something changed of late: upkeep looks at those namespaces alone, so that idle ones cost nothing. A row says that
+-- a transaction which began in that minute may have left something to be done. It goes when a look that began after every
+-- such transaction had ended found nothing. Each session writes rows of its own, so that none waits for the end of
+-- another's transaction.
+create table changes (
+    tenant  integer not null,
+    minute  timestamptz not null,
+    backend integer not null,
+    swept   boolean not null default false,  -- nothing is unfinished
+    counted boolean not null default false,  -- the counts of words are those of afterwards
+    primary key (tenant, minute, backend)
+) with (autovacuum_vacuum_scale_factor = 0.05);
+
+
+-- Row-level security
+-- ==================
+-- The second lock, behind the predicates of every query: a transaction sees the rows of the tenant that it has entered
+-- (app.tenant), and writes no others. Not entered, or left again, it sees nothing. Foreign keys and their cascades run as
+-- the owner, past these policies. Partitions need no policy of their own: the workers' role has no rights on them.
+
+-- The workers' role: may read and write rows, owns nothing. Superusers count as members of every role.
+do $$
+begin
+    if not exists (select from pg_roles where rolname = 'engramq_worker') then
+        create role engramq_worker login nosuperuser nocreatedb nocreaterole noreplication nobypassrls;
+    end if;
+    if not pg_has_role(current_user, 'engramq_worker', 'member') then
+        execute format('grant engramq_worker to %I', current_user);  -- the owner may step down to it
+    end if;
+end
+$$;
+
+do $$
+declare
+    name text;
+begin
+    foreach name in array array[
+        'namespaces', 'tokens', 'nodes', 'memories', 'memory_usage', 'imported_rows', 'edges', 'link_tombstones',
+        'deferred_links', 'co_retrievals', 'proposals', 'approvals', 'deleted_graph', 'lexeme_counts', 'lexeme_rebuilds',
+        'loads', 'ledger', 'audit_log', 'webhooks', 'webhook_outbox', 'changes'
+    ] loop
+        execute format('alter table %I enable row level security', name);
+        execute format(
+            'create policy own_tenant on %I to engramq_worker '
+            'using (tenant = nullif(current_setting(''app.tenant'', true), '''')::integer) '
+            'with check (tenant = nullif(current_setting(''app.tenant'', true), '''')::integer)', name);
+    end loop;
+end
+$$;
+
+-- Under a policy an index serves only operators that are marked leakproof, which those of full text, patterns and lower()
+-- are not, and only a superuser could mark them. These views read as their owner, whom no policy holds, and have the same
+-- condition themselves; being no security barriers they are planned as if the condition stood in the query. That a
+-- function in a query could see rows before the condition does is no loss: who may write queries may enter any tenant.
+create view memories_in_namespace as
+select
+    node_id, partition, tenant, thread, position, speaker, occurred_at, sector, verification, state, superseded_by,
+    lexemes, created_at, source_type, created_by, tags, project, superseded_at, valid_from, valid_until, expires_at,
+    superseded_from, sector_source, sector_confidence
+from memories
+where tenant = nullif(current_setting('app.tenant', true), '')::integer;
+
+create view nodes_in_namespace as
+select id, partition, tenant, label, name
+from nodes
+where tenant = nullif(current_setting('app.tenant', true), '')::integer;
+
+
+-- Functions of the worker's transaction
+-- =====================================
+
+-- Refuse to let a transaction into a tenant that is not simply here; return if it may enter after all.
+create function refuse_entry(wanted integer, named text) returns void
+language plpgsql as $$
+declare
+    found_tenant public.namespaces;
+begin
+    select n.* into found_tenant from public.namespaces n where n.tenant = wanted and n.namespace = named;
+    if not found then
+        raise exception 'another namespace has this tenant' using errcode = 'EQ001';
+    elsif found_tenant.standing = 'left' then
+        raise exception 'the tenant is in another database' using errcode = 'EQ011', detail = found_tenant.place;
+    elsif found_tenant.standing = 'arriving' then
+        raise exception 'the tenant is not here yet' using errcode = 'EQ010';
+    elsif found_tenant.held_until > clock_timestamp() and not current_setting('transaction_read_only')::boolean then
+        raise exception 'the tenant is held, since it is being moved' using errcode = 'EQ010';
+    end if;
+end
+$$;
+
+-- Enter a tenant, which has to be this namespace's: a process remembers numbers, and a database that was emptied or
+-- brought back from a backup behind its back may know others. Better an error than a stranger's rows. A transaction that
+-- has entered stays in: who holds or moves a tenant waits for those that are under way.
+create function enter_tenant(wanted integer, named text) returns void
+language plpgsql set plan_cache_mode = 'force_generic_plan' as $$
+begin
+    perform set_config('app.tenant', wanted::text, true);
+    if not exists (
+        select from public.namespaces n where n.tenant = wanted and n.namespace = named and n.standing is null
+    ) then
+        perform public.refuse_entry(wanted, named);
+    end if;
+end
+$$;
+
+-- Settings of one transaction, for sessions that somebody else has between two transactions: behind a pooler nothing
+-- else holds. Each is read back: without the bounds of time a paused worker would keep its locks, and nobody would see.
+create function take_settings(names text[], wanted text[]) returns void
+language plpgsql as $$
+begin
+    for each in 1 .. cardinality(names) loop
+        perform set_config(names[each], wanted[each], true);
+        if current_setting(names[each]) is distinct from wanted[each] then
+            raise exception 'the setting % was not taken', names[each] using errcode = 'EQ002';
+        end if;
+    end loop;
+end
+$$;
+
+-- Whether this server is a standby of this cluster that has replayed a position of the primary's log; it fails where it
+-- is not, so that what follows in the same transaction is not done. Its own log says by which timeline it goes: one that
+-- went another way after a failover may have got further, and lacks what was written since.
+create function require_replayed(cluster bigint, timeline integer, reached pg_lsn) returns void
+language plpgsql stable as $$
+begin
+    if not pg_is_in_recovery() then
+        raise exception 'no standby' using errcode = 'EQ003';
+    end if;
+    if pg_last_wal_replay_lsn() is null or pg_last_wal_replay_lsn() < reached then
+        raise exception 'not replayed yet' using errcode = 'EQ004';
+    end if;
+    if (select system_identifier from pg_control_system()) <> cluster
+        or (select greatest(c.timeline_id, r.min_recovery_end_timeline) from pg_control_checkpoint() c, pg_control_recovery() r)
+            <> timeline then
+        raise exception 'another history' using errcode = 'EQ003';
+    end if;
+end
+$$;
+
+
+-- The language of the tenant that was entered.
+create function language_of(wanted integer) returns text
+language sql stable parallel safe
+return coalesce((select n.language from namespaces n where n.tenant = wanted), 'english');
+
+-- lexemes_of in the language of the tenant.
+create function memory_lexemes(tenant integer, content text, speaker text, occurred_at timestamptz)
+returns tsvector
+language sql stable parallel safe set plan_cache_mode = 'force_generic_plan'
+return lexemes_of(tenant, language_of(tenant), content, speaker, occurred_at);
+
+-- words_asked in each language that some memories of a tenant may have.
+create function question_words(asked integer, question text) returns text[]
+language sql stable parallel safe set plan_cache_mode = 'force_generic_plan'
+return words_asked(array(
+    select language_of(asked) union select unnest(r.former_languages) from lexeme_rebuilds r where r.tenant = asked
+), question);
+
+
+-- Functions that run as the owner
+-- ===============================
+-- What the workers' role may not do itself: questions about all tenants, before one is entered, and a few changes.
+
+-- The tenant of a namespace; null when nobody has written to it yet.
+create function tenant_of(named text) returns integer
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select tenant from namespaces where namespace = named;
+end;
+
+-- The same for who is about to write: a namespace without a number gets one, and a language. However many come first at
+-- once, they get the same one: whose insert waited in vain finds the other's in a statement of its own.
+create function make_tenant(named text, spoken text default 'english') returns integer
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    found_tenant integer;
+begin
+    select tenant into found_tenant from namespaces where namespace = named;
+    if found_tenant is null then
+        insert into namespaces (namespace, language) values (named, spoken) on conflict (namespace) do nothing
+        returning tenant into found_tenant;
+    end if;
+    if found_tenant is null then
+        select tenant into strict found_tenant from namespaces where namespace = named;
+    end if;
+    return found_tenant;
+end
+$$;
+
+-- Whose a bearer token is; no row for one that is not there, revoked or expired. While nobody serves the tenant from here,
+-- and a move that is under way may have brought it elsewhere or not, nobody here can say that the token is unknown.
+create function token_owner(digest text) returns table (
+    id uuid, namespace text, principal text, scopes text[], untrusted boolean, expires_at timestamptz, project text
+)
+language plpgsql stable security definer set search_path = public, pg_temp as $$
+#variable_conflict use_column
+declare
+    found_standing text;
+    found_move jsonb;
+begin
+    return query
+    select t.id, n.namespace, t.principal, t.scopes, t.untrusted, t.expires_at, t.project
+    from tokens t
+    join namespaces n on n.tenant = t.tenant
+    where t.sha256 = digest and t.revoked_at is null and (t.expires_at is null or t.expires_at > now())
+        and (n.standing is null or n.standing = 'held');
+    if found then
+        return;
+    end if;
+    select n.standing, n.move into found_standing, found_move
+    from tokens t
+    join namespaces n on n.tenant = t.tenant
+    where t.sha256 = digest and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
+    if found_standing = 'arriving' or (found_standing = 'left' and found_move is not null) then
+        raise exception 'the tenant is being moved' using errcode = 'EQ010';
+    end if;
+end
+$$;
+
+-- Forget the tokens of the tenant that was entered which count no longer; how many. The workers' role, which may revoke
+-- any, must not remove one that somebody comes in by.
+create function delete_revoked_tokens() returns bigint
+language sql volatile security definer set search_path = public, pg_temp
+begin atomic
+    with gone as (
+        delete from tokens
+        where tenant = nullif(current_setting('app.tenant', true), '')::integer and revoked_at is not null
+        returning 1
+    )
+    select count(*) from gone;
+end;
+
+-- Every namespace that is served here. What is held waits for the next look.
+create function every_namespace() returns setof text
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select namespace from namespaces where standing is null or standing = 'held' order by namespace;
+end;
+
+-- Moves of tenants that are under way, from here or to here.
+create function moves_under_way() returns table (namespace text, standing text, move jsonb)
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace, n.standing, n.move from namespaces n where n.move is not null order by 1;
+end;
+
+-- Namespaces in which something changed that no look has settled yet: no sweep, or no counting of words; or all that are
+-- remembered. And what time it is.
+create function changed_namespaces(kind text) returns table (namespace text, seen_at timestamptz)
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace, now()
+    from (
+        select distinct c.tenant from changes c
+        where kind = 'any' or (kind = 'sweep' and not c.swept) or (kind = 'counts' and not c.counted)
+    ) changed
+    -- One by one, or all of them would be read.
+    cross join lateral (
+        select s.namespace from namespaces s where s.tenant = changed.tenant and s.standing is null limit 1
+    ) n
+    order by 1;
+end;
+
+-- Settle the changes of these namespaces, each as far as a look that began at that moment has seen them. A transaction
+-- lasts 30 seconds at most (`transaction_timeout` of the workers' sessions): after three minutes each that began in a
+-- minute has ended.
+create function settle_changes(kind text, names text[], looked_at timestamptz[]) returns void
+language sql volatile security definer set search_path = public, pg_temp
+begin atomic
+    update changes c set swept = c.swept or kind = 'sweep', counted = c.counted or kind = 'counts'
+    from unnest(names, looked_at) as given (name, looked_at)
+    join namespaces n on n.namespace = given.name
+    where c.tenant = n.tenant and c.minute < given.looked_at - interval '3 minutes';
+    delete from changes c
+    using unnest(names) as given (name)
+    join namespaces n on n.namespace = given.name
+    where c.tenant = n.tenant and c.swept and c.counted;
+end;
+
+-- Namespaces with a memory whose time has passed and that is not archived.
+create function expiring_namespaces() returns setof text
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace
+    from (
+        select distinct m.tenant from memories m
+        where m.expires_at is not null and m.expires_at <= now() and m.state <> 'archived'
+    ) due
+    join namespaces n on n.tenant = due.tenant and n.standing is null
+    order by 1;
+end;
+
+-- Namespaces with something that is kept for so many days only, and is older.
+create function outdated_namespaces(ledger_days integer, pair_days integer, graph_days integer)
+returns setof text
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace
+    from namespaces n
+    where n.standing is null and (
+        n.tenant in (select l.tenant from ledger l where l.created_at < now() - make_interval(days => ledger_days))
+        or exists (
+            select from co_retrievals c
+            where c.tenant = n.tenant and c.seen_at < now() - make_interval(days => pair_days)
+        ) or exists (
+            select from deleted_graph d
+            where d.tenant = n.tenant and d.deleted_at <= now() - make_interval(days => graph_days)
+        ) or exists (
+            select from proposals p
+            where p.tenant = n.tenant and p.created_at <= now() - make_interval(days => graph_days)
+        )
+    )
+    order by 1;
+end;
+
+-- Namespaces whose clock has gained so many hours since their links last decayed.
+create function decaying_namespaces(hours double precision) returns setof text
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace from namespaces n
+    where n.active_hours >= n.links_decayed_at_hours + hours and n.standing is null
+    order by 1;
+end;
+
+-- Namespaces whose words are to be made anew, the ones that have waited longest first.
+create function rebuilding_namespaces() returns setof text
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace
+    from lexeme_rebuilds r
+    join namespaces n on n.tenant = r.tenant
+    where n.standing is null
+    order by r.changed_at, n.namespace;
+end;
+
+-- Namespaces with long memories that lack their pieces.
+create function namespaces_without_pieces() returns setof text
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace
+    from namespaces n
+    where n.standing is null and exists (
+        select from memories m
+        where m.tenant = n.tenant and m.pieces is null and m.state = 'active' and octet_length(m.content) > 1000
+    )
+    order by 1;
+end;
+
+-- Namespaces with a webhook's message to send, or to forget.
+create function namespaces_to_tell(kept_days integer) returns setof text
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select n.namespace
+    from (
+        select o.tenant from webhook_outbox o where o.dead_at is null and o.next_at <= now()
+        union
+        select o.tenant from webhook_outbox o where o.dead_at < now() - make_interval(days => kept_days)
+    ) due
+    join namespaces n on n.tenant = due.tenant and n.standing is null
+    order by 1;
+end;
+
+
+-- Messages of webhooks to be sent now, those that wait for that or for their next try, when the oldest of these came, and
+-- those that nobody took. Each is counted up to a limit, from an index of its own.
+create function webhook_messages(most integer)
+returns table (due bigint, waiting bigint, oldest timestamptz, dead bigint)
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select
+        (select count(*) from (
+            select from webhook_outbox o
+            join namespaces n on n.tenant = o.tenant and (n.standing is null or n.standing = 'held')
+            where o.dead_at is null and o.next_at <= now()
+            limit most
+        ) counted),
+        (select count(*) from (
+            select from webhook_outbox o
+            join namespaces n on n.tenant = o.tenant and (n.standing is null or n.standing = 'held')
+            where o.dead_at is null
+            limit most
+        ) counted),
+        (
+            select o.at from webhook_outbox o
+            join namespaces n on n.tenant = o.tenant and (n.standing is null or n.standing = 'held')
+            where o.dead_at is null
+            order by o.at
+            limit 1
+        ),
+        (select count(*) from (
+            select from webhook_outbox o
+            join namespaces n on n.tenant = o.tenant and (n.standing is null or n.standing = 'held')
+            where o.dead_at is not null
+            limit most
+        ) counted);
+end;
+
+-- Blank the entries about memories, edges and nodes of the tenant that was entered, which have to be gone already: so the
+-- workers' role can take words out of the log together with what they are about, and in no other way. `by` is the command
+-- that erases them: its own reason stays.
+create function blank_audit(erased uuid[], by uuid) returns void
+language sql volatile security definer set search_path = public, pg_temp
+begin atomic
+    with entered as (
+        select nullif(current_setting('app.tenant', true), '')::integer as tenant
+    ), gone as (
+        select t.tenant, one as id
+        from entered t, unnest(erased) as one
+        where not exists (select from nodes n where n.tenant = t.tenant and n.id = one)
+            and not exists (select from edges e where e.tenant = t.tenant and e.id = one)
+    ), about as (
+        select a.tenant, a.id, a.action, a.command_id
+        from gone g
+        join audit_log a on a.tenant = g.tenant and a.target_id = g.id
+    ), told as (
+        select tenant, id from about
+        union
+        select a.tenant, a.id
+        from gone g
+        join audit_log a on a.tenant = g.tenant and a.reason is not null and a.old ? 'source_id'
+            and a.old ->> 'source_id' = g.id::text
+        union
+        select a.tenant, a.id
+        from gone g
+        join audit_log a on a.tenant = g.tenant and a.reason is not null and a.old ? 'target_id'
+            and a.old ->> 'target_id' = g.id::text
+        union
+        -- The note of an outcome stands in one entry for each of its memories.
+        select a.tenant, a.id
+        from about o
+        join audit_log a on a.tenant = o.tenant and a.command_id = o.command_id and a.action = 'outcome'
+        where o.action = 'outcome'
+    )
+    update audit_log a
+    set reason = null, old = without_properties(a.old), new = without_properties(a.new)
+    from (select tenant, id from told order by tenant, id) as t
+    where a.tenant = t.tenant and a.id = t.id and a.command_id is distinct from by
+        and (a.reason is not null or a.old @? '$.properties.*' or a.new @? '$.properties.*');
+end;
+
+-- Blank so many entries of the tenant that was entered and is being deleted, which has to hold no node any more; how many
+-- they were. What is said of the deletion itself stays.
+create function blank_audit_of_deleted(most integer) returns bigint
+language sql volatile security definer set search_path = public, pg_temp
+begin atomic
+    with few as (
+        select a.tenant, a.id
+        from audit_log a
+        where a.tenant = nullif(current_setting('app.tenant', true), '')::integer
+            and not exists (select from nodes n where n.tenant = a.tenant)
+            and a.action <> 'delete_tenant'
+            and (a.reason is not null or a.old @? '$.properties.*' or a.new @? '$.properties.*')
+        order by a.id
+        limit most
+    ), blanked as (
+        update audit_log a
+        set reason = null, old = without_properties(a.old), new = without_properties(a.new)
+        from few f
+        where a.tenant = f.tenant and a.id = f.id
+        returning 1
+    )
+    select count(*) from blanked;
+end;
+
+-- Let entries that are written from now on have higher numbers than those up to this one that are kept: they may come
+-- from another database. Other transactions take numbers meanwhile, so some are left out, lest one is given twice.
+create function advance_audit_ids(last bigint) returns void
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    numbers constant text := pg_get_serial_sequence('audit_log', 'id');
+    kept constant bigint := least(last, audit_ids_kept());
+    given bigint;
+begin
+    execute format('select last_value from %s', numbers) into given;
+    if given < kept then
+        perform setval(numbers, kept + 1000);
+    end if;
+end
+$$;
+
+-- Whether the vector index takes a row of a load: its condition asks this whenever such a row comes to the index. Only a
+-- load that is open says no, and only to the partition and the model that it was opened for: what is promoted or gets
+-- another model's vector goes into the index that it has then.
+--
+-- Declared immutable, which conditions of indexes have to be, though the answer changes once, from no to yes. What that
+-- would break is seen to:
+-- * Rows that came before are missing from the index: searches compare them exactly until the index has been built anew,
+--   and the load is forgotten only after that. An index with more rows than it needs is no harm.
+-- * A writer that still reads "no" while the index is built: a statement takes its snapshot after its lock on memories,
+--   and a build waits for all who hold one. So writers have to read what is committed, as `begin` says.
+-- * A restore of a backup: rows come before indexes. Where they did not, an unknown load says yes.
+create function load_covered(tenant integer, load integer, partition text, model smallint) returns boolean
+language sql immutable security definer set search_path = public, pg_temp
+return not exists (
+    select from loads l
+    where l.tenant = load_covered.tenant and l.id = load and l.partition = load_covered.partition
+        and l.model_id = model and not l.covered
+);
+
+-- Make the vector index of a model that has none.
+create function make_vector_index(model smallint) returns void
+language plpgsql set search_path = public, pg_temp as $$
+begin
+    execute format(
+        'create index if not exists %I on memories using hnsw ((embedding::halfvec(%s)) halfvec_cosine_ops) '
+        'with (m = 16, ef_construction = 64) '
+        'where model_id = %s and (load_id is null or load_covered(tenant, load_id, partition, model_id))',
+        'memories_embedding_' || model, (select dimensions from embedding_models where id = model), model);
+end
+$$;
+
+-- Return the id of an embedding model, making its row and its vector index when it is new or retired. The arguments reach
+-- no SQL text but as numbers.
+create function register_embedding_model(model_name text, model_sha256 text, model_dimensions integer)
+returns smallint
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    found_id smallint;
+begin
+    select id into found_id from embedding_models
+    where name = model_name and sha256 = model_sha256 and dimensions = model_dimensions and retired_at is null;
+    if found then
+        return found_id;
+    end if;
+    perform pg_advisory_xact_lock(hashtextextended('engramq.embedding_models', 0));
+    insert into embedding_models (name, sha256, dimensions)
+    values (model_name, model_sha256, model_dimensions)
+    on conflict (name, sha256, dimensions) do update set retired_at = null, used_at = now()
+    returning id into strict found_id;
+    perform make_vector_index(found_id);
+    return found_id;
+end
+$$;
+
+-- Note that a process which began so many seconds ago is about to write vectors of a model; return its id.
+create function use_embedding_model(
+    model_name text, model_sha256 text, model_dimensions integer, began_s_ago double precision
+) returns smallint
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    found_id smallint;
+begin
+    loop
+        found_id := register_embedding_model(model_name, model_sha256, model_dimensions);
+        update embedding_models e set
+            used_at = now(), chosen_at = greatest(e.chosen_at, now() - make_interval(secs => began_s_ago))
+        where e.id = found_id and e.retired_at is null;  -- waits for whoever retires it
+        if found then
+            return found_id;
+        end if;
+    end loop;
+end
+$$;
+
+-- How many vectors there are of each model, whosever they are. Reads all rows: 1 s for a million.
+create function vectors_by_model() returns table (model_id smallint, vectors bigint)
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select m.model_id, count(*) from memories m where m.model_id is not null group by m.model_id;
+end;
+
+-- Retire models that have no vectors left and that nobody has been about to use for so many seconds; the last chosen one
+-- stays. Return how many. Who writes a vector locks the row of its model by the foreign key, so none comes in between; who
+-- comes later has noted it first, which undoes the retirement. Dropping an index waits for who uses the table, and all
+-- others behind it, for a moment only: what is still in use is left to the next time.
+create function retire_embedding_models(unused_s double precision) returns integer
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    model smallint;
+    retired integer := 0;
+begin
+    perform pg_advisory_xact_lock(hashtextextended('engramq.embedding_models', 0));
+    perform set_config('lock_timeout', '100ms', true);
+    for model in
+        select id from embedding_models
+        where retired_at is null and used_at < now() - make_interval(secs => unused_s)
+            and id <> (select id from embedding_models where retired_at is null order by chosen_at desc, id desc limit 1)
+        order by id
+    loop
+        begin
+            perform from embedding_models
+            where id = model and used_at < now() - make_interval(secs => unused_s) for update;
+            if found and not exists (select from memories m where m.model_id = model) then
+                execute format('drop index if exists %I', 'memories_embedding_' || model);
+                delete from loads where model_id = model;
+                update embedding_models set retired_at = now() where id = model;
+                retired := retired + 1;
+            end if;
+        exception when lock_not_available then
+            null;
+        end;
+    end loop;
+    return retired;
+end
+$$;
+
+-- Every tenant's loads that are over: nothing has come for so many seconds, or so many rows have, or the index was being
+-- built.
+create function loads_over(idle_s double precision, most integer)
+returns table (id integer, namespace text, partition text, model_id smallint)
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
+    select l.id, n.namespace, l.partition, l.model_id
+    from loads l
+    join namespaces n on n.tenant = l.tenant
+    where n.standing is null and (l.covered or l.rows >= most or l.loaded_at < now() - make_interval(secs => idle_s))
+    order by l.id;
+end;
+
+-- Remove what a build that was broken off has left behind: an index that nothing reads and every write pays for. Only
+-- for whoever holds the lock of the builds. It waits for who uses the table, and all others behind it, for a moment
+-- only: what is still in use is left to the next time.
+create function drop_broken_indexes() returns integer
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    broken regclass;
+    dropped integer := 0;
+begin
+    perform set_config('lock_timeout', '100ms', true);
+    for broken in
+        select i.indexrelid from pg_index i join pg_class c on c.oid = i.indexrelid
+        where i.indrelid in ('memories_trusted'::regclass, 'memories_untrusted'::regclass)
+            and not i.indisvalid and c.relname ~ '_cc(new|old)[0-9]*$'
+    loop
+        begin
+            execute format('drop index %s', broken);
+            dropped := dropped + 1;
+        exception when lock_not_available then
+            null;
+        end;
+    end loop;
+    return dropped;
+end
+$$;
+
+
+-- Rights
+-- ======
+
+grant usage on schema public to engramq_worker;
+grant select, insert, update, delete on
+    nodes, memories, memory_usage, edges, link_tombstones, deferred_links, co_retrievals, proposals, lexeme_counts,
+    lexeme_rebuilds, loads, reembedding, ledger, webhook_outbox
+    to engramq_worker;
+grant select, insert, delete on imported_rows, deleted_graph, webhooks to engramq_worker;
+grant select, insert on approvals, audit_log, changes to engramq_worker;
+grant select on namespaces, embedding_models, schema_migrations, memories_in_namespace, nodes_in_namespace
+    to engramq_worker;
+-- Numbers are given by make_tenant alone, and no name is ever taken away; clock and language are the workers' to write.
+grant update (active_hours, in_use, in_use_since, links_decayed_at_hours, language) on namespaces to engramq_worker;
+-- The workers may make and revoke tokens, never read a digest: token_owner alone answers whose one is.
+grant insert on tokens to engramq_worker;
+grant select (id, tenant, principal, scopes, untrusted, label, project, created_by, created_at, expires_at, revoked_at)
+    on tokens to engramq_worker;
+grant update (revoked_at) on tokens to engramq_worker;
+grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking a row takes; nobody changes one
+grant maintain on memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, which reads nothing
+
+revoke all on function
+    tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, moves_under_way, changed_namespaces,
+    settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
+    namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
+    advance_audit_ids, load_covered, make_vector_index, register_embedding_model, use_embedding_model, vectors_by_model,
+    retire_embedding_models, loads_over, drop_broken_indexes
+    from public;
+grant execute on function
+    tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, moves_under_way, changed_namespaces,
+    settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
+    namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
+    advance_audit_ids, load_covered, register_embedding_model, use_embedding_model, vectors_by_model,
+    retire_embedding_models, loads_over, drop_broken_indexes
+    to engramq_worker;
