@@ -227,7 +227,7 @@ def main(arguments: list[str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND)
     """
     given = _plain_options(arguments)
     if given is None:
-        from engramq.deploy.commands.root import run  # noqa: PLC0415 - click takes 40 ms, spent on help and doubts alone
+        from engramq.deploy.cli.root import run  # noqa: PLC0415 - click takes 40 ms, spent on help and doubts alone
 
         return run(["stdio", *arguments], supervisor)
     return serve({**os.environ, **given}, supervisor)

@@ -33,6 +33,7 @@ from engramq.gateway.mcp.server import McpServer, build_server
 from engramq.gateway.mcp.tool_calls import ToolCalls
 from engramq.gateway.mcp.tools import choose_tools
 from engramq.gateway.mcp.transport import http_app, http_caller
+from engramq.gateway.operator import run
 from engramq.gateway.overview import overview_of
 from engramq.gateway.queue.lanes import AnyBus, open_bus
 from engramq.gateway.rendering.replies import ReplyStyle
@@ -44,11 +45,13 @@ from engramq.schemas.clients import open_client
 from engramq.schemas.keys import Keys
 from engramq.schemas.lanes import lanes_of
 from engramq.schemas.limits import REPLY_CHARS_MAX
+from engramq.schemas.logs import JsonFormatter, quieten
 from engramq.schemas.overview import Overview
 from engramq.schemas.servers import Server
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting
 from engramq.schemas.vocabulary import Detail
 from engramq.telemetry.spans import recording
+from engramq.telemetry.subject import NameSubject
 from engramq.telemetry.watchdog import telling_watchdog
 
 if TYPE_CHECKING:
@@ -194,6 +197,16 @@ def _token_of(home: Path) -> str | None:
     except OSError as problem:
         log.warning("No token of the home", extra={"home": str(home), "error": str(problem)})
         return None
+
+
+def serve(settings: Settings, *, socket_path: Path | None, http: bool) -> None:
+    """Do what `engramq gateway` does until SIGTERM or SIGINT. Raises SettingsError, CommandFailed."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    handler.addFilter(NameSubject())
+    logging.basicConfig(level=settings.log_level, handlers=[handler])
+    quieten("mcp", "uvicorn", "httpx")
+    run(partial(run_gateway, settings, socket_path=socket_path, http=http))
 
 
 async def run_gateway(settings: Settings, *, socket_path: Path | None, http: bool) -> None:

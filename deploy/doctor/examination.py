@@ -141,7 +141,7 @@ def _database(settings: Settings) -> _Found:
 
 
 def _overview(settings: Settings) -> _Found:
-    from engramq.gateway.cli import overview_command  # noqa: PLC0415 - redis, wasted where there is none to ask
+    from engramq.gateway import operator as overview_command  # noqa: PLC0415 - redis, wasted where there is none to ask
 
     found = overview_command.overview(settings)
     return found.checks, found.mailboxes
@@ -160,6 +160,6 @@ def _database_before_migration(settings: Settings) -> _Found:
 
 
 def _redis_alone(settings: Settings) -> _Found:
-    from engramq.gateway.cli import overview_command  # noqa: PLC0415 - see _overview
+    from engramq.gateway import operator as overview_command  # noqa: PLC0415 - see _overview
 
     return [overview_command.redis_alone(settings)], []

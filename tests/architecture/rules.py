@@ -68,7 +68,7 @@ SCHEMAS_LIBRARIES: Final = _words(
 SCHEMAS_SYSTEM_CALLS: Final = frozenset({"os.urandom", "sys.stdout", "sys.stdout.write"})
 
 # Who may load a module by a computed name, below its own package alone: the commands, when they are run.
-LOADS_BY_NAME: Final = ("engramq.deploy.commands",)
+LOADS_BY_NAME: Final = ("engramq.deploy.cli",)
 
 _CHANGING_CALLS: Final = frozenset({"now", "utcnow", "today", "uuid1", "uuid4", "uuid7", "default_rng"})
 _BUILT_IN_CALLS: Final = frozenset({"open", "input", "print", "exec", "eval", "compile", "__import__", "breakpoint"})

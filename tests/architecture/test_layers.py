@@ -33,7 +33,6 @@ PLANTED = [
     ("gateway.identity", "engramq.gateway.queue", "gateway.queue"),
     ("gateway.queue", "engramq.gateway.identity", "gateway.identity"),
     ("gateway.queue", "engramq.gateway.mcp", "gateway.mcp"),
-    ("gateway.mcp", "engramq.gateway.cli", "gateway.cli"),
     ("gateway.mcp", "engramq.gateway.rest.app", "gateway.rest"),
     ("gateway", "engramq.workers.db", "halves"),
     ("workers", "engramq.gateway.queue", "halves"),

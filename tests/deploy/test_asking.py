@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from engramq.deploy import client
-from engramq.deploy.commands import status
+from engramq.deploy.cli import status
 from engramq.deploy.doctor import examination
 from engramq.deploy.home import DeployError, Home
 from engramq.schemas.checks import CheckName, failed

@@ -10,7 +10,7 @@ import pytest
 
 from engramq.deploy import stdio
 from engramq.deploy.cli import main
-from engramq.deploy.commands.root import COMMANDS, engramq
+from engramq.deploy.cli.root import COMMANDS, engramq
 from tests.deploy.helpers import BOUND_S
 
 GROUPS = {"token": ("create", "list", "revoke"), "tenant": ("list", "export", "delete")}
@@ -189,7 +189,7 @@ def test_stdio_reads_its_options_itself_as_click_would(monkeypatch: pytest.Monke
 
     arguments = ["--namespace", "acme", "--principal=ada", "--tools", "core"]
     monkeypatch.setattr(stdio, "serve", serve)
-    monkeypatch.setattr("engramq.deploy.commands.stdio.serve", serve)
+    monkeypatch.setattr("engramq.deploy.cli.stdio.serve", serve)
     assert stdio.main(arguments) == 0
     assert main(["stdio", *arguments, "--principal", "Ada Lovelac\N{LATIN SMALL LETTER E WITH ACUTE}"]) == 0
     by_itself, by_click = served

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.commands.status_table import table
+from engramq.deploy.cli.status_table import table
 from engramq.deploy.doctor.local import STARTED_S, hang_mend
 from engramq.gateway.overview import queue_check
 from engramq.schemas.overview import MailboxState

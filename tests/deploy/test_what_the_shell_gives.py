@@ -65,14 +65,14 @@ def test_a_reader_that_has_gone_needs_no_words(command: str, environment: dict[s
 FAILING = """
 import os, sys, types
 import click
-from engramq.deploy.commands.root import COMMANDS, Lazy, run
+from engramq.deploy.cli.root import COMMANDS, Lazy, run
 
 @click.command()
 def command():
     click.echo("printed")
     {}
 
-sys.modules["engramq.deploy.commands.failing"] = module = types.ModuleType("failing")
+sys.modules["engramq.deploy.cli.failing"] = module = types.ModuleType("failing")
 module.command = command
 COMMANDS["failing"] = Lazy("failing", "")
 sys.exit(run(["failing"]))
@@ -176,7 +176,7 @@ def test_ctrl_c_while_modules_are_loaded_ends_without_a_trace(environment: dict[
         "import os, signal, sys\n"
         "class Early:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'engramq.deploy.commands.root': os.kill(os.getpid(), signal.SIGINT)\n"
+        "        if name == 'engramq.deploy.cli.root': os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Early())\n"
         "from engramq.deploy.cli import main\n"
         "sys.exit(main(['status']))"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.commands import up as up_command
+from engramq.deploy.cli import up as up_command
 from engramq.deploy.home import Home
 from tests.deploy.helpers import identity
 from tests.doctor.conftest import Command, Environment, wrong

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway.cli import asking
+from engramq.gateway import operator as asking
 from engramq.schemas import limits
 from engramq.schemas.faults import FaultCode, refuse
 from tests.pipeline.stage import Agent, Stage, agent_of

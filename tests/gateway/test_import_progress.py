@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from engramq.gateway.cli import progress
-from engramq.gateway.cli.progress import Progress, Steps
+from engramq.deploy.cli import progress
+from engramq.deploy.cli.progress import Progress, Steps
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway.cli.import_records import Given, Rejection, format_by_name, read_records
-from engramq.gateway.cli.import_rows import Row, check_rows
+from engramq.deploy.importing.records import Given, Rejection, format_by_name, read_records
+from engramq.deploy.importing.rows import Row, check_rows
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source, UnusableFile
 from engramq.schemas.vocabulary import RowFormat
@@ -227,8 +227,8 @@ def test_a_pipe_that_gives_a_byte_at_a_time_is_read() -> None:
 
 READING = """
 import resource, sys
-from engramq.gateway.cli.import_records import read_records
-from engramq.gateway.cli.import_rows import Row, check_rows, make_batches, Batch
+from engramq.deploy.importing.records import read_records
+from engramq.deploy.importing.rows import Row, check_rows, make_batches, Batch
 from engramq.schemas.packed_lines import Source
 
 def mb():

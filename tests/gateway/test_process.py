@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.gateway.cli.gateway_command import serve
 from engramq.gateway.mcp.reference import reference
+from engramq.gateway.run import serve
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError, read_settings
 from tests.gateway.conftest import await_socket

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from redis.exceptions import BusyLoadingError, ResponseError
 
-from engramq.deploy.commands.status_table import health_line
+from engramq.deploy.cli.status_table import health_line
 from engramq.deploy.supervisor import report
 from engramq.gateway.health import Health
 from engramq.gateway.run import Gateway

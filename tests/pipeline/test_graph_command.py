@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway.cli import asking
+from engramq.gateway import operator as asking
 from tests.pipeline.stage import Agent, Stage, agent_of
 from tests.trust.test_command_lines import Terminal, terminal
 

@@ -17,8 +17,9 @@ import pytest
 from redis.asyncio import Redis
 
 from engramq.deploy.cli import main
-from engramq.gateway.cli import import_file, import_workers
-from engramq.gateway.cli.import_workers import ImportWorkers, NoWorker
+from engramq.deploy.importing import sending
+from engramq.deploy.importing import workers as import_workers
+from engramq.deploy.importing.workers import ImportWorkers, NoWorker
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.lanes import lanes_of
 from engramq.schemas.settings import Settings
@@ -276,7 +277,7 @@ async def test_that_no_worker_runs_is_said_at_once(
 ) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text(lines(["first"]))
-    monkeypatch.setattr(import_file, "START_S", 0.5)
+    monkeypatch.setattr(sending, "START_S", 0.5)
     monkeypatch.setattr(import_workers, "QUIET_S", 0.1)
     begun = time.monotonic()
     assert await bring_in(file) == ExitCode.MIDWAY

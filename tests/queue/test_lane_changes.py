@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from engramq.gateway.cli import overview_command
+from engramq.gateway import operator as overview_command
 from engramq.gateway.identity.authorization import settings_caller
 from engramq.gateway.overview import overview_of
 from engramq.gateway.queue.bus import Bus

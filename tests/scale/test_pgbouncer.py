@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from engramq.deploy.commands.status import look
+from engramq.deploy.cli.status import look
 from engramq.deploy.embedded.postgres import OWNER_ROLE
 from engramq.schemas.settings import Pooler, Settings, read_settings
 from engramq.workers.db.conninfo import SESSION, WORKER_ROLE

@@ -6,7 +6,7 @@ import msgspec
 import psycopg
 import pytest
 
-from engramq.deploy.commands.status import _under_way
+from engramq.deploy.cli.status import _under_way
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.workers.cli.move_command import move_tenant

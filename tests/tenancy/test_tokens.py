@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.deploy.commands.option_types import expiry, scopes
+from engramq.deploy.cli.options import expiry, scopes
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.commands import Authenticate, Identity
 from engramq.schemas.faults import EngramqError

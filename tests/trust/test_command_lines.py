@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.deploy.cli import main
-from engramq.gateway.cli import asking, purge_command
+from engramq.deploy.cli import main, purge_command
+from engramq.gateway import operator as asking
 from engramq.schemas.settings import Settings
 from engramq.workers.memories.purge import Purge, PurgePosition
 from tests.conftest import Database

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from engramq.deploy.commands.status_table import table
+from engramq.deploy.cli.status_table import table
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WebhookEvent, WorkerKind

@@ -1,1 +1,1 @@
-"""What the commands do that need the database, once their options are parsed (`deploy.commands` defines these)."""
+"""What commands do that need the database (`deploy.cli` has their options)."""

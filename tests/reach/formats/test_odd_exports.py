@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from engramq.gateway.cli.formats.detecting import format_of
-from engramq.gateway.cli.formats.found import Choices
-from engramq.gateway.cli.formats.readers import READERS
-from engramq.gateway.cli.import_records import Given
-from engramq.gateway.cli.import_rows import check_rows
+from engramq.deploy.importing.detecting import format_of
+from engramq.deploy.importing.found import Choices
+from engramq.deploy.importing.readers import READERS
+from engramq.deploy.importing.records import Given
+from engramq.deploy.importing.rows import check_rows
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.reach.formats import exports

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway.cli.formats import json_items
-from engramq.gateway.cli.formats.detecting import format_of
-from engramq.gateway.cli.formats.found import Choices, Edge, Found, LeftOut, Node
-from engramq.gateway.cli.formats.json_items import items
-from engramq.gateway.cli.formats.readers import READERS
-from engramq.gateway.cli.import_records import Given, Rejection
+from engramq.deploy.importing import json_items
+from engramq.deploy.importing.detecting import format_of
+from engramq.deploy.importing.found import Choices, Edge, Found, LeftOut, Node
+from engramq.deploy.importing.json_items import items
+from engramq.deploy.importing.readers import READERS
+from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat

@@ -1,0 +1,41 @@
+"""The options of `engramq backup`."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from engramq.deploy.cli.bytes_done import bytes_done
+from engramq.deploy.home import home_from
+from engramq.schemas.settings import read_settings
+
+
+@click.command("backup")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(file: Path, *, as_json: bool) -> None:
+    """Save the home in a file, while it is used.
+
+    FILE must not be there yet. It holds all that is stored, tokens too, and only its owner may read it; it lacks what
+    Redis keeps, such as breadcrumbs. See docs/backup.md.
+    """
+    if not os.access(file.absolute().parent, os.W_OK):
+        raise click.BadParameter(f"{str(file.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
+    read_settings(os.environ)
+    from engramq.deploy.backup.taking import back_up  # noqa: PLC0415 - psycopg, wasted on wrong options
+
+    home = home_from(os.environ)
+    with bytes_done("saved", hidden=as_json) as tell:
+        taken = back_up(home, os.environ, file, tell)
+    if as_json:
+        told = {"file_bytes": taken.file_bytes, "bytes": taken.bytes, "files": taken.files}
+        click.echo(json.dumps({"home": str(home.path), "file": str(file), **told, **asdict(taken.header)}))
+        return
+    click.echo(
+        f"Saved {home.path} in {file}: {taken.file_bytes / 2**20:,.1f} MB of {taken.bytes / 2**20:,.1f} MB, "
+        f"schema {taken.header.schema}. Keep it as safe as the home."
+    )

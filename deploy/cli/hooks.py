@@ -1,0 +1,68 @@
+"""The options of `engramq hooks install` and `engramq hooks uninstall`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from engramq.deploy.cli.connect import surroundings
+from engramq.deploy.clients.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
+from engramq.deploy.clients.launch import how_started
+
+client_argument = click.argument("client", type=click.Choice(list(HOOK_CLIENTS)), metavar="CLIENT")
+project_option = click.option("--project", is_flag=True, help="For the project in this folder alone.")
+
+
+@click.group("hooks")
+def command() -> None:
+    """Let Claude Code, Codex or Gemini CLI recall and capture without being asked.
+
+    At a session's start and with each prompt the model is told what the memory knows; after each turn what was said is
+    captured, kept apart as untrusted. See docs/hooks.md for what is captured, and how to turn it off.
+    """
+
+
+@command.command("install")
+@client_argument
+@click.option("--recall-captured", is_flag=True, help="Recall what was captured too, marked as data.")
+@click.option("--no-capture", is_flag=True, help="Recall only.")
+@click.option("--no-recall", is_flag=True, help="Capture only.")
+@project_option
+@click.option("--print", "show", is_flag=True, help="Print the entries and where they belong; write nothing.")
+def install_command(
+    *, client: str, recall_captured: bool, no_capture: bool, no_recall: bool, project: bool, show: bool
+) -> None:
+    """Have CLIENT (claude-code, codex or gemini) run engramq at its events.
+
+    Hooks of others stay as they are, and the file before is kept beside it. The same twice changes nothing.
+    """
+    if no_capture and no_recall:
+        raise click.UsageError("--no-capture and --no-recall leave nothing to do.")
+    chosen = HOOK_CLIENTS[client]
+    path = _file(chosen, project=project)
+    events = (*(() if no_recall else chosen.recalling), *(() if no_capture else chosen.capturing))
+    options = ["--recall-captured"] if recall_captured else []
+    if show:
+        click.echo(f"{chosen.title}: {path}", err=True)
+        click.echo(snippet(chosen, how_started(), events, options), nl=False)
+        return
+    done = install(path, chosen, how_started(), events, options)
+    click.echo(f"The hooks are {f'in {path}. Restart {chosen.title}.' if done.changed else f'already in {path}'}")
+    if done.backup is not None:
+        click.echo(f"The file before is kept in {done.backup}")
+
+
+@command.command("uninstall")
+@client_argument
+@project_option
+def uninstall_command(*, client: str, project: bool) -> None:
+    """Have CLIENT run engramq no more. What was captured stays: see engramq purge."""
+    chosen = HOOK_CLIENTS[client]
+    path = _file(chosen, project=project)
+    done = uninstall(path, chosen)
+    click.echo(f"The hooks are {f'out of {path}. Restart {chosen.title}.' if done.changed else f'not in {path}'}")
+
+
+def _file(client: HookClient, *, project: bool) -> Path:
+    return (client.project if project else client.user)(surroundings())

@@ -1,0 +1,102 @@
+"""The options of `engramq restore`."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import click
+
+from engramq.deploy.cli import people_options as common
+from engramq.deploy.cli.bytes_done import bytes_done
+from engramq.deploy.cli.door import Reply, door, write
+from engramq.deploy.cli.identify import is_beginning, memory_id
+from engramq.deploy.cli.told import tell
+from engramq.deploy.home import home_from
+from engramq.schemas.command_line import ExitCode
+from engramq.schemas.settings import read_settings
+
+OF_BACKUPS: Final = ("force", "only_check")
+OF_MEMORIES: Final = ("reason", "namespace")
+
+
+@click.command("restore")
+@click.argument("meant", metavar="ID_OR_FILE")
+@click.option("--force", is_flag=True, help="Of a backup, where the home holds something: move that aside within it.")
+@click.option("--check", "only_check", is_flag=True, help="Of a backup: only see that it is whole and fits.")
+@common.options(common.REASON, common.NAMESPACE)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    meant: str,
+    reason: str | None,
+    namespace: str | None,
+    *,
+    force: bool,
+    only_check: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Bring back a memory, by its ID, or make a home of a backup, by its FILE.
+
+    A memory may have been forgotten or replaced.
+    ID may be the beginning of one, of 8 characters or more, if no other has that. What could be both is refused: write
+    ./FILE then.
+
+    Of a backup nothing is touched before all of the file was found to be as it was written. The stack must not run.
+    Broken off, the same command begins anew, and the stack does not start before. See docs/backup.md.
+    """
+    file = Path(meant)
+    if is_beginning(meant):
+        if file.exists():
+            raise click.UsageError(f"{meant} is a file here, and may be an id, too: for the file write ./{meant}.")
+        _refuse(context, OF_BACKUPS, f"a backup, and {meant} is an id")
+        with door(namespace, context.obj) as gateway:
+            asked = {"memory_id": memory_id(gateway, meant), **common.arguments({"reason": reason})}
+            return tell(write(gateway, "restore_memory", asked), _draw, as_json=as_json)
+    _refuse(context, OF_MEMORIES, f"a memory, and {meant} is no id")
+    if not file.is_file():
+        raise click.UsageError(f"{meant!r} does not exist, or is no file; nor is it an id.")
+    if force and only_check:
+        raise click.UsageError("--check touches nothing: give it without --force.")
+    _restore_backup(file, force=force, only_check=only_check, as_json=as_json)
+    return ExitCode.DONE
+
+
+def _refuse(context: click.Context, names: tuple[str, ...], why: str) -> None:
+    for parameter in context.command.params:
+        if parameter.name in names and context.params.get(parameter.name):
+            raise click.UsageError(f"{parameter.opts[0]} is for {why}.")
+
+
+def _draw(reply: Reply) -> None:
+    click.echo("There is no such memory." if reply["status"] == "not_found" else reply["status"])
+
+
+def _restore_backup(file: Path, *, force: bool, only_check: bool, as_json: bool) -> None:
+    read_settings(os.environ)
+    from engramq.deploy.backup.restoring import restore, verify  # noqa: PLC0415 - psycopg, wasted on wrong options
+
+    home = home_from(os.environ)
+    with bytes_done("done", hidden=as_json) as tell:
+        done = verify(file, tell) if only_check else restore(home, os.environ, file, tell, force=force)
+    moved_to = None if done.moved_to is None else str(done.moved_to)
+    if as_json:
+        told = {"restored": not only_check, "moved_to": moved_to, "bytes": done.bytes, "files": done.files}
+        settings = {"settings": list(done.settings)}
+        click.echo(json.dumps({"home": str(home.path), "file": str(file), **told, **settings, **asdict(done.header)}))
+        return
+    of_when = f"{done.bytes / 2**20:,.1f} MB of {done.header.made_at}, by engramq {done.header.engramq}"
+    if done.settings:
+        names = " and ".join(done.settings)
+        click.echo(f"It has settings of PostgreSQL ({names}), which can name programs that the server runs.", err=True)
+    if only_check:
+        click.echo(f"{file} is whole and fits: {of_when}.")
+        return
+    click.echo(f"Restored {home.path}: {of_when}.")
+    if moved_to is not None:
+        click.echo(f"What it held is in {moved_to} now; remove that when you need it no more.")

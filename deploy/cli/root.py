@@ -1,0 +1,168 @@
+"""`engramq` itself: the list of all commands, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, Final, NamedTuple
+
+import click
+
+from engramq.deploy.cli.streams import remembering
+from engramq.deploy.client import SUPERVISOR_COMMAND
+from engramq.deploy.home import DeployError
+from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.settings import SettingsError
+
+# What a full disk says to whoever writes.
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Lazy(NamedTuple):
+    """A command that is not loaded: the module here that has it as `command`, and its line in the list."""
+
+    module: str
+    help: str
+
+
+COMMANDS: Mapping[str, Lazy] = {
+    "up": Lazy("up", "Run everything in the foreground, HTTP too, until Ctrl-C."),
+    "down": Lazy("down", "Stop the home's stack, whoever uses it."),
+    "status": Lazy("status", "Show what runs and how it is: health, mailboxes, processes, memory, clients, addresses."),
+    "doctor": Lazy("doctor", "Name what is wrong and how to mend it, whether or not anything runs."),
+    "stdio": Lazy("stdio", "Serve MCP on standard input and output, sharing the home's stack."),
+    "connect": Lazy("connect", "Write engramq into the configuration of an MCP client, or take it out."),
+    "rules": Lazy("rules", "Print what AGENTS.md or CLAUDE.md should say of the memory, or write it there."),
+    "hooks": Lazy("hooks", "Let Claude Code, Codex or Gemini CLI recall and capture without being asked."),
+    "hook": Lazy("hook", "Handle one event of a client; engramq hooks has clients run it."),
+    "gateway": Lazy("gateway", "Serve MCP over HTTP (or on a socket), with the servers of the environment."),
+    "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
+    "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
+    "move": Lazy("move", "Move one namespace to another database while it is used."),
+    "search": Lazy("search", "Find memories by meaning and words, best first."),
+    "list": Lazy("list_memories", "List memories, newest first, all that the options name."),
+    "recent": Lazy("recent", "Show the newest memories, of every kind of trust."),
+    "projects": Lazy("projects", "List projects with how many memories each has."),
+    "show": Lazy("show", "Show one memory whole, with its links."),
+    "store": Lazy("store", "Keep one memory, and print its id."),
+    "forget": Lazy("forget", "Hide a memory from searches and lists, or erase it for good."),
+    "restore": Lazy("restore", "Bring back a memory, by its ID, or make a home of a backup, by its FILE."),
+    "import": Lazy(
+        "import_file",
+        "Load memories from files, other systems and notes, or restore an export.",
+    ),
+    "export": Lazy("export", "Write everything of a namespace to a file, which engramq import restores."),
+    "backup": Lazy("backup", "Save the home in a file, while it is used."),
+    "upgrade-data": Lazy("upgrade_data", "Move the home's database to the PostgreSQL of this release."),
+    "purge": Lazy(
+        "purge", "List, then erase for good, what a principal wrote, or memories of a source, thread, project or time."
+    ),
+    "duplicates": Lazy("duplicates", "List memories that say the same, and with --merge --yes keep one of each group."),
+    "graph": Lazy("graph", "List deleted edges and nodes of the knowledge graph, and restore them."),
+    "audit": Lazy("audit", "Show who did what, newest last."),
+    "dead": Lazy("dead", "List, show, retry and drop commands that were given up."),
+    "model": Lazy("model", "List the models that make vectors here, and build the multilingual one."),
+    "tenant": Lazy("tenant", "List, configure, export and delete whole namespaces."),
+    "webhook": Lazy("webhook", "Tell servers of others what happens in a namespace."),
+    "token": Lazy("token", "Make, list and revoke the bearer tokens of HTTP clients."),
+}
+
+
+class _Failed(Exception):
+    """A command met this. Click takes every broken pipe for that of standard output, and ends without a word."""
+
+    def __init__(self, problem: OSError) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class LazyGroup(click.Group):
+    """Loads a command when it is called or asked for its help; says of every error what it is and how to mend it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Return a command, loaded, or None when there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"engramq.deploy.cli.{COMMANDS[cmd_name].module}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the list without loading what it lists."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was called; what the user can mend is said in one line."""
+        try:
+            return super().invoke(ctx)
+        except (CommandFailed, DeployError, EngramqError, SettingsError) as problem:
+            text, code = _told(problem)
+            click.echo(f"engramq {ctx.invoked_subcommand}: {text}", err=True)
+            ctx.exit(code)
+        except OSError as problem:
+            raise _Failed(problem) from problem
+
+
+def _told(problem: CommandFailed | DeployError | EngramqError | SettingsError) -> tuple[str, ExitCode]:
+    match problem:
+        case CommandFailed():
+            return str(problem), problem.code
+        case EngramqError():
+            return f"{problem.fault.error} {problem.fault.recovery}", ExitCode.FAILED
+        case DeployError():
+            return str(problem), problem.exit_code
+        case SettingsError():
+            return str(problem), ExitCode.MISUSED
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("engramq"), prog_name="engramq")
+@click.pass_context
+def engramq(context: click.Context) -> None:
+    """Long-term memory for AI agents, over MCP.
+
+    `engramq up` runs everything on embedded servers below ENGRAMQ_HOME (default ~/.engramq).
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def run(arguments: list[str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
+    """Run a command and return its exit code, having printed what is to be said; `supervisor` as in `cli.main`."""
+    with remembering() as failures:
+        try:
+            code = engramq.main(args=arguments, prog_name="engramq", standalone_mode=False, obj=supervisor)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except (OSError, _Failed) as error:
+            problem = error.problem if isinstance(error, _Failed) else error
+            if any(problem is failure for failure in failures):
+                return _unwritten("What it prints", problem)
+            if problem.filename and problem.errno in _FULL:
+                return _unwritten(problem.filename, problem)
+            raise problem from None
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except click.Abort:
+            return ExitCode.INTERRUPTED
+    # Not standalone, click returns the code of an Exit, and else what the command returned.
+    return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _unwritten(place: str, problem: OSError) -> ExitCode:
+    """Say what could not be written, where somebody hears it; a reader that has gone needs no words."""
+    if problem.errno != errno.EPIPE:
+        with suppress(OSError):
+            click.echo(f"engramq: {place} cannot be written: {problem.strerror}.", err=True)
+    return ExitCode.FAILED

@@ -1,0 +1,199 @@
+"""`engramq up`: everything in the foreground, until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from engramq.deploy import settings
+from engramq.deploy.cli.options import address_options, address_variables, named_as_options
+from engramq.deploy.cli.status_table import health_line
+from engramq.deploy.client import Lease, take_lease
+from engramq.deploy.embedded import versions
+from engramq.deploy.embedded.postgres import POSTGRESQL
+from engramq.deploy.embedded.process import wait_until
+from engramq.deploy.home import Home, home_from
+from engramq.deploy.servers_for import READY_BOUND_S
+from engramq.deploy.supervisor.report import health
+from engramq.schemas.command_line import CommandFailed
+from engramq.schemas.settings import read_settings
+
+STOP_BOUND_S = 120.0
+CHECKS_BOUND_S = 10.0
+ANSWERED_BOUND_S = 10.0  # in which a worker that lives has opened its connections
+
+
+@click.command("up")
+@address_options
+@click.pass_obj
+def command(supervisor: tuple[str, ...], host: str | None, port: int | None) -> None:
+    """Run everything in the foreground, HTTP too, until Ctrl-C."""
+    given = address_variables(host, port)
+    environment = {**os.environ, **given}
+    with named_as_options(given):
+        read_settings(environment)
+    home = home_from(environment)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    held: list[Lease] = []
+    try:
+        click.echo(f"Starting engramq in {home.path} ...")
+        require_fit(environment)
+        _move_old_database(home, environment)
+        held.append(take_lease(home, "up", environment, READY_BOUND_S, supervisor))
+        unanswered = _unanswered(held[0])
+        click.echo(_banner(home, held[0], environment))
+        if unanswered:
+            click.echo(f"But calls are not answered: {unanswered} See: engramq doctor", err=True)
+        while _was_lost(held[0]):
+            click.echo("The supervisor was killed. Starting it again ...")
+            held.pop().close()
+            held.append(take_lease(home, "up", environment, READY_BOUND_S, supervisor))
+            click.echo("Running again.")
+    except _Left:
+        # It may come at any moment, also before there is a lease.
+        if not held:
+            raise click.Abort from None
+        _release(held[0])
+
+
+def require_fit(environment: dict[str, str]) -> None:
+    """Raise CommandFailed naming each thing that is missing for a start, within CHECKS_BOUND_S.
+
+    Each look has a bound of its own: when all together take longer, the machine is busy, as when it has just booted.
+    Then the start goes on, which names what it lacks by itself.
+    A process of its own looks: the drivers and models that it loads would stay in this one for as long as it runs.
+    """
+    doctor = (sys.executable, "-P", "-m", "engramq", "doctor", "--before-start", "--json")
+    try:
+        done = subprocess.run(
+            doctor, env=environment, capture_output=True, text=True, check=False, timeout=CHECKS_BOUND_S
+        )
+    except subprocess.TimeoutExpired:
+        told = f"The checks before a start have not ended within {CHECKS_BOUND_S:.0f} s; it goes on without them."
+        click.echo(f"{told} See: engramq doctor", err=True)
+        return
+    try:
+        checks = json.loads(done.stdout)["checks"]
+    except (ValueError, KeyError):
+        raise CommandFailed(f"The checks before a start broke off: {done.stderr.strip()[-500:]}") from None
+    missing = [f"{check['told']} {check['mend']}" for check in checks if check.get("state") == "failed"]
+    if missing:
+        raise CommandFailed("\n  ".join(["not started.", *missing]) if len(missing) > 1 else missing[0])
+
+
+def _move_old_database(home: Home, environment: dict[str, str]) -> None:
+    """Move the files of a former PostgreSQL before the start; raises DeployError where that cannot be done."""
+    if environment.get(settings.DATABASE_URL) or not versions.is_older(home.postgres / "data", POSTGRESQL):
+        return
+    from engramq.deploy.upgrade.moving import move  # noqa: PLC0415 - once in years
+
+    moved = move(home, click.echo)
+    if moved is not None:
+        click.echo(f"Moved {moved.rows:,} rows to PostgreSQL {moved.after}; the old files are in {moved.kept}.")
+
+
+def _unanswered(lease: Lease) -> str:
+    """Return nothing as soon as the gateway says that calls are answered, else after a while what it lacks."""
+    found: dict[str, object] | None = None
+
+    def answered() -> bool:
+        nonlocal found
+        found = health(Path(lease.addresses["gateway_socket"]))
+        return found is not None and found["status"] != "unavailable"
+
+    if "gateway_socket" not in lease.addresses or wait_until(answered, ANSWERED_BOUND_S):
+        return ""
+    return f"{health_line(found or {})}."
+
+
+class _Left(BaseException):
+    """The user wants `engramq up` to end."""
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise _Left
+
+
+def _was_lost(lease: Lease) -> bool:
+    """Wait for the end of the stack; False when somebody stopped it on purpose."""
+    stopping = False
+    while True:
+        try:
+            event = lease.receive(3600.0)
+        except TimeoutError:
+            continue
+        if event is None:
+            if stopping:
+                click.echo("Stopped by engramq down.")
+            return not stopping
+        stopping = stopping or event.get("event") == "stopping"
+
+
+def _release(lease: Lease) -> None:
+    """Give the lease back without lingering and wait for the end, if ours was the last."""
+    click.echo("Stopping ...")
+    try:
+        lease.channel.send({"op": "release"})
+        answer = lease.receive(STOP_BOUND_S)
+        while answer is not None and "stopping" not in answer:
+            answer = lease.receive(STOP_BOUND_S)
+        if answer is not None and not answer["stopping"]:
+            click.echo("Other clients still use this stack: it stays until the last has left (engramq down stops it).")
+            return
+        while lease.receive(STOP_BOUND_S) is not None:
+            pass
+        click.echo("Stopped.")
+    except (OSError, _Left):
+        # Gone, or told twice to hurry: the connection's end releases the lease just as well.
+        click.echo("Left.")
+    finally:
+        lease.close()
+
+
+def _principal(environment: dict[str, str]) -> list[str]:
+    """Return who stores what comes in, where no token says it, and how to be named."""
+    if (environment.get(settings.AUTH) or settings.DEFAULT_AUTH) != settings.DEFAULT_AUTH:
+        return []
+    named = environment.get(settings.PRINCIPAL)
+    hint = "" if named else f" (whoever uses this machine; {settings.PRINCIPAL}=NAME names you)"
+    return [f"  principal       {named or settings.DEFAULT_PRINCIPAL}{hint}"]
+
+
+def _banner(home: Home, lease: Lease, environment: dict[str, str]) -> str:
+    command = shutil.which("engramq") or str(Path(sys.argv[0]).resolve())
+    # A client starts the command with an environment of its own, so a home that is not the default must be in it.
+    variables = {settings.HOME: str(home.path)} if environment.get(settings.HOME) else {}
+    server: dict[str, object] = {"command": command, "args": ["stdio"]}
+    if variables:
+        server["env"] = variables
+    options = "".join(f" --env {name}={value}" for name, value in variables.items())
+    http = lease.addresses.get("http", "")
+    lines = [
+        "",
+        "engramq is running.",
+        f"  MCP over HTTP   {http}/mcp",
+        *([f"  page            {http}/ui"] if read_settings(environment).ui else []),
+        f"  data and logs   {home.path}",
+        *_principal(environment),
+        "",
+        "Connect an MCP client over stdio (it shares this stack):",
+        f"  claude mcp add engramq{options} -- {command} stdio",
+        "or in an mcp.json:",
+        "  " + json.dumps({"mcpServers": {"engramq": server}}),
+        "",
+        "Ctrl-C stops it.",
+    ]
+    if lease.differing:
+        names = ", ".join(lease.differing)
+        lines.append(f"Note: this stack was started with other values of {names}; engramq down lets them change.")
+    return "\n".join(lines)

@@ -1,0 +1,197 @@
+"""Records from what the rows of a file say: checked, told apart, and put together for sending."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from engramq.deploy.importing.identity import Identities
+from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, Given, Rejection, rejection
+from engramq.deploy.importing.split import pieces
+from engramq.gateway.mcp.arguments import AROUND, check_arguments, without_absent
+from engramq.gateway.mcp.parameters import problem_in
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.redaction import Redaction
+from engramq.schemas import limits
+from engramq.schemas.commands import ImportRecord
+from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
+
+HELD_BATCHES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A checked record: the line on which it begins, whose it is, what is to be stored, by what it is known again.
+
+    `file`: the one of a folder.
+    """
+
+    line: int
+    namespace: str
+    record: ImportRecord
+    identity: bytes
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Rows of one namespace that are stored together, once for one `key`: tries to send them share it.
+
+    `named`: rows with external ids, which an update may change.
+    """
+
+    namespace: str
+    rows: tuple[Row, ...]
+    key: str
+    named: bool
+
+
+@dataclass(slots=True)
+class Secrets:
+    """Whether secrets are left out of what goes in, and how many were."""
+
+    left_out: bool = True
+    found: int = 0
+
+
+def check_rows(
+    records: Iterable[Given | Rejection],
+    namespace: str,
+    *,
+    one_namespace: bool,
+    split: bool = False,
+    secrets: Secrets | None = None,
+) -> Iterator[Row | Rejection]:
+    """Check what each row says.
+
+    `namespace` is for rows that name none; with `one_namespace` it is for all rows, whatever they name. `split`: a text
+    that is too long becomes several records of one thread. `secrets`: counts those that are left out.
+    """
+    secrets = secrets or Secrets()
+    identities = Identities()
+    for given in records:
+        if isinstance(given, Rejection):
+            yield given
+            continue
+        try:
+            own = given.values.pop(NAMESPACE, None)
+            own = namespace if own is None else own
+            _check_namespace(own)
+            _check_namespace(namespace)
+            whose = namespace if one_namespace else own
+            checked = _kept_and_known(given.values, whose, split=split, secrets=secrets)
+        except EngramqError as refused:
+            yield rejection(given.line, refused, given.file)
+            continue
+        for record, known_by in checked:
+            yield Row(given.line, whose, record, identities.of(whose, known_by), given.file)
+
+
+def _kept_and_known(
+    values: dict[str, Any], namespace: str, *, split: bool, secrets: Secrets
+) -> list[tuple[ImportRecord, ImportRecord]]:
+    """Return the records that a row is, each with what it is known again by.
+
+    That is what it says without its secrets, also where they are kept: so a row is the same under every setting, and no
+    digest lets anybody try passwords.
+    """
+    redaction = Redaction()
+    if secrets.left_out:
+        kept = _without_secrets(values, namespace, split=split, redaction=redaction)
+        secrets.found += redaction.found
+        return [(record, record) for record in kept]
+    kept = _checked(values, namespace, split=split)
+    if kept[0].external_id is not UNSET:  # which is what it is known by
+        return [(record, record) for record in kept]
+    try:
+        known = _without_secrets(values, namespace, split=split, redaction=redaction)
+    except EngramqError:  # not looked through in time: with secrets left out it would not go in
+        known = []
+    return [(record, known[number] if number < len(known) else record) for number, record in enumerate(kept)]
+
+
+def _without_secrets(
+    values: dict[str, Any], namespace: str, *, split: bool, redaction: Redaction
+) -> list[ImportRecord]:
+    content = values.get(CONTENT)
+    # Before it is split: half of a key is not known for one.
+    if isinstance(content, str) and (split or len(content.strip()) <= limits.CONTENT_CHARS):
+        values = {**values, CONTENT: redaction.of_text(content)}
+    return [redaction.of_rest(record) for record in _checked(values, namespace, split=split)]
+
+
+def _checked(values: dict[str, Any], namespace: str, *, split: bool) -> list[ImportRecord]:
+    """Return the records that a row is: one, unless its text is split."""
+    content = values.get(CONTENT)
+    if not isinstance(content, str) or len(content) <= limits.CONTENT_CHARS:
+        return [_record(values)]
+    text = content.strip()
+    if split and len(text) > limits.CONTENT_CHARS:
+        return [_record(piece) for piece in pieces(values, _record({**values, CONTENT: "-"}), namespace)]
+    if split and text:
+        return [_record({**values, CONTENT: text})]
+    try:
+        return [_record(values)]
+    except EngramqError as refused:
+        if refused.fault.field != CONTENT:
+            raise
+        told = f"{refused.fault.error} --split makes several memories of it."
+        raise invalid(CONTENT, told) from None
+
+
+def _record(values: dict[str, Any]) -> ImportRecord:
+    # Exports of other tools write null for what is not known.
+    tool = TOOLS["store_memory"]
+    given = without_absent(tool, {name: value for name, value in values.items() if value is not None})
+    for name in AROUND:
+        if name in given:
+            raise invalid(name, f"A record has no field {name}.")
+    checked = check_arguments(tool, given).parameters
+    # What the row leaves out stays out: an update changes only what is named.
+    return ImportRecord(**{name: getattr(checked, name) for name in given.keys() & RECORD_FIELDS})
+
+
+def _check_namespace(name: Any) -> None:
+    if not isinstance(name, str) or not name.strip() or len(name) > limits.NAME_CHARS or problem_in(name) is not None:
+        raise invalid(NAMESPACE, f"namespace must be a text of 1 to {limits.NAME_CHARS} characters that is not blank.")
+    if name == SYSTEM_NAMESPACE:
+        raise invalid(NAMESPACE, f"The namespace {name!r} is engramq's own.")
+
+
+def make_batches(rows: Iterable[Row | Rejection], size: int, chars: int) -> Iterator[Batch | Rejection]:
+    """Put rows of one namespace together, in their order: at most `size` rows and about `chars` characters each.
+
+    A batch is of rows with external ids or of rows without. Unfinished ones are held for several namespaces at once,
+    HELD_BATCHES times `size` rows in all.
+    """
+    waiting: dict[tuple[str, bool], list[Row]] = {}
+    lengths: dict[tuple[str, bool], int] = {}
+    held = 0
+    for row in rows:
+        if isinstance(row, Rejection):
+            yield row
+            continue
+        whose = row.namespace, row.record.external_id is not UNSET
+        mine = waiting.setdefault(whose, [])
+        mine.append(row)
+        lengths[whose] = lengths.get(whose, 0) + len(row.record.content)
+        held += 1
+        if len(mine) >= size or lengths[whose] >= chars:
+            ready = whose
+        elif held > HELD_BATCHES * size:
+            ready = max(waiting, key=lambda whose: len(waiting[whose]))
+        else:
+            continue
+        held -= len(waiting[ready])
+        del lengths[ready]
+        yield _batch(waiting.pop(ready))
+    for rest in waiting.values():
+        yield _batch(rest)
+
+
+def _batch(rows: list[Row]) -> Batch:
+    named = rows[0].record.external_id is not UNSET
+    return Batch(rows[0].namespace, tuple(rows), f"import:{uuid7()}", named)

@@ -1,0 +1,213 @@
+"""`engramq import FILE`: bulk loading through the imports mailbox."""
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+import anyio
+from msgspec import UNSET
+
+from engramq.deploy.cli.progress import Progress, Readable
+from engramq.deploy.importing.records import Given, Rejection, read_records
+from engramq.deploy.importing.rejects import RejectFile
+from engramq.deploy.importing.rows import Batch, Row, Secrets, check_rows, make_batches
+from engramq.deploy.importing.workers import START_S, ImportWorkers
+from engramq.gateway.queue.bus import Pending
+from engramq.gateway.queue.lanes import AnyBus, open_bus
+from engramq.schemas.commands import BatchImported, Command, GetCommand, ImportBatch
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.lanes import lanes_of
+from engramq.schemas.packed_lines import Source
+from engramq.schemas.settings import Redact, Settings
+from engramq.schemas.vocabulary import ALL_SCOPES, Absence, CommandStatus, OnDuplicate, ReceiptStatus, RowFormat
+
+IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
+BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts is not minutes of work
+ANSWER_TIMEOUT_S: Final = 60.0
+NOT_DONE: Final = "See `engramq status`: is a worker running?"
+GIVE_UP_S: Final = 300.0  # how long one batch is tried again while the service is away or overloaded
+
+
+@dataclass
+class Importer:
+    """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored."""
+
+    bus: AnyBus
+    principal: Principal
+    on_duplicate: OnDuplicate
+    rejects: RejectFile
+    progress: Progress
+    counts: Counter[ReceiptStatus] = field(default_factory=Counter)
+    absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
+    degraded: bool = False
+    project: str = ""  # of the rows that name none
+    secrets: Secrets = field(default_factory=Secrets)
+
+    async def run(self, items: Iterator[Batch | Rejection]) -> None:
+        """Send everything; raises EngramqError when a batch cannot be brought in."""
+        slots = anyio.CapacityLimiter(IN_FLIGHT)
+        async with anyio.create_task_group() as group:
+            while True:
+                item = await anyio.to_thread.run_sync(next, items, None)  # reading may wait for a pipe
+                if item is None:
+                    return
+                if isinstance(item, Rejection):
+                    self.reject(item)
+                    continue
+                await slots.acquire_on_behalf_of(item)
+                group.start_soon(self._send, item, slots)
+
+    async def _send(self, batch: Batch, slots: anyio.CapacityLimiter) -> None:
+        try:
+            answer = await self.ask_until_answered(_command(batch, self.on_duplicate), batch.namespace, batch.key)
+        finally:
+            slots.release_on_behalf_of(batch)
+        if answer.fault is not None:
+            raise EngramqError(answer.fault)
+        assert isinstance(answer.reply, BatchImported)
+        self.degraded |= answer.reply.degraded is True
+        for receipt in answer.reply.receipts:
+            row = batch.rows[receipt.index]
+            if receipt.status is ReceiptStatus.REJECTED:
+                self.reject(Rejection(row.line, str(receipt.field or "line"), str(receipt.error or ""), row.file))
+            else:
+                self.counts[receipt.status] += 1
+                if receipt.absence is not UNSET:
+                    self.absent[receipt.status, receipt.absence] += 1
+        self.progress.show(sum(self.counts.values()))
+
+    async def ask_until_answered(self, command: Command, namespace: str, key: str) -> Answer:
+        """Ask again while the service is overloaded or away: the key has it done once only; raises EngramqError."""
+        give_up = time.monotonic() + GIVE_UP_S
+        while True:
+            try:
+                answer = await self.bus.ask(
+                    command,
+                    namespace=namespace,
+                    principal=self.principal,
+                    idempotency_key=key,
+                    project=self.project,
+                    timeout_s=ANSWER_TIMEOUT_S,
+                )
+                if isinstance(answer, Pending):
+                    await self._until_ended(answer.command_id, namespace, give_up)
+                    if time.monotonic() < give_up:
+                        continue
+                    raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
+                if answer.fault is None or answer.fault.code not in NOT_APPLIED:
+                    return answer
+                fault = answer.fault
+            except EngramqError as refused:
+                fault = refused.fault
+            await self._wait_or_give_up(fault, give_up)
+
+    async def _until_ended(self, command_id: str, namespace: str, give_up: float) -> None:
+        """Wait until a command that outlived our patience has ended; its stored reply is then ours by the key."""
+        while time.monotonic() < give_up:
+            answer = await self.bus.ask(
+                GetCommand(command_id=command_id), namespace=namespace, principal=self.principal
+            )
+            status = getattr(getattr(answer, "reply", None), "status", None)
+            if status not in {CommandStatus.PENDING, CommandStatus.RUNNING}:
+                return
+            await anyio.sleep(1.0)
+
+    async def _wait_or_give_up(self, fault: Fault, give_up: float) -> None:
+        if fault.code not in NOT_APPLIED or time.monotonic() > give_up:
+            raise EngramqError(fault)
+        await anyio.sleep(fault.retry_after_s if isinstance(fault.retry_after_s, float) else 1.0)
+
+    def reject(self, rejection: Rejection) -> None:
+        """Count a row that was not stored, and tell of it; raises CannotReject."""
+        self.counts[ReceiptStatus.REJECTED] += 1
+        self.rejects.write(rejection)
+
+
+def _command(batch: Batch, on_duplicate: OnDuplicate) -> ImportBatch:
+    return ImportBatch(
+        records=tuple(row.record for row in batch.rows),
+        # A row without an external id that is there already says the same.
+        on_duplicate=on_duplicate if batch.named else OnDuplicate.SKIP,
+        identities=tuple(row.identity for row in batch.rows),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a file is imported: where to, what is done with what is there, and how its rows are read.
+
+    `namespace`: of all rows; None, of those that the rows name. `row_format`: None, told by the content.
+    """
+
+    namespace: str | None
+    on_duplicate: OnDuplicate
+    batch_size: int
+    split: bool
+    row_format: RowFormat | None
+
+    def checked(
+        self, records: Iterable[Given | Rejection], settings: Settings, secrets: Secrets
+    ) -> Iterator[Row | Rejection]:
+        """Return what the records say, each checked; `secrets` counts those that are left out."""
+        return check_rows(
+            records,
+            self.namespace or settings.namespace,
+            one_namespace=self.namespace is not None,
+            split=self.split,
+            secrets=secrets,
+        )
+
+
+def new_secrets(settings: Settings) -> Secrets:
+    """Return the count of secrets of an import, and whether they are left out."""
+    return Secrets(left_out=settings.redact is not Redact.OFF)
+
+
+@asynccontextmanager
+async def importing(
+    settings: Settings, options: Options, rejects: Path | None, source: Readable, total: int | None
+) -> AsyncIterator[Importer]:
+    """Within the block rows can be sent; what could not be stored is told of in `rejects`.
+
+    `source` and `total` are what the bar shows. Raises EngramqError, NoWorker, CannotReject, maybe in a group.
+    """
+    async with AsyncExitStack() as resources:
+        files = resources.enter_context(ExitStack())
+        bus = await resources.enter_async_context(open_bus(settings))
+        workers = ImportWorkers(lanes_of(settings).of(settings.namespace))
+        resources.push_async_callback(workers.close)
+        await workers.require(START_S)
+        importer = Importer(
+            bus,
+            Principal(name=settings.principal, scopes=ALL_SCOPES),
+            options.on_duplicate,
+            RejectFile(rejects, files),
+            resources.enter_context(Progress(source, total)),
+            project=settings.project,
+            secrets=new_secrets(settings),
+        )
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(workers.watch)
+            yield importer
+            watching.cancel_scope.cancel()
+        importer.rejects.close()
+
+
+async def import_file(
+    raw: IO[bytes], settings: Settings, options: Options, rejects: Path | None, total_bytes: int | None
+) -> Importer:
+    """Import all of `raw`, a file or a pipe; returns the importer, which has counted what became of the rows.
+
+    Raises EngramqError, NoWorker, CannotReject, UnusableFile, maybe in a group.
+    """
+    source = Source(raw)
+    async with importing(settings, options, rejects, source, total_bytes) as importer:
+        records = read_records(source.lines(), options.row_format)
+        rows = options.checked(records, settings, importer.secrets)
+        await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
+    return importer

@@ -1,1 +1,0 @@
-"""What the commands do that need the queue, once their options are parsed (`deploy.commands` defines these)."""

@@ -1,0 +1,184 @@
+"""What the operator's commands call: commands of the queue, checked and asked without a gateway, and its health.
+
+This is the entry of `deploy` into this package; no agent comes this way.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import anyio
+import msgspec
+
+from engramq.gateway.health import Health, whole_health_in
+from engramq.gateway.identity.authorization import settings_caller
+from engramq.gateway.overview import overview_of, redis_check
+from engramq.gateway.queue.bus import Pending
+from engramq.gateway.queue.lanes import AnyBus, of_those_that_answer, open_bus
+from engramq.gateway.queue.look import Look, NoLook, look_at, missing_rights
+from engramq.schemas.checks import CheckName, merged, status_of
+from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.commands import Command, CommandReport, GetCommand, Reply
+from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.lanes import lanes_of
+from engramq.schemas.overview import Check, Overview
+from engramq.schemas.servers import UnsupportedServer, let_tls_end
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
+
+ANSWER_TIMEOUT_S: Final = 20.0  # after which a command is asked after instead
+READ_TIMEOUT_S: Final = 120.0  # of one behind batches of an import
+ASK_AGAIN_S: Final = 1.0
+PROGRESS_S: Final = 5.0
+ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
+
+R = TypeVar("R", bound=Reply)
+C = TypeVar("C", bound=Command)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Asks in the name of the operator, who may do everything in this namespace."""
+
+    bus: AnyBus
+    namespace: str
+    principal: str
+
+    async def run(self, command: Command, kind: type[R], *, progress: Callable[[], Awaitable[None]] | None = None) -> R:
+        """Return the reply, however long it takes; raises EngramqError.
+
+        `progress` is called now and then while it takes long.
+        """
+        timeout_s = ANSWER_TIMEOUT_S if progress is None else ASK_AGAIN_S
+        answer = await self.ask(command, timeout_s)
+        if isinstance(answer, Pending):
+            return await self._until_ended(answer.command_id, kind, progress)
+        if answer.fault is not None:
+            raise EngramqError(answer.fault)
+        assert isinstance(answer.reply, kind)
+        return answer.reply
+
+    async def read(self, command: Command, kind: type[R]) -> R:
+        """Return the reply of a read that has to wait for its turn; raises EngramqError."""
+        answer = await self.ask(command, READ_TIMEOUT_S)
+        assert isinstance(answer, Answer)  # only writes are pending
+        if answer.fault is not None:
+            raise EngramqError(answer.fault)
+        assert isinstance(answer.reply, kind)
+        return answer.reply
+
+    async def ask(self, command: Command, timeout_s: float | None = None) -> Answer | Pending:
+        """Ask once."""
+        principal = Principal(name=self.principal, scopes=ALL_SCOPES)
+        return await self.bus.ask(command, namespace=self.namespace, principal=principal, timeout_s=timeout_s)
+
+    async def _until_ended(self, command_id: str, kind: type[R], progress: Callable[[], Awaitable[None]] | None) -> R:
+        told_at = time.monotonic()
+        while True:
+            answer = await self.ask(GetCommand(command_id=command_id))
+            report = answer.reply if isinstance(answer, Answer) else None
+            if isinstance(report, CommandReport) and report.status in ENDED:
+                return _reported(report, kind)
+            if progress is not None and time.monotonic() > told_at + PROGRESS_S:
+                told_at = time.monotonic()
+                await progress()
+            await anyio.sleep(ASK_AGAIN_S)
+
+
+@asynccontextmanager
+async def asking(settings: Settings, namespace: str) -> AsyncIterator[Asker]:
+    """Yield what asks in one namespace, as the principal of the settings."""
+    async with open_bus(settings) as bus:
+        yield Asker(bus, namespace, settings.principal)
+
+
+def _reported(report: CommandReport, kind: type[R]) -> R:
+    body = report.reply
+    if report.status is CommandStatus.DONE and body is not None:
+        return msgspec.convert({**body, "type": kind.__struct_config__.tag}, kind)
+    if report.status is CommandStatus.FAILED and body is not None:
+        raise EngramqError(msgspec.convert(body, Fault))
+    raise refuse(FaultCode.UNAVAILABLE, "Nothing is known of the command.", recovery="Run the same command again.")
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    """Run `work` in a loop of its own; raises CommandFailed when Redis is not fit."""
+
+    async def whole() -> T:
+        try:
+            return await work()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await let_tls_end()
+
+    try:
+        return anyio.run(whole, backend_options={"use_uvloop": os.name != "nt"})
+    except UnsupportedServer as problem:
+        raise CommandFailed(str(problem)) from None
+
+
+def checked_command(given: Mapping[str, Any], kind: type[C]) -> C:
+    """Return the command with these fields; raises CommandFailed naming what is wrong."""
+    try:
+        command = msgspec.convert(given, kind)
+        command.check()
+    except msgspec.ValidationError as problem:
+        raise CommandFailed(f"{problem}.", ExitCode.MISUSED) from None
+    except EngramqError as problem:
+        raise CommandFailed(f"{problem.fault.error} {problem.fault.recovery}", ExitCode.MISUSED) from None
+    return command
+
+
+def overview(settings: Settings) -> Overview:
+    """Return how the installation at `settings.redis_url` is, within about 8 s."""
+    logging.getLogger("engramq").addHandler(logging.NullHandler())  # what is wrong is told by the checks
+    return run(partial(_overview, settings))
+
+
+def whole_health(settings: Settings) -> Health:
+    """Return the same in the form in which a home's gateway tells it to its supervisor."""
+    return whole_health_in(overview(settings))
+
+
+def redis_alone(settings: Settings) -> Check:
+    """Check that Redis answers and takes writes, within about 4 s; no worker is asked."""
+    return run(partial(_redis_alone, settings))
+
+
+async def _redis_alone(settings: Settings) -> Check:
+    lanes = lanes_of(settings)
+    found = await asyncio.gather(*(look_at(lane.redis, lane.keys) for lane in lanes.all), return_exceptions=True)
+    try:
+        look, away = of_those_that_answer(found)
+        there = next(lane for lane, one in zip(lanes.all, found, strict=True) if isinstance(one, Look))
+        refused = look.refused or await missing_rights(there.redis, there.keys)
+    except NoLook as problem:
+        return redis_check(str(problem), answers=False)
+    return redis_check(refused or away, answers=not refused)
+
+
+async def _overview(settings: Settings) -> Overview:
+    try:
+        async with open_bus(settings) as bus:
+            found = await overview_of(bus, settings_caller(settings))
+    except UnsupportedServer as problem:
+        checks = [redis_check(str(problem), answers=False)]
+        return Overview(status=status_of(checks), checks=checks, mailboxes=[])
+    first = lanes_of(settings).first
+    try:
+        missing = await missing_rights(first.redis, first.keys)
+    except NoLook:
+        return found  # the look has said why
+    if not missing:
+        return found
+    cut_off = any(one.name == CheckName.REDIS and one.state == "failed" for one in found.checks)
+    checks = merged([redis_check(missing, answers=not cut_off), *found.checks])  # of two as bad the first counts
+    return Overview(status=status_of(checks), checks=checks, mailboxes=found.mailboxes)
