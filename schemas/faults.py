@@ -11,59 +11,99 @@ from engramq.schemas.vocabulary import Status
 
 
 class FaultCode(StrEnum):
-    """Why a request was refused. The words are part of the contract."""
+    """Why a request was refused: the word, its status in HTTP and the usual recovery. Part of the contract."""
 
-    INVALID_PARAMETER = "invalid_parameter"
-    SELF_LOOP = "self_loop"
-    MEMORY_NOT_ACTIVE = "memory_not_active"
-    DEGREE_LIMIT = "degree_limit"
-    EDGE_EXISTS = "edge_exists"
-    RELATION_CONFLICT = "relation_conflict"
-    UNTRUSTED_LINK = "untrusted_link"
-    RECORD_NOT_VERIFIED = "record_not_verified"
-    UNTRUSTED_SOURCE = "untrusted_source"
-    UNTRUSTED_SUPERSEDES = "untrusted_supersedes"
-    ALREADY_SUPERSEDED = "already_superseded"
-    SUPERSEDE_CYCLE = "supersede_cycle"
-    EXTERNAL_ID_TAKEN = "external_id_taken"
-    IDEMPOTENCY_CONFLICT = "idempotency_conflict"
-    QUOTA_EXCEEDED = "quota_exceeded"
-    FORBIDDEN = "forbidden"
-    RATE_LIMITED = "rate_limited"
-    OVERLOADED = "overloaded"
-    UNAVAILABLE = "unavailable"
-    INTERNAL = "internal"
+    http_status: int
+    recovery: str
 
+    def __new__(cls, word: str, http_status: int = 500, recovery: str = "") -> "FaultCode":
+        """Return the code: its word, its status in HTTP, and what the caller can do about it."""
+        code = str.__new__(cls, word)
+        code._value_ = word
+        code.http_status, code.recovery = http_status, recovery
+        return code
 
-# A sentence that names a tool stands alone: it is left out where the caller has no such tool.
-RECOVERY: Final[dict[FaultCode, str]] = {
-    FaultCode.INVALID_PARAMETER: "Correct the named parameter and call again.",
-    FaultCode.SELF_LOOP: "Give two different memories.",
-    FaultCode.MEMORY_NOT_ACTIVE: "Use another memory: the refusal says which, or what brings this one back.",
-    FaultCode.DEGREE_LIMIT: (
-        "disconnect removes one of its links. get_memory with include_untrusted shows all. Or raise ENGRAMQ_DEGREE_CAP."
-    ),
-    FaultCode.EDGE_EXISTS: 'Use if_exists="reinforce" or "update" to change the standing link.',
-    FaultCode.RELATION_CONFLICT: 'Use if_exists="update" to change the relation of a link that is protected.',
-    FaultCode.UNTRUSTED_LINK: (
-        "Link memories of one partition. Or memory_promote_to_trusted moves the untrusted one, once it is verified."
-    ),
-    FaultCode.RECORD_NOT_VERIFIED: "Only what is verified or approved is promoted. verify_memory says that it is.",
-    FaultCode.UNTRUSTED_SOURCE: 'Leave partition out, or give "untrusted". Promotion is the way to trusted.',
-    FaultCode.UNTRUSTED_SUPERSEDES: "Have the new memory promoted before it replaces a trusted one.",
-    FaultCode.ALREADY_SUPERSEDED: "Supersede the memory that replaced it. Or restore_memory brings the old one back.",
-    FaultCode.SUPERSEDE_CYCLE: "The old memory replaces the new one: leave it so. Or restore_memory undoes that first.",
-    FaultCode.EXTERNAL_ID_TAKEN: "Use the memory named, replace it by a new one, or give another external_id.",
-    FaultCode.IDEMPOTENCY_CONFLICT: "Use a fresh idempotency_key for a different request.",
-    FaultCode.QUOTA_EXCEEDED: (
-        "Ask the operator to raise the setting named, or to purge. forget_memory with erase makes room."
-    ),
-    FaultCode.FORBIDDEN: "Ask for a token with the scope named, or where you are untrusted, a trusted principal.",
-    FaultCode.RATE_LIMITED: "Wait retry_after_s seconds, then call again.",
-    FaultCode.OVERLOADED: "Nothing was applied. Wait retry_after_s seconds, then call again.",
-    FaultCode.UNAVAILABLE: "Nothing was applied. Call again in a few seconds; if it lasts, run `engramq status`.",
-    FaultCode.INTERNAL: "Call again; if it lasts, report the command_id to the operator.",
-}
+    # A sentence that names a tool stands alone: it is left out where the caller has no such tool.
+    INVALID_PARAMETER = "invalid_parameter", 400, "Correct the named parameter and call again."
+    SELF_LOOP = "self_loop", 400, "Give two different memories."
+    MEMORY_NOT_ACTIVE = (
+        "memory_not_active",
+        409,
+        "Use another memory: the refusal says which, or what brings this one back.",
+    )
+    DEGREE_LIMIT = (
+        "degree_limit",
+        409,
+        (
+            "disconnect removes one of its links. get_memory with include_untrusted shows all. "
+            "Or raise ENGRAMQ_DEGREE_CAP."
+        ),
+    )
+    EDGE_EXISTS = "edge_exists", 409, 'Use if_exists="reinforce" or "update" to change the standing link.'
+    RELATION_CONFLICT = (
+        "relation_conflict",
+        409,
+        'Use if_exists="update" to change the relation of a link that is protected.',
+    )
+    UNTRUSTED_LINK = (
+        "untrusted_link",
+        409,
+        "Link memories of one partition. Or memory_promote_to_trusted moves the untrusted one, once it is verified.",
+    )
+    RECORD_NOT_VERIFIED = (
+        "record_not_verified",
+        409,
+        "Only what is verified or approved is promoted. verify_memory says that it is.",
+    )
+    UNTRUSTED_SOURCE = (
+        "untrusted_source",
+        409,
+        'Leave partition out, or give "untrusted". Promotion is the way to trusted.',
+    )
+    UNTRUSTED_SUPERSEDES = (
+        "untrusted_supersedes",
+        409,
+        "Have the new memory promoted before it replaces a trusted one.",
+    )
+    ALREADY_SUPERSEDED = (
+        "already_superseded",
+        409,
+        "Supersede the memory that replaced it. Or restore_memory brings the old one back.",
+    )
+    SUPERSEDE_CYCLE = (
+        "supersede_cycle",
+        409,
+        "The old memory replaces the new one: leave it so. Or restore_memory undoes that first.",
+    )
+    EXTERNAL_ID_TAKEN = (
+        "external_id_taken",
+        409,
+        "Use the memory named, replace it by a new one, or give another external_id.",
+    )
+    IDEMPOTENCY_CONFLICT = (
+        "idempotency_conflict",
+        422,  # as the IETF's draft of the Idempotency-Key header has it
+        "Use a fresh idempotency_key for a different request.",
+    )
+    QUOTA_EXCEEDED = (
+        "quota_exceeded",
+        403,  # not 429: to wait does not help
+        "Ask the operator to raise the setting named, or to purge. forget_memory with erase makes room.",
+    )
+    FORBIDDEN = (
+        "forbidden",
+        403,
+        "Ask for a token with the scope named, or where you are untrusted, a trusted principal.",
+    )
+    RATE_LIMITED = "rate_limited", 429, "Wait retry_after_s seconds, then call again."
+    OVERLOADED = "overloaded", 503, "Nothing was applied. Wait retry_after_s seconds, then call again."
+    UNAVAILABLE = (
+        "unavailable",
+        503,
+        "Nothing was applied. Call again in a few seconds; if it lasts, run `engramq status`.",
+    )
+    INTERNAL = "internal", 500, "Call again; if it lasts, report the command_id to the operator."
+
 
 # Refusals that say: not applied and never will be.
 NOT_APPLIED: Final = frozenset({FaultCode.OVERLOADED, FaultCode.RATE_LIMITED, FaultCode.UNAVAILABLE})
@@ -114,7 +154,7 @@ def refuse(
         Fault(
             code=code,
             error=error,
-            recovery=recovery or RECOVERY[code],
+            recovery=recovery or code.recovery,
             field=field,
             memory_id=memory_id,
             retry_after_s=retry_after_s,

@@ -11,7 +11,7 @@ from engramq.gateway.mcp.parameters import Parameter
 from engramq.gateway.mcp.schema import output_schema
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.mcp.tools.tool import Tool
-from engramq.schemas.faults import RECOVERY, FaultCode
+from engramq.schemas.faults import FaultCode
 from engramq.schemas.records import Memory
 
 _CORE: Final = " \\*"
@@ -125,7 +125,7 @@ def _lines(definition: Mapping[str, Any], definitions: Mapping[str, Any]) -> str
 
 
 def _codes() -> str:
-    rows = "".join(f"| `{code}` | {recovery} |\n" for code, recovery in RECOVERY.items())
+    rows = "".join(f"| `{code}` | {code.recovery} |\n" for code in FaultCode)
     return (
         "## Codes\n\n`overloaded`, `rate_limited` and `unavailable` mean: not applied, and never will be.\n\n"
         f"| code | recovery |\n|---|---|\n{rows}"

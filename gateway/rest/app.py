@@ -1,5 +1,6 @@
 """The application under /v1: one request, one call of a tool. Who calls is known by then, as for MCP."""
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
@@ -14,18 +15,18 @@ from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.rendering.budget import Body, text_of
 from engramq.gateway.rest import docs_page
 from engramq.gateway.rest.openapi import document
-from engramq.gateway.rest.operations import PREFIX
+from engramq.gateway.rest.operations import MISSING, PREFIX, Match, match
 from engramq.gateway.rest.reading import CallerLeft, WrongRequest, arguments_of
-from engramq.gateway.rest.routing import Match, match
-from engramq.gateway.rest.statuses import retry_after, status_of
 from engramq.gateway.service import Call, Service, fault_reply
-from engramq.schemas.faults import EngramqError, Fault
+from engramq.schemas.faults import EngramqError, Fault, FaultCode
+from engramq.schemas.vocabulary import Status
 
 OPENAPI_PATH: Final = f"{PREFIX}/openapi.json"
 DOCS_PATH: Final = f"{PREFIX}/docs"
 OPEN_PATHS: Final = frozenset({OPENAPI_PATH, DOCS_PATH})  # the same for everybody, so anybody may read them
 
 _JSON: Final = "application/json"
+_RETRY_S: Final = 1  # where a refusal names no time
 _UNKNOWN: Final = f"{OPENAPI_PATH} lists every path."
 
 
@@ -72,6 +73,23 @@ class Rest:
         call = Call(tool=operation.tool, arguments=arguments, caller=caller, traceparent=headers.get("traceparent"))
         reply = await self._service.call(call)
         return _respond(reply.body, status_of(reply.body, write=operation.tool.write), reply.text)
+
+
+def status_of(body: Body, *, write: bool) -> int:
+    """Return the HTTP status of a reply: a refusal's by its code; 404, 202 (of a `write`) or 200 by its word."""
+    if body["status"] in (Status.ERROR, Status.INVALID_PARAMETER):
+        return FaultCode(body["code"]).http_status
+    if body["status"] in MISSING:
+        return 404
+    return 202 if write and body["status"] == "pending" else 200
+
+
+def retry_after(body: Body, status: int) -> int | None:
+    """Return the whole seconds of a Retry-After header, None where the reply has none."""
+    if status not in (429, 503):
+        return None
+    wait_s: float = body.get("retry_after_s", _RETRY_S)
+    return max(_RETRY_S, math.ceil(wait_s))
 
 
 @cache

@@ -12,9 +12,8 @@ from engramq.gateway.mcp.arguments import parameters_of
 from engramq.gateway.mcp.guide import ENTRIES
 from engramq.gateway.mcp.schema import ErasedSince, PendingReply, output_schema
 from engramq.gateway.mcp.tools.tool import Tool
-from engramq.gateway.rest.operations import OPERATIONS, Operation
+from engramq.gateway.rest.operations import MISSING, OPERATIONS, Operation
 from engramq.gateway.rest.reading import KEY
-from engramq.gateway.rest.statuses import MISSING, STATUS_OF
 from engramq.schemas.faults import Fault, FaultCode
 
 VERSION: Final = "1.0.0"  # of the interface: its first number is that of /v1
@@ -188,7 +187,7 @@ def _answer(description: str, shapes: Iterable[str]) -> dict[str, Any]:
 
 
 def _shared(status: int, meaning: str, ahead: bool) -> dict[str, Any]:
-    codes = ", ".join(f"`{code}`" for code in FaultCode if STATUS_OF[code] == status)
+    codes = ", ".join(f"`{code}`" for code in FaultCode if code.http_status == status)
     said = _answer(f"{meaning} Codes: {codes}." if codes else meaning, [*(_REJECTED for _ in range(ahead)), "Fault"])
     if status in (429, 503):
         said["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}

@@ -17,20 +17,10 @@ from engramq.gateway.ui.tools import PAGE_TOOLS
 from engramq.gateway.ui.words import DONE
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.overview import Overview
-from engramq.schemas.vocabulary import Scope, Status
+from engramq.schemas.vocabulary import Scope
 
 AskOverview = Callable[[], Awaitable[Overview]]
 FORM_FIELDS: Final = 200
-
-# What a refusal is in HTTP; any other is a conflict with what is stored.
-_STATUS_OF: Final = {
-    FaultCode.INVALID_PARAMETER: 400,
-    FaultCode.FORBIDDEN: 403,
-    FaultCode.RATE_LIMITED: 429,
-    FaultCode.OVERLOADED: 503,
-    FaultCode.UNAVAILABLE: 503,
-    FaultCode.INTERNAL: 500,
-}
 
 
 class Refused(Exception):
@@ -43,9 +33,7 @@ class Refused(Exception):
     @property
     def status(self) -> int:
         """The status of the HTTP response."""
-        if self.body["status"] == Status.INVALID_PARAMETER:
-            return 400
-        return _STATUS_OF.get(self.body["code"], 409)
+        return FaultCode(self.body["code"]).http_status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

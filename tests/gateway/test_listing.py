@@ -22,7 +22,7 @@ from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Call, Service
 from engramq.schemas.commands import BatchConnected, BatchRefusal, Connect
 from engramq.schemas.envelope import Principal
-from engramq.schemas.faults import RECOVERY, Fault, FaultCode
+from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import ALL_SCOPES, Scope
 from tests.gateway.test_arguments import MINIMAL
@@ -274,7 +274,7 @@ async def test_core_lists_everyday_parameters_and_takes_the_others(service: Serv
 async def test_a_recovery_names_a_command_instead_of_a_tool_that_is_not_there(
     service: Service, workers: WorkerSide, code: FaultCode
 ) -> None:
-    fault = Fault(code=code, error="It is so.", recovery=RECOVERY[code])
+    fault = Fault(code=code, error="It is so.", recovery=code.recovery)
     workers.script = {kind: (lambda _c, _e: fault) for kind in workers.script}
     for profile in ("core", "forget_memory", "full"):
         there = {tool.name for tool in profile_of(profile).tools}
@@ -283,8 +283,8 @@ async def test_a_recovery_names_a_command_instead_of_a_tool_that_is_not_there(
         assert answer.structured_content is not None
         recovery = answer.structured_content["recovery"]
         assert naming(recovery) <= there
-        lacks = naming(RECOVERY[code]) - there
-        assert recovery == RECOVERY[code] if not lacks else "`engramq stdio --tools full`" in recovery
+        lacks = naming(code.recovery) - there
+        assert recovery == code.recovery if not lacks else "`engramq stdio --tools full`" in recovery
 
 
 @pytest.mark.promise("AG-16")

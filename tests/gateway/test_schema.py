@@ -15,7 +15,7 @@ from engramq.gateway.service import fault_reply
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import Reply
 from engramq.schemas.envelope import Principal
-from engramq.schemas.faults import RECOVERY, Fault, FaultCode
+from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES
 from tests.gateway.replies import check_reply
 from tests.schemas.samples import sample
@@ -48,7 +48,7 @@ def test_a_reply_fulfils_the_schema_with_every_field_and_with_the_least(tool: To
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
 def test_every_refusal_fulfils_the_schema_of_every_tool(tool: Tool) -> None:
     for code in FaultCode:
-        least = Fault(code=code, error="e", recovery=RECOVERY[code])
+        least = Fault(code=code, error="e", recovery=code.recovery)
         full = msgspec.structs.replace(least, field="f", memory_id="m", retry_after_s=1.5, command_id="c")
         for fault in (least, full):
             refused = fault_reply(fault, EVERYTHING)

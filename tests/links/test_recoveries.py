@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from engramq.gateway.mcp.tools import TOOLS
-from engramq.schemas.faults import RECOVERY
+from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.workers.db.database import Store
 from engramq.workers.links import standing, writer
@@ -112,7 +112,12 @@ async def test_a_deferred_link_that_is_dropped_says_what_to_do_by_cause(harness:
 
 def test_each_sentence_of_a_recovery_names_tools_exactly_and_stands_alone() -> None:
     """Those that name a tool which the caller lacks are left out, so that what is left has to make sense."""
-    texts = [*RECOVERY.values(), *standing._RECOVERY.values(), standing.use_instead(None), writer.WAITING]
+    texts = [
+        *(code.recovery for code in FaultCode),
+        *standing._RECOVERY.values(),
+        standing.use_instead(None),
+        writer.WAITING,
+    ]
     for text in texts:
         assert text.endswith("."), text
         sentences = re.split(r"(?<=\.)\s+", text)

@@ -10,9 +10,7 @@ from engramq.gateway.mcp.arguments import check_arguments, parameters_of
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.rest import docs_page
 from engramq.gateway.rest.openapi import document, written
-from engramq.gateway.rest.operations import OPERATIONS
-from engramq.gateway.rest.routing import match
-from engramq.gateway.rest.statuses import STATUS_OF
+from engramq.gateway.rest.operations import OPERATIONS, match
 from engramq.schemas.faults import NOT_APPLIED, FaultCode
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -55,9 +53,8 @@ def test_words_go_before_parameters() -> None:
 
 
 @pytest.mark.promise("RC-7")
-def test_every_refusal_has_a_status_and_what_may_be_repeated_has_one_that_says_so() -> None:
-    assert set(STATUS_OF) == set(FaultCode)
-    assert {code for code, status in STATUS_OF.items() if status in (429, 503)} == NOT_APPLIED
+def test_what_may_be_repeated_has_a_status_that_says_so() -> None:
+    assert {code for code in FaultCode if code.http_status in (429, 503)} == NOT_APPLIED
 
 
 @pytest.mark.promise("RC-7")

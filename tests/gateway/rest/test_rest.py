@@ -7,7 +7,6 @@ import pytest
 
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.rest.statuses import STATUS_OF
 from engramq.schemas import limits
 from engramq.schemas.commands import Command, GetMemory, MemoryFound, MemoryList, SearchMemories, StoreMemory
 from engramq.schemas.faults import NOT_APPLIED, FaultCode, refuse
@@ -84,7 +83,7 @@ async def test_each_refusal_has_its_status_and_the_body_of_its_tool(
     fault = refuse(code, "It cannot be.", field="content", retry_after_s=1.2).fault
     workers.script[StoreMemory] = lambda _command, _envelope: fault
     answer = await rest.call("store_memory", {"content": "x"})
-    assert answer.status_code == STATUS_OF[code]
+    assert answer.status_code == code.http_status
     body = answer.json()
     assert (body["code"], body["error"], body["recovery"]) == (code, fault.error, fault.recovery)
     assert answer.headers.get("retry-after") == ("2" if code in NOT_APPLIED else None)
