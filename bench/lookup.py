@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from bench.common import McpClient, emit, percentile, private_stack
 from bench.retrieval import bring_in
-from engramq.workers.embedders.calibrated.texts import read_pairs
+from engramq.workers.embedders.confidence import read_pairs
 from tools.sectors.corpus import unused_english_texts
 
 BENCH: Final = "lookup"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from bench.common import McpClient, emit, private_stack
 from bench.lookup import NAMESPACE, PAIRS
 from bench.retrieval import bring_in
-from engramq.workers.embedders.calibrated.texts import read_pairs
+from engramq.workers.embedders.confidence import read_pairs
 from tools.sectors.corpus import unused_english_texts
 
 BENCH: Final = "weak"

@@ -23,7 +23,7 @@ from engramq.workers.db.lookups import Lookup
 from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
-from engramq.workers.embedders import bundle
+from engramq.workers.embedders import minilm
 from engramq.workers.embedders.interface import Embedder, Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.onnx_session import onnx_runtime
@@ -133,9 +133,9 @@ class Float32Model:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         # Fold the int8 weights to float32 at load, so that no int8 kernel is used.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
-        model = str(bundle.FOLDER / bundle.MODEL_FILE)
+        model = str(minilm.FOLDER / minilm.MODEL_FILE)
         self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        self._tokenizer = Tokenizer.from_file(str(bundle.FOLDER / bundle.TOKENIZER_FILE))
+        self._tokenizer = Tokenizer.from_file(str(minilm.FOLDER / minilm.TOKENIZER_FILE))
         self._tokenizer.no_padding()
 
     def embed(self, text: str) -> NDArray[np.float32]:

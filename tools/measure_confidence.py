@@ -13,8 +13,8 @@ import click
 import msgspec
 
 from engramq.schemas.settings import read_settings
-from engramq.workers.embedders.calibrated.curve import sampled
 from engramq.workers.embedders.calibration import Samples, cross_validated, expected_error, fitted, reliability
+from engramq.workers.embedders.confidence import sampled
 from engramq.workers.embedders.factory import create_embedder
 
 FOLDS: Final = 5

@@ -7,11 +7,10 @@ from fastembed import TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
 
 from engramq.workers.cli.model_command import build_model
-from engramq.workers.embedders import bundle
+from engramq.workers.embedders import minilm
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.fastembed import FastembedEmbedder
-from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.embedders.minilm_session import Arithmetic
+from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
@@ -22,14 +21,14 @@ def anyio_backend() -> str:
 
 
 async def test_fastembed_runs_a_model_of_a_folder_as_we_do(tmp_path: Path) -> None:
-    for name in (bundle.MODEL_FILE, bundle.TOKENIZER_FILE):
-        (tmp_path / name).write_bytes((bundle.FOLDER / name).read_bytes())
+    for name in (minilm.MODEL_FILE, minilm.TOKENIZER_FILE):
+        (tmp_path / name).write_bytes((minilm.FOLDER / name).read_bytes())
     (tmp_path / "config.json").write_text('{"pad_token_id": 0}')
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 256, "pad_token": "[PAD]"}')
     (tmp_path / "special_tokens_map.json").write_text('{"pad_token": "[PAD]"}')
     TextEmbedding.add_custom_model(
         model="local/minilm", pooling=PoolingType.DISABLED, normalization=True,
-        sources=ModelSource(url="https://localhost/none"), dim=384, model_file=bundle.MODEL_FILE,
+        sources=ModelSource(url="https://localhost/none"), dim=384, model_file=minilm.MODEL_FILE,
     )  # fmt: skip
     adapted = FastembedEmbedder("fastembed:local/minilm", "local/minilm", specific_model_path=str(tmp_path))
     ours = MiniLmEmbedder(arithmetic=Arithmetic.FLOAT32)

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from engramq.workers.embedders import bundle
+from engramq.workers.embedders import minilm
 from tools.minilm import carrier, graph, int8
 
 RANDOM = np.random.default_rng(7)
@@ -13,24 +13,24 @@ RANDOM = np.random.default_rng(7)
 
 def test_the_committed_files_are_the_recorded_ones() -> None:
     for name, recorded in (
-        (bundle.MODEL_FILE, bundle.MODEL_SHA256),
-        (bundle.INT8_FILE, bundle.INT8_SHA256),
-        (bundle.TOKENIZER_FILE, bundle.TOKENIZER_SHA256),
+        (minilm.MODEL_FILE, minilm.MODEL_SHA256),
+        (minilm.INT8_FILE, minilm.INT8_SHA256),
+        (minilm.TOKENIZER_FILE, minilm.TOKENIZER_SHA256),
     ):
-        assert hashlib.sha256((bundle.FOLDER / name).read_bytes()).hexdigest() == recorded
+        assert hashlib.sha256((minilm.FOLDER / name).read_bytes()).hexdigest() == recorded
 
 
 def test_the_notices_name_every_checksum_and_the_licence_is_there() -> None:
-    notice = (bundle.FOLDER / "MODEL.md").read_text(encoding="utf-8")
-    shipped = bundle.MODEL_SHA256, bundle.INT8_SHA256, bundle.TOKENIZER_SHA256
+    notice = (minilm.FOLDER / "MODEL.md").read_text(encoding="utf-8")
+    shipped = minilm.MODEL_SHA256, minilm.INT8_SHA256, minilm.TOKENIZER_SHA256
     for checksum in (carrier.WEIGHTS_SHA256, carrier.TOKENIZER_SHA256, *shipped):
         assert checksum in notice
-    assert "Apache License" in (bundle.FOLDER / "LICENSE.txt").read_text(encoding="utf-8")
+    assert "Apache License" in (minilm.FOLDER / "LICENSE.txt").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [bundle.MODEL_FILE, bundle.INT8_FILE])
+@pytest.mark.parametrize("name", [minilm.MODEL_FILE, minilm.INT8_FILE])
 def test_the_models_use_standard_operators_only_and_the_contract_of_their_names(name: str) -> None:
-    model = onnx.load(bundle.FOLDER / name)
+    model = onnx.load(minilm.FOLDER / name)
     assert [(one.domain, one.version) for one in model.opset_import] == [("", graph.OPSET)]
     assert {node.domain for node in model.graph.node} == {""}
     assert [one.name for one in model.graph.input] == ["input_ids", "attention_mask"]
@@ -56,7 +56,7 @@ def test_equal_weights_give_equal_bytes() -> None:
 def test_no_sum_of_two_products_overflows_sixteen_bits() -> None:
     """CPUs without VNNI add two products of an activation (8 bits) and a weight up in 16 bits."""
     weights = {
-        one.name: numpy_helper.to_array(one) for one in onnx.load(bundle.FOLDER / bundle.INT8_FILE).graph.initializer
+        one.name: numpy_helper.to_array(one) for one in onnx.load(minilm.FOLDER / minilm.INT8_FILE).graph.initializer
     }
     dense = [one for name, one in weights.items() if name.endswith(".int8") and name != int8.TABLE]
     assert len(dense) == 4 * graph.LAYERS

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from engramq.workers.db.vectors import unpacked
-from engramq.workers.embedders import former
-from engramq.workers.embedders.bundle import INT8_SHA256, MODEL_SHA256
-from engramq.workers.embedders.former import FormerModels, KnownModel
+from engramq.workers.embedders import other_models
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderUnavailable, EmbeddingFailure, Vectors
+from engramq.workers.embedders.minilm import INT8_SHA256, MODEL_SHA256
+from engramq.workers.embedders.other_models import FormerModels, KnownModel
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ async def test_what_is_retired_is_let_go(monkeypatch: pytest.MonkeyPatch) -> Non
         made.append(HashEmbedder())
         return made[-1]
 
-    monkeypatch.setattr(former, "create_embedder", create)
+    monkeypatch.setattr(other_models, "create_embedder", create)
     readers = FormerModels()
     for kept in ({1}, set[int](), {1}):
         assert await readers.read(["a kettle"], [HASH])

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from anyio import to_thread
 
-from engramq.workers.embedders import bundle
+from engramq.workers.embedders import minilm
 from engramq.workers.embedders.interface import EmbedderUnavailable
-from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.embedders.minilm_session import DIMENSIONS, Arithmetic, Session
+from engramq.workers.embedders.minilm import DIMENSIONS, Arithmetic, MiniLmEmbedder, Session
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +41,7 @@ async def test_meaning_brings_texts_near_without_a_shared_word(embedder: MiniLmE
 async def test_the_vectors_are_those_of_the_published_model(embedder: MiniLmEmbedder) -> None:
     # The unquantised model's first numbers for this text, as computed in float64 by builder/reference.py.
     (vector,) = await embedder.embed(["This is an example sentence"])
-    away = 0.02 if embedder.spec.sha256 == bundle.INT8_SHA256 else 0.004
+    away = 0.02 if embedder.spec.sha256 == minilm.INT8_SHA256 else 0.004
     np.testing.assert_allclose(vector[:4], [0.0677, 0.0635, 0.0487, 0.0793], atol=away)
 
 
@@ -111,9 +110,9 @@ async def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_damaged_model_file_is_refused(tmp_path: Path) -> None:
-    whole = await to_thread.run_sync((bundle.FOLDER / bundle.MODEL_FILE).read_bytes)
-    (tmp_path / bundle.MODEL_FILE).write_bytes(whole[:-1])
-    (tmp_path / bundle.TOKENIZER_FILE).write_bytes((bundle.FOLDER / bundle.TOKENIZER_FILE).read_bytes())
+    whole = await to_thread.run_sync((minilm.FOLDER / minilm.MODEL_FILE).read_bytes)
+    (tmp_path / minilm.MODEL_FILE).write_bytes(whole[:-1])
+    (tmp_path / minilm.TOKENIZER_FILE).write_bytes((minilm.FOLDER / minilm.TOKENIZER_FILE).read_bytes())
     with pytest.raises(EmbedderUnavailable, match="damaged"):
         await MiniLmEmbedder(folder=tmp_path).warm()
 
@@ -121,9 +120,9 @@ async def test_a_damaged_model_file_is_refused(tmp_path: Path) -> None:
 async def test_a_file_that_the_runtime_cannot_read_is_a_failure_of_the_embedder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / bundle.MODEL_FILE).write_bytes(b"not a model")
-    (tmp_path / bundle.TOKENIZER_FILE).write_bytes((bundle.FOLDER / bundle.TOKENIZER_FILE).read_bytes())
-    monkeypatch.setattr(bundle, "MODEL_SHA256", hashlib.sha256(b"not a model").hexdigest())
+    (tmp_path / minilm.MODEL_FILE).write_bytes(b"not a model")
+    (tmp_path / minilm.TOKENIZER_FILE).write_bytes((minilm.FOLDER / minilm.TOKENIZER_FILE).read_bytes())
+    monkeypatch.setattr(minilm, "MODEL_SHA256", hashlib.sha256(b"not a model").hexdigest())
     with pytest.raises(EmbedderUnavailable, match="onnxruntime failed: Invalid"):
         await MiniLmEmbedder(folder=tmp_path).warm()
 
@@ -145,8 +144,8 @@ async def test_a_closed_embedder_says_so() -> None:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    for name in (bundle.MODEL_FILE, bundle.INT8_FILE, bundle.TOKENIZER_FILE):
-        shutil.copy(bundle.FOLDER / name, tmp_path)
+    for name in (minilm.MODEL_FILE, minilm.INT8_FILE, minilm.TOKENIZER_FILE):
+        shutil.copy(minilm.FOLDER / name, tmp_path)
     return tmp_path
 
 
@@ -181,16 +180,16 @@ async def test_a_store_goes_on_as_it_began_and_only_questions_gain(monkeypatch: 
 async def test_without_a_whole_int8_file_float32_serves_and_the_log_says_so(
     copied: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (copied / bundle.INT8_FILE).write_bytes(b"damaged")
+    (copied / minilm.INT8_FILE).write_bytes(b"damaged")
     model = MiniLmEmbedder(folder=copied)
     await model.warm()
-    assert model.spec.sha256 == bundle.MODEL_SHA256
+    assert model.spec.sha256 == minilm.MODEL_SHA256
     (record,) = [one for one in caplog.records if one.levelname == "WARNING"]
     assert "float32" in record.message
     assert "damaged" in record.__dict__["reason"]
     await model.aclose()
     begun = MiniLmEmbedder(folder=copied)
-    begun.adopt(bundle.INT8_SHA256)
+    begun.adopt(minilm.INT8_SHA256)
     with pytest.raises(EmbedderUnavailable, match="int8 model, whose file cannot be used"):
         await begun.embed(["never vectors of another model"])
     assert (await begun.embed(["which are compared, not kept"], questions=True)).shape == (1, DIMENSIONS)

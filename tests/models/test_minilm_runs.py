@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.workers.embedders.runs import TEXTS_PER_RUN, TOKENS_A_RUN_COSTS, TOKENS_PER_RUN, in_runs
+from engramq.workers.embedders.onnx_session import TEXTS_PER_RUN, TOKENS_A_RUN_COSTS, TOKENS_PER_RUN, in_runs
 
 LENGTHS = st.lists(st.integers(0, 256) | st.sampled_from([2, 12, 256, 1_025, 5_000]), max_size=100)
 

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from engramq.workers.embedders.retry_after import seconds_to_wait
+from engramq.workers.embedders.openai import seconds_to_wait
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.embedders import bundle
+from engramq.workers.embedders import minilm
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Vectors
-from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.embedders.minilm_session import Arithmetic
+from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
 from engramq.workers.sectors.heads import Heads
 from engramq.workers.sectors.model import WEIGHTS, SectorGuess, SectorModel, UnusableVectors, UnusableWeights
 from tools.sectors import calibration, corpus, evaluation, train
@@ -19,7 +18,7 @@ from tools.sectors.evaluation import Data
 
 pytestmark = pytest.mark.anyio
 
-MINILM = bundle.MODEL_SHA256
+MINILM = minilm.MODEL_SHA256
 LEAST_EASY, LEAST_HARD = 0.95, 0.88
 LEAST_TALK, FURTHEST = 0.85, 0.05
 TALK = [

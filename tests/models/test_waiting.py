@@ -1,6 +1,6 @@
+from engramq.workers.embedders.batching import INTERACTIVE_BATCHES_IN_A_ROW, Item, Waiting
 from engramq.workers.embedders.cache import content_key
 from engramq.workers.embedders.interface import BatchLimits
-from engramq.workers.embedders.waiting import INTERACTIVE_BATCHES_IN_A_ROW, Item, Waiting
 
 LIMITS = BatchLimits(texts=4, characters=100)
 

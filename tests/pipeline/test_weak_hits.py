@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bench.weak import UNKNOWN
-from engramq.workers.embedders.calibrated.texts import PAIRS, bystanders, read_pairs
+from engramq.workers.embedders.confidence import PAIRS, bystanders, read_pairs
 from tests.conftest import Database
 from tests.pipeline.stage import agent_of, stage_settings, staged
 

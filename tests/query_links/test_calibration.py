@@ -5,9 +5,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engramq.workers.embedders.calibrated.curve import calibration_of, sampled
-from engramq.workers.embedders.calibrated.shipped import SHIPPED
-from engramq.workers.embedders.calibrated.texts import PAIRS, bystanders, calibration_texts, read_pairs
 from engramq.workers.embedders.calibration import (
     Calibration,
     Samples,
@@ -16,10 +13,18 @@ from engramq.workers.embedders.calibration import (
     expected_error,
     fitted,
 )
+from engramq.workers.embedders.confidence import (
+    PAIRS,
+    SHIPPED,
+    bystanders,
+    calibration_of,
+    calibration_texts,
+    read_pairs,
+    sampled,
+)
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, Vectors
-from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.embedders.minilm_session import Arithmetic
+from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
 from tools.sectors.corpus import english_texts
 
 FEW = 32

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from engramq.schemas.commands import ConnectByQuery, ForgetMemory, Forgotten, MemoryList, QueryConnected
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db import transaction
-from engramq.workers.embedders import foreign
+from engramq.workers.embedders import other_models
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec
 from tests.recall.conftest import Scene
@@ -77,7 +77,7 @@ async def test_a_notice_goes_when_nothing_foreign_is_left(
     await scene.world.ask(Forgotten, ForgetMemory(memory_id=launch))
     await scene.keep("The launch is on May 5th")
     assert (await scene.search("launch")).notice is not UNSET, "counted a minute ago at most"
-    monkeypatch.setattr(foreign, "KEPT_S", 0.0)
+    monkeypatch.setattr(other_models, "KEPT_S", 0.0)
     change_model(scene, other_model)
     assert (await scene.search("launch")).notice is UNSET
 
@@ -98,8 +98,8 @@ async def test_nothing_is_counted_where_one_model_made_all_vectors(
     monkeypatch.setattr(transaction, "execute", noting)
     for _ in range(2):
         await ask_both_ways(scene)
-    assert foreign.COUNT not in sent
+    assert other_models.COUNT not in sent
     change_model(scene, other_model)
     for _ in range(3):
         await ask_both_ways(scene)
-    assert sent.count(foreign.COUNT) == 1
+    assert sent.count(other_models.COUNT) == 1

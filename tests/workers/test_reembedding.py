@@ -20,7 +20,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition
 from engramq.workers.db.reembedding import progress
-from engramq.workers.embedders import foreign
+from engramq.workers.embedders import other_models
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, EmbeddingFailure, InputRejected, Vectors
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -105,7 +105,7 @@ class Change:
 
 @pytest.fixture
 async def change(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Change]:
-    monkeypatch.setattr(foreign, "KEPT_S", 0.0)
+    monkeypatch.setattr(other_models, "KEPT_S", 0.0)
     monkeypatch.setattr(reembedding, "EMBEDDED_AT_ONCE", 2)
     monkeypatch.setattr(reembedding, "LOOKED_AT", 4)
     async with AsyncExitStack() as owned:

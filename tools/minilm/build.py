@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import load
 from tokenizers import Tokenizer
 
-from engramq.workers.embedders import bundle
+from engramq.workers.embedders import minilm
 from engramq.workers.embedders.onnx_session import onnx_runtime
 from tools.minilm import carrier, graph, int8, reference
 
@@ -32,27 +32,27 @@ def main(*, check: bool, verify: TextIO | None) -> None:
     weights = load(sources.weights)
     model = graph.build(weights)
     files = {
-        bundle.MODEL_FILE: model,
-        bundle.INT8_FILE: int8.build(weights, model, bundle.MODEL_FILE),
-        bundle.TOKENIZER_FILE: sources.tokenizer,
+        minilm.MODEL_FILE: model,
+        minilm.INT8_FILE: int8.build(weights, model, minilm.MODEL_FILE),
+        minilm.TOKENIZER_FILE: sources.tokenizer,
     }
     recorded = {
-        bundle.MODEL_FILE: bundle.MODEL_SHA256,
-        bundle.INT8_FILE: bundle.INT8_SHA256,
-        bundle.TOKENIZER_FILE: bundle.TOKENIZER_SHA256,
+        minilm.MODEL_FILE: minilm.MODEL_SHA256,
+        minilm.INT8_FILE: minilm.INT8_SHA256,
+        minilm.TOKENIZER_FILE: minilm.TOKENIZER_SHA256,
     }
     differing = []
     for name, content in files.items():
         digest = hashlib.sha256(content).hexdigest()
         click.echo(f"{name} {len(content)} bytes sha256 {digest}")
         if digest != recorded[name]:
-            differing.append(f"{name}: bundle.py records {recorded[name]}")
-        if check and _content(bundle.FOLDER / name) != content:
-            differing.append(f"{name}: the file in {bundle.FOLDER.name}/ has other bytes")
+            differing.append(f"{name}: minilm.py records {recorded[name]}")
+        if check and _content(minilm.FOLDER / name) != content:
+            differing.append(f"{name}: the file in {minilm.FOLDER.name}/ has other bytes")
         if not check:
-            (bundle.FOLDER / name).write_bytes(content)
+            (minilm.FOLDER / name).write_bytes(content)
     if verify is not None:
-        differing += _verify(sources, files[bundle.MODEL_FILE], [line.strip() for line in verify if line.strip()])
+        differing += _verify(sources, files[minilm.MODEL_FILE], [line.strip() for line in verify if line.strip()])
     for line in differing:
         click.echo(line, err=True)
     sys.exit(1 if differing else 0)

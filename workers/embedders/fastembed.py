@@ -17,8 +17,7 @@ from engramq.workers.embedders.interface import (
     EmbeddingFailure,
     Vectors,
 )
-from engramq.workers.embedders.lazy_model import LazyModel
-from engramq.workers.embedders.onnx_session import encodable, failing_as_unavailable, tell_nobody
+from engramq.workers.embedders.onnx_session import LazyModel, encodable, failing_as_unavailable, tell_nobody
 
 FOLDER: Final = Path("models", "fastembed")  # in the home
 EXTRA: Final = "install engramq[fastembed]"

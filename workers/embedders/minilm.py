@@ -10,15 +10,16 @@ here. In a store that began with float32, questions alone are embedded in int8, 
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from engramq.workers.embedders import bundle
 from engramq.workers.embedders.interface import (
     BatchLimits,
     EmbedderSpec,
@@ -26,9 +27,99 @@ from engramq.workers.embedders.interface import (
     EmbeddingFailure,
     Vectors,
 )
-from engramq.workers.embedders.lazy_model import LazyModel
-from engramq.workers.embedders.minilm_session import DIMENSIONS, MAX_TOKENS, Arithmetic, Session, TokenEncoder
-from engramq.workers.embedders.runs import TEXTS_PER_RUN, in_runs, usable_cores
+from engramq.workers.embedders.onnx_session import (
+    TEXTS_PER_RUN,
+    LazyModel,
+    check_file,
+    encodable,
+    failing_as_unavailable,
+    in_runs,
+    load_session,
+    load_tokenizer,
+    needing_libraries,
+    padded,
+    return_freed_memory,
+    usable_cores,
+)
+
+FOLDER = Path(__file__).parent / "minilm"
+MODEL_FILE = "model.onnx"
+TOKENIZER_FILE = "tokenizer.json"
+MODEL_SHA256 = "54f75b302aa7f5550f01b276e2fa1b1206f88570398bb0eda532af2b3c30373a"
+INT8_FILE = "model_int8.onnx"  # the same weights in int8 arithmetic; reads the token table of the other file
+INT8_SHA256 = "a092e00af0ca17e9704ddf834dbaa9e01e7bb035d34eb5e0e2d06e5712a557b5"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+
+
+def interchangeable(sha256: str) -> frozenset[str]:
+    """Return the digests of the models that mean the same by a vector: both arithmetics of the bundled one."""
+    bundled = frozenset((MODEL_SHA256, INT8_SHA256))
+    return bundled if sha256 in bundled else frozenset((sha256,))
+
+
+DIMENSIONS: Final = 384
+MAX_TOKENS: Final = 256
+MEND: Final = "install engramq again"
+_TIMED_TOKENS: Final = 24  # what a question has
+
+
+class Arithmetic(StrEnum):
+    """How a model multiplies."""
+
+    FLOAT32 = "float32"
+    INT8 = "int8"
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the file that the vectors come from: the identity of the model."""
+        return INT8_SHA256 if self is Arithmetic.INT8 else MODEL_SHA256
+
+
+class Session:
+    """A loaded model."""
+
+    def __init__(self, folder: Path, arithmetic: Arithmetic, *, threads: int = 1) -> None:
+        """Raises EmbedderUnavailable for a file that is missing or damaged, and without the libraries."""
+        self.arithmetic = arithmetic
+        check_file(folder / MODEL_FILE, MODEL_SHA256, mend=MEND)  # holds the table of tokens of both
+        path = folder / MODEL_FILE
+        if arithmetic is Arithmetic.INT8:
+            path = folder / INT8_FILE
+            check_file(path, INT8_SHA256, mend=MEND)
+        with needing_libraries("minilm"):
+            self._session = load_session(path, threads=threads, fold=arithmetic is Arithmetic.FLOAT32)
+        return_freed_memory()
+
+    def run(self, batch: Sequence[Sequence[int]]) -> Vectors:
+        """Return float32 [len(batch), DIMENSIONS] for texts as token ids."""
+        if self.arithmetic is Arithmetic.INT8 and len(batch) > 1:
+            return np.concatenate([self.run([tokens]) for tokens in batch])
+        with failing_as_unavailable():
+            (vectors,) = self._session.run(None, padded(batch))
+        return np.asarray(vectors, dtype=np.float32)
+
+    def run_ms(self) -> float:
+        """Run a question; return the CPU that it took, of this thread, which is all where a run has one."""
+        began = time.thread_time()
+        self.run([[101, *range(2000, 2000 + _TIMED_TOKENS - 2), 102]])
+        return 1e3 * (time.thread_time() - began)
+
+
+class TokenEncoder:
+    """Texts to token ids."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises EmbedderUnavailable for a file that is missing or damaged, and without the library."""
+        check_file(folder / TOKENIZER_FILE, TOKENIZER_SHA256, mend=MEND)
+        with needing_libraries("minilm"):
+            # The published file asks for 128 tokens, always padded to 128: the model was made for 256.
+            self._tokenizer = load_tokenizer(folder / TOKENIZER_FILE, MAX_TOKENS)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return at most MAX_TOKENS ids for each text."""
+        readable = [encodable(text) for text in texts]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(readable)]
+
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +137,7 @@ class _Loaded:
 class MiniLmEmbedder:
     """Load on first use; embed sorted by length, in runs of at most 32 texts and about 1,000 padded tokens."""
 
-    def __init__(self, *, threads: int = 1, folder: Path = bundle.FOLDER, arithmetic: Arithmetic | None = None) -> None:
+    def __init__(self, *, threads: int = 1, folder: Path = FOLDER, arithmetic: Arithmetic | None = None) -> None:
         """`threads` is what one run may use; `folder` holds the files; `arithmetic` None: what is faster here."""
         self._threads = threads
         self._folder = folder

@@ -5,9 +5,12 @@ queues, caches, the store. Implements `interface.Embedder`. The key travels in a
 failures never quote the server's prose, which may echo a text or a piece of the key.
 """
 
+import math
 import random
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 import anyio
@@ -23,7 +26,26 @@ from engramq.workers.embedders.interface import (
     InputRejected,
     Vectors,
 )
-from engramq.workers.embedders.retry_after import seconds_to_wait
+
+
+def seconds_to_wait(value: str | None, now: datetime | None = None) -> float | None:
+    """Return the seconds from `now` that the header asks for, never negative; None where it says nothing readable."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = _until(value, now or datetime.now(UTC))
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _until(value: str, now: datetime) -> float:
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return math.nan
+    return (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
+
 
 DEFAULT_URL = "https://api.openai.com/v1"
 # What OpenAI's own models read. Other servers cut or refuse longer texts themselves.

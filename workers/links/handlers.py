@@ -26,7 +26,7 @@ from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.confidence import Confidence
-from engramq.workers.embedders.foreign import ForeignVectors
+from engramq.workers.embedders.other_models import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.handling import Context, handles, handles_without_transaction
 from engramq.workers.links import disconnect, lookup, outcomes, writer

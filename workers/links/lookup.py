@@ -18,8 +18,8 @@ from engramq.workers.db.memory_rows import similarity
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes, send_nearest
 from engramq.workers.embedders.confidence import Confidence
-from engramq.workers.embedders.former import Reading
 from engramq.workers.embedders.interface import EmbedderUnavailable
+from engramq.workers.embedders.other_models import Reading
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.replies import connected
 from engramq.workers.links.rules import LinkRules

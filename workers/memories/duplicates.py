@@ -19,9 +19,9 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes, cheaper, unpacked
-from engramq.workers.embedders.bundle import MODEL_SHA256
-from engramq.workers.embedders.calibrated.shipped import SHIPPED
 from engramq.workers.embedders.calibration import Calibration
+from engramq.workers.embedders.confidence import SHIPPED
+from engramq.workers.embedders.minilm import MODEL_SHA256
 from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, similarity_to, unit
 from engramq.workers.memories.supersession import pointers, supersede_locked
 

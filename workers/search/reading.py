@@ -11,7 +11,7 @@ import msgspec
 
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.calibration import Calibration
-from engramq.workers.embedders.former import Reading
+from engramq.workers.embedders.other_models import Reading
 from engramq.workers.search.ranking import Candidates
 
 Measured = Callable[[Embedding | None], Awaitable[Candidates]]

@@ -15,7 +15,7 @@ from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.workers.db.database import Store
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.embedders.bundle import alike
+from engramq.workers.embedders.minilm import interchangeable
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import FollowUp, Lease, OutcomeUnknown
 from engramq.workers.sectors import store as sectors
@@ -110,7 +110,7 @@ class Classifier:
 
     async def _classify(self, namespace: str, model: SectorModel, ids: list[UUID], lease: Lease) -> int:
         found = await self.store.read(
-            namespace, lambda tx: sectors.unclassified(tx, ids, embedders=alike(model.embedder_sha256))
+            namespace, lambda tx: sectors.unclassified(tx, ids, embedders=interchangeable(model.embedder_sha256))
         )
         if len(found) <= INLINE:
             guesses = _guesses(model, found)

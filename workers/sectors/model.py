@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.embedders.bundle import alike
 from engramq.workers.embedders.interface import Vectors
+from engramq.workers.embedders.minilm import interchangeable
 from engramq.workers.sectors.cues import NAMES, cue_rows
 from engramq.workers.sectors.features import Standard, assemble
 from engramq.workers.sectors.heads import OUTCOMES, Heads
@@ -99,7 +99,7 @@ class SectorModel:
 
     def knows(self, embedder_sha256: str) -> bool:
         """Whether `classify` takes this embedder's vectors; if not, use `classify_wording`."""
-        return embedder_sha256 in alike(self.embedder_sha256)
+        return embedder_sha256 in interchangeable(self.embedder_sha256)
 
     def classify(self, content: str, vector: Vectors, *, embedder_sha256: str) -> SectorGuess:
         """Return the sector of one text; `vector` [dimensions] of the content alone. Raises UnusableVectors."""

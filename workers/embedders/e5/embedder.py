@@ -13,8 +13,7 @@ import numpy as np
 from engramq.workers.embedders.e5 import files
 from engramq.workers.embedders.e5.session import E5Session
 from engramq.workers.embedders.interface import BatchLimits, EmbedderSpec, Vectors
-from engramq.workers.embedders.lazy_model import LazyModel
-from engramq.workers.embedders.runs import TEXTS_PER_RUN, in_runs, usable_cores
+from engramq.workers.embedders.onnx_session import TEXTS_PER_RUN, LazyModel, in_runs, usable_cores
 
 NAME: Final = "e5"
 
