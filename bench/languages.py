@@ -25,7 +25,7 @@ from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import Partition, Ranking
 from engramq.workers.db.database import Store
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.embedders.e5 import files
+from engramq.workers.embedders.e5 import build
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
 
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--as-english", action="store_true", help="leave every namespace at english")
     chosen = parser.parse_args()
     home = read_settings(os.environ).home
-    wanted = chosen.embedder or ["minilm", *(["e5"] if files.is_built(home) else [])]
+    wanted = chosen.embedder or ["minilm", *(["e5"] if build.is_built(home) else [])]
     languages = dict.fromkeys(LANGUAGES, "english") if chosen.as_english else LANGUAGES
     for embedder in wanted:
         with private_stack() as stack:

@@ -333,8 +333,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "embedder",
         "minilm",
-        "minilm, e5 (many languages; first run `engramq model build e5`), openai:MODEL[@DIMENSIONS], fastembed:MODEL "
-        "(with the extra of that name) or hash (tests only)",
+        "minilm, e5 (many languages; first run `engramq model build e5`), onnx:FOLDER (a sentence model in ONNX), "
+        "openai:MODEL[@DIMENSIONS], fastembed:MODEL (with the extra of that name) or hash (tests only)",
         name,
     ),
     Setting("embedder_url", "", "Base URL of an OpenAI-compatible embeddings endpoint", url("http://", "https://")),

