@@ -215,7 +215,7 @@ $(PAGE)/.installed: tests/page/requirements.lock tests/page/package-lock.json
 		|| { echo "test-page: the packages of tests/page/package-lock.json could not be installed from npm" >&2; exit 1; }
 	touch $@
 
-# Servers beyond one machine: a Redis Cluster, poolers, standbys. Debian's programs where the machine has none.
+# Servers beyond one machine: a Redis Cluster, poolers, failovers. Debian's programs where the machine has none.
 test-scale: setup $(SCALE)/.installed
 	$(BIN)/pytest -n 0 $(FAILED) tests/scale
 

@@ -25,7 +25,6 @@ class CheckName(StrEnum):
     REDIS = "redis"
     CLOCK = "clock"
     DATABASE = "database"
-    STANDBYS = "standbys"
     PGVECTOR = "pgvector"
     SCHEMA = "schema"
     MODEL = "model"
@@ -77,11 +76,6 @@ CHECKS: Final[Mapping[CheckName, Kind]] = {
     CheckName.DATABASE: Kind(
         "PostgreSQL lets the workers in, answers and takes writes.",
         "See that it runs and that ENGRAMQ_DATABASE_URL is right.",
-    ),
-    CheckName.STANDBYS: Kind(
-        "The standbys of PostgreSQL are read; it tells how far each is behind.",
-        "Nothing is wrong but that the primary answers in their place. See that they run and follow the primary, and "
-        "that ENGRAMQ_DATABASE_REPLICAS is right.",
     ),
     CheckName.PGVECTOR: Kind(
         "The database has pgvector 0.8 or later.",

@@ -20,8 +20,6 @@ BULK: Final = frozenset({WorkerKind.IMPORTS})  # mailboxes whose callers wait as
 LANES_MAX: Final = 64  # each costs a process of all kinds 15 connections
 
 ALIVE_S: Final = 5.0  # how often a worker says that it lives
-POSITION_KEPT_S: Final = 3_600  # of the log, for a namespace's reads by standbys; it is asked for again afterwards
-POSITION_ASKED_S: Final = 10  # while it is being asked for
 REPLY_TTL_S: Final = 60  # of a reply list: how long a gateway that went away leaves its replies behind
 NOTE_TTL_S: Final = 7 * 24 * 3600  # as long as an idempotency key is kept
 REGISTER_S: Final = 30.0  # how often a gateway says that its reply list is in use

@@ -117,14 +117,6 @@ class Keys:
         """String: the Note of a command whose caller was told `pending`."""
         return f"{self.prefix}:note:{quote(command_id, safe='')}"
 
-    def written(self, namespace: str) -> str:
-        """String: the position of PostgreSQL's log before which all lies that this namespace was told is written.
-
-        Used with standbys alone. Else a word that is no position: it is being asked for (`?...`), or something was
-        told whose position could not be asked (`?!...`).
-        """
-        return f"{self.prefix}:written:{quote(namespace, safe='')}"
-
     def session(self, namespace: str, principal: PrincipalId, session: str) -> SessionKeys:
         """Return the keys of a session."""
         tenant = quote(namespace, safe="")

@@ -272,8 +272,6 @@ WAKE: Final = _script("wake(KEYS[1])")
 #   reply   reply list, ttl (s), answers...; left out when the gateway reads none and too many bytes wait for it
 #   job     mailbox, wakeups, depth, job, tries, job id, payload, bound, delay (ms), tries so far: retry or follow-up
 #   dead    dead letters, their index, their bytes, id, letter, most to keep, most bytes: the oldest go, never the last
-#   written  key, position ('' unknown), ttl (s): up to where the namespace was told that its database is written; what
-#           is unknown leaves a word that no other step leaves, and what follows it is unknown too: it may be earlier
 #   session_state  session state, touched, sessions, session, ttl (s), gap (ms), most to keep, stored ('' none),
 #           recalled ('-' none, else ids each with a newline), touched ids...
 SETTLE: Final = _script("""
@@ -328,12 +326,6 @@ steps['session_state'] = function(a)
   redis.call('EXPIRE', a[2], a[5])
   list_session(a[3], a[4], now, a[5])
 end
-steps['written'] = function(a)
-  local known = redis.call('GET', a[1])
-  if a[2] == '' or (known and string.sub(known, 1, 2) == '?!') then
-    redis.call('SET', a[1], '?!' .. ARGV[1] .. table.concat(redis.call('TIME'), '.'), 'EX', a[3])
-  elseif not known or #known ~= #a[2] or known < a[2] then redis.call('SET', a[1], a[2], 'EX', a[3]) end
-end
 local i = 2
 while i <= #ARGV do
   local count = tonumber(ARGV[i + 1])
@@ -373,14 +365,6 @@ local found = redis.call('HMGET', KEYS[1], 'stored', 'recalled')
 local touched = {}
 if ARGV[4] == '1' then touched = redis.call('ZRANGE', KEYS[2], 0, -1) end
 return {found[1] or '', found[2] or '', now + ARGV[2] * 1000, touched}
-""")
-
-# KEYS written; ARGV word, position, ttl (s). Keeps the position that was asked for under this word, unless a command
-# was answered meanwhile.
-KEEP_POSITION: Final = _script("""
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
-return 1
 """)
 
 # KEYS session state, touched; ARGV memory ids. Takes erased memories out of a session; what was recalled keeps its

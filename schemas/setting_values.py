@@ -81,12 +81,6 @@ def redis_url(text: str) -> str:
     return checked(text)
 
 
-def urls(*schemes: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser of URLs with commas between them; a comma within one, as between hosts, is its own."""
-    one, between = url(*schemes), re.compile(rf",\s*(?={'|'.join(schemes)})")
-    return lambda text: tuple(one(part.strip()) for part in between.split(text) if part.strip())
-
-
 def databases(text: str) -> dict[str, str]:
     """Parse `NAME=URL` pairs with spaces between them; the messages name no URL, which may hold a password."""
     found: dict[str, str] = {}

@@ -40,7 +40,6 @@ from engramq.schemas.setting_values import (
     project,
     redis_url,
     url,
-    urls,
     words,
 )
 from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL, Detail, Partition
@@ -84,7 +83,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database_url: str
     database_pooler: Pooler
     migrate_database_url: str
-    database_replicas: tuple[str, ...]
     databases: Mapping[str, str]
     redis_url: str
     lanes: int
@@ -184,14 +182,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "PostgreSQL without a pooler, by a role that owns the database, for migrations and `engramq purge --rewrite`; "
         "empty: ENGRAMQ_DATABASE_URL",
         url("postgresql://", "postgres://"),
-        secret=True,
-    ),
-    Setting(
-        "database_replicas",
-        "",
-        "Streaming standbys of that PostgreSQL, URLs with commas, the same for all workers: reads go to one that has "
-        "replayed what its namespace was told is written, else to ENGRAMQ_DATABASE_URL",
-        urls("postgresql://", "postgres://"),
         secret=True,
     ),
     Setting(
@@ -407,12 +397,19 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
 )
 
+# Settings that earlier revisions had, by field: what to do instead. To set one is refused, so that nobody believes that
+# it still counts.
+GONE: Final[Mapping[str, str]] = {
+    "database_replicas": "All reads go to ENGRAMQ_DATABASE_URL, which may name several hosts to follow a failover.",
+}
+
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Return the settings that `environ` gives; raises SettingsError naming the first variable that is bad.
+    """Return the settings that `environ` gives; raises SettingsError naming the first variable that is bad or gone.
 
     An empty variable counts as not set.
     """
+    _refuse_gone(environ)
     values = {one.field: _parsed(one, environ.get(one.variable) or one.default) for one in SETTINGS}
     settings = Settings(**values)
     _refuse_unsafe(settings)
@@ -430,6 +427,14 @@ def _parsed(setting: Setting, text: str) -> Any:
     except ValueError as problem:
         shown = "its value" if setting.secret else repr(text)
         raise SettingsError(f"{setting.variable}: {shown} cannot be used: {problem}") from None
+
+
+def _refuse_gone(environ: Mapping[str, str]) -> None:
+    """Raise SettingsError for a setting that there is no more, given itself or as a file."""
+    for field, instead in GONE.items():
+        for variable in (PREFIX + field.upper(), f"{PREFIX}{field.upper()}_FILE"):
+            if environ.get(variable):
+                raise SettingsError(f"{variable}: there is no such setting any more. {instead} Unset it.")
 
 
 def _refuse_unsafe(settings: Settings) -> None:

@@ -78,18 +78,6 @@ CONNECTIONS: Final = _gauge(
 )
 CONNECTIONS_MAX: Final = _gauge("engramq_database_connections_max", "Connections that this process may have")
 CONNECTIONS_WANTED: Final = _gauge("engramq_database_connections_waiting", "Those who wait for a connection")
-STANDBY_READ: Final = _gauge("engramq_standby_read", "1 while reads go to this standby of PostgreSQL", "standby")
-STANDBY_LAG_BYTES: Final = _gauge(
-    "engramq_standby_lag_bytes", "Bytes of the primary's log that a standby has not replayed", "standby"
-)
-STANDBY_LAG: Final = _gauge(
-    "engramq_standby_lag_seconds", "How old the newest transaction is that a standby behind has replayed", "standby"
-)
-STANDBY_READS: Final = _counter(
-    "engramq_standby_reads_total",
-    "Reads that a standby was asked for; by is standby, or primary where it could not answer",
-    "by",
-)
 TEXTS: Final = _counter("engramq_embedder_texts_total", "Texts that the model made vectors of")
 EMBEDDING: Final = _histogram("engramq_embedder_batch_seconds", "How long batches of texts took")
 EMBEDDER_FAILED: Final = _counter("engramq_embedder_failures_total", "Batches that the model failed at")
@@ -124,7 +112,6 @@ GATEWAY: Final = (
 )
 WORKER: Final = (
     *(BUILD, COMMANDS, QUEUED, HANDLED, DATABASE, WRITABLE, CONNECTIONS, CONNECTIONS_MAX, CONNECTIONS_WANTED),
-    *(STANDBY_READ, STANDBY_LAG_BYTES, STANDBY_LAG, STANDBY_READS),
     *(TEXTS, EMBEDDING, EMBEDDER_FAILED, EMBEDDER_WAITING, HOME_FREE, HOME_SIZE),
 )
 UPKEEP: Final = (

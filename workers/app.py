@@ -22,7 +22,6 @@ from engramq.workers.checks import WorkerChecks
 from engramq.workers.db.database import Store
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady, Reason
-from engramq.workers.db.standbys import Standbys
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.batching import BatchingEmbedder, BatchObserver
 from engramq.workers.embedders.confidence import Confidence
@@ -145,7 +144,6 @@ def build_services(
     embedder: BatchingEmbedder,
     settings: Settings,
     *,
-    standbys: Standbys | None = None,
     stopping: asyncio.Event | None = None,
     activity: Activity | None = None,
     first: Vectorizer | None = None,
@@ -165,7 +163,7 @@ def build_services(
         Copies(store, sizes),
         Confidence(vectorizer),
         ForeignVectors(store, FormerModels(settings.home)),
-        WorkerChecks(store, vectorizer, embedder, standbys),
+        WorkerChecks(store, vectorizer, embedder),
         Classifier(store=store, activity=activity, stopping=stopping),
         BulkLoads(sizes),
         Quotas(settings, store),
@@ -191,7 +189,6 @@ def build_served(
     services: Services,
     stopping: asyncio.Event,
     activity: Activity,
-    standbys: Standbys | None = None,
 ) -> Served:
     """Return what is done in one database; one clock is told by all kinds which sessions are in use."""
     runners = {
@@ -201,7 +198,6 @@ def build_served(
             mailboxes=mailboxes,
             settings=settings,
             services=services,
-            standbys=standbys,
         )
         for kind in kinds
     }
@@ -298,20 +294,17 @@ async def run(
             observers.append(kept.seen)
         embedder = BatchingEmbedder(model, observers=observers)
         await owned.enter_async_context(embedder)
-        asked = None if metrics is None else metrics.standby_asked
-        standbys = Standbys(store, settings.database_replicas, settings.database_pooler, asked)
-        await owned.enter_async_context(standbys)
         if metrics is not None:
-            owned.enter_context(metrics.served(settings, store, embedder, standbys))
+            owned.enter_context(metrics.served(settings, store, embedder))
         lanes = lanes_of(settings)
         mailboxes = await owned.enter_async_context(LaneViews(lanes))
         activity = Activity()
 
         build = partial(build_services, embedder=embedder, settings=settings, stopping=stop, activity=activity)
-        primary = build(store, standbys=standbys)
+        primary = build(store)
         health.know(store, primary[WorkerChecks])
 
-        def served(opened: Store, services: Services, standbys: Standbys | None = None) -> Served:
+        def served(opened: Store, services: Services) -> Served:
             return build_served(
                 kinds,
                 store=opened,
@@ -320,7 +313,6 @@ async def run(
                 services=services,
                 stopping=stop,
                 activity=activity,
-                standbys=standbys,
             )
 
         async def opened(url: str) -> Served:
@@ -331,7 +323,7 @@ async def run(
             return served(further, build(further, first=primary[Vectorizer]))
 
         others = {name: partial(opened, url) for name, url in settings.databases.items()}
-        places = Places(served(store, primary, standbys), others)
+        places = Places(served(store, primary), others)
         observe = None if metrics is None else metrics.seen
         actors = build_actors(kinds, places=places, mailboxes=mailboxes, activity=activity, observe=observe)
         await serve(

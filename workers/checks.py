@@ -7,7 +7,7 @@ vectors) goes on by itself, unknown until it has ended.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,7 +19,6 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import APPLIED, packaged
 from engramq.workers.db.reembedding import Progress
-from engramq.workers.db.standbys import Standbys, StandbyState
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import PROBE, Vectorizer
@@ -68,27 +67,10 @@ class Kept:
             self._task = None
 
 
-def _standbys_check(states: Sequence[StandbyState]) -> Check:
-    """Tell how each standby is; one that is not read is felt by the primary alone."""
-    told = "; ".join(_told(one) for one in states) + "."
-    if any(one.why for one in states):
-        return degraded(CheckName.STANDBYS, told)
-    return passed(CheckName.STANDBYS, told)
-
-
-def _told(one: StandbyState) -> str:
-    lag = "" if one.lag_bytes is None else f"{one.lag_bytes:,} bytes behind"
-    lag += f", {one.lag_s:.1f} s" if one.lag_bytes and one.lag_s is not None else ""
-    return f"{one.name} " + (f"is not read: {one.why}" if one.why else "is read") + (f" ({lag})" if lag else "")
-
-
 class WorkerChecks:
     """One per process."""
 
-    def __init__(
-        self, store: Store, vectorizer: Vectorizer, embedder: BatchingEmbedder, standbys: Standbys | None = None
-    ) -> None:
-        self._standbys = standbys
+    def __init__(self, store: Store, vectorizer: Vectorizer, embedder: BatchingEmbedder) -> None:
         self._store = store
         self._vectorizer = vectorizer
         self._embedder = embedder
@@ -106,8 +88,7 @@ class WorkerChecks:
     async def look(self) -> list[Check]:
         """Return the checks, within about ENOUGH_S; those that are not known yet are left out."""
         found = await asyncio.gather(*(kept.check() for kept in self._kept))
-        standbys = [_standbys_check(self._standbys.states)] if self._standbys else []
-        return [*(check for check in found if check is not None), *standbys]
+        return [check for check in found if check is not None]
 
     async def model(self) -> Check | None:
         """Return how the model is, within about ENOUGH_S; None while it has not answered yet."""

@@ -17,21 +17,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
-from engramq.schemas.commands import (
-    BrowseMemories,
-    Command,
-    CommandReport,
-    FindPath,
-    GetEdge,
-    GetMemory,
-    GetNodeByName,
-    ListEdges,
-    ListRecentMemories,
-    QueryNeighbors,
-    Reply,
-    SearchMemories,
-    WriteReply,
-)
+from engramq.schemas.commands import Command, Reply, WriteReply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Settings
@@ -39,7 +25,6 @@ from engramq.workers.answers import decode_answer, encode_answer, filled, subjec
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.ledger import LedgerEntry
-from engramq.workers.db.standbys import Position, Reads, Standbys
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.previews import read_previews
 from engramq.workers.queue.contract import (
@@ -59,13 +44,6 @@ from engramq.workers.webhooks.events import announcement
 log = logging.getLogger(__name__)
 
 ENTRIES_LOST_MAX: Final = 3
-
-# Reads that write nothing in the transaction that answers them, of what their own namespace holds. Who may come in,
-# what became of a command and what a reviewer decides on are the primary's to say.
-STANDBYS_ANSWER: Final = frozenset({
-    SearchMemories, ListRecentMemories, BrowseMemories, GetMemory,
-    GetNodeByName, GetEdge, ListEdges, QueryNeighbors, FindPath,
-})  # fmt: skip
 
 C = TypeVar("C", bound=Command)
 P = TypeVar("P")
@@ -101,7 +79,6 @@ class Context:
     mailboxes: MailboxView
     settings: Settings
     services: Services
-    reads: Reads
     replayed: bool = False
     begun: bool = False
     since: float = field(default_factory=time.monotonic)
@@ -185,13 +162,10 @@ class CommandRunner:
         mailboxes: MailboxView,
         settings: Settings,
         services: Services,
-        standbys: Standbys | None = None,
     ) -> None:
         self.handlers: Mapping[type[Command], CommandHandler[..., Any]] = {one.command: one for one in handlers}
         self._store = store
         self._mailboxes = mailboxes
-        self._standbys = standbys
-        self._has_replicas = bool(settings.database_replicas)
         self._context = partial(Context, store=store, mailboxes=mailboxes, settings=settings, services=services)
 
     async def run(self, job: Job) -> Outcome:
@@ -215,15 +189,14 @@ class CommandRunner:
     async def _run(self, job: Job) -> Outcome:
         command = job.envelope.command
         handler = self.handlers[type(command)]
-        reads = await self._reads(command, job.envelope.namespace) if self._standbys else self._store
-        context = self._context(envelope=job.envelope, lease=job.lease, reads=reads)
+        context = self._context(envelope=job.envelope, lease=job.lease)
         if not handler.in_transaction:
             reply = await handler.run(command, context)
         elif command.write and not (handler.unrecorded and handler.unrecorded(command, job.envelope)):
             reply = await self._write(handler, context)
         else:
             prepared = () if handler.before is None else (await handler.before(command, context),)
-            reply = await reads.read(job.envelope.namespace, partial(_read, handler, context, prepared))
+            reply = await self._store.read(job.envelope.namespace, partial(_read, handler, context, prepared))
         if handler.after is not None:
             await handler.after(reply, command, context)
         return Outcome(
@@ -231,36 +204,8 @@ class CommandRunner:
             session_state=context.session_state,
             follow_ups=context.follow_ups,
             replayed=context.replayed,
-            written=await self._written() if command.write or _tells_of_an_effect(reply) else None,
             after_reply=context.after_reply,
         )
-
-    async def _reads(self, command: Command, namespace: str) -> Reads:
-        """Return where a command's reads go that a standby may answer: see everything that was told to be written."""
-        assert self._standbys is not None
-        if type(command) not in STANDBYS_ANSWER:
-            return self._store
-        try:
-            return self._standbys.after(Position.read(await self._mailboxes.written(namespace, self._newest)))
-        except (EngramqError, OutcomeUnknown, ValueError):  # nobody can say what was written
-            return self._store
-
-    async def _newest(self) -> str:
-        assert self._standbys is not None
-        return (await self._standbys.position()).text
-
-    async def _written(self) -> str | None:
-        """Return a position that lies behind what a reply tells is written, None where no standbys are read.
-
-        Nothing where that cannot be asked, or the namespace has moved to another database: then who reads asks the
-        primary, and goes to no standby that has not heard of the move.
-        """
-        if not self._standbys:
-            return "" if self._has_replicas else None
-        try:
-            return await self._newest()
-        except EngramqError:
-            return ""
 
     async def _write(self, handler: CommandHandler[..., Any], context: Context) -> Reply:
         """Carry a write out once: a command that the ledger knows is answered from there.
@@ -352,11 +297,6 @@ class CommandRunner:
             if entry is not None and entry[0].command_id == UUID(envelope.id):
                 return await self._repeat(context, *entry)
         raise EngramqError(told)
-
-
-def _tells_of_an_effect(reply: Reply) -> bool:
-    """Say whether a reply to a read tells how a command ended, whose own answer may not have been sent yet."""
-    return isinstance(reply, CommandReport) and reply.reply is not None
 
 
 async def _read(

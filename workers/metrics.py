@@ -12,12 +12,11 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry import catalog
-from engramq.telemetry.figures import CONTENT_TYPE, Figures, Labels
+from engramq.telemetry.figures import CONTENT_TYPE, Figures
 from engramq.telemetry.listener import Answer, Page, serving
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import StoreFigures, store_figures
 from engramq.workers.db.health import health_of
-from engramq.workers.db.standbys import Standbys
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.queue.contract import OutcomeUnknown, Seen
 
@@ -43,10 +42,6 @@ class WorkerMetrics:
         self._figures.observe(catalog.QUEUED, one.waited_s, one.kind.value)
         self._figures.observe(catalog.HANDLED, one.taken_s, one.kind.value, one.command)
 
-    def standby_asked(self, answered: bool) -> None:
-        """Count a read that a standby was asked for."""
-        self._figures.count(catalog.STANDBY_READS, "standby" if answered else "primary")
-
     def embedded(self, texts: int, taken_s: float, made: bool) -> None:
         """Count one batch of texts; `made`: the model made their vectors."""
         if made:
@@ -56,12 +51,10 @@ class WorkerMetrics:
         self._figures.observe(catalog.EMBEDDING, taken_s)
 
     @contextmanager
-    def served(
-        self, settings: Settings, store: Store, embedder: BatchingEmbedder, standbys: Standbys
-    ) -> Iterator[None]:
+    def served(self, settings: Settings, store: Store, embedder: BatchingEmbedder) -> Iterator[None]:
         """Serve all figures over HTTP for as long as the block lasts. Raises SettingsError where that cannot be."""
         page = Page(
-            read=partial(self._page, store, embedder, standbys),
+            read=partial(self._page, store, embedder),
             bound_s=READ_S,
             late=LATE,
             token=settings.metrics_token,
@@ -72,16 +65,15 @@ class WorkerMetrics:
             log.info("Serving metrics", extra={"host": host, "port": bound})
             yield
 
-    async def _page(self, store: Store, embedder: BatchingEmbedder, standbys: Standbys) -> Answer:
-        return Answer(200, await self.read(store, embedder, standbys), CONTENT_TYPE)
+    async def _page(self, store: Store, embedder: BatchingEmbedder) -> Answer:
+        return Answer(200, await self.read(store, embedder), CONTENT_TYPE)
 
-    async def read(self, store: Store, embedder: BatchingEmbedder, standbys: Standbys) -> bytes:
+    async def read(self, store: Store, embedder: BatchingEmbedder) -> bytes:
         """Look at what is now and return all figures, within about 2 s while the database does not answer."""
         figures, pool = self._figures, store.connections
         figures.tell_all(catalog.CONNECTIONS, {("used",): pool.open - pool.idle, ("idle",): pool.idle})
         figures.tell(catalog.CONNECTIONS_MAX, pool.most)
         figures.tell(catalog.CONNECTIONS_WANTED, pool.waiting)
-        self._tell_standbys(standbys)
         interactive, bulk = embedder.waiting
         figures.tell_all(catalog.EMBEDDER_WAITING, {("interactive",): interactive, ("bulk",): bulk})
         self._tell_home()
@@ -91,16 +83,6 @@ class WorkerMetrics:
         if self._keeps_up and found.reads:
             await self._tell_store(store)
         return figures.text()
-
-    def _tell_standbys(self, standbys: Standbys) -> None:
-        states = standbys.states
-        self._figures.tell_all(catalog.STANDBY_READ, {(one.name,): float(not one.why) for one in states})
-        bytes_behind: dict[Labels, float] = {
-            (one.name,): float(one.lag_bytes) for one in states if one.lag_bytes is not None
-        }
-        self._figures.tell_all(catalog.STANDBY_LAG_BYTES, bytes_behind)
-        seconds: dict[Labels, float] = {(one.name,): one.lag_s for one in states if one.lag_s is not None}
-        self._figures.tell_all(catalog.STANDBY_LAG, seconds)
 
     def _tell_home(self) -> None:
         try:

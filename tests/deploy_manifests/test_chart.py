@@ -255,7 +255,7 @@ def test_every_secret_that_may_be_a_file_can_be_one_here() -> None:
 
 def test_what_leads_to_the_database_or_to_webhooks_is_given_to_workers_alone() -> None:
     found = objects(rendered("--values", FILES))
-    theirs = {"ENGRAMQ_DATABASE_REPLICAS", "ENGRAMQ_WEBHOOKS_KEY", "OPENAI_API_KEY"}
+    theirs = {"ENGRAMQ_EMBEDDER_KEY", "ENGRAMQ_WEBHOOKS_KEY", "OPENAI_API_KEY"}
     for role, has in (("gateway", set()), ("worker", theirs), ("migrate", set())):
         for template in of_role(found, role):
             assert secrets(template).keys() & theirs == has, role

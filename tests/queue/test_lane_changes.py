@@ -1,7 +1,6 @@
 """What is left in lanes of other numbers of lanes, and lanes whose server is away."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,12 +17,9 @@ from engramq.gateway.queue.bus import Bus
 from engramq.gateway.queue.lanes import open_bus
 from engramq.schemas.commands import Ping, StoreMemory
 from engramq.schemas.envelope import Answer
-from engramq.schemas.keys import LEASE_KEY, Keys
 from engramq.schemas.lanes import Lane, Lanes, lane_of
-from engramq.schemas.scripts import SETTLE
 from engramq.schemas.sentinel import server_of
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.db.standbys import Position
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.lane_views import LaneLetters, LaneViews
 from tests.queue.server import Server
@@ -32,7 +28,6 @@ from tests.queue.test_lanes import Handlers, ask, namespaces, settings_of, until
 
 pytestmark = pytest.mark.anyio
 
-EARLY, MIDDLE, LATE = (Position(1, 2**power).text for power in (20, 30, 40))
 # A namespace that is in lane 1 of two or three, in lane 3 of four.
 MOVED = next(
     name
@@ -44,24 +39,6 @@ MOVED = next(
 @pytest.fixture
 def prefix() -> str:
     return f"t-{uuid4().hex[:12]}"
-
-
-@pytest.fixture
-async def redis(server: Server) -> AsyncIterator[Any]:
-    async with Redis.from_url(server.url) as client:
-        yield client
-
-
-async def newest() -> str:
-    return LATE
-
-
-async def tell(redis: Any, keys: Keys, namespace: str, position: str) -> None:
-    """Settle a command of a namespace in a lane, whose effect lies before a position."""
-    lease = f"{LEASE_KEY}{keys.prefix}"
-    await redis.set(lease, "token")
-    told = ("written", 3, keys.written(namespace), position, 60)
-    assert await redis.eval(SETTLE.text, 1, lease, "token", *told) == 1
 
 
 def one_away(server: Server, prefix: str) -> Lanes:
@@ -86,18 +63,6 @@ async def test_what_a_namespace_left_in_another_lane_is_found_and_erased(
             assert await views.find(pending.command_id, MOVED, ADA_ID) is False
             assert await views.scrub(MOVED, {"id": "secret"}) == 1
             assert await views.scrub_namespace(MOVED) == 1
-
-
-@pytest.mark.promise("SC-5")
-async def test_a_position_that_was_told_in_another_lane_counts(server: Server, prefix: str, redis: Any) -> None:
-    of_before, of_now = Lanes(server.url, prefix, 3), Lanes(server.url, prefix, 4)
-    there, here = of_before.of(MOVED).keys, of_now.of(MOVED).keys
-    async with open_bus(settings_of(server, prefix, 4)), LaneViews(of_now) as views:
-        await tell(redis, here, MOVED, EARLY)
-        await tell(redis, there, MOVED, MIDDLE)  # by a gateway that is not started anew yet
-        assert await views.written(MOVED, newest) == MIDDLE
-        await tell(redis, there, MOVED, "")
-        assert await views.written(MOVED, newest) == LATE
 
 
 async def test_an_installation_without_lanes_uses_no_key_with_a_tag(own_server: Server, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL on TCP ports of its own: a primary and the standbys that follow it, held back, killed and promoted.
+"""PostgreSQL on TCP ports of its own: a primary and the standbys that follow it, stopped, killed and promoted.
 
 The programs are those that engramq embeds. Each server trusts whoever reaches its port on this machine.
 """

@@ -82,13 +82,11 @@ async def own(_brought: Site, folder: Path) -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def together(_brought: Site, _folder: Path) -> AsyncIterator[Site]:
-    """A Redis Cluster with replicas, PgBouncer before PostgreSQL, and a standby: one of each is killed."""
+    """A Redis Cluster with replicas and PgBouncer before PostgreSQL: one of each is killed."""
     with ExitStack() as owned:
         cluster = owned.enter_context(RedisCluster(3, 3))
         server = owned.enter_context(primary())
         await migrate(server.owner_url)
-        standby = server.standby("together")
-        standby.start()
         bouncer = owned.enter_context(pooler(server))
 
         async def kill_master() -> None:
@@ -97,16 +95,15 @@ async def together(_brought: Site, _folder: Path) -> AsyncIterator[Site]:
         yield Site(
             {
                 "ENGRAMQ_DATABASE_URL": bouncer.url(),
-                "ENGRAMQ_DATABASE_REPLICAS": standby.url(),
                 "ENGRAMQ_REDIS_URL": cluster.whole_url,
                 "ENGRAMQ_LANES": str(LANES),
             },
             server.ask,
-            [_killing(bouncer.kill, bouncer.start), _killing(standby.kill, standby.start), kill_master],
+            [_killing(bouncer.kill, bouncer.start), kill_master],
         )
 
 
-@pytest.mark.promise("SC-1", "SC-2", "SC-5")
+@pytest.mark.promise("SC-1", "SC-2")
 @pytest.mark.parametrize("kind", [embedded, own, together])
 async def test_the_same_story_is_told_everywhere_and_kills_lose_and_double_nothing(
     kind: Callable[[Site, Path], AbstractAsyncContextManager[Site]], brought: Site, tmp_path: Path

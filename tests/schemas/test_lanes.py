@@ -26,7 +26,6 @@ ARGUMENTS = {
     "note": (NASTY,),
     "session": (NASTY, WHOSE, NASTY),
     "sessions": (NASTY,),
-    "written": (NASTY,),
     "session_keys_of": ("name",),
     "job_id": ("01a2", 3),
 }

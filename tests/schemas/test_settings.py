@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engramq.schemas.settings import PREFIX, SETTINGS, SettingsError, read_settings
+from engramq.schemas.settings import GONE, PREFIX, SETTINGS, SettingsError, read_settings
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,17 @@ def test_a_name_that_could_not_be_kept_is_refused(variable: str, value: str) -> 
         read_settings({variable: value})
     assert variable in str(refusal.value)
     str(refusal.value).encode()
+
+
+@pytest.mark.parametrize("field", GONE)
+@pytest.mark.parametrize("suffix", ["", "_FILE"])
+def test_a_setting_that_is_gone_is_refused_with_what_to_do_instead(field: str, suffix: str) -> None:
+    variable = f"{PREFIX}{field.upper()}{suffix}"
+    with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting any more") as refusal:
+        read_settings({variable: "postgresql://ada:sesame@db/memories"})
+    assert GONE[field] in str(refusal.value)
+    assert "sesame" not in str(refusal.value)
+    assert read_settings({variable: ""}) == read_settings({})
 
 
 PROGRAMS = ("gateway", "workers", "deploy")

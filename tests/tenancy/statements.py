@@ -29,7 +29,7 @@ NOT_A_TENANTS = re.compile(
     r"|loads_over|drop_broken_indexes|pg_inherits|statement_timeout"
     r"|pg_available_extensions|pg_stats|pg_clear_attribute_stats|pg_total_relation_size|pg_ls_waldir|pg_switch_wal|pg_reload_conf"
     r"|clock_timestamp\(\) as now|pg_create_physical_replication_slot|pg_database_size"
-    r"|take_settings|require_replayed|pg_backend_pid"
+    r"|take_settings|pg_backend_pid"
 )
 
 # Those of a move, which the owner asks, past the policies: a tenant's row by its namespace's name, in the directory.

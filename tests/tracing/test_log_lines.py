@@ -69,8 +69,6 @@ OF_THE_PROCESS = {
     "A pooler is before the database",
     "A quota was not counted",
     "A request ended early",
-    "A standby is not read",
-    "A standby is read",
     "A stdio session failed",
     "A stdio session hung up",
     "An answer cannot be read",

@@ -30,7 +30,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.session import ask, take_settings
 from engramq.workers.db.tenants import NOBODY, Tenants
-from engramq.workers.db.transaction import NOTHING, AtEnd, Behind, CommitUnknown, Reached, Transaction, transaction
+from engramq.workers.db.transaction import NOTHING, AtEnd, CommitUnknown, Transaction, transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
@@ -128,19 +128,6 @@ class Store:
         It returns before the transaction has ended. Raises EngramqError with `unavailable`.
         """
         return await self._persist(partial(self._read_once, namespace, work))
-
-    async def read_behind(self, namespace: str, work: Work[T], reached: Reached) -> T:
-        """Run `work` once, at a standby that has replayed so much.
-
-        Raises Behind where it has not, EngramqError as `work` does, psycopg.Error, OSError.
-        """
-        async with self._pool.connection() as connection:
-            with self._tenants.doubting(namespace):
-                tenant = await self._tenants.of(connection, namespace, make=False)
-                if tenant == NOBODY:  # which may be younger than what was replayed when that was asked
-                    raise Behind
-                async with transaction(connection, namespace, tenant, read_only=True, behind=reached) as opened:
-                    return await work(opened)
 
     async def look_up(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
         """Return the answers of lookups from a read-only transaction of their own, asked again as `read` does.

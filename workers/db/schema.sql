@@ -714,27 +714,6 @@ begin
 end
 $$;
 
--- Whether this server is a standby of this cluster that has replayed a position of the primary's log; it fails where it
--- is not, so that what follows in the same transaction is not done. Its own log says by which timeline it goes: one that
--- went another way after a failover may have got further, and lacks what was written since.
-create function require_replayed(cluster bigint, timeline integer, reached pg_lsn) returns void
-language plpgsql stable as $$
-begin
-    if not pg_is_in_recovery() then
-        raise exception 'no standby' using errcode = 'EQ003';
-    end if;
-    if pg_last_wal_replay_lsn() is null or pg_last_wal_replay_lsn() < reached then
-        raise exception 'not replayed yet' using errcode = 'EQ004';
-    end if;
-    if (select system_identifier from pg_control_system()) <> cluster
-        or (select greatest(c.timeline_id, r.min_recovery_end_timeline) from pg_control_checkpoint() c, pg_control_recovery() r)
-            <> timeline then
-        raise exception 'another history' using errcode = 'EQ003';
-    end if;
-end
-$$;
-
-
 -- The language of the tenant that was entered.
 create function language_of(wanted integer) returns text
 language sql stable parallel safe

@@ -5,7 +5,7 @@ BEGIN, the entry and the first queries share a round trip; the last queries shar
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import psycopg
@@ -26,8 +26,6 @@ BEGIN_SNAPSHOT: Final = sql("begin_snapshot")
 ENTER: Final = sql("enter_tenant")
 ENTER_NODES: Final = native(sql("enter_tenant_on_nodes")).text  # with a place for the number
 NOTHING: Final = sql("nothing")
-REQUIRE_REPLAYED: Final = sql("require_replayed")
-NOT_REPLAYED: Final = ("EQ003", "EQ004")  # of `require_replayed`
 LOOK_UP: Final = sql("look_up")
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
@@ -37,19 +35,6 @@ COMMIT_LEASE_S: Final = 2.5
 
 class CommitUnknown(Exception):
     """The connection was lost while COMMIT was under way: whether it happened is not known."""
-
-
-class Behind(Exception):
-    """This server is no standby that has replayed what the transaction has to see."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """What a standby must have replayed: so many bytes of the log of this cluster and timeline."""
-
-    cluster: int
-    timeline: int
-    lsn: int
 
 
 # A query on its way: `fetchall` waits for its rows, `fetchone` for the first one or None.
@@ -102,14 +87,12 @@ async def transaction(
     read_only: bool,
     snapshot: bool = False,
     at_length: bool = False,
-    behind: Reached | None = None,
     sharded: bool = False,
 ) -> AsyncIterator[Transaction]:
     """Run the block in a transaction that commits at its end, unless the block raises.
 
     `snapshot`: a read-only one whose statements all see one moment. `at_length`: one that may take long, and wait.
-    `behind`: one at a standby that must have replayed this; raises Behind where it has not. `sharded`: over a cluster
-    of Citus.
+    `sharded`: over a cluster of Citus.
 
     Raises psycopg.Error, with the SQLSTATE STRANGER when the number is not this namespace's; CommitUnknown instead when
     the connection was lost during COMMIT; LeaseLost.
@@ -122,8 +105,6 @@ async def transaction(
         begin = BEGIN_SNAPSHOT if snapshot else BEGIN_READ_ONLY if read_only else BEGIN
         await connection.execute(begin, prepare=False)
         await take_settings(connection, AT_LENGTH if at_length else NO_CHANGES)
-        if behind is not None:  # before anything is seen: each statement sees at least what the one before could see
-            await execute(connection, REQUIRE_REPLAYED, asdict(behind))
         opened = Transaction(connection, namespace, tenant, sharded=sharded)
         if tenant != NOBODY:  # who has entered nothing sees nothing
             await opened.send(ENTER)
@@ -145,8 +126,6 @@ async def transaction(
         if isinstance(error, psycopg.errors.InvalidSqlStatementName):
             await connection.close()  # somebody dropped statements that the driver counts on
         await _roll_back(connection)
-        if isinstance(error, psycopg.Error) and error.sqlstate in NOT_REPLAYED:
-            raise Behind from error
         raise
     except BaseException:
         await connection.close()  # cancelled: nobody may wait for the server now

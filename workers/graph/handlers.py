@@ -169,13 +169,13 @@ async def list_edges(tx: Transaction, command: ListEdges, _context: Context) -> 
 @handles_without_transaction(QueryNeighbors)
 async def query_neighbors(command: QueryNeighbors, context: Context) -> Neighbors | WalkStartMissing:
     """Walk from a node; each step is a transaction of its own."""
-    return await walks.neighbors(context.reads, context.envelope.namespace, command)
+    return await walks.neighbors(context.store, context.envelope.namespace, command)
 
 
 @handles_without_transaction(FindPath)
 async def find_path(command: FindPath, context: Context) -> PathReport | WalkStartMissing:
     """Search a path between two nodes; each step is a transaction of its own."""
-    return await walks.path(context.reads, context.envelope.namespace, command)
+    return await walks.path(context.store, context.envelope.namespace, command)
 
 
 def _require_trusted_principal(context: Context) -> None:

@@ -14,10 +14,10 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.missing import missing
 from engramq.schemas.records import Candidate, Crossing, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import Direction, Following, Sector, Thing
+from engramq.workers.db.database import Store
 from engramq.workers.db.errors import StatementTimeout
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.standbys import Reads
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.edges import sector_of_row
 from engramq.workers.graph.intervals import interval
@@ -61,7 +61,7 @@ class _PathHop:
 class _Steps:
     """How the steps of one walk are asked for."""
 
-    store: Reads
+    store: Store
     namespace: str
     query: bytes
     values: dict[str, Any]
@@ -83,7 +83,7 @@ class _Steps:
         return await self.store.read(self.namespace, step)
 
 
-async def neighbors(store: Reads, namespace: str, command: QueryNeighbors) -> Neighbors | WalkStartMissing:
+async def neighbors(store: Store, namespace: str, command: QueryNeighbors) -> Neighbors | WalkStartMissing:
     """Walk from a node; see the command and its reply."""
 
     async def begin(tx: Transaction) -> tuple[Row | None, list[Candidate], Row | None]:
@@ -113,7 +113,7 @@ async def neighbors(store: Reads, namespace: str, command: QueryNeighbors) -> Ne
     )
 
 
-async def path(store: Reads, namespace: str, command: FindPath) -> PathReport | WalkStartMissing:
+async def path(store: Store, namespace: str, command: FindPath) -> PathReport | WalkStartMissing:
     """Search a path; see the command and its reply."""
 
     async def ends(tx: Transaction) -> tuple[Row | None, Row | None, list[Candidate]]:
@@ -145,7 +145,7 @@ def start_missing(name: str) -> WalkStartMissing:
     return WalkStartMissing(error=f"Node not found: {name}", node_name=name, **missing(Thing.NODE))
 
 
-def _steps(store: Reads, namespace: str, query: bytes, command: QueryNeighbors | FindPath) -> _Steps:
+def _steps(store: Store, namespace: str, query: bytes, command: QueryNeighbors | FindPath) -> _Steps:
     following, relation, sectors = Following.BOTH, None, None
     if isinstance(command, QueryNeighbors):
         following, relation = command.direction, or_none(command.relation)

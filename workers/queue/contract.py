@@ -77,8 +77,6 @@ class Outcome:
     session_state: SessionState | None = None
     follow_ups: tuple[FollowUp, ...] = ()
     replayed: bool = False
-    # With standbys: the position of the log before which lies what it tells is written; "" where it could not be asked.
-    written: str | None = None
     # A background task: best effort, nobody waits for it. It gets the use of the command's session, if that is known.
     after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None
 
@@ -102,12 +100,6 @@ class MailboxView(Protocol):
 
         True: it is being carried out. False: it waits in a mailbox. An Answer: it went to the dead letters, with the
         fault its caller got. None: nothing is known, or it belongs to somebody else.
-        """
-
-    async def written(self, namespace: str, newest: Callable[[], Awaitable[str]]) -> str:
-        """Return the position that what a namespace was told is written lies before; `newest` says the latest one.
-
-        It is asked where nobody knows. Raises OutcomeUnknown, and what `newest` raises.
         """
 
     async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:

@@ -1,8 +1,7 @@
 """What handlers may ask about the queue: see MailboxView in workers/queue/contract.py."""
 
-import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
@@ -14,10 +13,10 @@ from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, de
 from engramq.schemas.commands import DeleteTenant, ForgetMemory
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.jobs import POSITION_ASKED_S, POSITION_KEPT_S, REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
+from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.redis_urls import Place
-from engramq.schemas.scripts import KEEP_POSITION, SCRUB_JOB, SCRUB_SESSION
+from engramq.schemas.scripts import SCRUB_JOB, SCRUB_SESSION
 from engramq.schemas.sentinel import server_of
 from engramq.schemas.servers import Server
 from engramq.schemas.vocabulary import WorkerKind
@@ -98,36 +97,6 @@ class Inspection:
         if not waiting:
             return None
         return bool(leases)
-
-    async def written(self, namespace: str, newest: Callable[[], Awaitable[str]]) -> str:
-        """Return the position that what a namespace was told is written lies before; see MailboxView.
-
-        What is asked now counts for later reads only where no command was answered since the asking began.
-        """
-        key, word = self._keys.written(namespace), f"?{secrets.token_hex(8)}"
-        async with self._reached():
-            known = await self._redis.get(key)
-            if known is not None and not known.startswith(b"?"):
-                return str(known.decode())
-            if known is not None and known.startswith(b"?!"):
-                asks, word = True, known.decode()
-            else:
-                asks = known is None and await self._redis.set(key, word, nx=True, ex=POSITION_ASKED_S)
-        position = await newest()
-        if asks:
-            async with self._reached():
-                await run(self._redis, KEEP_POSITION, self._keys, (key,), word, position, POSITION_KEPT_S)
-        return position
-
-    async def told(self, namespace: str) -> str | None:
-        """Return the position with which something was told in this lane, None where nothing was within an hour.
-
-        What begins with `?` is none: something was told whose position could not be asked.
-        """
-        async with self._reached():
-            known = await self._redis.get(self._keys.written(namespace))
-        asked_for = known is not None and known.startswith(b"?") and not known.startswith(b"?!")
-        return None if known is None or asked_for else str(known.decode())
 
     async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
         """Remove erased memories (contents by id) from mailboxes, dead letters, undelivered replies and breadcrumbs.

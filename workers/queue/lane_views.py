@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self, TypeVar
 
@@ -69,18 +69,6 @@ class LaneViews:
         if known is None and away:
             raise away[0]  # it may be there
         return known
-
-    async def written(self, namespace: str, newest: Callable[[], Awaitable[str]]) -> str:
-        """Return the position that what a namespace was told is written lies before; see MailboxView.
-
-        While gateways have other numbers of lanes, each tells in the lane of its own: the latest of all counts.
-        """
-        here, *others = self._holding(namespace, await self._most_now())
-        told = await _all([here.written(namespace, newest), *(view.told(namespace) for view in others)])
-        positions = [one for one in told if one is not None]
-        if any(one.startswith("?") for one in positions):
-            return await newest()  # one could not be asked when something was told
-        return max(positions)
 
     async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
         """Remove erased memories from wherever they wait; see MailboxView."""

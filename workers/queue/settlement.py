@@ -10,7 +10,7 @@ from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Envelope, Principal, PrincipalId
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, POSITION_KEPT_S, REPLY_TTL_S
+from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
@@ -77,12 +77,6 @@ class Settlement:
                     follow_ups.setdefault(follow_up.command.mailbox, []).append((envelope.id, encode(envelope)))
         self._steps += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
         self._use_sessions(result for result in results if result.retry is None)
-        # In the step that sends the answer: whoever has it reads no standby that has not got so far.
-        self._steps += (
-            ("written", self.keys.written(result.envelope.namespace), result.outcome.written, POSITION_KEPT_S)
-            for result in results
-            if result.outcome is not None and result.outcome.written is not None
-        )
         # Where a mailbox is full beyond reason they are dropped, and the sweep finds the work.
         bound = FOLLOW_UP_BOUND // self.keys.lanes
         for mailbox, envelopes in follow_ups.items():

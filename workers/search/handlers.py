@@ -41,10 +41,9 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         return MemoryList(memories=[], count=0)
     namespace, copies = context.envelope.namespace, context.services[Copies]
     project = context.envelope.project_named(command.project)
-    at_primary = context.reads is context.store  # whose copies are proven by it
     embedding, proven = await asyncio.gather(
         context.services[Vectorizer].try_read(command.query, _names(command)),
-        copies.current(namespace, command.partitions, command.query) if at_primary else _no_copy(),
+        copies.current(namespace, command.partitions, command.query),
     )
     vectors, notice = await _read_by_all(command, context, embedding)
 
@@ -52,7 +51,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         return await find_memories(tx, context.services[Sizes], command, vectors, project)
 
     if proven is None:
-        memories = await context.reads.read(namespace, find)
+        memories = await context.store.read(namespace, find)
     else:
         memories = await find_in_copy(partial(context.store.look_up, namespace), command, vectors, proven, project)
     foreign, confidence = context.services[ForeignVectors], context.services[Confidence]
@@ -64,7 +63,7 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
 
     async def follow(use: SessionUse | None) -> None:
         await foreign.refresh(namespace)
-        if proven is None and at_primary:
+        if proven is None:
             await copies.prepare(namespace, command.partitions)
         if counting:
             await asyncio.gather(
@@ -75,14 +74,10 @@ async def search_memories(command: SearchMemories, context: Context) -> MemoryLi
         if uncalibrated:
             await confidence.calibration()
 
-    due = (proven is None and at_primary) or foreign.is_due(namespace) or uncalibrated
+    due = proven is None or foreign.is_due(namespace) or uncalibrated
     context.after_reply = follow if counting or due else None
     degraded = True if embedding is None else UNSET
     return MemoryList(memories=memories, count=len(memories), degraded=degraded, notice=_told(memories, notice))
-
-
-async def _no_copy() -> None:
-    """Stand for the copy of a namespace that a standby is asked about."""
 
 
 def _told(memories: Sequence[Memory], notice: str | UnsetType) -> str | UnsetType:

@@ -1,0 +1,107 @@
+"""One address of PostgreSQL whose server fails: the address names several hosts, and a standby becomes the primary."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from engramq.schemas.settings import Settings, read_settings
+from engramq.workers.app import open_store
+from engramq.workers.db.database import Store
+from engramq.workers.db.diagnosis import diagnose
+from engramq.workers.db.migrate import migrate
+from engramq.workers.db.readiness import NotReady
+from engramq.workers.db.transaction import Transaction
+from tests.pipeline.stage import until
+from tests.scale.standby import PostgresServer, primary
+from tests.scale.workshop import running, stored_under, tell
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240), pytest.mark.promise("SC-5")]
+
+CONTENTS = "select m.content from memories m join namespaces n using (tenant) where n.namespace = %s"
+BETWEEN_S = 1.0  # of load between two disturbances
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with primary() as server:
+        asyncio.run(migrate(server.owner_url))
+        yield server
+
+
+@pytest.fixture
+def standby(server: PostgresServer) -> PostgresServer:
+    """A standby that has whatever the primary has acknowledged; it ends with its primary."""
+    standby = server.standby("standby")
+    standby.start()
+    server.ask("alter system set synchronous_standby_names = '*'", database="postgres")
+    server.ask("select pg_reload_conf()", database="postgres")
+    return standby
+
+
+def url_of_both(server: PostgresServer, standby: PostgresServer) -> str:
+    hosts = f"127.0.0.1:{server.port},127.0.0.1:{standby.port}"
+    return server.url().replace(f"127.0.0.1:{server.port}", hosts) + "?target_session_attrs=read-write"
+
+
+def settings_of(database_url: str, redis_url: str, prefix: str) -> Settings:
+    return read_settings({
+        "ENGRAMQ_DATABASE_URL": database_url,
+        "ENGRAMQ_REDIS_URL": redis_url,
+        "ENGRAMQ_KEY_PREFIX": prefix,
+        "ENGRAMQ_EMBEDDER": "hash",
+        "ENGRAMQ_SWEEP_INTERVAL_S": "0.2",
+        "ENGRAMQ_REPLY_TIMEOUT_S": "20",
+    })  # fmt: skip
+
+
+async def write(tx: Transaction) -> None:
+    await tx.row(
+        b"insert into audit_log (tenant, namespace, actor, action) "
+        b"values (%(tenant)s, %(namespace)s, 'a', 'x') returning id"
+    )
+
+
+async def test_an_address_of_several_hosts_follows_the_primary_and_loses_nothing(
+    server: PostgresServer, standby: PostgresServer, redis_url: str, key_prefix: str
+) -> None:
+    settings = settings_of(url_of_both(server, standby), redis_url, key_prefix)
+    async with running(settings) as (stage, _worker):
+        await tell(stage, "story")
+
+        async def fail_over() -> None:
+            await asyncio.sleep(BETWEEN_S)
+            server.kill()
+            await asyncio.to_thread(standby.promote)
+            standby.ask("alter system reset synchronous_standby_names", database="postgres")
+            standby.ask("select pg_reload_conf()", database="postgres")
+            await asyncio.sleep(BETWEEN_S)
+
+        told = await stored_under(stage, "failed over", fail_over)
+    found = Counter(row["content"] for row in standby.ask(CONTENTS, "failed over"))
+    assert set(found.values()) == {1}
+    assert set(told["acknowledged"]) <= set(found)
+    assert (told["missed"], told["stored"] > 100) == (0, True)
+
+
+async def test_a_standby_as_the_only_database_is_named_and_taken_when_it_is_promoted(
+    server: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    standby = server.standby("alone")
+    standby.start()
+    with pytest.raises(NotReady, match=r"is a standby, which takes no writes.*target_session_attrs"):
+        await Store.open(standby.url(), primary=True)
+    (check,) = [check for check in await diagnose(standby.url(), "english") if check.name == "database"]
+    assert (check.state, "is a standby" in check.told) == ("degraded", True)
+    opening = asyncio.create_task(open_store(read_settings({"ENGRAMQ_DATABASE_URL": standby.url()})))
+
+    async def is_said() -> bool:
+        return "Waiting for the database" in caplog.messages
+
+    with caplog.at_level(logging.WARNING):
+        await until(is_said)
+    standby.promote()
+    async with asyncio.timeout(20), await opening as store:
+        await store.write("n", write)
