@@ -1,9 +1,9 @@
 """Records that replies are made of, as a client reads them: memories, links, nodes, edges, proposals."""
 
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.vocabulary import (
     DEFAULT_SECTOR,
@@ -21,6 +21,16 @@ from engramq.schemas.vocabulary import (
     Verification,
 )
 
+# Text that engramq makes, or shows to everybody who may call. Any other text of a record is what somebody wrote: see
+# `contents_of` in contents.py.
+Id = Annotated[str, Meta(extra={"holds": "id"})]
+Time = Annotated[str, Meta(extra={"holds": "time"})]  # RFC 3339, UTC
+Who = Annotated[str, Meta(extra={"holds": "principal"})]
+Label = Annotated[str, Meta(extra={"holds": "label"})]  # names of nodes and relations
+Words = Annotated[str, Meta(extra={"holds": "words"})]  # what engramq says
+T = TypeVar("T")
+Audited = Annotated[T, Meta(extra={"holds": "audited"})]  # read with a scope of its own
+
 
 class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
     """A memory that a reply names, or that a reference such as `@stored` stood for: how its content begins.
@@ -28,26 +38,68 @@ class MemoryPreview(msgspec.Struct, frozen=True, kw_only=True):
     `preview` is null of what is untrusted, unless that was asked for.
     """
 
-    id: str
+    id: Id
     preview: str | None
 
 
 class GraphPreview(msgspec.Struct, frozen=True, kw_only=True):
     """A node, edge or link that a reply names: `label: name` or `source --RELATION--> target`; null when it is gone."""
 
-    id: str
+    id: Id
     preview: str | None
 
 
 class Via(msgspec.Struct, frozen=True, kw_only=True):
     """The link over which a search result came: the memory at its other end."""
 
-    memory_id: str
-    relation: str
+    memory_id: Id
+    relation: Label
     weight: float
 
 
-class Memory(msgspec.Struct, kw_only=True):
+class MemoryFields(msgspec.Struct, kw_only=True):
+    """What replies tell of a memory, in full and in brief; see Memory."""
+
+    id: Id
+    external_id: str | None = None
+    content: str | UnsetType = UNSET
+    confidence: float | UnsetType = UNSET
+    source: MemorySource = MemorySource.EXTRACTED
+    source_type: str | None = None
+    speaker: str | None = None
+    occurred_at: Time | None = None
+    thread: str | None = None
+    position: int | None = None
+    sector: Sector = DEFAULT_SECTOR
+    sector_source: SectorSource | None = None
+    sector_confidence: float | None = None
+    partition: Partition = Partition.TRUSTED
+    verification: Verification = Verification.UNVERIFIED
+    state: MemoryState = MemoryState.ACTIVE
+    valid_from: Time | None = None
+    valid_until: Time | None = None
+    expires_at: Time | None = None
+    supersedes: Id | None = None
+    superseded_by: Id | None = None
+    superseded_at: Time | None = None
+    promoted_at: Time | None = None
+    promoted_by: Who | None = None
+    tags: list[str] = []
+    project: str | None = None
+    metadata: dict[str, Any] = {}
+    created_by: Who | UnsetType = UNSET
+    created_at: Time | UnsetType = UNSET
+    updated_at: Time | UnsetType = UNSET
+    similarity: float | UnsetType | None = UNSET
+    weak: bool | UnsetType = UNSET
+    via: Via | UnsetType = UNSET
+    explain: dict[str, float | None] | UnsetType = UNSET
+    truncated: bool | UnsetType = UNSET
+    untrusted: bool | UnsetType = UNSET
+    warning: Words | UnsetType = UNSET
+
+
+class Memory(MemoryFields, kw_only=True):
     """A memory as a client reads it; never the embedding. Times are RFC 3339 UTC text.
 
     It holds from `valid_from` until `valid_until`, which is excluded; null is open. From `expires_at` on it reads as
@@ -62,46 +114,15 @@ class Memory(msgspec.Struct, kw_only=True):
     it; `truncated` when max_chars cut the content; `untrusted` and `warning` on untrusted memories only.
     """
 
-    id: str
-    external_id: str | None = None
     content: str
     confidence: float = 1.0
-    source: MemorySource = MemorySource.EXTRACTED
-    source_type: str | None = None
-    speaker: str | None = None
-    occurred_at: str | None = None
-    thread: str | None = None
-    position: int | None = None
-    sector: Sector = DEFAULT_SECTOR
-    sector_source: SectorSource | None = None
-    sector_confidence: float | None = None
-    partition: Partition = Partition.TRUSTED
-    verification: Verification = Verification.UNVERIFIED
     state: MemoryState = MemoryState.PENDING
     usefulness: float = 0.5
-    valid_from: str | None = None
-    valid_until: str | None = None
-    expires_at: str | None = None
-    supersedes: str | None = None
-    superseded_by: str | None = None
-    superseded_at: str | None = None
-    promoted_at: str | None = None
-    promoted_by: str | None = None
-    tags: list[str] = []
-    project: str | None = None
-    metadata: dict[str, Any] = {}
-    created_by: str
-    created_at: str
-    updated_at: str
-    accessed_at: str | None = None
+    created_by: Who
+    created_at: Time
+    updated_at: Time
+    accessed_at: Time | None = None
     score: float | UnsetType = UNSET
-    similarity: float | UnsetType | None = UNSET
-    weak: bool | UnsetType = UNSET
-    via: Via | UnsetType = UNSET
-    explain: dict[str, float | None] | UnsetType = UNSET
-    truncated: bool | UnsetType = UNSET
-    untrusted: bool | UnsetType = UNSET
-    warning: str | UnsetType = UNSET
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,16 +132,16 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     its author may have chosen relation and note.
     """
 
-    memory_id: str
+    memory_id: Id
     preview: str | None = None
-    relation: str
+    relation: Label
     weight: float
     note: str | None
     origin: Origin
     direction: Direction
     reinforcement_count: int
     untrusted: bool | UnsetType = UNSET
-    warning: str | UnsetType = UNSET
+    warning: Words | UnsetType = UNSET
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,14 +151,14 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: int
-    at: str
-    actor: str
-    action: str
-    target_id: str | None
-    old: dict[str, Any] | None
-    new: dict[str, Any] | None
-    reason: str | None
-    command_id: str | None
+    at: Time
+    actor: Who
+    action: Words
+    target_id: Id | None
+    old: Audited[dict[str, Any] | None]
+    new: Audited[dict[str, Any] | None]
+    reason: Audited[str | None]
+    command_id: Id | None
 
 
 class DisplacedLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,13 +167,13 @@ class DisplacedLink(msgspec.Struct, frozen=True, kw_only=True):
     `source_id` is the end that declared it; of a link that nobody declared, the older end.
     """
 
-    memory_id: str
-    other_id: str
-    relation: str
+    memory_id: Id
+    other_id: Id
+    relation: Label
     weight: float
     origin: Origin
-    source_id: str = ""
-    target_id: str = ""
+    source_id: Id = ""
+    target_id: Id = ""
 
     def __post_init__(self) -> None:
         """Name the ends of a record of earlier versions, which had neither: the full one first."""
@@ -164,23 +185,23 @@ class DisplacedLink(msgspec.Struct, frozen=True, kw_only=True):
 class UsefulMemory(msgspec.Struct, frozen=True, kw_only=True):
     """A memory and how useful it has proved, from 0 to 1."""
 
-    memory_id: str
+    memory_id: Id
     usefulness: float
 
 
 class SkippedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """A memory that was left out, and why: not_found, pending, archived, superseded or rejected."""
 
-    memory_id: str
-    reason: str
+    memory_id: Id
+    reason: Words
 
 
 class NodeRef(msgspec.Struct, frozen=True, kw_only=True):
     """A named node."""
 
-    node_id: str
-    label: str
-    name: str
+    node_id: Id
+    label: Label
+    name: Label
 
 
 class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,17 +210,17 @@ class GraphEdge(msgspec.Struct, frozen=True, kw_only=True):
     Here and on other edges, it holds from `valid_from` until `valid_until`, which is excluded; null is open.
     """
 
-    edge_id: str
+    edge_id: Id
     source: NodeRef
     target: NodeRef
-    relation: str
+    relation: Label
     weight: float
     memory_sector: Sector
     properties: dict[str, Any]
-    created_by: str | None = None
-    updated_by: str | None = None
-    valid_from: str | None = None
-    valid_until: str | None = None
+    created_by: Who | None = None
+    updated_by: Who | None = None
+    valid_from: Time | None = None
+    valid_until: Time | None = None
 
 
 class CountedNode(NodeRef, frozen=True, kw_only=True):
@@ -211,7 +232,7 @@ class CountedNode(NodeRef, frozen=True, kw_only=True):
 class Candidate(NodeRef, frozen=True, kw_only=True):
     """One of several nodes that a name can mean; `field` is the parameter that has the name."""
 
-    field: str
+    field: Words
 
 
 class NotRestored(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,8 +241,8 @@ class NotRestored(msgspec.Struct, frozen=True, kw_only=True):
     `restore_first` are the deletions, by the ids of their audit entries, that took the ends which are missing.
     """
 
-    edge_id: str
-    preview: str
+    edge_id: Id
+    preview: Label
     why: NotRestoredReason
     restore_first: list[int] = []
 
@@ -233,34 +254,34 @@ class GraphDeletion(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     audit_id: int
-    deleted_at: str
-    deleted_by: str
-    reason: str | None
-    what: str
+    deleted_at: Time
+    deleted_by: Who
+    reason: Audited[str | None]
+    what: Audited[str]
     edge_count: int
-    edge_id: str | None
-    node_id: str | None
-    restore_until: str
+    edge_id: Id | None
+    node_id: Id | None
+    restore_until: Time
 
 
 class EdgeCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """One of several edges that a triple of names can mean."""
 
-    edge_id: str
-    source_label: str
-    target_label: str
+    edge_id: Id
+    source_label: Label
+    target_label: Label
     memory_sector: Sector
 
 
 class Crossing(msgspec.Struct, frozen=True, kw_only=True):
     """An edge by which a walk can come to a node; `direction` is outgoing when it leads away from the start."""
 
-    edge_id: str
-    relation: str
+    edge_id: Id
+    relation: Label
     weight: float
     direction: Direction
-    valid_from: str | None = None
-    valid_until: str | None = None
+    valid_from: Time | None = None
+    valid_until: Time | None = None
 
 
 class Neighbor(NodeRef, frozen=True, kw_only=True):
@@ -272,8 +293,8 @@ class Neighbor(NodeRef, frozen=True, kw_only=True):
     """
 
     distance: int
-    edge_id: str
-    relation: str
+    edge_id: Id
+    relation: Label
     weight: float
     memory_sector: Sector
     direction: Direction
@@ -286,15 +307,15 @@ class Neighbor(NodeRef, frozen=True, kw_only=True):
 class PathEdge(msgspec.Struct, frozen=True, kw_only=True):
     """An edge of a path; `direction` is incoming when the path goes against it."""
 
-    edge_id: str
-    source_id: str
-    target_id: str
-    relation: str
+    edge_id: Id
+    source_id: Id
+    target_id: Id
+    relation: Label
     weight: float
     memory_sector: Sector
     direction: Direction
-    valid_from: str | None = None
-    valid_until: str | None = None
+    valid_from: Time | None = None
+    valid_until: Time | None = None
 
 
 class EdgeChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,18 +333,18 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     null unless weight, properties or flag of an edge would change.
     """
 
-    proposal_id: str
+    proposal_id: Id
     action: ProposalAction
-    edge_id: str | None
-    node_id: str | None
+    edge_id: Id | None
+    node_id: Id | None
     new_sector: Sector | None
     state: ProposalState
-    proposed_by: str
+    proposed_by: Who
     reason: str | None
     approvals: int
-    approved_by: list[str]
-    created_at: str
-    expires_at: str
+    approved_by: list[Who]
+    created_at: Time
+    expires_at: Time
     effect: str = ""
     edge: GraphEdge | None = None
     node: CountedNode | None = None
@@ -333,16 +354,16 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is told of a bearer token, never the token itself. Without `expires_at` it counts until it is revoked."""
 
-    token_id: str
-    principal: str
+    token_id: Id
+    principal: Who
     scopes: list[Scope]
     untrusted: bool
-    project: str | None
-    label: str | None
-    created_by: str
-    created_at: str
-    expires_at: str | None
-    revoked_at: str | None
+    project: Label | None
+    label: Label | None
+    created_by: Who
+    created_at: Time
+    expires_at: Time | None
+    revoked_at: Time | None
 
 
 class ImportRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -351,10 +372,10 @@ class ImportRun(msgspec.Struct, frozen=True, kw_only=True):
     `is_whole`: its first batch is among those that were looked at, else there were more before.
     """
 
-    principal: str
+    principal: Who
     untrusted: bool
-    began_at: str
-    last_at: str
+    began_at: Time
+    last_at: Time
     batches: int
     stored: int
     updated: int

@@ -23,16 +23,12 @@ from engramq.schemas.commands import (
     Stored,
     Superseded,
 )
+from engramq.schemas.contents import Contents
 from engramq.schemas.previews import preview_of
-from engramq.schemas.records import Candidate, Link, Memory, MemoryPreview, NodeRef, Via
+from engramq.schemas.records import Candidate, Link, Memory, MemoryFields, MemoryPreview, NodeRef, Words
 from engramq.schemas.vocabulary import (
-    DEFAULT_SECTOR,
-    MemorySource,
     MemoryState,
     Partition,
-    Sector,
-    SectorSource,
-    Verification,
 )
 
 SIMILARITY_DIGITS: Final = 2
@@ -40,7 +36,7 @@ SURE: Final = 0.7  # a sector told with this confidence, or with more, needs no 
 _SECONDS: Final = len("2026-01-31T09:00:00")
 
 
-class BriefMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
+class BriefMemory(MemoryFields, kw_only=True, omit_defaults=True):
     """A memory in brief: a field that is not there is null or has the default shown here.
 
     `created_at` is to the second; `updated_at` is there where it differs, `created_by` where it is not the caller. Only
@@ -48,44 +44,8 @@ class BriefMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     left out too.
     """
 
-    id: str
-    content: str | UnsetType = UNSET
-    confidence: float | UnsetType = UNSET
-    created_at: str | UnsetType = UNSET
     similarity: float | UnsetType | None = None
-    external_id: str | None = None
-    source: MemorySource = MemorySource.EXTRACTED
-    source_type: str | None = None
-    speaker: str | None = None
-    occurred_at: str | None = None
-    thread: str | None = None
-    position: int | None = None
-    sector: Sector = DEFAULT_SECTOR
-    sector_source: SectorSource | None = None
-    sector_confidence: float | None = None
-    partition: Partition = Partition.TRUSTED
-    verification: Verification = Verification.UNVERIFIED
-    state: MemoryState = MemoryState.ACTIVE
-    valid_from: str | None = None
-    valid_until: str | None = None
-    expires_at: str | None = None
-    supersedes: str | None = None
-    superseded_by: str | None = None
-    superseded_at: str | None = None
-    promoted_at: str | None = None
-    promoted_by: str | None = None
-    tags: list[str] = []
-    project: str | None = None
-    metadata: dict[str, Any] = {}
-    created_by: str | UnsetType = UNSET
-    updated_at: str | UnsetType = UNSET
-    weak: bool | UnsetType = UNSET
-    via: Via | UnsetType = UNSET
-    explain: dict[str, float | None] | UnsetType = UNSET
-    truncated: bool | UnsetType = UNSET
-    omitted_fields: list[str] | UnsetType = UNSET
-    untrusted: bool | UnsetType = UNSET
-    warning: str | UnsetType = UNSET
+    omitted_fields: list[Words] | UnsetType = UNSET
 
 
 class StoredMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -101,7 +61,7 @@ class SimilarMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A similar memory: the beginning of its content."""
 
     id: str
-    preview: str | None
+    preview: Contents[str | None]
     similarity: float
     truncated: bool | UnsetType = UNSET
 
@@ -241,8 +201,6 @@ BRIEF_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
     Promoted: BriefPromoted,
 }
 
-_SHARED: Final = tuple(name for name in BriefMemory.__struct_fields__ if name in Memory.__struct_fields__)
-
 
 def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
     """Return the brief form of a reply for the principal of this name; the reply itself where it has none."""
@@ -294,7 +252,7 @@ def _similar(memory: Memory) -> SimilarMemory:
 
 
 def _memory(memory: Memory, caller: str) -> BriefMemory:
-    brief = BriefMemory(**{name: getattr(memory, name) for name in _SHARED})
+    brief = BriefMemory(**{name: getattr(memory, name) for name in MemoryFields.__struct_fields__})
     if memory.updated_at == memory.created_at:
         brief.updated_at = UNSET
     brief.created_at = f"{memory.created_at[:_SECONDS]}Z"

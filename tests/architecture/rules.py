@@ -42,6 +42,7 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.envelope",
     "engramq.schemas.faults",
     "engramq.schemas.limits",
+    "engramq.schemas.contents",
     "engramq.schemas.previews",
     "engramq.schemas.records",
     "engramq.schemas.vocabulary",

@@ -847,11 +847,9 @@ export interface components {
         };
         BriefMemory: {
             id: string;
+            external_id?: string | null;
             content?: string;
             confidence?: number;
-            created_at?: string;
-            similarity?: number | null;
-            external_id?: string | null;
             source?: components["schemas"]["MemorySource"];
             source_type?: string | null;
             speaker?: string | null;
@@ -876,16 +874,18 @@ export interface components {
             project?: string | null;
             metadata?: Record<string, never>;
             created_by?: string;
+            created_at?: string;
             updated_at?: string;
+            similarity?: number | null;
             weak?: boolean;
             via?: components["schemas"]["Via"];
             explain?: {
                 [key: string]: number | null;
             };
             truncated?: boolean;
-            omitted_fields?: string[];
             untrusted?: boolean;
             warning?: string;
+            omitted_fields?: string[];
         };
         BriefPromoted: {
             degraded?: boolean;
@@ -1267,7 +1267,6 @@ export interface components {
             partition: components["schemas"]["Partition"];
             verification: components["schemas"]["Verification"];
             state: components["schemas"]["MemoryState"];
-            usefulness: number;
             valid_from: string | null;
             valid_until: string | null;
             expires_at: string | null;
@@ -1282,8 +1281,6 @@ export interface components {
             created_by: string;
             created_at: string;
             updated_at: string;
-            accessed_at: string | null;
-            score?: number;
             similarity?: number | null;
             weak?: boolean;
             via?: components["schemas"]["Via"];
@@ -1293,6 +1290,9 @@ export interface components {
             truncated?: boolean;
             untrusted?: boolean;
             warning?: string;
+            usefulness: number;
+            accessed_at: string | null;
+            score?: number;
         };
         MemoryChanged: {
             resolved_references?: {

@@ -1,0 +1,78 @@
+"""Which fields hold what somebody wrote, as opposed to ids, times and words of engramq: read from the fields' marks.
+
+What is blanked in the ledger, withheld from who may not read, and cut by a budget comes from here.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, inspect
+
+from engramq.schemas import records
+
+CONTENTS: Final = "contents"
+_HOLDS: Final = "holds"
+_NO_TEXT: Final = object()
+
+T = TypeVar("T")
+Contents = Annotated[T, Meta(extra={_HOLDS: CONTENTS})]  # of a reply, where text is engramq's unless it is marked
+
+
+@cache
+def contents_of(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
+    """Return the fields of a Struct that hold what somebody wrote, each with what stands there when that is left out.
+
+    Of a record that is every text without a mark, so that a mark which was forgotten hides too much, never too little.
+    Of any other Struct it is what is marked with Contents.
+    """
+    is_record = any(base.__module__ == records.__name__ for base in kind.__mro__)
+    return {
+        field.name: blank
+        for field, shape in _fields(kind)
+        if (blank := _blank(field, shape.type)) is not _NO_TEXT
+        and ((mark := _mark(shape.type)) == CONTENTS or (mark is None and is_record))
+    }
+
+
+def fields_holding(kind: type[msgspec.Struct], mark: str) -> Iterator[str]:
+    """Give the names of the fields of a Struct with this mark."""
+    return (field.name for field, shape in _fields(kind) if _mark(shape.type) == mark)
+
+
+def _fields(kind: type[msgspec.Struct]) -> Iterator[tuple[msgspec.structs.FieldInfo, inspect.Field]]:
+    shape = inspect.type_info(kind)
+    assert isinstance(shape, inspect.StructType)
+    return zip(msgspec.structs.fields(kind), shape.fields, strict=True)
+
+
+def _parts(kind: inspect.Type) -> Iterator[inspect.Type]:
+    """Give a type and those that it is made of: of a union, of marks, of the items of a list."""
+    yield kind
+    match kind:
+        case inspect.UnionType(types=types):
+            for part in types:
+                yield from _parts(part)
+        case inspect.Metadata(type=part) | inspect.ListType(item_type=part):
+            yield from _parts(part)
+
+
+def _mark(kind: inspect.Type) -> str | None:
+    extra = (part.extra or {} for part in _parts(kind) if isinstance(part, inspect.Metadata))
+    return next((str(marks[_HOLDS]) for marks in extra if _HOLDS in marks), None)
+
+
+def _blank(field: msgspec.structs.FieldInfo, kind: inspect.Type) -> Any:
+    """Return what stands in a field of text, texts or a JSON object that is left out; _NO_TEXT for any other field."""
+    parts = list(_parts(kind))
+    is_object = any(
+        isinstance(part, inspect.DictType) and isinstance(part.value_type, inspect.AnyType) for part in parts
+    )
+    if not is_object and not any(isinstance(part, inspect.StrType) for part in parts):
+        return _NO_TEXT
+    if any(isinstance(part, inspect.NoneType) for part in parts):
+        return None
+    if field.default is UNSET:
+        return UNSET
+    return {} if is_object else [] if any(isinstance(part, inspect.ListType) for part in parts) else ""

@@ -1,0 +1,61 @@
+"""Which fields hold what somebody wrote: a forgotten mark hides too much, never too little."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from engramq.schemas import records
+from engramq.schemas.contents import Contents, contents_of, fields_holding
+from engramq.schemas.records import AuditEntry, Link, Memory, MemoryFields
+
+
+class Moody(MemoryFields, kw_only=True):
+    """A memory with a field that nobody has marked."""
+
+    mood: str | None = None
+    moods: list[str] = []
+    weather: str | UnsetType = UNSET
+
+
+class Answered(msgspec.Struct):
+    """What is no record: its texts are engramq's unless they are marked."""
+
+    hint: str
+    note: Contents[str]
+    size: int = 0
+
+
+def test_the_contents_of_a_memory_are_what_its_author_chose() -> None:
+    assert contents_of(Memory) == {
+        "external_id": None,
+        "content": "",
+        "source_type": None,
+        "speaker": None,
+        "thread": None,
+        "tags": [],
+        "project": None,
+        "metadata": {},
+    }
+
+
+def test_a_text_without_a_mark_is_contents_of_a_record() -> None:
+    more = {name: blank for name, blank in contents_of(Moody).items() if name not in contents_of(MemoryFields)}
+    assert more == {"mood": None, "moods": [], "weather": UNSET}
+
+
+def test_a_text_without_a_mark_is_engramqs_own_elsewhere() -> None:
+    assert contents_of(Answered) == {"note": ""}
+
+
+def test_ids_times_and_labels_are_no_contents() -> None:
+    assert contents_of(Link) == {"preview": None, "note": None}
+    assert contents_of(AuditEntry) == {}
+    assert set(fields_holding(AuditEntry, "time")) == {"at"}
+
+
+def test_every_mark_is_of_a_kind_that_is_known() -> None:
+    kinds = ("id", "time", "principal", "label", "words", "audited")
+    structs: list[Any] = [kind for kind in vars(records).values() if isinstance(kind, msgspec.StructMeta)]
+    marked = {name for struct in structs for kind in kinds for name in fields_holding(struct, kind)}
+    assert {"id", "created_at", "created_by", "relation", "warning", "old"} <= marked
