@@ -264,17 +264,6 @@ class Superseded(WriteReply, kw_only=True, tag="superseded"):
     notice: str | UnsetType = UNSET
 
 
-# Fields of a memory that are never empty, or not the caller's to empty.
-UNCLEARABLE: Final = frozenset(
-    {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition"}
-)
-TIMES: Final = ("valid_from", "valid_until", "expires_at")
-CLEARABLE: Final = (
-    "metadata", "speaker", "occurred_at", "thread", "position", "tags", "project",
-    *TIMES,
-)  # fmt: skip
-
-
 class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
     """Change what is said about a memory; its content is never edited."""
 
@@ -332,6 +321,23 @@ class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="
     def cleared_keys(self) -> tuple[str, ...]:
         """Return the keys of metadata that are to be left out: every other name."""
         return tuple(dict.fromkeys(name for name in _names(self.clear) if name not in CLEARABLE))
+
+
+TIMES: Final = ("valid_from", "valid_until", "expires_at")
+# What may be said of a memory, changed and emptied again, each in the column of its name.
+DETAILS: Final = tuple(
+    field.name
+    for field in msgspec.structs.fields(NewMemory)
+    if field.default is UNSET
+    and field.name in UpdateMemory.__struct_fields__
+    and field.name not in {"sector", "metadata"}
+)
+CHANGEABLE: Final = tuple(name for name in UpdateMemory.__struct_fields__ if name not in {"memory_id", "clear"})
+CLEARABLE: Final = ("metadata", "tags", *DETAILS)
+# Fields of a memory that are never empty, or not the caller's to empty.
+UNCLEARABLE: Final = frozenset(
+    {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition"}
+)
 
 
 def _names(names: tuple[str, ...] | UnsetType) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final, TypedDict
 from uuid import UUID
 
 import msgspec
 
+from engramq.schemas.contents import fields_holding
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import (
@@ -29,7 +31,24 @@ from engramq.workers.db.transaction import Sent, Transaction
 LOCK: Final = sql("lock_memories")
 BY_ID: Final = sql("memories_by_id")
 
+SECTOR_DIGITS: Final = 2
 USEFULNESS_DIGITS: Final = 9
+
+# What of a record stands in a column of its name; times are text in records, and words are of a vocabulary.
+_COLUMNS: Final = tuple(
+    field.name
+    for field in msgspec.structs.fields(Memory)
+    if field.default is not msgspec.UNSET and field.name != "usefulness"
+)
+_TIMES: Final = frozenset(fields_holding(Memory, "time"))
+_ENUMS: Final[Mapping[str, type[StrEnum]]] = {
+    "source": MemorySource,
+    "sector": Sector,
+    "sector_source": SectorSource,
+    "partition": Partition,
+    "verification": Verification,
+    "state": MemoryState,
+}
 
 # Between writes to rows of one page that no index is to notice: the room of the former versions is won back once no
 # transaction of that time is left.
@@ -58,41 +77,29 @@ async def send_read(tx: Transaction, ids: Sequence[UUID]) -> Sent:
 
 def memory_record(row: Mapping[str, Any]) -> Memory:
     """Return the memory that a row of the columns in the fragment `memory_columns` is."""
+    values = {name: _shown(row[name], _ENUMS.get(name)) for name in _COLUMNS}
+    if row["sector_confidence"] is not None:
+        values["sector_confidence"] = round(row["sector_confidence"], SECTOR_DIGITS)
     return Memory(
-        id=str(row["id"]),
-        external_id=row["external_id"],
-        content=row["content"],
-        confidence=row["confidence"],
-        source=MemorySource(row["source"]),
-        source_type=row["source_type"],
-        speaker=row["speaker"],
-        occurred_at=row["occurred_at"] and format_time(row["occurred_at"]),
-        thread=row["thread"],
-        position=row["position"],
-        sector=Sector(row["sector"]) if row["sector"] else DEFAULT_SECTOR,
-        sector_source=SectorSource(row["sector_source"]) if row["sector_source"] else None,
-        sector_confidence=None if row["sector_confidence"] is None else round(row["sector_confidence"], 2),
-        partition=Partition(row["partition"]),
-        verification=Verification(row["verification"]),
-        state=MemoryState(row["state"]),
-        valid_from=row["valid_from"] and format_time(row["valid_from"]),
-        valid_until=row["valid_until"] and format_time(row["valid_until"]),
-        expires_at=row["expires_at"] and format_time(row["expires_at"]),
+        **values | {"sector": values["sector"] or DEFAULT_SECTOR, "tags": row["tags"] or []},
         usefulness=usefulness(row["confidence"], row["helped"], row["hindered"]),
-        supersedes=row["supersedes"] and str(row["supersedes"]),
-        superseded_by=row["superseded_by"] and str(row["superseded_by"]),
-        superseded_at=row["superseded_at"] and format_time(row["superseded_at"]),
-        promoted_at=row["promoted_at"] and format_time(row["promoted_at"]),
-        promoted_by=row["promoted_by"],
-        tags=row["tags"] or [],
-        project=row["project"],
-        metadata=row["metadata"],
-        created_by=row["created_by"],
-        created_at=format_time(row["created_at"]),
-        updated_at=format_time(row["updated_at"]),
-        accessed_at=row["accessed_at"] and format_time(row["accessed_at"]),
         **warned(row["partition"] == Partition.UNTRUSTED),
     )
+
+
+def _shown(value: Any, words: type[StrEnum] | None) -> Any:
+    """Return a column's value as a record has it; `words` are those that it is of, if any."""
+    match value:
+        case None:
+            return None
+        case str():
+            return value if words is None else words(value)
+        case datetime():
+            return format_time(value)
+        case UUID():
+            return str(value)
+        case _:
+            return value
 
 
 def visible_now(partitions: Iterable[Partition]) -> dict[str, Any]:
@@ -104,41 +111,19 @@ class JsonRow(msgspec.Struct):
     """The columns of the fragment `memory_columns`, as JSON has them."""
 
     id: str
-    external_id: str | None
-    content: str
-    confidence: float
-    source: str
-    source_type: str | None
-    speaker: str | None
-    occurred_at: datetime | None
-    thread: str | None
-    position: int | None
-    sector: str | None
-    sector_source: str | None
-    sector_confidence: float | None
-    partition: str
-    verification: str
-    state: str
-    valid_from: datetime | None
-    valid_until: datetime | None
-    expires_at: datetime | None
-    supersedes: str | None
-    superseded_by: str | None
-    superseded_at: datetime | None
-    promoted_at: datetime | None
-    promoted_by: str | None
-    tags: list[str] | None
-    project: str | None
     metadata: msgspec.Raw
-    created_by: str
-    created_at: datetime
-    updated_at: datetime
-    accessed_at: datetime | None
-    helped: float
-    hindered: float
 
 
-_rows: Final = msgspec.json.Decoder(list[JsonRow])
+def _in_json(name: str) -> tuple[str, Any]:
+    return name, datetime | None if name in _TIMES else Any
+
+
+_json_row: Final = msgspec.defstruct(
+    "MemoryJsonRow",
+    [_in_json(name) for name in (*_COLUMNS, "helped", "hindered") if name != "metadata"],
+    bases=(JsonRow,),
+)
+_rows: Final[msgspec.json.Decoder[list[JsonRow]]] = msgspec.json.Decoder(list[_json_row])  # type: ignore[valid-type]
 
 
 def rows_from_json(rows: Answer) -> dict[str, JsonRow]:

@@ -1,9 +1,6 @@
 -- fragment: memory_columns
 -- What a record of a memory is made from; see records.py.
-m.node_id as id, n.external_id, m.content, m.confidence, m.source, m.source_type, m.speaker, m.occurred_at, m.thread,
-m.position, m.sector, m.sector_source, m.sector_confidence, m.partition, m.verification, {state} as state, m.valid_from,
-{ends} as valid_until, m.expires_at, m.supersedes, m.superseded_by, m.superseded_at, m.promoted_at, m.promoted_by, m.tags, m.project, m.metadata,
-m.created_by, m.created_at, m.updated_at, u.accessed_at,
+m.node_id as id, n.external_id, {state} as state, {ends} as valid_until, {each shown_column: m.$name}, u.accessed_at,
 coalesce(u.helped, 0) as helped, coalesce(u.hindered, 0) as hindered
 
 -- fragment: memory_tables

@@ -1,9 +1,9 @@
 """Named queries from the .sql files of all slices, read once.
 
 A file holds `-- name: insert_memory` (a query) or `-- fragment: memory_columns` (a part of others), each followed by a
-comment that says what it is for, and the SQL. `{memory_columns}` includes a fragment; `{dimensions}` is filled in by
-`sized_sql`, because a vector's length is part of its type and of its index. Parameters are written `%(name)s`, and a
-percent sign twice.
+comment that says what it is for, and the SQL. `{memory_columns}` includes a fragment; `{each detail: m.$name}` repeats
+a part for each of some columns (columns.py); `{dimensions}` is filled in by `sized_sql`, since a vector's length is
+part of its type and of its index. Parameters are written `%(name)s`, and a percent sign twice.
 """
 
 import functools
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from engramq.workers.db.columns import with_columns
 
 _FOLDER: Final = Path(__file__).parents[1]
 _HEADING: Final = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
@@ -41,7 +43,7 @@ class Library:
             if not lines or not lines[0].startswith("-- "):
                 raise ValueError(f"{path.name}: {name} has no description")
             text = "\n".join(line for line in lines if not line.lstrip().startswith("--")).rstrip(";\n")
-            (self.queries if kind == "name" else self.fragments)[name] = text
+            (self.queries if kind == "name" else self.fragments)[name] = with_columns(text)
 
     def whole_queries(self) -> dict[str, str]:
         """Return the text of each query by its name."""

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import UpdateMemory
+from engramq.schemas.commands.memories import CHANGEABLE
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import refuse_backwards
 from engramq.schemas.records import Memory
@@ -30,10 +31,6 @@ BEGINNING: Final = "valid_from"
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
 TELLABLE: Final = (
     "sector", "sector_source", "confidence", "position", "valid_from", "valid_until", "expires_at"
-)  # fmt: skip
-CHANGEABLE: Final = (
-    "sector", "metadata", "confidence", "speaker", "occurred_at", "thread", "position", "add_tags", "remove_tags",
-    "project", "valid_from", "valid_until", "expires_at",
 )  # fmt: skip
 
 

@@ -26,15 +26,8 @@ update memories m set
         when 'tags' = any(%(cleared)s::text[]) then null
         when %(retagged)s then %(tags)s::text[]
         else m.tags end,
-    project = case when 'project' <> all(%(cleared)s::text[]) then coalesce(%(project)s, m.project) end,
     confidence = coalesce(%(confidence)s, m.confidence),
-    speaker = case when 'speaker' <> all(%(cleared)s::text[]) then coalesce(%(speaker)s, m.speaker) end,
-    occurred_at = case when 'occurred_at' <> all(%(cleared)s::text[]) then coalesce(%(occurred_at)s, m.occurred_at) end,
-    valid_from = case when 'valid_from' <> all(%(cleared)s::text[]) then coalesce(%(valid_from)s, m.valid_from) end,
-    valid_until = case when 'valid_until' <> all(%(cleared)s::text[]) then coalesce(%(valid_until)s, m.valid_until) end,
-    expires_at = case when 'expires_at' <> all(%(cleared)s::text[]) then coalesce(%(expires_at)s, m.expires_at) end,
-    thread = case when 'thread' <> all(%(cleared)s::text[]) then coalesce(%(thread)s, m.thread) end,
-    position = case when 'position' <> all(%(cleared)s::text[]) then coalesce(%(position)s, m.position) end,
+    {each detail: $name = case when '$name' <> all(%(cleared)s::text[]) then coalesce(%($name)s, m.$name) end},
     lexemes = case when %(renamed)s then
         lexemes_of(
             m.tenant, {own_language}, m.content,

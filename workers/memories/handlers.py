@@ -41,6 +41,7 @@ from engramq.schemas.commands import (
     Verified,
     VerifyMemory,
 )
+from engramq.schemas.commands.memories import CHANGEABLE
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.fields import or_none
@@ -220,7 +221,7 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     await change.update(tx, row, before, command)
     after = (await read_memories(tx, (memory_id,)))[memory_id]
     _room(tx, context).grow(before, after.content, after.metadata)
-    given = {name for name in change.CHANGEABLE if getattr(command, name) is not UNSET}
+    given = {name for name in CHANGEABLE if getattr(command, name) is not UNSET}
     old = {name: getattr(before, name) for name in change.TELLABLE if getattr(before, name) != getattr(after, name)}
     new: dict[str, Any] = {name: getattr(after, name) for name in old} | {"changed": sorted(given)}
     if command.clear:

@@ -22,6 +22,7 @@ from engramq.schemas.commands import (
     ImportRow,
     Receipt,
 )
+from engramq.schemas.commands.memories import DETAILS
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import format_time
@@ -72,20 +73,7 @@ REPLACE: Final = sql("replace_memory")
 FORGET_SIMILARITY_LINKS: Final = sql("forget_similarity_links")
 
 # What an update may change by a column of its own; content, metadata and sector have rules beside.
-_UPDATED: Final = (
-    "confidence",
-    "source",
-    "source_type",
-    "speaker",
-    "occurred_at",
-    "thread",
-    "position",
-    "tags",
-    "project",
-    "valid_from",
-    "valid_until",
-    "expires_at",
-)
+_UPDATED: Final = ("confidence", "source", "source_type", "tags", *DETAILS)
 
 RECORDS: Final = "records"  # what a receipt names where a row is none at all
 # Rows of one statement: what the event loop needs to write them down is then about 10 ms.

@@ -26,16 +26,13 @@ with given as (
     select *
     from unnest(
         %(id)s::uuid[], %(partition)s::text[], %(external_id)s::text[], %(content)s::text[],
-        %(confidence)s::double precision[], %(source)s::text[], %(source_type)s::text[], %(speaker)s::text[],
-        %(occurred_at)s::timestamptz[], %(thread)s::text[], %(position)s::integer[], %(sector)s::text[],
-        %(sector_source)s::text[], %(verification)s::text[], %(state)s::text[], %(tags)s::jsonb[],
-        %(project)s::text[], %(valid_from)s::timestamptz[], %(valid_until)s::timestamptz[], %(expires_at)s::timestamptz[],
-        %(metadata)s::jsonb[],
+        %(confidence)s::double precision[], %(source)s::text[], %(source_type)s::text[],
+        {each detail: %($name)s::$type[]}, %(sector)s::text[], %(sector_source)s::text[], %(verification)s::text[],
+        %(state)s::text[], %(tags)s::jsonb[], %(metadata)s::jsonb[],
         %(embedding)s::text[], %(model_id)s::smallint[], %(load_id)s::integer[], %(identity)s::bytea[]
     ) as given (
-        id, partition, external_id, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-        sector, sector_source, verification, state, tags, project, valid_from, valid_until, expires_at, metadata, embedding,
-        model_id, load_id, identity
+        id, partition, external_id, content, confidence, source, source_type, {each detail: $name}, sector,
+        sector_source, verification, state, tags, metadata, embedding, model_id, load_id, identity
     )
 ), gone_in as (
     insert into imported_rows (tenant, digest, memory_id, trusted)
@@ -50,15 +47,13 @@ with given as (
     returning id, partition
 )
 insert into memories (
-    node_id, partition, tenant, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-    sector, sector_source, verification, state, tags, project, valid_from, valid_until, expires_at, metadata, lexemes,
-    embedding, model_id, load_id, created_by, active_hours
+    node_id, partition, tenant, content, confidence, source, source_type, {each detail: $name}, sector, sector_source,
+    verification, state, tags, metadata, lexemes, embedding, model_id, load_id, created_by, active_hours
 )
 select
-    node.id, node.partition, %(tenant)s, content, confidence, source, source_type, speaker, occurred_at, thread,
-    position, sector, sector_source, verification, state,
-    case when tags is not null then array(select jsonb_array_elements_text(tags)) end, project,
-    valid_from, valid_until, expires_at, metadata, lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at),
+    node.id, node.partition, %(tenant)s, content, confidence, source, source_type, {each detail: $name}, sector,
+    sector_source, verification, state, case when tags is not null then array(select jsonb_array_elements_text(tags)) end,
+    metadata, lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at),
     embedding::halfvec, model_id, load_id, %(created_by)s, {clock}
 from node
 join given on given.id = node.id
@@ -74,15 +69,8 @@ update memories m set
     confidence = coalesce(%(confidence)s, m.confidence),
     source = coalesce(%(source)s, m.source),
     source_type = coalesce(%(source_type)s, m.source_type),
-    speaker = coalesce(%(speaker)s, m.speaker),
-    occurred_at = coalesce(%(occurred_at)s, m.occurred_at),
-    thread = coalesce(%(thread)s, m.thread),
-    position = coalesce(%(position)s, m.position),
+    {each detail: $name = coalesce(%($name)s, m.$name)},
     tags = nullif(coalesce(%(tags)s, m.tags), '{}'),
-    project = coalesce(%(project)s, m.project),
-    valid_from = coalesce(%(valid_from)s, m.valid_from),
-    valid_until = coalesce(%(valid_until)s, m.valid_until),
-    expires_at = coalesce(%(expires_at)s, m.expires_at),
     metadata = m.metadata || %(metadata)s,
     sector = case when m.sector_source = 'manual' then m.sector
         when m.content = %(content)s then coalesce(%(sector)s, m.sector) else %(sector)s end,

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import NewMemory
+from engramq.schemas.commands.memories import DETAILS
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import uuid7
@@ -28,17 +29,9 @@ WITH_EXTERNAL_ID: Final = sql("node_with_external_id")
 
 NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
 
-_ABSENT: Final[dict[str, Any]] = {
-    "sector_confidence": None,
-    "supersedes": None,
-    "superseded_by": None,
-    "superseded_at": None,
-    "promoted_at": None,
-    "promoted_by": None,
-    "accessed_at": None,
-    "helped": 0.0,
-    "hindered": 0.0,
-}
+_ABSENT: Final = dict.fromkeys(
+    ("sector_confidence", "supersedes", "superseded_by", "superseded_at", "promoted_at", "promoted_by", "accessed_at")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +75,9 @@ async def write(tx: Transaction, draft: Draft, sizes: Sizes, *, least: float) ->
     if made is None:
         assert draft.memory.external_id is not UNSET
         raise await external_id_taken(tx, draft.memory.external_id)
-    memory = memory_record({**_ABSENT, **columns, "metadata": columns["metadata"].obj, **made})
+    memory = memory_record(
+        {**_ABSENT, "helped": 0.0, "hindered": 0.0, **columns, "metadata": columns["metadata"].obj, **made}
+    )
     similar = [row for row in rows if _sees(draft.project, row)]
     if embedding is not None and len(similar) < min(limits.SIMILAR_SHOWN, len(rows)) and len(rows) == NEAREST:
         # Other projects, which links do not mind, are nearer than what is to be shown. It finds the new one too.
@@ -112,17 +107,12 @@ def columns_of(draft: Draft) -> dict[str, Any]:
         "confidence": new.confidence,
         "source": new.source,
         "source_type": or_none(new.source_type),
-        "speaker": or_none(new.speaker),
-        "occurred_at": or_none(new.occurred_at),
-        "thread": or_none(new.thread),
-        "position": or_none(new.position),
+        **{name: or_none(getattr(new, name)) for name in DETAILS},
         "sector": or_none(new.sector),
         "sector_source": None if new.sector is UNSET else SectorSource.MANUAL,
         "verification": new.verification,
         "state": MemoryState.PENDING if draft.embedding is None else MemoryState.ACTIVE,
         "tags": list(new.tags or ()) or None,
-        "valid_from": or_none(new.valid_from),
-        "valid_until": or_none(new.valid_until),
         "expires_at": draft.expires_at,
         "project": None if draft.project == EVERY_PROJECT else draft.project,
         "metadata": Jsonb({} if new.metadata is UNSET else new.metadata),

@@ -7,14 +7,12 @@ with node as (
     returning id, partition
 )
 insert into memories as m (
-    node_id, partition, tenant, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-    sector, sector_source, verification, state, tags, project, valid_from, valid_until, expires_at,
-    metadata, lexemes, embedding, model_id, created_by, active_hours
+    node_id, partition, tenant, content, confidence, source, source_type, {each detail: $name}, sector, sector_source,
+    verification, state, tags, metadata, lexemes, embedding, model_id, created_by, active_hours
 )
 select
-    node.id, node.partition, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s, %(speaker)s,
-    %(occurred_at)s, %(thread)s, %(position)s, %(sector)s, %(sector_source)s, %(verification)s, %(state)s,
-    %(tags)s, %(project)s, %(valid_from)s, %(valid_until)s, %(expires_at)s, %(metadata)s,
+    node.id, node.partition, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s,
+    {each detail: %($name)s}, %(sector)s, %(sector_source)s, %(verification)s, %(state)s, %(tags)s, %(metadata)s,
     lexemes_of(%(tenant)s, {own_language}, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
     %(model_id)s, %(created_by)s, {clock}
 from node

@@ -59,13 +59,7 @@ with given as materialized (
     select r.*, l.embedding
     from unnest(%(lines)s::text[], %(vectors)s::text[]) as l (line, embedding)
     cross join lateral jsonb_to_record(l.line::jsonb) as r (
-        id uuid, external_id text, partition text, content text, confidence double precision, source text,
-        source_type text, speaker text, occurred_at timestamptz, thread text, position integer, sector text,
-        sector_source text, sector_confidence real, verification text, state text, supersedes uuid, superseded_by uuid,
-        superseded_at timestamptz, promoted_at timestamptz, promoted_by text, tags text[], project text,
-        valid_from timestamptz, valid_until timestamptz, expires_at timestamptz, superseded_from timestamptz,
-        metadata jsonb, links_made_at timestamptz, active_hours double precision, created_by text,
-        created_at timestamptz, updated_at timestamptz, usage jsonb
+        {each memory: $name $type}
     )
 ), node as (
     insert into nodes (tenant, id, label, partition, external_id, created_at, updated_at)
@@ -81,19 +75,12 @@ with given as materialized (
     where g.usage is not null
 ), made as (
     insert into memories (
-        tenant, node_id, partition, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-        sector, sector_source, sector_confidence, verification, state, supersedes, superseded_by, superseded_at,
-        promoted_at, promoted_by, tags, project, valid_from, valid_until, expires_at, superseded_from, metadata,
-        links_made_at, active_hours, created_by, created_at, updated_at, lexemes, embedding, model_id, load_id
+        tenant, node_id, state, {each memory_column: $name}, lexemes, embedding, model_id, load_id
     )
     select
-        %(tenant)s, id, partition, content, confidence, source, source_type, speaker, occurred_at, thread, position,
-        sector, sector_source, sector_confidence, verification,
-        case when state = 'active' and embedding is null then 'pending' else state end,
-        supersedes, superseded_by, superseded_at, promoted_at, promoted_by, tags, project, valid_from, valid_until,
-        expires_at, superseded_from, metadata, links_made_at, active_hours, created_by, created_at, updated_at,
-        lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at), embedding::halfvec,
-        case when embedding is not null then %(model_id)s::smallint end,
+        %(tenant)s, id, case when state = 'active' and embedding is null then 'pending' else state end,
+        {each memory_column: $name}, lexemes_of(%(tenant)s, {own_language}, content, speaker, occurred_at),
+        embedding::halfvec, case when embedding is not null then %(model_id)s::smallint end,
         case when embedding is null then null
             when partition = 'trusted' then %(trusted_load)s::integer else %(untrusted_load)s::integer end
     from given
@@ -105,13 +92,12 @@ select count(*) as rows from made
 -- Named nodes; none of them is a memory, and so none is untrusted.
 with made as (
     insert into nodes (
-        tenant, partition, id, label, name, external_id, properties, created_at, updated_at, created_by, updated_by
+        tenant, partition, {each node: $name}
     )
     select %(tenant)s, 'trusted', r.*
     from unnest(%(lines)s::text[]) as line
     cross join lateral jsonb_to_record(line::jsonb) as r (
-        id uuid, label text, name text, external_id text, properties jsonb, created_at timestamptz,
-        updated_at timestamptz, created_by text, updated_by text
+        {each node: $name $type}
     )
     returning 1
 )
@@ -121,18 +107,12 @@ select count(*) as rows from made
 -- Edges of one layer.
 with made as (
     insert into edges (
-        tenant, layer, id, source_id, target_id, relation, weight, origin, reinforcement_count, note, declared_from,
-        last_active_hours, decayed_active_hours, memory_sector, sector_source, properties, valid_from, valid_until,
-        created_at, updated_at, created_by, updated_by
+        tenant, layer, {each edge: $name}
     )
     select %(tenant)s, %(layer)s, r.*
     from unnest(%(lines)s::text[]) as line
     cross join lateral jsonb_to_record(line::jsonb) as r (
-        id uuid, source_id uuid, target_id uuid, relation text, weight double precision, origin text,
-        reinforcement_count integer, note text, declared_from uuid, last_active_hours double precision,
-        decayed_active_hours double precision, memory_sector text, sector_source text, properties jsonb,
-        valid_from timestamptz, valid_until timestamptz, created_at timestamptz, updated_at timestamptz,
-        created_by text, updated_by text
+        {each edge: $name $type}
     )
     returning 1
 )
@@ -142,13 +122,12 @@ select count(*) as rows from made
 -- Links that wait for their ends.
 with made as (
     insert into deferred_links (
-        tenant, id, source_id, target_id, request, principal, command_id, item, created_at
+        tenant, {each deferred_link: $name}
     )
     select %(tenant)s, r.*
     from unnest(%(lines)s::text[]) as line
     cross join lateral jsonb_to_record(line::jsonb) as r (
-        id uuid, source_id uuid, target_id uuid, request jsonb, principal jsonb, command_id uuid, item integer,
-        created_at timestamptz
+        {each deferred_link: $name $type}
     )
     returning 1
 )
@@ -215,13 +194,12 @@ with given as materialized (
         ) as there
     from unnest(%(lines)s::text[]) as line
     cross join lateral jsonb_to_record(line::jsonb) as r (
-        id bigint, at timestamptz, actor text, action text, target_id uuid, old jsonb, new jsonb, reason text,
-        command_id uuid
+        {each audit: $name $type}
     )
 ), made as (
-    insert into audit_log (tenant, namespace, id, at, actor, action, target_id, old, new, reason, command_id)
+    insert into audit_log (tenant, namespace, {each audit: $name})
     overriding system value
-    select %(tenant)s, %(namespace)s, id, at, actor, action, target_id, old, new, reason, command_id from given
+    select %(tenant)s, %(namespace)s, {each audit: $name} from given
     where not there and id <= audit_ids_kept()
     on conflict (tenant, id) do nothing
     returning 1
