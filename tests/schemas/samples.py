@@ -1,24 +1,16 @@
-"""Sample messages, built from the types themselves: with every field set, and with the required ones only.
+"""Sample messages, built from the types themselves: with every field set, and with the required ones only."""
 
-Run `python -m tests.schemas.samples` to write the golden files that are missing. Golden files are never rewritten: they
-are the bytes that some version sent, and every later version has to read them.
-"""
-
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from engramq.schemas.codec import encode
-from engramq.schemas.commands import COMMANDS, REPLIES, Command, DuplicatesFound, GetMemory, MemoryFound
+from engramq.schemas.commands import COMMANDS, REPLIES, Command
 from engramq.schemas.envelope import Answer, Envelope, Principal
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.vocabulary import Scope
 
-GOLDEN: Final = Path(__file__).parent / "golden"
 MOMENT: Final = datetime(2026, 1, 31, 9, 0, 0, 123456, UTC)
 COMMAND_ID: Final = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -69,7 +61,7 @@ def _value(info: Any, name: str, full: bool) -> Any:  # noqa: C901 - one case fo
 
 
 def messages() -> Iterator[tuple[str, Envelope | Answer]]:
-    """Yield (name of the golden file, message) for every command, every reply and a fault, full and least."""
+    """Yield (name, message) for every command, every reply and a fault, full and least."""
     for full in (True, False):
         form = "full" if full else "least"
         for command in COMMANDS:
@@ -78,11 +70,6 @@ def messages() -> Iterator[tuple[str, Envelope | Answer]]:
             yield f"reply.{_tag(reply)}.{form}", _answer(reply=sample(reply, full=full), full=full)
         fault = sample(Fault, full=True) if full else Fault(code=FaultCode.SELF_LOOP, error="e", recovery="r")
         yield f"fault.{form}", _answer(fault=fault, full=full)
-    # What came after the files of these types were written.
-    yield "command.get_memory.references", _envelope(sample(GetMemory, full=True), full=True)
-    yield "reply.memory.references", _answer(reply=sample(MemoryFound, full=True), full=True)
-    yield "reply.duplicates_found.digests", _answer(reply=sample(DuplicatesFound, full=True), full=True)
-    yield "fault.references", _answer(fault=sample(Fault, full=True), full=True)
 
 
 def _envelope(command: Command, full: bool) -> Envelope:
@@ -112,19 +99,3 @@ def _answer(*, reply: Any = None, fault: Fault | None = None, full: bool) -> Ans
 
 def _tag(kind: type[msgspec.Struct]) -> str:
     return str(kind.__struct_config__.tag)
-
-
-def write_missing() -> list[str]:
-    """Write the golden files that are not there yet and return their names."""
-    GOLDEN.mkdir(exist_ok=True)
-    written = []
-    for name, message in messages():
-        path = GOLDEN / f"{name}.msgpack"
-        if not path.exists():
-            path.write_bytes(encode(message))
-            written.append(name)
-    return written
-
-
-if __name__ == "__main__":
-    sys.stdout.write("".join(f"{name}\n" for name in write_missing()))

@@ -77,10 +77,17 @@ def test_an_envelope_comes_back_as_it_went(envelope: Envelope) -> None:
     ("name", "message"), list(messages()), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_every_message_comes_back_as_it_went(name: str, message: Envelope | Answer) -> None:
-    if isinstance(message, Envelope):
-        assert decode_envelope(encode(message)) == message
-    else:
-        assert decode_answer(encode(message)) == message
+    decode = decode_envelope if isinstance(message, Envelope) else decode_answer
+    assert decode(encode(message)) == message
+    later = msgspec.msgpack.encode({**msgspec.msgpack.decode(encode(message)), "field_of_a_later_release": {"x": 1}})
+    assert decode(later) == message
+
+
+def test_a_command_of_a_later_release_is_refused_as_undecodable() -> None:
+    sent = msgspec.msgpack.decode(encode(dict(messages())["command.ping.full"]))
+    sent["command"]["type"] = "command_of_a_later_release"
+    with pytest.raises(DecodeError):
+        decode_envelope(msgspec.msgpack.encode(sent))
 
 
 @pytest.mark.promise("QP-1")
