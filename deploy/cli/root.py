@@ -58,7 +58,6 @@ COMMANDS: Mapping[str, Lazy] = {
     ),
     "export": Lazy("export", "Write everything of a namespace to a file, which engramq import restores."),
     "backup": Lazy("backup", "Save the home in a file, while it is used."),
-    "upgrade-data": Lazy("upgrade_data", "Move the home's database to the PostgreSQL of this release."),
     "purge": Lazy(
         "purge", "List, then erase for good, what a principal wrote, or memories of a source, thread, project or time."
     ),

@@ -18,8 +18,6 @@ from engramq.deploy import settings
 from engramq.deploy.cli.options import address_options, address_variables, named_as_options
 from engramq.deploy.cli.status_table import health_line
 from engramq.deploy.client import Lease, take_lease
-from engramq.deploy.embedded import versions
-from engramq.deploy.embedded.postgres import POSTGRESQL
 from engramq.deploy.embedded.process import wait_until
 from engramq.deploy.home import Home, home_from
 from engramq.deploy.servers_for import READY_BOUND_S
@@ -48,7 +46,6 @@ def command(supervisor: tuple[str, ...], host: str | None, port: int | None) -> 
     try:
         click.echo(f"Starting engramq in {home.path} ...")
         require_fit(environment)
-        _move_old_database(home, environment)
         held.append(take_lease(home, "up", environment, READY_BOUND_S, supervisor))
         unanswered = _unanswered(held[0])
         click.echo(_banner(home, held[0], environment))
@@ -89,17 +86,6 @@ def require_fit(environment: dict[str, str]) -> None:
     missing = [f"{check['told']} {check['mend']}" for check in checks if check.get("state") == "failed"]
     if missing:
         raise CommandFailed("\n  ".join(["not started.", *missing]) if len(missing) > 1 else missing[0])
-
-
-def _move_old_database(home: Home, environment: dict[str, str]) -> None:
-    """Move the files of a former PostgreSQL before the start; raises DeployError where that cannot be done."""
-    if environment.get(settings.DATABASE_URL) or not versions.is_older(home.postgres / "data", POSTGRESQL):
-        return
-    from engramq.deploy.upgrade.moving import move  # noqa: PLC0415 - once in years
-
-    moved = move(home, click.echo)
-    if moved is not None:
-        click.echo(f"Moved {moved.rows:,} rows to PostgreSQL {moved.after}; the old files are in {moved.kept}.")
 
 
 def _unanswered(lease: Lease) -> str:

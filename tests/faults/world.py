@@ -58,7 +58,6 @@ class World:
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     doors: list[Door] = field(default_factory=list)
     keys: Keys = field(default_factory=lambda: Keys("engramq"))
-    engramq: str = ENGRAMQ  # by which processes are started from now on
 
     async def callers(self, count: int) -> list[Caller]:
         """Return clients of the gateways."""
@@ -139,15 +138,10 @@ class World:
         """Return the process ids of PostgreSQL, all of them."""
         return [who.pid for who in process.working_in(self.servers.postgres.data, "postgres")]
 
-    def migrate(self) -> None:
-        """Bring the database up to the release that processes are started by."""
-        owner = self.environment | {"ENGRAMQ_DATABASE_URL": self.servers.database_url_owner}
-        subprocess.run([self.engramq, "migrate"], env=owner, check=True, capture_output=True, timeout=BOUND_S)
-
     def _start(self, given: dict[str, str], *arguments: str) -> subprocess.Popen[bytes]:
         with (self.servers.home.logs / f"{arguments[0]}.log").open("ab") as log:
             return subprocess.Popen(
-                [self.engramq, *arguments], env={**self.environment, **given}, stdout=log, stderr=subprocess.STDOUT
+                [ENGRAMQ, *arguments], env={**self.environment, **given}, stdout=log, stderr=subprocess.STDOUT
             )
 
     def stop(self) -> None:
@@ -170,7 +164,6 @@ async def new_world(
     on_small_disk: bool = False,
     workers: int = 2,
     doors: int = 2,
-    engramq: str = ENGRAMQ,
     redis_url: str = "",
 ) -> AsyncIterator[World]:
     """Start a world; its home is below TMPDIR and removed at the end. `redis_url`: instead of the Redis of its own."""
@@ -183,13 +176,10 @@ async def new_world(
             # In this thread: the kernel ends servers with the thread that started them. Durable: they are to be killed.
             servers = start_servers(home, fsync=True)
             resources.callback(servers.stop)
-            world = World(servers, resources, environment_of(servers), engramq=engramq)
+            world = World(servers, resources, environment_of(servers))
             if redis_url:
                 world.environment["ENGRAMQ_REDIS_URL"] = redis_url
-            if engramq == ENGRAMQ:
-                await migrate(servers.database_url_owner)
-            else:
-                world.migrate()
+            await migrate(servers.database_url_owner)
             if proxied:
                 for name in ("postgres", "gateway", "worker"):
                     target = servers.postgres.socket if name == "postgres" else servers.redis.socket
