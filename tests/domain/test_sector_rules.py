@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engramq.schemas.vocabulary import Sector
-from engramq.workers.graph.edge_sectors import CONTEXT_SECTORS, RELATION_SECTORS, edge_sector
+from engramq.workers.graph.edge_rules import CONTEXT_SECTORS, RELATION_SECTORS, edge_sector
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from engramq.workers.db import queries
 from engramq.workers.db.queries import Library
-from engramq.workers.graph.constitution import MARKS, is_constitutive
+from engramq.workers.graph.edge_rules import MARKS, is_constitutive
 from tests.graph.harness import Harness
 
 pytestmark = pytest.mark.anyio

@@ -36,9 +36,8 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph import proposal_rows
-from engramq.workers.graph.constitution import is_constitutive
+from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.proposal_rows import APPROVE, LOCK, PRINCIPALS, REJECT, Draft
-from engramq.workers.graph.sector_names import sector_named, wrong_sector
 
 LOCK_EDGE: Final = sql("lock_edge")
 

@@ -28,9 +28,8 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.consent import Deletion, change_consent, deletion_consent
-from engramq.workers.graph.constitution import MARKS, is_constitutive, merged
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, entered
-from engramq.workers.graph.edge_sectors import edge_sector
+from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merged
 from engramq.workers.graph.intervals import ENDS, interval, merged_interval, notice_of_end
 from engramq.workers.graph.nodes import changes, ends_of, find_or_make, refuse_oversize
 

@@ -19,7 +19,7 @@ from engramq.workers.db.json_values import same
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.graph.constitution import is_constitutive
+from engramq.workers.graph.edge_rules import is_constitutive
 from engramq.workers.graph.reads import graph_edge
 
 LIST: Final = sql("list_proposals")

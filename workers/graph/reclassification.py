@@ -15,9 +15,8 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph.consent import Waiting, reclassification_consent
-from engramq.workers.graph.constitution import is_constitutive
+from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.edges import sector_of_row
-from engramq.workers.graph.sector_names import sector_named, wrong_sector
 
 _NOT_AMONG: Final = "Leave edge_id out: then these names say which edge is meant, or the reply says which can be."
 

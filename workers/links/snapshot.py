@@ -4,13 +4,17 @@ Whoever counts links must hold the locks of both ends. They are taken in one sta
 writers keep; the links are read by the next statement, which sees what those who held the locks before have committed.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, Self
 from uuid import UUID
 
+from engramq.schemas import limits, records
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.vocabulary import Origin, Partition, Standing
-from engramq.workers.db.memory_rows import send_lock
+from engramq.schemas.previews import preview_of
+from engramq.schemas.vocabulary import Direction, Origin, Partition, Standing
+from engramq.workers.db.memory_previews import BEGINNING_CHARS
+from engramq.workers.db.memory_rows import send_lock, visible_now, warned
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -180,3 +184,38 @@ def _columns(links: list[Link]) -> dict[str, list[Any]]:
         "notes": [link.note for link in links],
         "counts": [link.reinforcement_count for link in links],
     }
+
+
+LINKS_OF: Final = sql("links_of")
+
+LINKS_MAX: Final = 1_000  # a memory may have replaced any number of others
+
+
+async def links_of(
+    tx: Transaction, memory_id: UUID, partitions: Sequence[Partition], as_of: datetime | None = None
+) -> list[records.Link]:
+    """Return the links of a memory to active ones of these partitions that hold, heaviest first.
+
+    `as_of`: to those that held then.
+    """
+    rows = await tx.rows(
+        LINKS_OF,
+        id=memory_id,
+        **visible_now(partitions) | {"as_of": as_of},
+        beginning_chars=BEGINNING_CHARS,
+        limit=LINKS_MAX,
+    )
+    return [
+        records.Link(
+            memory_id=str(row["memory_id"]),
+            preview=preview_of(row["beginning"], limits.PREVIEW_CHARS),
+            relation=row["relation"],
+            weight=row["weight"],
+            note=row["note"],
+            origin=Origin(row["origin"]),
+            direction=Direction.INCOMING if row["incoming"] else Direction.OUTGOING,
+            reinforcement_count=row["reinforcement_count"],
+            **warned(row["partition"] == Partition.UNTRUSTED),
+        )
+        for row in rows
+    ]

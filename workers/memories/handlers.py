@@ -58,11 +58,11 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.handling import Context, handles, handles_without_transaction
-from engramq.workers.links.reading import links_of
 from engramq.workers.links.replies import displaced_records
-from engramq.workers.links.room import lock_with_linked
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import linking
+from engramq.workers.links.snapshot import links_of
+from engramq.workers.links.writer import lock_with_linked
 from engramq.workers.memories import (
     change,
     expiry,

@@ -9,8 +9,8 @@ from engramq.workers.db import audit
 from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.replies import displaced_records
-from engramq.workers.links.room import lock_with_linked, make_room_again
 from engramq.workers.links.rules import LinkRules
+from engramq.workers.links.writer import lock_with_linked, make_room_again
 from engramq.workers.memories import change
 
 

@@ -10,9 +10,9 @@ from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.room import lock_with_linked, make_room_again
 from engramq.workers.links.rules import Displaced, LinkRules
 from engramq.workers.links.standing import refusal_of
+from engramq.workers.links.writer import lock_with_linked, make_room_again
 from engramq.workers.memories.routing import VOUCHED_FOR
 
 VERIFY: Final = sql("verify")

@@ -1,14 +1,14 @@
-"""The sector of a knowledge edge, read off its relation and properties. Pure; a sector chosen by hand outranks it.
+"""Pure rules of knowledge edges: which sector an edge has, and what makes it constitutive.
 
-Knows: two tables. Refuses to know: vectors, rows, who wrote the edge. Properties beat the relation, since they say what
-this one edge is about; what no table names is semantic. docs/sectors.md shows the tables to users.
+An edge's properties decide its sector before its relation does, since they say what this one edge is about; what no
+table names is semantic. A sector chosen by hand outranks both. docs/sectors.md shows the tables to users.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from engramq.schemas.vocabulary import Sector
+from engramq.schemas.vocabulary import CONSTITUTIVE, EDGE_TYPE, IS_CONSTITUTIVE, Sector
 
 
 def _named(text: str) -> frozenset[str]:
@@ -71,3 +71,37 @@ def edge_sector(relation: str, properties: Mapping[str, object]) -> Sector:
 
 def _normal(name: str) -> str:
     return _GAP.sub("_", name.strip().casefold())
+
+
+MARKS: Final = (IS_CONSTITUTIVE, EDGE_TYPE)  # the properties that can make an edge constitutive
+
+
+def is_constitutive(properties: Mapping[str, Any]) -> bool:
+    """Say whether a change of the edge needs the consent of two principals."""
+    return any(_marks(properties, key) for key in MARKS)
+
+
+def merged(standing: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `standing` with what is given put over it. `is_constitutive: false` ends the mark of edge_type too."""
+    now = {**standing, **given}
+    if given.get(IS_CONSTITUTIVE) is False and _marks(now, EDGE_TYPE):
+        now[EDGE_TYPE] = None
+    return now
+
+
+def _marks(properties: Mapping[str, Any], key: str) -> bool:
+    value = properties.get(key)
+    return value is True if key == IS_CONSTITUTIVE else value == CONSTITUTIVE
+
+
+def sector_named(text: str) -> Sector | None:
+    """Return the sector of exactly this name, None when there is none."""
+    try:
+        return Sector(text)
+    except ValueError:
+        return None
+
+
+def wrong_sector(text: str) -> str:
+    """Return what to say of a text that names no sector."""
+    return f"Invalid sector: '{text}'. Must be one of: {', '.join(Sector)}"
