@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import anyio
 import pytest
 
 from engramq.schemas.commands import (
@@ -27,7 +26,6 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import quotas
 from engramq.workers.memories.quotas import Quotas
-from engramq.workers.memories.tallies import Amount, Tally
 from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World
@@ -67,35 +65,26 @@ class Counts:
     """How often it was counted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, begin = 0, Quotas._count
+        self.begun, read = 0, Store.read
 
-        def beginning(quotas: Quotas, *given: Any) -> Any:
-            self.begun += 1
-            return begin(quotas, *given)
+        def reading(store: Store, namespace: str, work: Any) -> Any:
+            self.begun += work.__qualname__.startswith("Quotas.count")
+            return read(store, namespace, work)
 
-        monkeypatch.setattr(Quotas, "_count", beginning)
+        monkeypatch.setattr(Store, "read", reading)
 
 
-class SlowStore(Store):
-    """A store whose reads wait until they are let, and fail if `failing` is set."""
+class FailingStore(Store):
+    """A store whose reads fail if `failing` is set."""
 
     def __init__(self, store: Store) -> None:
         self.__dict__.update(store.__dict__)
-        self.let, self.failing = asyncio.Event(), False
+        self.failing = True
 
     async def read(self, namespace: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        await self.let.wait()
         if self.failing:
             raise refuse(FaultCode.UNAVAILABLE, "The database refused (57014).")
         return await super().read(namespace, work)
-
-
-async def still(bounds: Quotas, namespace: str = DEFAULT_NAMESPACE) -> None:
-    """Wait until nobody counts."""
-    counting = bounds.known(namespace).count
-    if counting is not None:
-        with anyio.fail_after(BOUND_S):
-            await asyncio.shield(counting)
 
 
 async def imported(world: World, *contents: str, **more: Any) -> BatchImported:
@@ -167,51 +156,22 @@ async def test_stores_at_once_fill_a_quota_and_no_more(
     assert counts.begun <= 6  # one serves many
 
 
-async def test_what_others_have_under_way_is_waited_for_and_not_held_against_anybody(world: World) -> None:
-    bounds = bound(world, memories=2)
-    await store(world, "one")
-    taken, undo = asyncio.Event(), asyncio.Event()
-
-    async def take(tx: Transaction) -> None:
-        bounds.room(tx, "ada", 0.0).take(StoreMemory(content="two"))
-        taken.set()
-        await undo.wait()
-        raise refuse(FaultCode.FORBIDDEN, "Undone.")
-
-    async def taking() -> None:
-        with refused(FaultCode.FORBIDDEN):
-            await world.store.write(DEFAULT_NAMESPACE, take)
-
-    async with asyncio.TaskGroup() as tasks, asyncio.timeout(BOUND_S):
-        tasks.create_task(taking())
-        await taken.wait()
-        waiting = tasks.create_task(verdict(world, "three"))
-        known = bounds.known(DEFAULT_NAMESPACE)
-        before = known.began
-        while known.began == before:  # until the store has found that it does not fit, and had it counted
-            await asyncio.sleep(0)
-        undo.set()
-        assert await waiting == "stored"
-    assert (known.open, world.count("memories")) == (set(), 2)
-
-
-async def test_what_a_transaction_has_taken_counts_for_itself_and_is_given_back(world: World) -> None:
+async def test_what_a_transaction_has_taken_counts_for_all_and_is_given_back(world: World) -> None:
     bounds = Quotas(bounded(memories=2), world.store)
 
     async def take(tx: Transaction) -> None:
-        room = bounds.room(tx, "ada", bounds.known("acme").began)
+        allowance = bounds.allowance(tx, "ada", 0.0)
         for _ in range(2):
-            room.take(StoreMemory(content="x"))
-        with refused(FaultCode.QUOTA_EXCEEDED):
-            room.take(StoreMemory(content="x"))
+            allowance.take(StoreMemory(content="x"))
+        for other in (allowance, bounds.allowance(tx, "ben", 0.0)):
+            with refused(FaultCode.QUOTA_EXCEEDED):
+                other.take(StoreMemory(content="x"))
         raise refuse(FaultCode.FORBIDDEN, "Undone.")
 
-    await bounds.counted("acme", 0.0)
     for _ in range(2):
         with refused(FaultCode.FORBIDDEN):
             await world.store.write("acme", take)
-    known = bounds.known("acme")
-    assert (known.open, known.settled) == (set(), Tally())
+    assert bounds.known("acme").written == []
 
 
 async def test_a_count_serves_for_some_seconds_and_none_is_made_without_a_quota(
@@ -226,50 +186,27 @@ async def test_a_count_serves_for_some_seconds_and_none_is_made_without_a_quota(
     assert counts.begun == 1
     bounds.known(DEFAULT_NAMESPACE).until = 0.0  # it has served
     await store(world, "three")
-    await still(bounds)
     assert counts.begun == 2
     for _ in range(3):  # each refusal rests on a count that is younger than what it refuses
         assert await verdict(world, "four") == "quota_exceeded"
     assert counts.begun >= 5
 
 
-async def test_a_slow_count_holds_nobody_up_for_long(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(quotas, "WAIT_S", 0.05)
-    counts, slow, settings = Counts(monkeypatch), SlowStore(world.store), bounded(memories=3)
-    bounds = Quotas(settings, slow)
-    await store(world, "before")
-    world.use(bounds, settings=settings)
-    for content in ("one", "two", "three"):  # of which it knows alone
-        assert await verdict(world, content) == "stored"
-    assert await verdict(world, "four") == "quota_exceeded"
-    assert (counts.begun, world.count("memories")) == (1, 4)
-    assert "A quota rests on an old count" in caplog.text
-    slow.let.set()
-    await still(bounds)
-    assert await verdict(world, "four") == "quota_exceeded"
-    assert bounds.known(DEFAULT_NAMESPACE).base.all == Amount(4, len("beforeonetwothree"))
-
-
 async def test_a_count_that_fails_is_told_and_not_made_again_at_once(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    counts, slow, settings = Counts(monkeypatch), SlowStore(world.store), bounded(memories=3)
-    slow.failing = True
-    slow.let.set()
-    bounds = Quotas(settings, slow)
+    settings, failing = bounded(memories=3), FailingStore(world.store)
+    bounds = Quotas(settings, failing)
     world.use(bounds, settings=settings)
     for content in ("one", "two", "three"):
         assert await verdict(world, content) == "stored"
     assert await verdict(world, "four") == "quota_exceeded"  # by what this process has stored itself
-    assert counts.begun == 1
     assert caplog.text.count("A quota was not counted") == 1
-    slow.failing = False
+    failing.failing = False
     bounds.known(DEFAULT_NAMESPACE).until = 0.0
     assert await verdict(world, "four") == "quota_exceeded"
-    assert counts.begun == 2
+    assert (bounds.known(DEFAULT_NAMESPACE).failed, caplog.text.count("A quota was not counted")) == (False, 1)
 
 
 async def test_rows_of_an_import_over_a_quota_are_rejected_and_the_others_stored(world: World) -> None:
@@ -315,8 +252,9 @@ async def test_metadata_count_as_much_as_contents(world: World) -> None:
     metadata = {"kéy": ["y" * 60, 1, None]}
     memory_id = (await world.keep("x", metadata=metadata)).stored.id
     counted = world.services[Quotas]
-    await counted.counted(DEFAULT_NAMESPACE, time.monotonic())
-    assert counted.known(DEFAULT_NAMESPACE).base.all == Amount(1, quotas.size_of("x", metadata))
+    await counted.count(DEFAULT_NAMESPACE, time.monotonic())
+    known = counted.known(DEFAULT_NAMESPACE).counted
+    assert (known.memories[None], known.bytes[None]) == (1, quotas.size_of("x", metadata))
     with refused(FaultCode.QUOTA_EXCEEDED):
         await world.keep("x", metadata=metadata)
     with refused(FaultCode.QUOTA_EXCEEDED):

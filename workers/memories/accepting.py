@@ -37,8 +37,8 @@ async def import_memories(
     tx: Transaction, _command: ImportMemories, context: Context, batch: Batch
 ) -> MemoriesImported:
     """Write many memories at once, without vectors."""
-    room = context.services[Quotas].room(tx, context.envelope.principal.name, context.since)
-    done = await importing.write(tx, context.envelope, batch, context.services[BulkLoads], room)
+    allowance = context.services[Quotas].allowance(tx, context.envelope.principal.name, context.since)
+    done = await importing.write(tx, context.envelope, batch, context.services[BulkLoads], allowance)
     return MemoriesImported(
         accepted=done.stored + done.updated + done.skipped,
         rejected=done.rejected,

@@ -78,7 +78,7 @@ from engramq.workers.memories import (
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.purge import Purge
 from engramq.workers.memories.purge_filters import Filters
-from engramq.workers.memories.quotas import Quotas, Room
+from engramq.workers.memories.quotas import Allowance, Quotas
 from engramq.workers.memories.reading import Listed, position_of, recent
 from engramq.workers.memories.routing import route
 from engramq.workers.memories.stats import counts, vectors_of
@@ -126,7 +126,7 @@ async def remember_stored(reply: Reply, _command: StoreMemory, context: Context)
 @handles(StoreMemory, before=draft_memory, after=remember_stored)
 async def store_memory(tx: Transaction, command: StoreMemory, context: Context, draft: Draft) -> Stored:
     """Write a memory, and show what is similar."""
-    _room(tx, context).take(command)
+    _allowance(tx, context).take(command)
     shown_from, linked_from = context.settings.similar_threshold, context.settings.link_threshold
     least = min(shown_from, linked_from)
     written = await store.write(tx, draft, context.services[Sizes], least=least)
@@ -220,7 +220,7 @@ async def update_memory(tx: Transaction, command: UpdateMemory, context: Context
     await expiry.settle(tx, row)
     await change.update(tx, row, before, command)
     after = (await read_memories(tx, (memory_id,)))[memory_id]
-    _room(tx, context).grow(before, after.content, after.metadata)
+    _allowance(tx, context).grow(before, after.content, after.metadata)
     given = {name for name in CHANGEABLE if getattr(command, name) is not UNSET}
     old = {name: getattr(before, name) for name in change.TELLABLE if getattr(before, name) != getattr(after, name)}
     new: dict[str, Any] = {name: getattr(after, name) for name in old} | {"changed": sorted(given)}
@@ -400,7 +400,7 @@ async def import_batch(
     tx: Transaction, _command: ImportBatch, context: Context, batch: import_rows.Batch
 ) -> BatchImported:
     """Write many memories at once."""
-    return await importing.write(tx, context.envelope, batch, context.services[BulkLoads], _room(tx, context))
+    return await importing.write(tx, context.envelope, batch, context.services[BulkLoads], _allowance(tx, context))
 
 
 @handles_without_transaction(MemoryStats)
@@ -425,9 +425,9 @@ async def memory_stats(command: MemoryStats, context: Context) -> Stats:
     )
 
 
-def _room(tx: Transaction, context: Context) -> Room:
-    """Return the room that the quotas leave for what a command writes."""
-    return context.services[Quotas].room(tx, context.envelope.principal.name, context.since)
+def _allowance(tx: Transaction, context: Context) -> Allowance:
+    """Return what the quotas still allow a command to write."""
+    return context.services[Quotas].allowance(tx, context.envelope.principal.name, context.since)
 
 
 def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:

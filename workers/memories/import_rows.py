@@ -14,7 +14,7 @@ from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptS
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories.imported_rows import GoneIn, absence_of, gone_in
-from engramq.workers.memories.quotas import Room
+from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.store import Draft
 
 TAKEN: Final = sql("known_external_ids")
@@ -125,7 +125,7 @@ def out_of(batch: Batch, taken: Container[str], before: Mapping[bytes, GoneIn]) 
     }
 
 
-def sort(batch: Batch, known_ones: Mapping[str, Known], out: Container[int], room: Room) -> Sorted:
+def sort(batch: Batch, known_ones: Mapping[str, Known], out: Container[int], allowance: Allowance) -> Sorted:
     """Tell the new rows, which take their room, from those that say again what is there; without what stays `out`."""
     rows, first_with = Sorted(), dict[str | bytes, int]()
     for index, row in batch.rows.items():
@@ -136,7 +136,7 @@ def sort(batch: Batch, known_ones: Mapping[str, Known], out: Container[int], roo
             rows.known[index] = known_ones[external_id]
         elif row.name is not None and row.name in first_with:
             rows.again[index] = first_with[row.name]
-        elif (refused := over_quota(index, partial(room.take, row.draft.memory))) is not None:
+        elif (refused := over_quota(index, partial(allowance.take, row.draft.memory))) is not None:
             rows.refused.append(refused)
         else:
             rows.new[index] = row

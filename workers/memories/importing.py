@@ -60,7 +60,7 @@ from engramq.workers.memories.import_rows import (
     sort,
 )
 from engramq.workers.memories.imported_rows import GoneIn, gone_in, let_in_again
-from engramq.workers.memories.quotas import Room
+from engramq.workers.memories.quotas import Allowance
 from engramq.workers.memories.routing import VOUCHED_FOR, route
 from engramq.workers.memories.store import Draft, columns_of
 from engramq.workers.memories.supersession import move_end
@@ -121,13 +121,15 @@ async def embedded(batch: Batch, known_already: set[int], vectorizer: Vectorizer
     return replace(batch, rows=rows)
 
 
-async def write(tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: BulkLoads, room: Room) -> BatchImported:
+async def write(
+    tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: BulkLoads, allowance: Allowance
+) -> BatchImported:
     """Write a batch as far as there is room; return a receipt for each of its rows."""
     # First of all: whoever closes a load waits for its batches, and holds nothing that these want.
     loads = await bulk_loads.loads_of(tx, [row.draft for row in batch.rows.values()])
     known_ones, before = await known(tx, batch.external_ids), await gone_in(tx, batch.identities)
     out = out_of(batch, known_ones, before)
-    sorted_rows = sort(batch, known_ones, out, room)
+    sorted_rows = sort(batch, known_ones, out, allowance)
     await let_in_again(tx, [row.identity for row in sorted_rows.new.values() if row.identity in before])
     made = dict(zip(sorted_rows.new, await insert_all(tx, list(sorted_rows.new.values()), loads), strict=True))
     receipts = {receipt.index: receipt for receipt in (*batch.refused, *sorted_rows.refused)}
@@ -143,7 +145,7 @@ async def write(tx: Transaction, envelope: Envelope, batch: Batch, bulk_loads: B
             if found is None:
                 first = sorted_rows.again[index]
                 found = made_known(batch.rows[first].draft, made[first])
-            receipts[index] = await _repeated(tx, envelope, batch, index, found, room)
+            receipts[index] = await _repeated(tx, envelope, batch, index, found, allowance)
     receipts |= await _hidden(tx, [one for one in receipts.values() if one.status is ReceiptStatus.UPDATED])
     counts = Counter(receipt.status for receipt in receipts.values())
     return BatchImported(
@@ -288,17 +290,19 @@ def _stays_out(index: int, row: Row, found: GoneIn) -> Receipt:
 
 
 async def _no_room_to_grow(
-    tx: Transaction, room: Room, index: int, found: Known, record: ImportRecord
+    tx: Transaction, allowance: Allowance, index: int, found: Known, record: ImportRecord
 ) -> Receipt | None:
     """Take the room that a known memory needs to become what a row says; return the row's receipt when it has none."""
-    if not room.quotas.are_set:
+    if not allowance.quotas.are_set:
         return None
     before = (await read_memories(tx, (found.id,)))[found.id]
     metadata = {**before.metadata, **record.given.get("metadata", {})}
-    return over_quota(index, partial(room.grow, before, record.content, metadata))
+    return over_quota(index, partial(allowance.grow, before, record.content, metadata))
 
 
-async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: int, found: Known, room: Room) -> Receipt:
+async def _repeated(
+    tx: Transaction, envelope: Envelope, batch: Batch, index: int, found: Known, allowance: Allowance
+) -> Receipt:
     memory_id, row = str(found.id), batch.rows[index]
     draft = row.draft
     if draft.partition is Partition.TRUSTED and found.partition is Partition.UNTRUSTED:
@@ -326,7 +330,7 @@ async def _repeated(tx: Transaction, envelope: Envelope, batch: Batch, index: in
         refuse_backwards_with(standing, row.record.given)
     except EngramqError as refusal:
         return rejected(index, str(refusal.fault.field), refusal.fault.error)
-    refused = await _no_room_to_grow(tx, room, index, found, row.record)
+    refused = await _no_room_to_grow(tx, allowance, index, found, row.record)
     if refused is not None:
         return refused
     await settle(tx, standing)

@@ -1,17 +1,17 @@
 """Quotas: how many memories, and bytes of their contents and metadata, a namespace and each of its principals may have.
 
-To count takes a look at every memory. So a count serves for some seconds, to which a process adds what it writes
-itself: others may exceed a quota by what they write in that time. What does not fit by that is decided by a count that
-began after the command did, and by that alone: what transactions under way have taken is waited for, not held against
-anybody. Whoever needs a count undoes its transaction first, so that a count holds up nothing and no lock.
+A count looks at every memory, so it is kept for some seconds, and what this process writes is added to it. What would
+not fit is counted anew before it is refused: no refusal rests on a count that is older than the command. Others may
+exceed a quota by what they write in those seconds. The command's transaction is undone while it waits for a count.
 """
 
 import asyncio
 import json
 import logging
+import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -26,7 +26,6 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.memories.tallies import Amount, Known, Taking, Tally
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +34,49 @@ AMOUNTS: Final = sql("stored_amounts")
 COUNTED_S: Final = 5.0  # for which a count serves
 SHARE: Final = 50  # and for so many times as long as it took, so that counting takes no more than 2 % of the time
 FAILED_S: Final = 60.0  # for which nobody counts again when that failed
-WAIT_S: Final = 2.0  # for a count; then what was known before decides
-OTHERS_S: Final = 0.5  # for what others have under way, each time
 KEPT: Final = 10_000  # namespaces of which something is known
 
-Held = Callable[[Taking, str | None], Amount]
+
+@dataclass(slots=True, eq=False)
+class Amounts:
+    """Memories and bytes by principal; None: all together. `ended`: when a transaction committed them, inf: not yet."""
+
+    memories: Counter[str | None] = field(default_factory=Counter)
+    bytes: Counter[str | None] = field(default_factory=Counter)
+    ended: float = math.inf
+
+    def add(self, principal: str, memories: int, size: int) -> None:
+        """Add what a principal has more, or less."""
+        for key in (principal, None):
+            self.memories[key] += memories
+            self.bytes[key] += size
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of a namespace: the last count, when it began, until when it serves, and what was written since."""
+
+    counted: Amounts = field(default_factory=Amounts)
+    began: float = -math.inf
+    until: float = -math.inf
+    failed: bool = False
+    written: list[Amounts] = field(default_factory=list)
+    counting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def held(self, mine: Amounts, principal: str | None) -> tuple[int, int]:
+        """Return the memories and bytes of a principal, None for all; room that others may not make does not count."""
+        memories, size = self.counted.memories[principal], self.counted.bytes[principal]
+        for amounts in self.written:
+            is_sure = amounts is mine or amounts.ended < math.inf
+            memories += amounts.memories[principal] if is_sure else max(0, amounts.memories[principal])
+            size += amounts.bytes[principal] if is_sure else max(0, amounts.bytes[principal])
+        return memories, size
+
+    def end(self, amounts: Amounts, committed: bool) -> None:
+        """Note how a transaction that wrote has ended."""
+        amounts.ended = time.monotonic()
+        if not committed:
+            self.written.remove(amounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +87,11 @@ class Quota:
     memories: int
     bytes: int
 
-    def refusal(self, whose: str, held: Amount, memories: int, size: int) -> str | None:
-        """Return what to say when there would be too much; None when there is room, or no more is asked for."""
+    def refusal(self, whose: str, held: tuple[int, int], memories: int, size: int) -> str | None:
+        """Return what to say when there would be too much; None when it fits, or no more is asked for."""
         for word, what, bound, has, more in (
-            ("MEMORIES", "memories", self.memories, held.memories, memories),
-            ("BYTES", "bytes of contents and metadata", self.bytes, held.bytes, size),
+            ("MEMORIES", "memories", self.memories, held[0], memories),
+            ("BYTES", "bytes of contents and metadata", self.bytes, held[1], size),
         ):
             if bound and more > 0 and has + more > bound:
                 return f"{whose} may have {bound} {what} and has {has} ({self.settings}_{word})."
@@ -66,19 +103,19 @@ class Quotas:
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self.of_all = Quota("ENGRAMQ_QUOTA", settings.quota_memories, settings.quota_bytes)
-        self.of_one = Quota(
+        self.of_principal = Quota(
             "ENGRAMQ_QUOTA_PRINCIPAL", settings.quota_principal_memories, settings.quota_principal_bytes
         )
-        self.are_set = any(bound for one in (self.of_all, self.of_one) for bound in (one.memories, one.bytes))
+        self.are_set = any(quota.memories or quota.bytes for quota in (self.of_all, self.of_principal))
         self._store = store
         self._known: OrderedDict[str, Known] = OrderedDict()
 
-    def room(self, tx: Transaction, principal: str, since: float) -> "Room":
-        """Return the room that there is for what a principal writes in this transaction.
+    def allowance(self, tx: Transaction, principal: str, since: float) -> "Allowance":
+        """Return what a principal may still write in this transaction.
 
         `since`: when its command was begun, by time.monotonic: no refusal rests on an older count.
         """
-        return Room(self, tx, principal, since)
+        return Allowance(self, tx, principal, since)
 
     def known(self, namespace: str) -> Known:
         """Return what is known of a namespace."""
@@ -88,69 +125,45 @@ class Quotas:
             self._known.popitem(last=False)
         return known
 
-    def count(self, namespace: str) -> asyncio.Task[None]:
-        """Return the count that is under way, or begin one."""
+    async def count(self, namespace: str, since: float) -> None:
+        """Count, unless somebody has since; a count that fails leaves what was known before."""
         known = self.known(namespace)
-        if known.count is None or known.count.done():
-            known.begin(time.monotonic())
-            known.count = asyncio.create_task(self._count(namespace, known))
-        return known.count
-
-    async def counted(self, namespace: str, since: float) -> None:
-        """Wait for a count that began after `since`, but not for long."""
-        known = self.known(namespace)
-        under_way = known.count is not None and not known.count.done()
-        began = known.count_began if under_way else time.monotonic()
-        try:
-            async with asyncio.timeout_at(asyncio.get_running_loop().time() + began + WAIT_S - time.monotonic()):
-                while max(known.began, known.missed) < since:
-                    await asyncio.shield(self.count(namespace))
-        except TimeoutError:
-            known.missed = time.monotonic()
-            log.warning("A quota rests on an old count", extra={"namespace": namespace})
-
-    async def others_ended(self, namespace: str) -> None:
-        """Wait until the transactions that have taken something end, but not for long, and count what they wrote."""
-        known = self.known(namespace)
-        waits = [asyncio.create_task(one.ended.wait()) for one in known.open]
-        if waits:
-            _, late = await asyncio.wait(waits, timeout=OTHERS_S)
-            for one in late:
-                one.cancel()
-        await self.counted(namespace, known.ended)
-
-    async def _count(self, namespace: str, known: Known) -> None:
-        """Count in a transaction of its own; a statement's bound of time is its bound."""
-        counted = None
-        try:
-            rows = await self._store.read(namespace, lambda tx: tx.rows(AMOUNTS))
-            counted = Tally.counted((row["principal"], row["memories"], row["bytes"]) for row in rows)
-        except EngramqError as problem:
-            log.warning("A quota was not counted", extra={"namespace": namespace, "error": problem.fault.error})
-        finally:
+        async with known.counting:
+            began = time.monotonic()
+            if known.began >= since:
+                return
+            try:
+                rows = await self._store.read(namespace, lambda tx: tx.rows(AMOUNTS))
+            except EngramqError as problem:
+                log.warning("A quota was not counted", extra={"namespace": namespace, "error": problem.fault.error})
+                known.began, known.until, known.failed = began, began + FAILED_S, True
+                return
             now = time.monotonic()
-            rest_s = FAILED_S if counted is None else max(COUNTED_S, SHARE * (now - known.count_began))
-            known.finish(counted, now, rest_s)
+            known.began, known.until, known.failed = began, now + max(COUNTED_S, SHARE * (now - began)), False
+            known.counted = Amounts()
+            for row in rows:
+                known.counted.add(row["principal"], row["memories"], row["bytes"])
+            known.written = [amounts for amounts in known.written if amounts.ended > began]
 
 
 @dataclass(slots=True)
-class Room:
+class Allowance:
     """What one transaction takes for what a principal writes; given back when the transaction is undone."""
 
     quotas: Quotas
     tx: Transaction
     principal: str
     since: float
-    taking: Taking = field(default_factory=Taking)
+    taken: Amounts = field(default_factory=Amounts)
 
     def take(self, memory: NewMemory) -> None:
-        """Take room for a memory; raises EngramqError, `quota_exceeded`, and Again when it has to be counted first."""
+        """Count a new memory in; raises EngramqError, `quota_exceeded`, and Again when it has to be counted first."""
         if self.quotas.are_set:
             metadata = {} if memory.metadata is UNSET else memory.metadata
             self._take(self.principal, 1, size_of(memory.content, metadata))
 
     def grow(self, memory: Memory, content: str, metadata: Mapping[str, Any]) -> None:
-        """Take room for what a memory is to have in the place of what it has, as `take` does.
+        """Count in what a memory is to have in the place of what it has, as `take` does.
 
         It counts as its creator's; whoever writes it must have had room for it too.
         """
@@ -159,38 +172,29 @@ class Room:
             self._take(memory.created_by, 0, size)
 
     def _take(self, owner: str, memories: int, size: int) -> None:
-        quotas, namespace = self.quotas, self.tx.namespace
-        known, now = quotas.known(namespace), time.monotonic()
-        resting = known.failed and now < known.until
-        is_fresh = known.began >= self.since
-        is_missed = resting or known.missed >= self.since
-        if known.is_counted and now >= known.until:
-            quotas.count(namespace)  # for whoever comes next
-        refusal = self._refusal(known.possible, owner, memories, size)
-        if not (is_fresh or is_missed) and (refusal or not known.is_counted):
-            raise Again(first=partial(quotas.counted, namespace, self.since))
-        if refusal and is_fresh:
-            refusal = self._refusal(known.certain, owner, memories, size)
-            if refusal is None:
-                raise Again(first=partial(quotas.others_ended, namespace))
+        namespace, now = self.tx.namespace, time.monotonic()
+        known = self.quotas.known(namespace)
+        refusal = self._refusal(known, owner, memories, size)
+        may_be_old = known.began < self.since and not (known.failed and now < known.until)
+        if may_be_old and (refusal or now >= known.until):
+            raise Again(first=partial(self.quotas.count, namespace, self.since))
         if refusal:
             raise refuse(FaultCode.QUOTA_EXCEEDED, refusal)
-        self._note(known, owner, memories, size)
+        if self.taken not in known.written:
+            known.written.append(self.taken)
+            self.tx.at_end.append(partial(known.end, self.taken))
+        self.taken.add(owner, memories, size)
 
-    def _refusal(self, held: Held, owner: str, memories: int, size: int) -> str | None:
+    def _refusal(self, known: Known, owner: str, memories: int, size: int) -> str | None:
         """Return what to say when one of those who have to have the room does not."""
-        of_all, of_one = self.quotas.of_all, self.quotas.of_one
-        refusal = of_all.refusal("The namespace", held(self.taking, None), memories, size)
-        refusal = refusal or of_one.refusal("The principal", held(self.taking, self.principal), memories, size)
-        if refusal is None and owner != self.principal:
-            refusal = of_one.refusal("The memory's creator", held(self.taking, owner), memories, size)
-        return refusal
-
-    def _note(self, known: Known, owner: str, memories: int, size: int) -> None:
-        if self.taking not in known.open:
-            known.open.add(self.taking)
-            self.tx.at_end.append(partial(known.end, self.taking))
-        self.taking.tally.add(owner, memories, size)
+        asked = [
+            ("The namespace", None, self.quotas.of_all),
+            ("The principal", self.principal, self.quotas.of_principal),
+        ]
+        if owner != self.principal:
+            asked.append(("The memory's creator", owner, self.quotas.of_principal))
+        refusals = (quota.refusal(whose, known.held(self.taken, key), memories, size) for whose, key, quota in asked)
+        return next((refusal for refusal in refusals if refusal), None)
 
 
 def size_of(content: str, metadata: Mapping[str, Any]) -> int:
