@@ -24,7 +24,8 @@ _LONGEST_LINE = 4 * 1024 * 1024
 # A supervisor asks a gateway for up to 9 s, which asks a worker, and then reads all processes' memory.
 _STATUS_S = 15.0
 
-SUPERVISOR_COMMAND = (sys.executable, "-P", "-m", "engramq.deploy.supervisor")
+# What starts a supervisor, wherever one is started. Tests put their own in its place.
+SUPERVISOR_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq.deploy.supervisor")
 
 
 class Channel:
@@ -133,16 +134,17 @@ def take_lease(
     kind: str,
     environment: dict[str, str],
     bound_s: float,
-    command: tuple[str, ...] | None = SUPERVISOR_COMMAND,
+    *,
+    starts: bool = True,
 ) -> Lease:
-    """Hold a lease on the home's stack and wait until it is ready; start its supervisor (`command`) if there is none.
+    """Hold a lease on the home's stack and wait until it is ready; `starts`: start its supervisor if there is none.
 
     `kind` is `stdio`, `up`, `worker`, `backup` or `command`: it decides what is waited for, and which settings are
     refused.
 
     Raises:
         DeployError: it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings; or,
-            where there is no `command` to start it, it does not run (`not_running`).
+            where it is not to be started, it does not run (`not_running`).
     """
     refuse_unsupported_platform()
     settings.linger_s(environment)
@@ -155,12 +157,12 @@ def take_lease(
     while (left_s := deadline - time.monotonic()) > 0:
         channel = connect(home)
         if channel is None:
-            if command is None:
+            if not starts:
                 raise DeployError("not_running", f"engramq is not running in {home.path}.")
             if time.monotonic() - started >= _RESTART_S:
                 # Of a stack that runs already it is not this client's affair.
                 settings.require_endpoint(with_embedder(home, environment))
-                _start_supervisor(home, environment, command)
+                _start_supervisor(home, environment)
                 started = time.monotonic()
             time.sleep(_RETRY_S)
             continue
@@ -197,14 +199,14 @@ def _ask_for_lease(channel: Channel, request: dict[str, object], bound_s: float)
     return None
 
 
-def _start_supervisor(home: Home, environment: dict[str, str], command: tuple[str, ...]) -> None:
+def _start_supervisor(home: Home, environment: dict[str, str]) -> None:
     import subprocess  # noqa: PLC0415 - 8 ms of the relay's start, wasted when the stack runs already
 
     try:
         with (home.logs / "supervisor.log").open("ab") as log:
             # The supervisor detaches: this waits for the end of the process that it forked from.
             subprocess.run(
-                command,
+                SUPERVISOR_COMMAND,
                 env={**environment, settings.HOME: str(home.path)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

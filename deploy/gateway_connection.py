@@ -103,9 +103,7 @@ class GatewayConnection:
         return self.early.pop(0)
 
 
-def open_connection(
-    home: Home, environment: dict[str, str], conversation: Conversation, command: tuple[str, ...]
-) -> GatewayConnection:
+def open_connection(home: Home, environment: dict[str, str], conversation: Conversation) -> GatewayConnection:
     """Get the stack running, a connection and the handshake done, in OPEN_BOUND_S and several tries if need be.
 
     Raises:
@@ -116,7 +114,7 @@ def open_connection(
     pause_s = 0.02
     while True:
         left_s = max(0.1, deadline - time.monotonic())
-        connection = GatewayConnection(take_lease(home, "stdio", environment, left_s, command))
+        connection = GatewayConnection(take_lease(home, "stdio", environment, left_s))
         try:
             connection.greet(environment, conversation)
         except OSError as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import click
 
 from engramq.deploy import settings
-from engramq.deploy.client import SUPERVISOR_COMMAND, take_lease
+from engramq.deploy.client import take_lease
 from engramq.deploy.home import home_from
 from engramq.deploy.home_embedder import with_embedder
 from engramq.schemas.settings import Settings, read_settings
@@ -43,13 +43,11 @@ _NOTHING: Mapping[str, str] = {}
 
 
 @contextlib.contextmanager
-def servers_for(
-    command: str, supervisor: tuple[str, ...] = SUPERVISOR_COMMAND, given: Mapping[str, str] = _NOTHING
-) -> Iterator[Settings]:
+def servers_for(command: str, given: Mapping[str, str] = _NOTHING) -> Iterator[Settings]:
     """Within the block runs every server that `command` needs; yields the settings that say where.
 
     Where the environment names all of them already nothing is started: the workers are then the user's own affair, too.
-    Otherwise this process holds a lease on the home's stack, which `supervisor` starts if it does not run. `given` are
+    Otherwise this process holds a lease on the home's stack, which is started if it does not run. `given` are
     variables that options stand for: they win over the environment.
 
     Raises:
@@ -66,7 +64,7 @@ def servers_for(
         return
     kind = "worker" if command == "worker" else "command"
     home = home_from(environment)
-    lease = take_lease(home, kind, environment, READY_BOUND_S, supervisor)
+    lease = take_lease(home, kind, environment, READY_BOUND_S)
     environment = with_embedder(home, environment)  # as its workers have it
     with contextlib.closing(lease):
         if lease.differing:

@@ -14,7 +14,6 @@ import sys
 import time
 
 from engramq.deploy import settings
-from engramq.deploy.client import SUPERVISOR_COMMAND
 from engramq.deploy.conversation import Conversation, too_long
 from engramq.deploy.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.home import DeployError, Home, home_from
@@ -47,10 +46,9 @@ _FINAL = frozenset({"bad_setting", "unsupported_platform", "other_settings", "ho
 class Relay:
     """One client's conversation, over as many connections as it takes."""
 
-    def __init__(self, home: Home, environment: dict[str, str], command: tuple[str, ...] = SUPERVISOR_COMMAND) -> None:
+    def __init__(self, home: Home, environment: dict[str, str]) -> None:
         self._home = home
         self._environment = environment
-        self._command = command
         self._conversation = Conversation(f"stdio-{os.urandom(6).hex()}")
         self._gateway: GatewayConnection | None = None
         self._is_stopping = False
@@ -203,7 +201,7 @@ class Relay:
             self._give_up(str(error))
 
     def _attach(self) -> None:
-        self._gateway = open_connection(self._home, self._environment, self._conversation, self._command)
+        self._gateway = open_connection(self._home, self._environment, self._conversation)
         self._pass_on(self._gateway.early)
         differing = self._gateway.lease.differing
         if differing and not self._warned:
@@ -220,23 +218,20 @@ class Relay:
         sys.stderr.write(f"engramq: {problem}\n")
 
 
-def main(arguments: list[str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
-    """Run the relay with the arguments after `stdio` and return its exit code.
-
-    `supervisor` is the command that starts a supervisor where there is none.
-    """
+def main(arguments: list[str]) -> int:
+    """Run the relay with the arguments after `stdio` and return its exit code."""
     given = _plain_options(arguments)
     if given is None:
         from engramq.deploy.cli.root import run  # noqa: PLC0415 - click takes 40 ms, spent on help and doubts alone
 
-        return run(["stdio", *arguments], supervisor)
-    return serve({**os.environ, **given}, supervisor)
+        return run(["stdio", *arguments])
+    return serve({**os.environ, **given})
 
 
-def serve(environment: dict[str, str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
+def serve(environment: dict[str, str]) -> int:
     """Run the relay and return its exit code: not 0 when it is refused or interrupted."""
     try:
-        Relay(home_from(environment), environment, supervisor).run()
+        Relay(home_from(environment), environment).run()
     except DeployError as error:
         sys.stderr.write(f"engramq: {error}\n")
         return error.exit_code

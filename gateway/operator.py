@@ -100,6 +100,16 @@ async def asking(settings: Settings, namespace: str) -> AsyncIterator[Asker]:
         yield Asker(bus, namespace, settings.principal)
 
 
+def reply_to(settings: Settings, namespace: str, command: Command, kind: type[R]) -> R:
+    """Return the reply to one command, in an event loop of its own; raises CommandFailed, EngramqError."""
+
+    async def asked() -> R:
+        async with asking(settings, namespace) as asker:
+            return await asker.run(command, kind)
+
+    return run(asked)
+
+
 def _reported(report: CommandReport, kind: type[R]) -> R:
     body = report.reply
     if report.status is CommandStatus.DONE and body is not None:

@@ -131,7 +131,7 @@ def _serving(home: Home, environment: Mapping[str, str]) -> Iterator[None]:
         while True:
             try:
                 left_s = deadline - time.monotonic()
-                lease = take_lease(home, "backup", dict(environment), left_s, command=None)
+                lease = take_lease(home, "backup", dict(environment), left_s, starts=False)
                 held.enter_context(contextlib.closing(lease))
                 break
             except DeployError as error:

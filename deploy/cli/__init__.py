@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import sys
 
-from engramq.deploy.client import SUPERVISOR_COMMAND
 from engramq.deploy.home import DeployError
 from engramq.deploy.secret_files import take_secrets
 from engramq.schemas.command_line import ExitCode
 
 
-def main(arguments: list[str] | None = None, supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
-    """Run the command in `arguments` (default: those of the process) and return its exit code.
-
-    `supervisor` is the command that starts a supervisor where there is none.
-    """
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command in `arguments` (default: those of the process) and return its exit code."""
     _hold_standard_streams()
     try:
-        return _run(sys.argv[1:] if arguments is None else arguments, supervisor)
+        return _run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # while modules are loaded, which takes half a second: a command has its own end
         return ExitCode.INTERRUPTED
 
@@ -32,7 +28,7 @@ def _hold_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
 
 
-def _run(given: list[str], supervisor: tuple[str, ...]) -> int:
+def _run(given: list[str]) -> int:
     try:
         take_secrets(os.environ)
     except DeployError as problem:
@@ -41,11 +37,11 @@ def _run(given: list[str], supervisor: tuple[str, ...]) -> int:
     if given[:1] == ["stdio"]:
         from engramq.deploy.stdio import main as stdio  # noqa: PLC0415 - of no use to the other commands
 
-        return stdio(given[1:], supervisor)
+        return stdio(given[1:])
     if given[:1] == ["hook"] and not {"-h", "--help"} & set(given):
         from engramq.deploy.hooks.run import main as hook  # noqa: PLC0415 - a client waits for it at every prompt
 
         return hook(given[1:])
     from engramq.deploy.cli.root import run  # noqa: PLC0415 - click takes 40 ms, which stdio should not pay
 
-    return run(given, supervisor)
+    return run(given)

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import click
 
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import end_time, identifier, limit_option
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.ids import parse_time
-from engramq.schemas.setting_values import name, namespace, one_of
+from engramq.schemas.setting_values import name, one_of
 from engramq.schemas.vocabulary import AuditAction
 
 SHOWN: Final = 100
@@ -17,7 +18,7 @@ SHOWN_MAX: Final = 100_000
 
 
 @click.command("audit")
-@click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
+@common.NAMESPACE
 @click.option("--action", metavar="WORD", type=one_of(AuditAction), help=f"Any of {', '.join(AuditAction)}.")
 @click.option("--actor", metavar="NAME", type=name, help="The principal who did it.")
 @click.option(
@@ -31,11 +32,10 @@ SHOWN_MAX: Final = 100_000
 @click.option("--since", metavar="TIME", type=parse_time, help="A date, or a time with a zone.")
 @click.option("--until", metavar="TIME", type=end_time, help="The same; included.")
 @limit_option(SHOWN_MAX, SHOWN, "The newest so many.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-@click.pass_obj
-def command(supervisor: tuple[str, ...], /, namespace: str | None, limit: int, *, as_json: bool, **wanted: Any) -> None:
+@common.JSON
+def command(namespace: str | None, limit: int, *, as_json: bool, **wanted: Any) -> None:
     """Show who did what, newest last."""
-    with servers_for("audit", supervisor) as settings:
+    with servers_for("audit") as settings:
         from engramq.workers.cli.audit_command import show_audit  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         show_audit(settings, namespace=namespace or settings.namespace, limit=limit, as_json=as_json, **wanted)

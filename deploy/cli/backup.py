@@ -9,14 +9,15 @@ from pathlib import Path
 
 import click
 
-from engramq.deploy.cli.bytes_done import bytes_done
+from engramq.deploy.cli import options as common
+from engramq.deploy.cli.progress import bytes_done
 from engramq.deploy.home import home_from
 from engramq.schemas.settings import read_settings
 
 
 @click.command("backup")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.JSON
 def command(file: Path, *, as_json: bool) -> None:
     """Save the home in a file, while it is used.
 

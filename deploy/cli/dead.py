@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
@@ -15,7 +16,6 @@ SHOWN_MAX = 10_000
 
 letter_argument = click.argument("letter_id", metavar="ID", type=name)
 namespace_option = click.option("--namespace", metavar="NAME", type=namespace, help="Only of this one. Default: any.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 reason_option = click.option("--reason", metavar="TEXT", type=note, help="For the audit log.")
 
 
@@ -34,13 +34,10 @@ def command() -> None:
 )
 @namespace_option
 @limit_option(SHOWN_MAX, SHOWN, "The newest so many of each kind.")
-@json_option
-@click.pass_obj
-def list_(
-    supervisor: tuple[str, ...], /, kind: WorkerKind | None, namespace: str | None, limit: int, *, as_json: bool
-) -> None:
+@common.JSON
+def list_(kind: WorkerKind | None, namespace: str | None, limit: int, *, as_json: bool) -> None:
     """List them, newest last, without what they hold. Each begins with its ID."""
-    with servers_for("dead", supervisor) as settings:
+    with servers_for("dead") as settings:
         from engramq.workers.cli.dead_command import list_letters  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         list_letters(settings, kind=kind, namespace=namespace, limit=limit, as_json=as_json)
@@ -50,10 +47,9 @@ def list_(
 @letter_argument
 @namespace_option
 @click.option("--content", is_flag=True, help="The command itself too, which may hold memories.")
-@click.pass_obj
-def show(supervisor: tuple[str, ...], /, letter_id: str, namespace: str | None, *, content: bool) -> ExitCode:
+def show(letter_id: str, namespace: str | None, *, content: bool) -> ExitCode:
     """Show one as JSON."""
-    with servers_for("dead", supervisor) as settings:
+    with servers_for("dead") as settings:
         from engramq.workers.cli.dead_command import show_letter  # noqa: PLC0415 - see list
 
         return show_letter(settings, letter_id, namespace=namespace, content=content)
@@ -63,16 +59,13 @@ def show(supervisor: tuple[str, ...], /, letter_id: str, namespace: str | None, 
 @letter_argument
 @namespace_option
 @reason_option
-@json_option
-@click.pass_obj
-def retry(
-    supervisor: tuple[str, ...], /, letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool
-) -> ExitCode:
+@common.JSON
+def retry(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> ExitCode:
     """Put one back, for workers to try it again.
 
     It keeps its id, so that what it has done already is not done again.
     """
-    with servers_for("dead change", supervisor) as settings:
+    with servers_for("dead change") as settings:
         from engramq.workers.cli.dead_command import retry_letter  # noqa: PLC0415 - see list
 
         return retry_letter(settings, letter_id, namespace=namespace, reason=reason, as_json=as_json)
@@ -82,13 +75,10 @@ def retry(
 @letter_argument
 @namespace_option
 @reason_option
-@json_option
-@click.pass_obj
-def drop(
-    supervisor: tuple[str, ...], /, letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool
-) -> ExitCode:
+@common.JSON
+def drop(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> ExitCode:
     """Remove one for good."""
-    with servers_for("dead change", supervisor) as settings:
+    with servers_for("dead change") as settings:
         from engramq.workers.cli.dead_command import drop_letter  # noqa: PLC0415 - see list
 
         return drop_letter(settings, letter_id, namespace=namespace, reason=reason, as_json=as_json)

@@ -9,6 +9,7 @@ from typing import Final
 import click
 import msgspec
 
+from engramq.deploy.cli import options as common
 from engramq.deploy.doctor import examination
 from engramq.deploy.doctor.mending import mend
 from engramq.deploy.home import home_from
@@ -21,7 +22,7 @@ _WORDS: Final = {"ok": "ok", "degraded": "warning", "failed": "FAILED"}
 
 @click.command("doctor")
 @click.option("--fix", is_flag=True, help="Mend what is safe, and say what was done.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.JSON
 @click.option("--before-start", is_flag=True, help="Check only what `engramq up` needs, within 10 s.")
 def command(*, fix: bool, as_json: bool, before_start: bool) -> ExitCode:
     """Name what is wrong and how to mend it, whether or not anything runs.

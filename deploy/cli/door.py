@@ -19,7 +19,6 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from engramq.deploy import settings
-from engramq.deploy.client import SUPERVISOR_COMMAND
 from engramq.deploy.conversation import Conversation
 from engramq.deploy.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.home import DeployError, home_from
@@ -49,7 +48,7 @@ class Door(Protocol):
 
 
 @contextlib.contextmanager
-def door(namespace: str | None, supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> Iterator[Door]:
+def door(namespace: str | None) -> Iterator[Door]:
     """Within the block calls are answered, in a namespace or else in that of the environment.
 
     Raises CommandFailed, DeployError.
@@ -63,7 +62,7 @@ def door(namespace: str | None, supervisor: tuple[str, ...] = SUPERVISOR_COMMAND
     environment = {name: value for name, value in os.environ.items() if name not in _OF_AGENTS}
     if namespace is not None:
         environment[settings.NAMESPACE] = namespace
-    with contextlib.closing(_HomeDoor(environment, supervisor)) as own:
+    with contextlib.closing(_HomeDoor(environment)) as own:
         yield own
 
 
@@ -85,9 +84,8 @@ def write(door: Door, tool: str, arguments: Mapping[str, Any]) -> Reply:
 class _HomeDoor:
     """The home's gateway; its stack is started if it does not run."""
 
-    def __init__(self, environment: dict[str, str], supervisor: tuple[str, ...]) -> None:
+    def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
-        self._supervisor = supervisor
         self._connection: GatewayConnection | None = None
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
@@ -103,7 +101,7 @@ class _HomeDoor:
 
     def _opened(self) -> GatewayConnection:
         home = home_from(self._environment)
-        connection = open_connection(home, self._environment, Conversation(SESSION), self._supervisor)
+        connection = open_connection(home, self._environment, Conversation(SESSION))
         about = {"name": "engramq", "version": version("engramq")}
         hello = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
         if self._answer(connection, _request(0, "initialize", hello)) is None or not _send(connection, _INITIALIZED):

@@ -8,8 +8,9 @@ from typing import Final
 
 import click
 
+from engramq.deploy.cli import options as common
 from engramq.deploy.servers_for import servers_for
-from engramq.schemas.setting_values import name, namespace
+from engramq.schemas.setting_values import name
 from engramq.schemas.vocabulary import EVERY_PROJECT
 
 PIPE: Final = "-"
@@ -27,14 +28,11 @@ def _project(text: str) -> str:
 
 @click.command("export")
 @file_argument
-@click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
+@common.NAMESPACE
 @click.option("--project", metavar="NAME", type=_project, help="Its memories and their links alone, without the graph.")
 @audit_option
 @embeddings_option
-@click.pass_obj
 def command(
-    supervisor: tuple[str, ...],
-    /,
     *,
     file: str,
     namespace: str | None,
@@ -48,11 +46,10 @@ def command(
     """
     if project is not None and audit:
         raise click.UsageError("--audit is of a whole namespace: leave out --project, or it.")
-    write_export(supervisor, "export", file, namespace, audit=audit, embeddings=embeddings, project=project)
+    write_export("export", file, namespace, audit=audit, embeddings=embeddings, project=project)
 
 
 def write_export(
-    supervisor: tuple[str, ...],
     command: str,
     file: str,
     namespace: str | None,
@@ -65,7 +62,7 @@ def write_export(
     target = None if file == PIPE else Path(file)
     if target is not None and not os.access(target.absolute().parent, os.W_OK):
         raise click.BadParameter(f"{str(target.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
-    with servers_for(command, supervisor) as settings:
+    with servers_for(command) as settings:
         from engramq.workers.cli.tenant_command import export_tenant  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         wanted = {"audit": audit, "embeddings": embeddings, "project": project}

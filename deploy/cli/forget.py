@@ -6,11 +6,10 @@ import sys
 
 import click
 
-from engramq.deploy.cli import people_options as common
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import Reply, door, write
-from engramq.deploy.cli.identify import memory_id
-from engramq.deploy.cli.printable import printable
-from engramq.deploy.cli.told import tell
+from engramq.deploy.cli.memory_ids import memory_id
+from engramq.deploy.cli.output import printable, tell
 from engramq.schemas.command_line import ExitCode
 
 
@@ -20,10 +19,7 @@ from engramq.schemas.command_line import ExitCode
 @click.option("--erase", is_flag=True, help="Remove it for good, links and all: nothing brings it back.")
 @click.option("--yes", is_flag=True, help="With --erase: do not ask.")
 @common.options(common.NAMESPACE, common.JSON)
-@click.pass_obj
 def command(
-    supervisor: tuple[str, ...],
-    /,
     identifier: str,
     reason: str | None,
     namespace: str | None,
@@ -38,7 +34,7 @@ def command(
 
     ID may be its beginning, of 8 characters or more, if no other has that.
     """
-    with door(namespace, supervisor) as gateway:
+    with door(namespace) as gateway:
         meant = memory_id(gateway, identifier)
         if erase and not yes:
             if sys.stdin is None or not sys.stdin.isatty():

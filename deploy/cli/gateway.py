@@ -19,10 +19,7 @@ from engramq.deploy.servers_for import servers_for
 )
 @click.option("--http", is_flag=True, help="Serve HTTP beside --socket too.")
 @address_options
-@click.pass_obj
-def command(
-    supervisor: tuple[str, ...], socket_path: Path | None, host: str | None, port: int | None, *, http: bool
-) -> None:
+def command(socket_path: Path | None, host: str | None, port: int | None, *, http: bool) -> None:
     """Serve MCP over HTTP (or on a socket), with the servers of the environment.
 
     HTTP is served at ENGRAMQ_HOST and ENGRAMQ_PORT. Needs Redis (ENGRAMQ_REDIS_URL).
@@ -30,7 +27,7 @@ def command(
     given = address_variables(host, port)
     if given and socket_path is not None and not http:
         raise click.UsageError("--host and --port are of HTTP: add --http, or leave --socket out.")
-    with named_as_options(given), servers_for("gateway", supervisor, given) as settings:
+    with named_as_options(given), servers_for("gateway", given) as settings:
         from engramq.gateway.run import serve  # noqa: PLC0415 - 1 s of imports, wasted on wrong options
 
         serve(settings, socket_path=socket_path, http=http or socket_path is None)

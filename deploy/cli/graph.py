@@ -1,20 +1,28 @@
-"""The options of `engramq graph`."""
+"""`engramq graph`: list deleted edges and nodes of the knowledge graph, and restore them."""
 
 from __future__ import annotations
 
-import click
+import sys
 
-from engramq.deploy.cli.options import limit_option
+import click
+import msgspec
+from msgspec import UNSET
+
+from engramq.deploy.cli import options as common
+from engramq.deploy.cli.output import printable
 from engramq.deploy.servers_for import servers_for
+from engramq.gateway.operator import reply_to
+from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.setting_values import integer, namespace, note
+from engramq.schemas.commands import DeletedList, GraphRestored, ListDeleted, RestoreGraph
+from engramq.schemas.phrases import count_of
+from engramq.schemas.records import GraphDeletion, NotRestored
+from engramq.schemas.setting_values import integer, note
+from engramq.schemas.vocabulary import NotRestoredReason
 
 SHOWN = 100
 SHOWN_MAX = 1_000
 ID_MAX = 10**18 - 1
-
-namespace_option = click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("graph", subcommand_metavar="deleted|restore", no_args_is_help=False)
@@ -26,37 +34,77 @@ def command() -> None:
 
 
 @command.command("deleted")
-@namespace_option
-@limit_option(SHOWN_MAX, SHOWN, "The newest so many.")
-@json_option
-@click.pass_obj
-def deleted(supervisor: tuple[str, ...], /, namespace: str | None, limit: int, *, as_json: bool) -> None:
+@common.NAMESPACE
+@common.limit_option(SHOWN_MAX, SHOWN, "The newest so many.")
+@common.JSON
+def deleted(namespace: str | None, limit: int, *, as_json: bool) -> None:
     """List deletions that can be undone, newest last.
 
     Each begins with the ID that restore takes.
     """
-    with servers_for("graph", supervisor) as settings:
-        from engramq.deploy.cli.graph_command import list_deleted  # noqa: PLC0415 - 1 s of imports, see gateway
-
-        list_deleted(settings, namespace=namespace or settings.namespace, limit=limit, as_json=as_json)
+    with servers_for("graph") as settings:
+        place = namespace or settings.namespace
+        listed = reply_to(settings, place, ListDeleted(limit=limit), DeletedList)
+    for deletion in reversed(listed.deletions):
+        print(_json(place, deletion) if as_json else _line(deletion))
+    if not listed.deletions:
+        print(f"engramq graph: nothing that can be restored in namespace {place!r}", file=sys.stderr)
+    if listed.truncated:
+        print(f"engramq graph: the newest {limit}; --limit shows more, engramq audit all", file=sys.stderr)
 
 
 @command.command("restore")
 @click.argument("audit_id", metavar="ID", type=integer(1, ID_MAX))
-@namespace_option
+@common.NAMESPACE
 @click.option("--reason", metavar="TEXT", type=note, help="For the audit log.")
-@json_option
-@click.pass_obj
-def restore(
-    supervisor: tuple[str, ...], /, audit_id: int, namespace: str | None, reason: str | None, *, as_json: bool
-) -> ExitCode:
+@common.JSON
+def restore(audit_id: int, namespace: str | None, reason: str | None, *, as_json: bool) -> ExitCode:
     """Bring back an edge, or a node with its edges, as it was.
 
     ID is that of the deletion in the audit log.
     """
-    with servers_for("graph", supervisor) as settings:
-        from engramq.deploy.cli.graph_command import restore_deleted  # noqa: PLC0415 - 1 s of imports, see gateway
+    wanted = RestoreGraph(audit_id=audit_id, reason=UNSET if reason is None else reason)
+    with servers_for("graph") as settings:
+        place = namespace or settings.namespace
+        done = reply_to(settings, place, wanted, GraphRestored)
+    code = ExitCode.DONE if done.status in {"restored", "already_restored"} else ExitCode.FAILED
+    if as_json:
+        print(msgspec.json.encode({"namespace": place, **reply_body(done)}).decode())
+        return code
+    if done.status == "restored":
+        node = f"Restored node {done.node_id} with {count_of(done.edges_restored, 'edge')}"
+        print(f"Restored edge {done.edge_id}" if done.node_id is UNSET else node)
+    if done.edges_purged:
+        count = count_of(done.edges_purged, "edge")
+        print(f"engramq graph: a purge has erased {count} of it for good", file=sys.stderr)
+    if done.error is not UNSET:
+        print(f"engramq graph: {printable(done.error)}", file=sys.stderr)
+    for left in done.not_restored:
+        print(f"Not restored: {printable(_words(left))}", file=sys.stderr)
+    if done.not_restored_count > len(done.not_restored):
+        print(f"... and {done.not_restored_count - len(done.not_restored)} more", file=sys.stderr)
+    if done.hint is not UNSET:
+        print(f"engramq graph: {done.hint}", file=sys.stderr)
+    return code
 
-        return restore_deleted(
-            settings, namespace=namespace or settings.namespace, audit_id=audit_id, reason=reason, as_json=as_json
-        )
+
+def _words(left: NotRestored) -> str:
+    if left.why is NotRestoredReason.THERE_AGAIN:
+        return f"{left.preview}, which is there again."
+    first = ", ".join(f"engramq graph restore {deletion}" for deletion in left.restore_first)
+    return f"{left.preview}: an end is missing" + (f"; first {first}, then this again." if first else ".")
+
+
+def _line(deletion: GraphDeletion) -> str:
+    parts = [
+        f"{deletion.audit_id:>6}",
+        deletion.deleted_at,
+        f"by {printable(deletion.deleted_by)}",
+        printable(deletion.what),
+    ]
+    parts += [] if deletion.reason is None else [f"because {printable(deletion.reason)}"]
+    return "  ".join([*parts, f"until {deletion.restore_until}"])
+
+
+def _json(namespace: str, deletion: GraphDeletion) -> str:
+    return msgspec.json.encode({"namespace": namespace, **msgspec.structs.asdict(deletion)}).decode()

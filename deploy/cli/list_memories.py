@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from engramq.deploy.cli import people_options as common
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import door
-from engramq.deploy.cli.found import find
 from engramq.deploy.cli.options import limit_option
+from engramq.deploy.cli.output import find
 from engramq.deploy.cli.tables import draw_page
 from engramq.schemas.command_line import ExitCode
 
@@ -24,14 +24,11 @@ from engramq.schemas.command_line import ExitCode
 @common.options(common.AS_OF, common.SUPERSEDED)
 @click.option("--cursor", metavar="TEXT", help="Where the last list ended.")
 @common.options(common.NAMESPACE, common.JSON)
-@click.pass_obj
-def command(
-    supervisor: tuple[str, ...], /, limit: int, namespace: str | None, *, as_json: bool, **filters: Any
-) -> ExitCode:
+def command(limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
     """List memories, newest first, all that the options name.
 
     What waits for review: --partition untrusted --verification unverified.
     """
     asked = {"limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
-    with door(namespace, supervisor) as gateway:
+    with door(namespace) as gateway:
         return find(gateway, "list_recent_memories", asked, draw_page, as_json=as_json)

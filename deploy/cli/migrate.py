@@ -19,13 +19,12 @@ WAIT_MAX_S = 86_400.0
     default="0",
     help="Wait so long for a server that is not there yet.",
 )
-@click.pass_obj
-def command(supervisor: tuple[str, ...], wait_s: float) -> None:
+def command(wait_s: float) -> None:
     """Bring the database's schema up to this version.
 
     ENGRAMQ_DATABASE_URL has to name a role that owns the database.
     """
-    with servers_for("migrate", supervisor) as settings:
+    with servers_for("migrate") as settings:
         from engramq.workers.cli.migrate_command import migrate_database  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         migrate_database(settings, wait_s=wait_s)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from engramq.deploy.cli import options as common
 from engramq.deploy.home import home_from, private_folder
 
 
@@ -16,7 +17,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@common.JSON
 def list_(*, as_json: bool) -> None:
     """Show the models that need no network, and whether they can be used."""
     from engramq.workers.cli.model_command import list_models  # noqa: PLC0415 - wasted on wrong options

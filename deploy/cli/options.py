@@ -1,4 +1,4 @@
-"""What options take that several commands have, or that the readers of the settings do not know.
+"""The options that several commands have, and the types of options that the settings do not know.
 
 A type is a function that reads a text and raises ValueError saying what is wrong with it; click shows that.
 """
@@ -16,9 +16,9 @@ import click
 
 from engramq.deploy import settings
 from engramq.schemas.ids import parse_time, parse_uuid
-from engramq.schemas.setting_values import integer
+from engramq.schemas.setting_values import integer, namespace
 from engramq.schemas.settings import SETTINGS, SettingsError
-from engramq.schemas.vocabulary import Scope
+from engramq.schemas.vocabulary import MemoryState, Partition, Scope, Sector, Verification
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
@@ -99,3 +99,48 @@ def limit_option(most: int, default: int, about: str, *, least: int = 1) -> Call
     return click.option(
         "--limit", metavar="N", type=integer(least, most), default=str(default), show_default=True, help=about
     )
+
+
+WHOLE_REPLY: Final = 200_000  # characters: no agent's context has to be spared
+
+
+def _words(name: str, words: type[Partition | Sector | MemoryState | Verification], text: str) -> Any:
+    return click.option(
+        f"--{name}", f"{name}s", multiple=True, type=click.Choice([str(word) for word in words]), help=text
+    )
+
+
+NAMESPACE: Final = click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
+JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+PARTITION: Final = _words("partition", Partition, "Default: trusted; repeat it for both.")
+SECTOR: Final = _words("sector", Sector, "Only these.")
+STATE: Final = _words("state", MemoryState, "Default: active and pending.")
+VERIFICATION: Final = _words("verification", Verification, "Default: all but rejected.")
+TAG: Final = click.option("--tag", "tags", metavar="TAG", multiple=True, help="Repeat it for several: all of them.")
+PROJECT: Final = click.option(
+    "--project", metavar="NAME", help="Default: ENGRAMQ_PROJECT, else what is in none. '*': every project."
+)
+THREAD: Final = click.option("--thread", metavar="NAME", help="Of this conversation or document.")
+AS_OF: Final = click.option("--as-of", metavar="TIME", help="What held then: a date, or a time.")
+SUPERSEDED: Final = click.option("--include-superseded", is_flag=True, help="Also what was replaced.")
+REASON: Final = click.option("--reason", metavar="TEXT", help="For the audit log.")
+
+
+def options(*several: Callable[[Body], Body]) -> Callable[[Body], Body]:
+    """Return what gives a command these options, in this order."""
+
+    def given(body: Body) -> Body:
+        for one in reversed(several):
+            body = one(body)
+        return body
+
+    return given
+
+
+def arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given, as a tool takes it: without what was left out."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in given.items()
+        if value is not None and value != () and value is not False
+    }

@@ -1,8 +1,11 @@
-"""How far an import or a restoration is: click's bar on a terminal, its words as plain lines now and then elsewhere."""
+"""How far a long command is: a bar on a terminal, a line every 5 s elsewhere."""
 
+from __future__ import annotations
+
+import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -109,3 +112,25 @@ class Steps:
 def _nothing() -> Iterator[None]:
     """Yield nothing: the bar is moved by hand, and an iterator that knew its length would be its size."""
     yield from ()
+
+
+@contextlib.contextmanager
+def bytes_done(word: str, *, hidden: bool) -> Iterator[Callable[[int, int], None]]:
+    """Yield what is told the bytes that are done and about how many there are; `word` stands behind them."""
+    is_terminal = sys.stderr.isatty()
+    shown_at = time.monotonic()
+    drawn = False
+
+    def tell(done: int, of: int) -> None:
+        nonlocal shown_at, drawn
+        if hidden or time.monotonic() - shown_at < (REDRAW_EVERY_S if is_terminal else LINE_EVERY_S):
+            return
+        shown_at, drawn = time.monotonic(), True
+        text = f"{done / 2**20:,.0f} of {max(of, done) / 2**20:,.0f} MB {word}"
+        click.echo(f"\r{text:<50}" if is_terminal else text, err=True, nl=not is_terminal)
+
+    try:
+        yield tell
+    finally:
+        if drawn and is_terminal:
+            click.echo("", err=True)

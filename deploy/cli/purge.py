@@ -1,24 +1,41 @@
-"""The options of `engramq purge`."""
+"""`engramq purge`: list, then erase for good, what a principal wrote, or memories of a source, project or time."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
 
 import click
+import msgspec
+from msgspec import UnsetType
 
 from engramq.deploy import settings
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import end_time
+from engramq.deploy.cli.output import printable
 from engramq.deploy.servers_for import servers_for
+from engramq.gateway.operator import Asker, asking, checked_command, run
+from engramq.schemas.codec import reply_body
+from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.commands import Purged, PurgeMemories
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import parse_time
-from engramq.schemas.setting_values import name, namespace
+from engramq.schemas.phrases import all_of, count_of, memories
+from engramq.schemas.records import GraphPreview, MemoryPreview
+from engramq.schemas.setting_values import name
+from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Partition
 
 
-def _rewrite(supervisor: tuple[str, ...], *, as_json: bool) -> None:
+def _rewrite(*, as_json: bool) -> None:
     own_database = bool(os.environ.get(settings.DATABASE_URL))
-    with servers_for("purge --rewrite", supervisor) as chosen:
-        from engramq.workers.cli.rewrite_command import rewrite_files  # noqa: PLC0415 - psycopg, wasted on wrong options
+    with servers_for("purge --rewrite") as chosen:
+        from engramq.workers.cli.rewrite_command import rewrite_files  # noqa: PLC0415 - of --rewrite alone
 
         rewrite_files(chosen, with_wal=not own_database, as_json=as_json)
 
@@ -31,8 +48,8 @@ def _rewrite(supervisor: tuple[str, ...], *, as_json: bool) -> None:
 @click.option("--partition", type=click.Choice([str(word) for word in Partition]), help="Where they are.")
 @click.option("--since", metavar="TIME", type=parse_time, help="Stored from this date, or time with a zone, on.")
 @click.option("--until", metavar="TIME", type=end_time, help="Stored up to this date or time; included.")
-@click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
-@click.option("--reason", metavar="TEXT", help="For the audit log.")
+@common.NAMESPACE
+@common.REASON
 @click.option("--yes", is_flag=True, help="Do it. Without it everything is only listed.")
 @click.option("--archive", "unarchived", is_flag=True, help="Archive memories, and delete nodes and edges, instead.")
 @click.option(
@@ -43,11 +60,8 @@ def _rewrite(supervisor: tuple[str, ...], *, as_json: bool) -> None:
 @click.option(
     "--rewrite", is_flag=True, help="Alone, after erasing: write the files anew, so that they hold nothing erased."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.pass_obj
-def command(
-    supervisor: tuple[str, ...], /, namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, **given: Any
-) -> None:
+@common.JSON
+def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, **given: Any) -> None:
     """List, then erase for good, what a principal wrote, or memories of a source, thread, project or time.
 
     All that is given has to hold; at least one of the first seven options is needed. With --yes memories are erased:
@@ -64,14 +78,164 @@ def command(
     if rewrite:
         if yes or namespace or any(given.values()):
             raise click.UsageError("--rewrite goes alone: give it after the purge, for all namespaces at once.")
-        _rewrite(supervisor, as_json=as_json)
+        _rewrite(as_json=as_json)
         return
-    from engramq.gateway.operator import checked_command  # noqa: PLC0415 - help does without
     from engramq.schemas.commands import PurgeMemories  # noqa: PLC0415 - see above
 
     wanted = {field: value for field, value in given.items() if value is not None and value is not False}
     listing = checked_command(wanted, PurgeMemories)
-    with servers_for("purge", supervisor) as chosen:
-        from engramq.deploy.cli.purge_command import purge_memories  # noqa: PLC0415 - 1 s of imports, see gateway
-
+    with servers_for("purge") as chosen:
         purge_memories(listing, chosen, namespace=namespace or chosen.namespace, yes=yes, as_json=as_json)
+
+
+_DELETED: Final = ("deleted node or edge that was kept", "deleted nodes and edges that were kept")
+
+
+def purge_memories(listing: PurgeMemories, settings: Settings, *, namespace: str, yes: bool, as_json: bool) -> None:
+    """List the memories that `listing` means, with `yes` erase (or archive) them, and print which.
+
+    Raises CommandFailed.
+    """
+    try:
+        found, done = run(partial(_purge, settings, namespace, listing, yes=yes, tell=_teller(as_json)))
+    except EngramqError as refusal:
+        code = ExitCode.MISUSED if refusal.fault.code is FaultCode.INVALID_PARAMETER else ExitCode.MIDWAY
+        raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", code) from None
+    if as_json:
+        print(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}).decode())
+    elif done is not None:
+        word = "Archived" if listing.unarchived else "Erased"
+        print(f"{word} {counted(done)} of namespace {namespace!r}. What was {word.lower()}, by ids:")
+        print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
+        if listing.unarchived:
+            print("restore_memory brings a memory back.")
+            _tell_way_back(done, namespace)
+        _tell_kept(done, archived=listing.unarchived)
+        _tell_changed(done, listing, namespace)
+        _tell_hidden(done)
+    else:
+        word = "archived" if listing.unarchived else "erased"
+        _list(found)
+        _tell_kept(found, archived=listing.unarchived)
+        _tell_changed(found, listing, namespace)
+        print(f"{counted(found)} of namespace {namespace!r}. Nothing is {word}: --yes does it.", file=sys.stderr)
+    notice = (done or found).notice
+    if notice and not as_json:
+        print(notice, file=sys.stderr)
+
+
+def counted(reply: Purged) -> str:
+    """Return how much a purge takes, of memories and of the graph; of the graph only what there is."""
+    marked = f" ({reply.constitutive_count} of them constitutive)" if reply.constitutive_count else ""
+    of_graph = (
+        (reply.node_count, count_of(reply.node_count, "node")),
+        (reply.edge_count, f"{count_of(reply.edge_count, 'edge')}{marked}"),
+        (reply.link_count, count_of(reply.link_count, "link")),
+        (reply.deleted_count, count_of(reply.deleted_count, *_DELETED)),
+        (reply.proposal_count, count_of(reply.proposal_count, "proposal")),
+        (reply.emptied_count, f"properties of {count_of(reply.emptied_count, 'node')}"),
+    )
+    return ", ".join([memories(reply.matched), *(words for number, words in of_graph if number)])
+
+
+def _list(found: Purged) -> None:
+    """Show what a purge takes by ids and beginnings."""
+    _print_some(_lines(found.memory_previews), found.matched)
+    for word, previews, count in (
+        ("nodes", found.node_previews, found.node_count),
+        ("edges", found.edge_previews, found.edge_count),
+        ("links", found.link_previews, found.link_count),
+    ):
+        if count:
+            print(f"{word}:")
+            _print_some(_lines(previews), count)
+
+
+def _tell_kept(reply: Purged, *, archived: bool) -> None:
+    if reply.kept_node_count:
+        nodes = count_of(reply.kept_node_count, "node")
+        stay = "as they are" if archived else "without the properties that they have from it"
+        print(f"Edges of others hang on {nodes} of this principal. So these stay, {stay}:")
+        _print_some(_lines(reply.kept_node_previews), reply.kept_node_count)
+
+
+def _tell_changed(reply: Purged, listing: PurgeMemories, namespace: str) -> None:
+    """Name what of others the principal changed; what was taken back is counted."""
+    if reply.taken_back_count:
+        back = count_of(reply.taken_back_count, "node or edge", "nodes and edges")
+        print(f"Set {back} of others back to what they were before this principal changed them.")
+    kinds = (
+        ("edge", "edges", reply.changed_edge_count, reply.changed_edge_previews),
+        ("node", "nodes", reply.changed_node_count, reply.changed_node_previews),
+        ("memory", "memories", reply.changed_memory_count, reply.changed_memory_previews),
+    )
+    counted = [count_of(count, one, several) for one, several, count, _ in kinds if count]
+    if not counted:
+        return
+    print(f"Of others this principal changed {all_of(counted)}, which stay:")
+    for _, several, count, previews in kinds:
+        if count:
+            print(f"{several}:")
+            _print_some(_lines(previews), count)
+    print("What was there before (--action update_edge, update_node, reclassify or update):")
+    print(f"engramq audit --namespace {shlex.quote(namespace)} --actor {shlex.quote(str(listing.created_by))}")
+    if not listing.restore_replaced:
+        print("--restore-replaced sets edges and nodes back where they still are as it left them.")
+
+
+def _tell_way_back(done: Purged, namespace: str) -> None:
+    if done.node_count or done.edge_count:
+        print("Nodes and edges can be restored, for 30 days and nodes first. This lists them with their ids:")
+        print(f"engramq graph deleted --namespace {shlex.quote(namespace)}")
+
+
+def _tell_hidden(done: Purged) -> None:
+    """Name what the erased ones had replaced: what is back, and what still hides though nothing replaces it."""
+    if done.restored_count:
+        print(f"Restored {memories(done.restored_count)} that they had replaced:")
+        _print_some([str(one) for one in done.restored or ()], done.restored_count)
+    if done.still_hidden_count:
+        print(f"Still hidden, though nothing replaces it any more: {memories(done.still_hidden_count)}")
+        _print_some(_lines(done.still_hidden), done.still_hidden_count)
+        print("restore_memory brings one back; purge does it with --restore-replaced.")
+
+
+def _print_some(lines: Sequence[str], count: int) -> None:
+    for line in lines:
+        print(line.rstrip())
+    if count > len(lines):
+        print(f"... and {count - len(lines)} more")
+
+
+def _lines(named: Sequence[MemoryPreview | GraphPreview] | UnsetType) -> list[str]:
+    return [f"{one.id}  {printable(one.preview)}" for one in named or ()]
+
+
+def _teller(as_json: bool) -> Callable[[str], None]:
+    return lambda text: None if as_json else print(text, file=sys.stderr)
+
+
+async def _purge(
+    settings: Settings, namespace: str, listing: PurgeMemories, *, yes: bool, tell: Callable[[str], None]
+) -> tuple[Purged, Purged | None]:
+    """Return what was found, and what was done if it was to be."""
+    async with asking(settings, namespace) as asker:
+        found = await asker.run(listing, Purged)
+        of = _total(found)
+        to_take_back = found.changed_edge_count + found.changed_node_count if listing.restore_replaced else 0
+        if not yes or not of + to_take_back:
+            return found, None
+        purge = {"archive": True} if listing.unarchived else {"erase": True}
+        command = msgspec.structs.replace(listing, **purge)
+        return found, await asker.run(command, Purged, progress=partial(_tell_progress, asker, listing, of, tell))
+
+
+async def _tell_progress(asker: Asker, listing: PurgeMemories, of: int, tell: Callable[[str], None]) -> None:
+    answer = await asker.ask(listing)
+    if isinstance(answer, Answer) and isinstance(answer.reply, Purged):
+        tell(f"{max(0, of - _total(answer.reply))} of {of} done")
+
+
+def _total(found: Purged) -> int:
+    graph = found.node_count + found.edge_count + found.link_count
+    return found.matched + graph + found.deleted_count + found.proposal_count + found.emptied_count

@@ -10,11 +10,11 @@ from typing import Final
 
 import click
 
-from engramq.deploy.cli import people_options as common
-from engramq.deploy.cli.bytes_done import bytes_done
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import Reply, door, write
-from engramq.deploy.cli.identify import is_beginning, memory_id
-from engramq.deploy.cli.told import tell
+from engramq.deploy.cli.memory_ids import is_beginning, memory_id
+from engramq.deploy.cli.output import tell
+from engramq.deploy.cli.progress import bytes_done
 from engramq.deploy.home import home_from
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import read_settings
@@ -28,7 +28,7 @@ OF_MEMORIES: Final = ("reason", "namespace")
 @click.option("--force", is_flag=True, help="Of a backup, where the home holds something: move that aside within it.")
 @click.option("--check", "only_check", is_flag=True, help="Of a backup: only see that it is whole and fits.")
 @common.options(common.REASON, common.NAMESPACE)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.JSON
 @click.pass_context
 def command(
     context: click.Context,
@@ -55,7 +55,7 @@ def command(
         if file.exists():
             raise click.UsageError(f"{meant} is a file here, and may be an id, too: for the file write ./{meant}.")
         _refuse(context, OF_BACKUPS, f"a backup, and {meant} is an id")
-        with door(namespace, context.obj) as gateway:
+        with door(namespace) as gateway:
             asked = {"memory_id": memory_id(gateway, meant), **common.arguments({"reason": reason})}
             return tell(write(gateway, "restore_memory", asked), _draw, as_json=as_json)
     _refuse(context, OF_MEMORIES, f"a memory, and {meant} is no id")

@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 import click
 
 from engramq.deploy.cli.streams import remembering
-from engramq.deploy.client import SUPERVISOR_COMMAND
 from engramq.deploy.home import DeployError
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError
@@ -136,11 +135,11 @@ def engramq(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def run(arguments: list[str], supervisor: tuple[str, ...] = SUPERVISOR_COMMAND) -> int:
-    """Run a command and return its exit code, having printed what is to be said; `supervisor` as in `cli.main`."""
+def run(arguments: list[str]) -> int:
+    """Run a command and return its exit code, having printed what is to be said."""
     with remembering() as failures:
         try:
-            code = engramq.main(args=arguments, prog_name="engramq", standalone_mode=False, obj=supervisor)
+            code = engramq.main(args=arguments, prog_name="engramq", standalone_mode=False)
             if sys.stdout is not None:
                 sys.stdout.flush()
         except (OSError, _Failed) as error:

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from engramq.deploy.cli import people_options as common
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import door
-from engramq.deploy.cli.found import find
 from engramq.deploy.cli.options import limit_option
+from engramq.deploy.cli.output import find
 from engramq.deploy.cli.tables import draw_list
 from engramq.schemas.command_line import ExitCode
 
@@ -21,10 +21,7 @@ from engramq.schemas.command_line import ExitCode
 @click.option("--since", metavar="TIME", help="What happened then or later: a date, or a time.")
 @click.option("--until", metavar="TIME", help="What happened then or before.")
 @common.options(common.AS_OF, common.SUPERSEDED, common.NAMESPACE, common.JSON)
-@click.pass_obj
 def command(
-    supervisor: tuple[str, ...],
-    /,
     query: tuple[str, ...],
     limit: int,
     namespace: str | None,
@@ -38,5 +35,5 @@ def command(
     id, time, marks and content.
     """
     asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
-    with door(namespace, supervisor) as gateway:
+    with door(namespace) as gateway:
         return find(gateway, "search_memories", asked, draw_list, as_json=as_json)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from engramq.deploy.cli import people_options as common
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import door
-from engramq.deploy.cli.identify import memory_id
+from engramq.deploy.cli.memory_ids import memory_id
+from engramq.deploy.cli.output import tell
 from engramq.deploy.cli.tables import draw_memory
-from engramq.deploy.cli.told import tell
 from engramq.schemas.command_line import ExitCode
 
 
@@ -16,10 +16,7 @@ from engramq.schemas.command_line import ExitCode
 @click.argument("identifier", metavar="ID")
 @click.option("--untrusted", is_flag=True, help="Also one that is kept apart.")
 @common.options(common.AS_OF, common.NAMESPACE, common.JSON)
-@click.pass_obj
 def command(
-    supervisor: tuple[str, ...],
-    /,
     identifier: str,
     as_of: str | None,
     namespace: str | None,
@@ -31,7 +28,7 @@ def command(
 
     ID may be its beginning, of 8 characters or more, if no other has that.
     """
-    with door(namespace, supervisor) as gateway:
+    with door(namespace) as gateway:
         asked = {"include_untrusted": untrusted, "as_of": as_of, "detail": "full", "max_chars": common.WHOLE_REPLY}
         reply = gateway.call("get_memory", {"memory_id": memory_id(gateway, identifier), **common.arguments(asked)})
         return tell(reply, draw_memory, as_json=as_json)

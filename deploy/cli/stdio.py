@@ -18,10 +18,7 @@ from engramq.schemas.setting_values import name, namespace, principal
     "--tools", metavar="full|core|NAME,...", type=name, help="Instead of ENGRAMQ_TOOLS: which tools there are."
 )
 @click.option("--project", metavar="NAME", type=name, help="Instead of ENGRAMQ_PROJECT; * sees all projects.")
-@click.pass_obj
 def command(
-    supervisor: tuple[str, ...],
-    /,
     namespace: str | None,
     principal: str | None,
     tools: str | None,
@@ -37,4 +34,4 @@ def command(
         settings.TOOLS: tools,
         settings.PROJECT: project,
     }
-    return serve({**os.environ, **{variable: value for variable, value in given.items() if value}}, supervisor)
+    return serve({**os.environ, **{variable: value for variable, value in given.items() if value}})

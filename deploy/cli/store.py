@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from engramq.deploy.cli import people_options as common
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.door import Reply, door, write
-from engramq.deploy.cli.printable import printable
-from engramq.deploy.cli.told import tell
+from engramq.deploy.cli.output import printable, tell
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.vocabulary import Partition, Sector
 
@@ -62,10 +61,7 @@ def _content(words: tuple[str, ...]) -> str:
 @click.option("--expires-at", metavar="TIME", help="When it is to be forgotten.")
 @click.option("--metadata", metavar="JSON", type=_properties, help="An object that is kept with it.")
 @common.options(common.NAMESPACE, common.JSON)
-@click.pass_obj
 def command(
-    supervisor: tuple[str, ...],
-    /,
     content: tuple[str, ...],
     namespace: str | None,
     *,
@@ -78,7 +74,7 @@ def command(
     already is told of.
     """
     said = {"content": _content(content), "source": "explicit", **common.arguments(fields)}
-    with door(namespace, supervisor) as gateway:
+    with door(namespace) as gateway:
         return tell(write(gateway, "store_memory", said), _draw, as_json=as_json)
 
 

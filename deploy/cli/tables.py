@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from engramq.deploy.cli.door import Reply
-from engramq.deploy.cli.printable import printable
+from engramq.deploy.cli.output import printable
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
 Memory = dict[str, Any]

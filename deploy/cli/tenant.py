@@ -1,14 +1,28 @@
-"""The options of `engramq tenant`."""
+"""`engramq tenant`: list, configure, export and delete whole namespaces."""
 
 from __future__ import annotations
 
-import click
+import shlex
+import sys
+from collections.abc import Callable
+from functools import partial
 
+import click
+import msgspec
+
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.export import audit_option, embeddings_option, file_argument, write_export
 from engramq.deploy.servers_for import servers_for
+from engramq.gateway.operator import Asker, asking, checked_command, run
+from engramq.schemas.codec import reply_body
+from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
+from engramq.schemas.envelope import Answer
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.setting_values import language, namespace
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+from engramq.schemas.settings import Settings
+from engramq.workers.cli.tenant_command import configure_tenant, list_tenants
 
 
 @click.group("tenant", subcommand_metavar="list|config|export|delete", no_args_is_help=False)
@@ -18,30 +32,24 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--all", "empty", is_flag=True, help="Those too of which only the audit log is left.")
-@json_option
-@click.pass_obj
-def list_(supervisor: tuple[str, ...], *, empty: bool, as_json: bool) -> None:
+@common.JSON
+def list_(*, empty: bool, as_json: bool) -> None:
     """Show every namespace and what it holds."""
-    with servers_for("tenant", supervisor) as settings:
-        from engramq.workers.cli.tenant_command import list_tenants  # noqa: PLC0415 - psycopg, wasted on wrong options
-
+    with servers_for("tenant") as settings:
         list_tenants(settings, empty=empty, as_json=as_json)
 
 
 @command.command("config")
 @click.argument("tenant", metavar="NAMESPACE", type=namespace)
 @click.option("--language", metavar="NAME", help="Stem words by this language from now on.", type=language)
-@json_option
-@click.pass_obj
-def config(supervisor: tuple[str, ...], tenant: str, language: str | None, *, as_json: bool) -> None:
+@common.JSON
+def config(tenant: str, language: str | None, *, as_json: bool) -> None:
     """Show how a namespace is configured, or change it.
 
     A new language holds for what is stored and asked from now on; the words of what is there are made anew in the
     background, and searches find it meanwhile. See docs/languages.md.
     """
-    with servers_for("tenant", supervisor) as settings:
-        from engramq.workers.cli.tenant_command import configure_tenant  # noqa: PLC0415 - psycopg, wasted on wrong options
-
+    with servers_for("tenant") as settings:
         configure_tenant(settings, tenant, language=language, as_json=as_json)
 
 
@@ -50,33 +58,75 @@ def config(supervisor: tuple[str, ...], tenant: str, language: str | None, *, as
 @file_argument
 @audit_option
 @embeddings_option
-@click.pass_obj
-def export(supervisor: tuple[str, ...], tenant: str, file: str, *, audit: bool, embeddings: bool) -> None:
+def export(tenant: str, file: str, *, audit: bool, embeddings: bool) -> None:
     """Write all of a namespace to a file, as JSON lines, which engramq import restores.
 
     FILE - is standard output; a file must not be there yet. See docs/export.md for the format.
     """
-    write_export(supervisor, "tenant", file, tenant, audit=audit, embeddings=embeddings)
+    write_export("tenant", file, tenant, audit=audit, embeddings=embeddings)
 
 
 @command.command("delete")
 @click.argument("tenant", metavar="NAMESPACE", type=namespace)
 @click.option("--yes", is_flag=True, help="Delete it. Without it you are only told what it holds.")
-@click.option("--reason", metavar="TEXT", help="For the audit log.")
-@json_option
-@click.pass_obj
-def delete(supervisor: tuple[str, ...], tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None:
+@common.REASON
+@common.JSON
+def delete(tenant: str, reason: str | None, *, yes: bool, as_json: bool) -> None:
     """Tell what a namespace holds, then erase it for good.
 
     With --yes everything goes: bearer tokens first, then links, edges, memories and nodes, what was deleted and could
     be restored, proposals, stored replies, session state and what is still queued. The audit log stays, without
     reasons and values of properties. Broken off, the same command goes on.
     """
-    from engramq.gateway.operator import checked_command  # noqa: PLC0415 - help does without
-    from engramq.schemas.commands import DeleteTenant  # noqa: PLC0415 - see above
-
     wanted = checked_command({} if reason is None else {"reason": reason}, DeleteTenant)
-    with servers_for("tenant delete", supervisor) as settings:
-        from engramq.deploy.cli.tenant_delete import delete_tenant  # noqa: PLC0415 - 1 s of imports, see gateway
-
+    with servers_for("tenant delete") as settings:
         delete_tenant(wanted, settings, namespace=tenant, yes=yes, as_json=as_json)
+
+
+def delete_tenant(deletion: DeleteTenant, settings: Settings, *, namespace: str, yes: bool, as_json: bool) -> None:
+    """Tell what a namespace holds, with `yes` delete it, and tell how much that was; raises CommandFailed."""
+    try:
+        found, done = run(partial(_delete, settings, namespace, deletion, yes=yes, tell=_teller(as_json)))
+    except EngramqError as refusal:
+        raise CommandFailed(f"{refusal.fault.error} {refusal.fault.recovery}", ExitCode.MIDWAY) from None
+    if found.status == "not_found":
+        raise CommandFailed(f"There is no namespace {namespace!r}. {found.hint}")
+    if as_json:
+        print(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}).decode())
+    elif done is not None:
+        print(f"Deleted {_counted(done)} of namespace {namespace!r}. Who did it, and when:")
+        print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
+    else:
+        print(f"{_counted(found)}; {count_of(found.content_bytes, 'byte')} of contents.")
+        print(f"This is what namespace {namespace!r} holds. Nothing is deleted: --yes does it.", file=sys.stderr)
+
+
+def _counted(held: TenantDescribed | TenantDeleted) -> str:
+    graph = ((held.node_count, "node"), (held.edge_count, "edge"), (held.link_count, "link"))
+    counted = [count_of(number, word) for number, word in (*graph, (held.token_count, "token"))]
+    return ", ".join((memories(held.memory_count), *counted))
+
+
+def _teller(as_json: bool) -> Callable[[str], None]:
+    return lambda text: None if as_json else print(text, file=sys.stderr)
+
+
+async def _delete(
+    settings: Settings, namespace: str, deletion: DeleteTenant, *, yes: bool, tell: Callable[[str], None]
+) -> tuple[TenantDescribed, TenantDeleted | None]:
+    """Return what was found, and what was done if it was to be.
+
+    A namespace that holds nothing any more is deleted too: what was broken off may have left stored replies.
+    """
+    async with asking(settings, namespace) as asker:
+        found = await asker.run(DescribeTenant(), TenantDescribed)
+        if not yes or found.status == "not_found":
+            return found, None
+        return found, await asker.run(deletion, TenantDeleted, progress=partial(_tell_progress, asker, found, tell))
+
+
+async def _tell_progress(asker: Asker, found: TenantDescribed, tell: Callable[[str], None]) -> None:
+    answer = await asker.ask(DescribeTenant())
+    if isinstance(answer, Answer) and isinstance(answer.reply, TenantDescribed):
+        gone = max(0, found.memory_count - answer.reply.memory_count)
+        tell(f"{gone} of {memories(found.memory_count)} deleted")

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import click
 
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import expiry, identifier, scopes
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
@@ -15,8 +16,6 @@ from engramq.schemas.setting_values import name, namespace, principal
 from engramq.schemas.vocabulary import Scope
 
 DEFAULT_SCOPES: Final = f"{Scope.READ},{Scope.WRITE}"
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("token", subcommand_metavar="create|list|revoke", no_args_is_help=False)
@@ -26,7 +25,7 @@ def command() -> None:
 
 @command.command("create")
 @click.option("--principal", metavar="NAME", required=True, type=principal, help="Who comes in by it.")
-@click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
+@common.NAMESPACE
 @click.option(
     "--scopes",
     "granted",
@@ -46,11 +45,8 @@ def command() -> None:
 )
 @click.option("--project", metavar="NAME", type=name, help="Its project, for calls that name none; * sees all.")
 @click.option("--label", metavar="TEXT", type=name, help="What it is for, shown in the list.")
-@json_option
-@click.pass_obj
+@common.JSON
 def create(
-    supervisor: tuple[str, ...],
-    /,
     principal: str,
     namespace: str | None,
     granted: tuple[Scope, ...],
@@ -62,7 +58,7 @@ def create(
     as_json: bool,
 ) -> None:
     """Make a token and show it, this once."""
-    with servers_for("token", supervisor) as settings:
+    with servers_for("token") as settings:
         from engramq.workers.cli.token_command import create_token  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         create_token(
@@ -80,11 +76,10 @@ def create(
 
 @command.command("list")
 @click.option("--namespace", metavar="NAME", type=namespace, help="Default: all of them.")
-@json_option
-@click.pass_obj
-def list_(supervisor: tuple[str, ...], namespace: str | None, *, as_json: bool) -> None:
+@common.JSON
+def list_(namespace: str | None, *, as_json: bool) -> None:
     """Show tokens, never their secrets."""
-    with servers_for("token", supervisor) as settings:
+    with servers_for("token") as settings:
         from engramq.workers.cli.token_command import list_tokens  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         list_tokens(settings, namespace=namespace, as_json=as_json)
@@ -92,14 +87,13 @@ def list_(supervisor: tuple[str, ...], namespace: str | None, *, as_json: bool) 
 
 @command.command("revoke")
 @click.argument("token_id", metavar="ID", type=identifier)
-@json_option
-@click.pass_obj
-def revoke(supervisor: tuple[str, ...], token_id: UUID, *, as_json: bool) -> ExitCode:
+@common.JSON
+def revoke(token_id: UUID, *, as_json: bool) -> ExitCode:
     """Let a token count no longer, within half a minute.
 
     ID is as create and list show it.
     """
-    with servers_for("token", supervisor) as settings:
+    with servers_for("token") as settings:
         from engramq.workers.cli.token_command import revoke_token  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         return revoke_token(settings, token_id, as_json=as_json)

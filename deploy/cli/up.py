@@ -32,8 +32,7 @@ ANSWERED_BOUND_S = 10.0  # in which a worker that lives has opened its connectio
 
 @click.command("up")
 @address_options
-@click.pass_obj
-def command(supervisor: tuple[str, ...], host: str | None, port: int | None) -> None:
+def command(host: str | None, port: int | None) -> None:
     """Run everything in the foreground, HTTP too, until Ctrl-C."""
     given = address_variables(host, port)
     environment = {**os.environ, **given}
@@ -46,7 +45,7 @@ def command(supervisor: tuple[str, ...], host: str | None, port: int | None) -> 
     try:
         click.echo(f"Starting engramq in {home.path} ...")
         require_fit(environment)
-        held.append(take_lease(home, "up", environment, READY_BOUND_S, supervisor))
+        held.append(take_lease(home, "up", environment, READY_BOUND_S))
         unanswered = _unanswered(held[0])
         click.echo(_banner(home, held[0], environment))
         if unanswered:
@@ -54,7 +53,7 @@ def command(supervisor: tuple[str, ...], host: str | None, port: int | None) -> 
         while _was_lost(held[0]):
             click.echo("The supervisor was killed. Starting it again ...")
             held.pop().close()
-            held.append(take_lease(home, "up", environment, READY_BOUND_S, supervisor))
+            held.append(take_lease(home, "up", environment, READY_BOUND_S))
             click.echo("Running again.")
     except _Left:
         # It may come at any moment, also before there is a lease.

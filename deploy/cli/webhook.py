@@ -6,14 +6,12 @@ from uuid import UUID
 
 import click
 
+from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import identifier
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.setting_values import namespace
 from engramq.schemas.vocabulary import WebhookEvent
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-namespace_option = click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
 webhook_argument = click.argument("webhook_id", metavar="ID", type=identifier)
 
 
@@ -33,12 +31,9 @@ def command() -> None:
     help=f"Of {', '.join(WebhookEvent)}; may be given again. Default: all.",
 )
 @click.option("--with-content", is_flag=True, help="Send what memories say too, not their ids alone.")
-@namespace_option
-@json_option
-@click.pass_obj
+@common.NAMESPACE
+@common.JSON
 def add(
-    supervisor: tuple[str, ...],
-    /,
     url: str,
     events: tuple[str, ...],
     namespace: str | None,
@@ -47,7 +42,7 @@ def add(
     as_json: bool,
 ) -> None:
     """Tell URL from now on, and show the secret of its signatures."""
-    with servers_for("webhook", supervisor) as settings:
+    with servers_for("webhook") as settings:
         from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
             add_webhook,
         )
@@ -58,12 +53,11 @@ def add(
 
 
 @command.command("list")
-@namespace_option
-@json_option
-@click.pass_obj
-def list_(supervisor: tuple[str, ...], namespace: str | None, *, as_json: bool) -> None:
+@common.NAMESPACE
+@common.JSON
+def list_(namespace: str | None, *, as_json: bool) -> None:
     """Show the webhooks, and how much waits for each."""
-    with servers_for("webhook", supervisor) as settings:
+    with servers_for("webhook") as settings:
         from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
             list_webhooks,
         )
@@ -73,11 +67,10 @@ def list_(supervisor: tuple[str, ...], namespace: str | None, *, as_json: bool) 
 
 @command.command("remove")
 @webhook_argument
-@namespace_option
-@click.pass_obj
-def remove(supervisor: tuple[str, ...], webhook_id: UUID, namespace: str | None) -> ExitCode:
+@common.NAMESPACE
+def remove(webhook_id: UUID, namespace: str | None) -> ExitCode:
     """Tell the webhook nothing any more, not even what waits."""
-    with servers_for("webhook", supervisor) as settings:
+    with servers_for("webhook") as settings:
         from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
             remove_webhook,
         )
@@ -87,11 +80,10 @@ def remove(supervisor: tuple[str, ...], webhook_id: UUID, namespace: str | None)
 
 @command.command("test")
 @webhook_argument
-@namespace_option
-@click.pass_obj
-def test(supervisor: tuple[str, ...], webhook_id: UUID, namespace: str | None) -> ExitCode:
+@common.NAMESPACE
+def test(webhook_id: UUID, namespace: str | None) -> ExitCode:
     """Send a webhook.test message now, and say what became of it."""
-    with servers_for("webhook", supervisor) as settings:
+    with servers_for("webhook") as settings:
         from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
             test_webhook,
         )
@@ -100,12 +92,11 @@ def test(supervisor: tuple[str, ...], webhook_id: UUID, namespace: str | None) -
 
 
 @command.command("dead")
-@namespace_option
-@json_option
-@click.pass_obj
-def dead(supervisor: tuple[str, ...], namespace: str | None, *, as_json: bool) -> None:
+@common.NAMESPACE
+@common.JSON
+def dead(namespace: str | None, *, as_json: bool) -> None:
     """Show the messages that were not taken in all their tries."""
-    with servers_for("webhook", supervisor) as settings:
+    with servers_for("webhook") as settings:
         from engramq.workers.cli.webhook_command import list_dead  # noqa: PLC0415 - psycopg, wasted on wrong options
 
         list_dead(settings, namespace or settings.namespace, as_json=as_json)
@@ -113,11 +104,10 @@ def dead(supervisor: tuple[str, ...], namespace: str | None, *, as_json: bool) -
 
 @command.command("retry")
 @click.argument("wanted", metavar="ID", type=identifier)
-@namespace_option
-@click.pass_obj
-def retry(supervisor: tuple[str, ...], wanted: UUID, namespace: str | None) -> ExitCode:
+@common.NAMESPACE
+def retry(wanted: UUID, namespace: str | None) -> ExitCode:
     """Send a dead message once more, or all of a webhook. ID is the message's or the webhook's."""
-    with servers_for("webhook", supervisor) as settings:
+    with servers_for("webhook") as settings:
         from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
             retry_messages,
         )

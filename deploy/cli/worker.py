@@ -18,11 +18,10 @@ from engramq.schemas.vocabulary import WorkerKind
 @click.argument("kinds", metavar="[KIND]...", nargs=-1, type=click.Choice([str(kind) for kind in WorkerKind]))
 @click.option("--all", "every", is_flag=True, help="All kinds in this process.")
 @click.option("--embedder-file", hidden=True, type=click.Path(path_type=Path))  # of a home, which its supervisor names
-@click.pass_obj
-def command(supervisor: tuple[str, ...], kinds: tuple[str, ...], *, every: bool, embedder_file: Path | None) -> None:
+def command(kinds: tuple[str, ...], *, every: bool, embedder_file: Path | None) -> None:
     if every == bool(kinds):
         raise click.UsageError(f"Name worker kinds ({', '.join(WorkerKind)}), or give --all.")
-    with servers_for("worker", supervisor) as settings:
+    with servers_for("worker") as settings:
         from engramq.workers.cli.worker_command import serve  # noqa: PLC0415 - onnxruntime, wasted on wrong options
 
         serve([WorkerKind(kind) for kind in kinds] or list(WorkerKind), settings, embedder_file)

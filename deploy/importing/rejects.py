@@ -7,7 +7,7 @@ from typing import IO
 import click
 import msgspec
 
-from engramq.deploy.cli.printable import printable
+from engramq.deploy.cli.output import printable
 from engramq.deploy.importing.records import Rejection
 
 

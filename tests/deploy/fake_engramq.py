@@ -4,9 +4,11 @@ import os
 import sys
 from pathlib import Path
 
+from engramq.deploy import client
 from engramq.deploy.cli import main
 
 FAKE_STACK = (sys.executable, "-P", str(Path(__file__).with_name("fake_stack.py")))
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], (*FAKE_STACK, *os.environ.get("FAKE_SERVICES", "").split())))
+    client.SUPERVISOR_COMMAND = (*FAKE_STACK, *os.environ.get("FAKE_SERVICES", "").split())
+    sys.exit(main(sys.argv[1:]))

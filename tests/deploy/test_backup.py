@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from engramq.deploy import client
 from engramq.deploy.backup import taking
 from engramq.deploy.backup.restoring import restore
 from engramq.deploy.backup.taking import Taken, back_up
@@ -72,7 +73,9 @@ def nothing_left(target: Path) -> bool:
 @contextlib.contextmanager
 def stack(home: Home, environment: dict[str, str]) -> Iterator[None]:
     """Run the home's PostgreSQL below a supervisor."""
-    lease = take_lease(home, "command", environment, BOUND_S, (*FAKE_STACK, "servers"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(client, "SUPERVISOR_COMMAND", (*FAKE_STACK, "servers"))
+        lease = take_lease(home, "command", environment, BOUND_S)
     with contextlib.closing(lease):
         yield
 

@@ -183,7 +183,7 @@ def test_help_and_complaints_load_neither_gateway_nor_workers(arguments: list[st
 def test_stdio_reads_its_options_itself_as_click_would(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[dict[str, str]] = []
 
-    def serve(environment: dict[str, str], _supervisor: tuple[str, ...]) -> int:
+    def serve(environment: dict[str, str]) -> int:
         served.append({name: value for name, value in environment.items() if name != "ENGRAMQ_HOME"})
         return 0
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engramq import deploy
+from engramq.deploy import client
 from engramq.deploy.client import take_lease
 from engramq.deploy.home import DeployError, Home
 from engramq.deploy.servers_for import _NEEDS, servers_for
@@ -20,20 +21,26 @@ from tests.deploy.helpers import BOUND_S
 pytestmark = pytest.mark.timeout(60)
 
 
+@pytest.fixture(autouse=True)
+def _fake_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the fake stack wherever a supervisor is started."""
+    monkeypatch.setattr(client, "SUPERVISOR_COMMAND", FAKE_STACK)
+
+
 def test_a_worker_of_another_embedder_is_refused_and_commands_that_embed_nothing_go_on(
     home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with contextlib.closing(take_lease(home, "stdio", environment, BOUND_S, FAKE_STACK)):
+    with contextlib.closing(take_lease(home, "stdio", environment, BOUND_S)):
         monkeypatch.setattr(os, "environ", environment | {"ENGRAMQ_EMBEDDER": "hash"})
-        with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER"), servers_for("worker", FAKE_STACK):
+        with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER"), servers_for("worker"):
             pass
         for command in ("import", "purge", "audit", "token", "migrate"):
             monkeypatch.setattr(os, "environ", environment | {"ENGRAMQ_EMBEDDER": "hash"})
-            with servers_for(command, FAKE_STACK) as settings:
+            with servers_for(command) as settings:
                 assert settings.redis_url
             assert "ENGRAMQ_EMBEDDER" in capsys.readouterr().err
         monkeypatch.setattr(os, "environ", dict(environment))
-        with servers_for("worker", FAKE_STACK) as settings:
+        with servers_for("worker") as settings:
             assert settings.database_url
         assert "ENGRAMQ_REDIS_URL" not in os.environ
 
@@ -44,7 +51,7 @@ def test_a_stack_does_not_start_with_a_model_that_it_cannot_reach(home: Home, en
     away = environment | {"ENGRAMQ_EMBEDDER": "openai:m"}
     for kind in ("up", "stdio", "command"):
         with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER_URL nor ENGRAMQ_EMBEDDER_KEY") as refusal:
-            take_lease(home, kind, away, BOUND_S, FAKE_STACK)
+            take_lease(home, kind, away, BOUND_S)
         assert refusal.value.exit_code is ExitCode.MISUSED
     assert not home.supervisor_socket.exists()
     with pytest.raises(DeployError, match="ENGRAMQ_EMBEDDER_KEY"):
@@ -55,13 +62,13 @@ def test_a_stack_does_not_start_with_a_model_that_it_cannot_reach(home: Home, en
 def test_a_client_needs_no_key_of_a_stack_that_runs(home: Home, environment: dict[str, str]) -> None:
     environment.pop("OPENAI_API_KEY", None)
     model = environment | {"ENGRAMQ_EMBEDDER": "openai:m"}
-    with contextlib.closing(take_lease(home, "stdio", model | {"OPENAI_API_KEY": "k"}, BOUND_S, FAKE_STACK)):
-        take_lease(home, "stdio", model, BOUND_S, FAKE_STACK).close()
+    with contextlib.closing(take_lease(home, "stdio", model | {"OPENAI_API_KEY": "k"}, BOUND_S)):
+        take_lease(home, "stdio", model, BOUND_S).close()
 
 
 def test_each_command_that_asks_for_servers_has_said_which_it_needs() -> None:
     (folder,) = deploy.__path__
-    texts = [path.read_text() for path in Path(folder, "commands").glob("*.py")]
+    texts = [path.read_text() for path in Path(folder, "cli").glob("*.py")]
     asked = {name for text in texts for name in re.findall(r'servers_for\("([^"]+)"', text)}
     assert {"webhook", "gateway", "tenant delete"} <= asked <= set(_NEEDS)
 
@@ -77,7 +84,7 @@ def test_a_bad_setting_is_told_before_anything_is_started(
     home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", environment | {"ENGRAMQ_DEGREE_CAP": "many"})
-    with pytest.raises(SettingsError, match="ENGRAMQ_DEGREE_CAP"), servers_for("audit", FAKE_STACK):
+    with pytest.raises(SettingsError, match="ENGRAMQ_DEGREE_CAP"), servers_for("audit"):
         pass
     assert list(home.path.iterdir()) == []
 

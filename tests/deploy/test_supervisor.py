@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy import settings
+from engramq.deploy import client, settings
 from engramq.deploy.client import Lease, connect, take_lease
 from engramq.deploy.embedded import process
 from engramq.deploy.home import DeployError, Home
@@ -30,15 +30,13 @@ Hold = Callable[..., Lease]
 
 
 @pytest.fixture
-def hold(home: Home, environment: dict[str, str]) -> Iterator[Hold]:
+def hold(home: Home, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
     """Take a lease of a kind, with more services or other variables; it is closed at the test's end at the latest."""
     with contextlib.ExitStack() as held:
 
         def take(kind: str = "command", *services: str, **variables: str) -> Lease:
-            command = (*FAKE_STACK, *services)
-            return held.enter_context(
-                contextlib.closing(take_lease(home, kind, environment | variables, BOUND_S, command))
-            )
+            monkeypatch.setattr(client, "SUPERVISOR_COMMAND", (*FAKE_STACK, *services))
+            return held.enter_context(contextlib.closing(take_lease(home, kind, environment | variables, BOUND_S)))
 
         yield take
 

@@ -10,7 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.deploy.cli import main, purge_command
+from engramq.deploy.cli import main
+from engramq.deploy.cli import purge as purge_command
 from engramq.gateway import operator as asking
 from engramq.schemas.settings import Settings
 from engramq.workers.memories.purge import Purge, PurgePosition

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from engramq.deploy.cli.door import Door
-from engramq.deploy.cli.told import refuse
+from engramq.deploy.cli.output import refuse
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
