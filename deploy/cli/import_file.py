@@ -16,15 +16,10 @@ import click
 from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import Steps
 from engramq.deploy.importing.detecting import format_of
-from engramq.deploy.importing.dry_run import MEMORIES, REJECTED, look_through
-from engramq.deploy.importing.foreign import Export, import_foreign
-from engramq.deploy.importing.found import Choices, LeftOut
-from engramq.deploy.importing.graph import EDGES, NODES
-from engramq.deploy.importing.kind import is_export
-from engramq.deploy.importing.records import format_by_name, read_records
-from engramq.deploy.importing.rejects import CannotReject
-from engramq.deploy.importing.sending import Importer, Options, import_file
-from engramq.deploy.importing.workers import NoWorker
+from engramq.deploy.importing.exports import Choices, LeftOut
+from engramq.deploy.importing.foreign import EDGES, MEMORIES, NODES, REJECTED, Export, import_foreign, look_through
+from engramq.deploy.importing.records import format_by_name, is_export, read_records
+from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker, Options, import_file
 from engramq.deploy.servers_for import servers_for
 from engramq.gateway.operator import run
 from engramq.schemas.command_line import CommandFailed, ExitCode

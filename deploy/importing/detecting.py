@@ -1,21 +1,33 @@
-"""Of which system an export is, where its content leaves no doubt."""
+"""Which system an export is of, where its content leaves no doubt, and what reads it."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from engramq.deploy.importing import chatgpt, claude, mcp_memory, mem0, openmemory
-from engramq.deploy.importing.exported import is_archive, members, opened
+from engramq.deploy.importing import conversations, notes, stores
+from engramq.deploy.importing.exports import Reader, is_archive, members, opened
 from engramq.deploy.importing.json_items import first_item, first_member
 from engramq.deploy.importing.records import format_by_name
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
 
+READERS: Final[Mapping[ForeignFormat, Reader]] = {
+    ForeignFormat.MCP_MEMORY: stores.read_mcp_memory,
+    ForeignFormat.MEM0: stores.read_mem0,
+    ForeignFormat.OPENMEMORY: stores.read_openmemory,
+    ForeignFormat.CLAUDE: conversations.read_claude,
+    ForeignFormat.CHATGPT: conversations.read_chatgpt,
+    ForeignFormat.BASIC_MEMORY: notes.read_basic_memory,
+    ForeignFormat.OBSIDIAN: notes.read_obsidian,
+}
+
+
 _SAY_WHICH: Final = f"--format says what it is: {', '.join(ForeignFormat)}."
 _VAULT: Final = ".obsidian"
-_BACKUP: Final = re.compile(f"{openmemory.LINES.pattern}|{openmemory.DOCUMENT.pattern}")
+_BACKUP: Final = re.compile(f"{stores.BACKUP_LINES.pattern}|{stores.BACKUP_DOCUMENT.pattern}")
 _BACKUP_LINE: Final = frozenset({"id", "content", "state", "app", "categories"})
 _BACKUP_DOCUMENT: Final = frozenset({"user", "apps"})
 
@@ -39,7 +51,7 @@ def _of_folder(path: Path) -> ForeignFormat | None:
         return ForeignFormat.OBSIDIAN
     if members(path, _BACKUP):
         return ForeignFormat.OPENMEMORY
-    for member in members(path, chatgpt.FILE):  # which is how Claude names its file, too
+    for member in members(path, conversations.CHATGPT_FILE):  # which is how Claude names its file, too
         with opened(path, member) as stream:
             return _of_item(first_item(stream))
     return None
@@ -67,9 +79,9 @@ def _of_line(line: bytes) -> ForeignFormat | None:
         said = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if said.get("type") == mcp_memory.ENTITY and "observations" in said:
+    if said.get("type") == stores.ENTITY and "observations" in said:
         return ForeignFormat.MCP_MEMORY
-    if said.get("type") == mcp_memory.RELATION and "relationType" in said:
+    if said.get("type") == stores.RELATION and "relationType" in said:
         return ForeignFormat.MCP_MEMORY
     return ForeignFormat.OPENMEMORY if said.keys() >= _BACKUP_LINE else None
 
@@ -78,7 +90,7 @@ def _of_document(path: Path) -> ForeignFormat | None:
     """Return the format of a JSON object; None for one that is the first of several rows."""
     try:
         with opened(path, "") as stream:
-            keys, item = first_member(stream, *mem0.LISTS)
+            keys, item = first_member(stream, *stores.MEM0_LISTS)
     except UnusableFile:
         return None
     if keys >= _BACKUP_DOCUMENT:
@@ -89,8 +101,8 @@ def _of_document(path: Path) -> ForeignFormat | None:
 def _of_item(item: Any) -> ForeignFormat | None:
     if not isinstance(item, dict):
         return None
-    if chatgpt.MAPPING in item and chatgpt.CURRENT in item:
+    if conversations.MAPPING in item and conversations.CURRENT in item:
         return ForeignFormat.CHATGPT
-    if claude.MESSAGES in item and "uuid" in item:
+    if conversations.MESSAGES in item and "uuid" in item:
         return ForeignFormat.CLAUDE
     return ForeignFormat.MEM0 if isinstance(item.get("memory"), str) and "id" in item else None

@@ -11,9 +11,9 @@ import msgspec
 
 from engramq.schemas import limits
 from engramq.schemas.commands import ImportRecord
-from engramq.schemas.exports import is_head
+from engramq.schemas.exports import LINE_BYTES, is_head
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, UnusableFile
+from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
 from engramq.schemas.vocabulary import RowFormat
 
 LINE: Final = "line"  # the field of a rejection that concerns the line as a whole
@@ -235,3 +235,18 @@ def _tags(cell: str) -> Any:
         return msgspec.json.decode(cell)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         raise invalid(TAGS, "tags is neither words with ; between them nor a JSON list.") from None
+
+
+def is_export(path: Path) -> bool:
+    """Say whether the first line of a file, packed or not, begins an export. A file that cannot be read is none.
+
+    Of a pipe nothing is read, since that would be missing afterwards: whoever reads its rows refuses an export.
+    """
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as raw:
+            first = next((line for line in Source(raw).lines(LINE_BYTES) if line.strip()), b"")
+    except (OSError, UnusableFile, BrokenOff):
+        return False
+    return is_head(first.removeprefix(UTF8_BOM))

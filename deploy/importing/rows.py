@@ -1,23 +1,116 @@
-"""Records from what the rows of a file say: checked, told apart, and put together for sending."""
+"""Rows of an import: checked, known again by what they say, split where too long, and put into batches."""
 
+import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET
 
-from engramq.deploy.importing.identity import Identities
 from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, Given, Rejection, rejection
-from engramq.deploy.importing.split import pieces
 from engramq.gateway.mcp.arguments import AROUND, check_arguments, without_absent
 from engramq.gateway.mcp.parameters import problem_in
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
-from engramq.schemas.commands import ImportRecord
+from engramq.schemas.commands import ImportRecord, NewMemory
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.ids import uuid7
+from engramq.schemas.occurrences import Occurrences
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    field.name: field.default for field in msgspec.structs.fields(NewMemory) if not field.required
+}
+
+
+class Identities:
+    """Tells the rows of one file apart: equal ones by how many of them stand before."""
+
+    def __init__(self) -> None:
+        self._said = Occurrences()
+
+    def of(self, namespace: str, record: ImportRecord) -> bytes:
+        """Return the identity of the next row.
+
+        An external id is one by itself. Else it is the digest of namespace and record, whatever the order of its keys
+        and whether it writes defaults out, and for a record that was there before of its number too.
+        """
+        if record.external_id is not UNSET:
+            return digest_of("external_id", namespace, record.external_id)
+        said = digest_of("record", namespace, canonical(record))
+        number = self._said.count(said)
+        return said if number == 0 else digest_of("again", said.hex(), str(number))
+
+
+def canonical(record: ImportRecord) -> str:
+    """Return what a record says, in one form for all that say the same."""
+    said = {
+        name: value for name, value in record.given.items() if value != _DEFAULTS.get(name) and value not in ((), {})
+    }
+    return msgspec.json.encode(said, order="deterministic").decode()
+
+
+def digest_of(*texts: str) -> bytes:
+    """Return a digest of texts, which differs wherever one of them does."""
+    return hashlib.blake2b(msgspec.json.encode(texts), digest_size=limits.IDENTITY_BYTES).digest()
+
+
+# Where a text is cut, the best places first; what a pattern finds ends the piece before.
+_BOUNDARIES: Final = (
+    re.compile(r"\n\s*\n"),  # paragraphs
+    re.compile(r"""[.!?…。！？]["'”’»)\]]*\s|[。！？]|\n"""),  # sentences and lines
+    re.compile(r"\s"),  # words
+)
+
+
+def pieces(values: dict[str, Any], rest: ImportRecord, namespace: str) -> Iterator[dict[str, Any]]:
+    """Yield what a row with a long text says of each piece.
+
+    All say what the row says. Their thread is the row's; where it has none, one that is made of its external_id, or
+    of what it says, so that it is the same in another import. Positions count from the row's, or from 0. An
+    external_id gets #1, #2 and so on behind it. `rest` is the checked row with another text.
+    """
+    content = values["content"]
+    if rest.thread is not UNSET:
+        thread = rest.thread
+    elif rest.external_id is not UNSET:
+        thread = f"split:{digest_of(namespace, rest.external_id).hex()}"
+    else:
+        thread = f"split:{digest_of(namespace, canonical(rest), content).hex()}"
+    first = 0 if rest.position is UNSET else rest.position
+    for number, piece in enumerate(split(content, limits.CONTENT_CHARS)):
+        said = {**values, "content": piece, "thread": thread, "position": first + number}
+        if rest.external_id is not UNSET:
+            said["external_id"] = f"{rest.external_id}#{number + 1}"
+        yield said
+
+
+def split(text: str, most: int) -> Iterator[str]:
+    """Yield a text in pieces of at most so many characters, without the white space around each.
+
+    Each ends with a paragraph, else with a sentence or line, else with a word: whichever ends in the second half of
+    what there is room for; else anywhere.
+    """
+    text = text.strip()
+    while len(text) > most:
+        end = _end(text, most)
+        if piece := text[:end].rstrip():
+            yield piece
+        text = text[end:].lstrip()
+    if text:
+        yield text
+
+
+def _end(text: str, most: int) -> int:
+    for boundary in _BOUNDARIES:
+        ends = [found.end() for found in boundary.finditer(text, most // 2, most)]
+        if ends:
+            return ends[-1]
+    return most
+
 
 HELD_BATCHES: Final = 8
 

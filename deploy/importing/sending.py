@@ -1,4 +1,4 @@
-"""`engramq import FILE`: bulk loading through the imports mailbox."""
+"""Send an import: batches to the imports mailbox, rejected rows to their file, and look whether a worker is there."""
 
 import time
 from collections import Counter
@@ -9,22 +9,129 @@ from pathlib import Path
 from typing import IO, Final
 
 import anyio
+import click
+import msgspec
 from msgspec import UNSET
 
+from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import Progress, Readable
 from engramq.deploy.importing.records import Given, Rejection, read_records
-from engramq.deploy.importing.rejects import RejectFile
 from engramq.deploy.importing.rows import Batch, Row, Secrets, check_rows, make_batches
-from engramq.deploy.importing.workers import START_S, ImportWorkers
 from engramq.gateway.queue.bus import Pending
 from engramq.gateway.queue.lanes import AnyBus, open_bus
 from engramq.schemas.commands import BatchImported, Command, GetCommand, ImportBatch
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.lanes import lanes_of
+from engramq.schemas.jobs import ALIVE_S
+from engramq.schemas.lanes import Lane, lanes_of
 from engramq.schemas.packed_lines import Source
+from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.settings import Redact, Settings
-from engramq.schemas.vocabulary import ALL_SCOPES, Absence, CommandStatus, OnDuplicate, ReceiptStatus, RowFormat
+from engramq.schemas.vocabulary import (
+    ALL_SCOPES,
+    Absence,
+    CommandStatus,
+    OnDuplicate,
+    ReceiptStatus,
+    RowFormat,
+    WorkerKind,
+)
+
+
+class CannotReject(Exception):
+    """The file that is to tell of rejected rows cannot be written."""
+
+
+class RejectFile:
+    """One JSON line for each rejected row, in a file that is made at the first of them; None: the error stream."""
+
+    def __init__(self, path: Path | None, stack: ExitStack) -> None:
+        self.path = path
+        self._stack = stack
+        self._file: IO[bytes] | None = None
+
+    def write(self, rejection: Rejection) -> None:
+        """Tell of one row; raises CannotReject."""
+        if self.path is None:
+            place = f"{rejection.file}, line {rejection.line}" if rejection.file else f"line {rejection.line}"
+            click.echo(f"{printable(place)}: {rejection.field}: {rejection.reason}", err=True)
+            return
+        try:
+            if self._file is None:
+                self._file = self._stack.enter_context(self.path.open("wb"))
+            self._file.write(msgspec.json.encode(rejection) + b"\n")
+        except OSError as problem:
+            raise self._problem(problem) from None
+
+    def close(self) -> None:
+        """All rows are through: write what is left, and remove what an earlier import rejected; raises CannotReject."""
+        try:
+            if self._file is not None:
+                self._file.close()
+            elif self.path is not None and self.path.is_file():  # never a device, as /dev/null is
+                self.path.unlink()
+        except OSError as problem:
+            raise self._problem(problem) from None
+
+    def _problem(self, problem: OSError) -> CannotReject:
+        told = problem.strerror or problem
+        return CannotReject(f"{self.path} cannot be written: {told}. Name another file with --rejects.")
+
+
+SILENT_S: Final = 3 * ALIVE_S  # after which a worker counts as gone
+QUIET_S: Final = 2.0  # before it is said: a stack that this very command has started needs a moment
+START_S: Final = 10.0  # that workers get which are being started
+RETURN_S: Final = 60.0  # and workers that are being restarted
+ASK_S: Final = 0.2
+START_ONE: Final = "Start one: `engramq worker imports`, or `engramq worker --all`. See `engramq status`."
+
+
+class NoWorker(Exception):
+    """Nobody takes imports; the message says what to do."""
+
+
+class ImportWorkers:
+    """The workers of the imports mailbox, as their signs of life in Redis show them."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._redis = RedisConnection(lane.redis)
+        self._key = lane.keys.of[WorkerKind.IMPORTS].alive
+
+    async def require(self, patience_s: float) -> None:
+        """Return when there is one; says so soon when there is none, and raises NoWorker when none comes."""
+        begun, told = time.monotonic(), False
+        while not await self._are_there():
+            waited_s = time.monotonic() - begun
+            if waited_s >= patience_s:
+                break
+            if waited_s >= QUIET_S and not told:
+                told = True
+                click.echo(f"No worker takes imports; waiting {patience_s:.0f} s for one. {START_ONE}", err=True)
+            await anyio.sleep(ASK_S)
+        else:
+            return
+        raise NoWorker(f"No worker takes imports. {START_ONE}")
+
+    async def watch(self) -> None:
+        """Raise NoWorker once there have been none for a while."""
+        while True:
+            await anyio.sleep(ALIVE_S)
+            await self.require(RETURN_S)
+
+    async def _are_there(self) -> bool:
+        """Say whether one has shown a sign of life; also when Redis cannot be asked, which whoever sends will tell."""
+        try:
+            await self._redis.open()
+            (count,) = await self._redis.exchange([pack("ZCOUNT", self._key, time.time() - SILENT_S, "+inf")])
+        except (*CONNECTION_ERRORS, UnsupportedServer):
+            return True
+        return not isinstance(count, int) or count > 0
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._redis.close()
+
 
 IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
 BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts is not minutes of work

@@ -168,8 +168,8 @@ def test_the_list_says_of_each_command_what_its_own_help_says_first() -> None:
             assert (command.name, command.get_short_help_str(1_000)) == (name, lazy.help)
 
 
-@pytest.mark.parametrize("arguments", [["-h"], ["token", "create"], ["import", "-h"], ["worker", "nokind"]])
-def test_help_and_complaints_load_neither_gateway_nor_workers(arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["-h"], ["search", "-h"], ["store", "--nope"], ["status", "-h"], ["up", "-h"]])
+def test_the_list_and_commands_of_tools_load_neither_gateway_nor_workers(arguments: list[str]) -> None:
     program = (
         "import sys; from engramq.deploy.cli import main; main(sys.argv[1:])\n"
         "heavy = [name for name in sys.modules if name.startswith(('engramq.gateway', 'engramq.workers'))]\n"

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.importing.identity import digest_of
 from engramq.deploy.importing.records import Given, Rejection
-from engramq.deploy.importing.rows import Batch, Row, Secrets, check_rows, make_batches
+from engramq.deploy.importing.rows import Batch, Row, Secrets, check_rows, digest_of, make_batches
 from engramq.schemas.occurrences import Occurrences
 
 NAMESPACE = "tenant"

@@ -18,8 +18,7 @@ from redis.asyncio import Redis
 
 from engramq.deploy.cli import main
 from engramq.deploy.importing import sending
-from engramq.deploy.importing import workers as import_workers
-from engramq.deploy.importing.workers import ImportWorkers, NoWorker
+from engramq.deploy.importing.sending import ImportWorkers, NoWorker
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.lanes import lanes_of
 from engramq.schemas.settings import Settings
@@ -278,7 +277,7 @@ async def test_that_no_worker_runs_is_said_at_once(
     file = tmp_path / "rows.jsonl"
     file.write_text(lines(["first"]))
     monkeypatch.setattr(sending, "START_S", 0.5)
-    monkeypatch.setattr(import_workers, "QUIET_S", 0.1)
+    monkeypatch.setattr(sending, "QUIET_S", 0.1)
     begun = time.monotonic()
     assert await bring_in(file) == ExitCode.MIDWAY
     assert time.monotonic() - begun < 10
@@ -291,8 +290,8 @@ async def test_that_no_worker_runs_is_said_at_once(
 async def test_an_import_waits_a_while_for_workers_that_come_back_and_no_longer(
     settings: Settings, redis_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_workers, "ALIVE_S", 0.05)
-    monkeypatch.setattr(import_workers, "QUIET_S", 0.0)
+    monkeypatch.setattr(sending, "ALIVE_S", 0.05)
+    monkeypatch.setattr(sending, "QUIET_S", 0.0)
     lane = lanes_of(settings).first
     alive, workers = lane.keys.of[WorkerKind.IMPORTS].alive, ImportWorkers(lane)
     async with Redis.from_url(redis_url) as redis, asyncio.timeout(30):
@@ -305,9 +304,9 @@ async def test_an_import_waits_a_while_for_workers_that_come_back_and_no_longer(
         assert not waiting.done()
         await redis.zadd(alive, {"w": time.time()})
         await waiting
-        monkeypatch.setattr(import_workers, "RETURN_S", 0.2)
+        monkeypatch.setattr(sending, "RETURN_S", 0.2)
         watching = asyncio.create_task(workers.watch())
-        await redis.zadd(alive, {"w": time.time() - import_workers.SILENT_S - 1})
+        await redis.zadd(alive, {"w": time.time() - sending.SILENT_S - 1})
         with pytest.raises(NoWorker, match="engramq worker imports"):
             await watching
         await workers.close()

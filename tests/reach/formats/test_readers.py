@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing import json_items
-from engramq.deploy.importing.detecting import format_of
-from engramq.deploy.importing.found import Choices, Edge, Found, LeftOut, Node
+from engramq.deploy.importing.detecting import READERS, format_of
+from engramq.deploy.importing.exports import Choices, Edge, Found, LeftOut, Node
 from engramq.deploy.importing.json_items import items
-from engramq.deploy.importing.readers import READERS
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
@@ -159,6 +158,18 @@ def test_of_chatgpt_the_branch_that_was_shown_last_is_read(tmp_path: Path) -> No
     assert [one.get("source_type") for one in more] == ["tool_output", None, "tool_output", "tool_output", None]
 
 
+def test_a_message_of_the_user_that_nobody_saw_is_no_speech(tmp_path: Path) -> None:
+    mapping = json.loads(json.dumps(exports.CHATGPT[0]["mapping"]))
+    mapping["n2"]["message"]["metadata"] = {"is_visually_hidden_from_conversation": True}  # as custom instructions are
+    file = tmp_path / "conversations.json"
+    file.write_text(json.dumps([{**exports.CHATGPT[0], "mapping": mapping}]))
+    found = read(file, ForeignFormat.CHATGPT)
+    assert [one["speaker"] for one in rows(found)] == ["assistant"]
+    assert left_out(found) == {"messages of the system and of tools": 4}
+    more = rows(read(file, ForeignFormat.CHATGPT, Choices(all_messages=True, trusted=True)))
+    assert [one["source_type"] for one in more if one["speaker"] == "user (hidden)"] == ["tool_output"]
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -221,6 +232,17 @@ def test_a_note_of_obsidian_keeps_its_folder_tags_properties_and_links(tmp_path:
     }
     assert edges(found) == [("Kickoff", "links_to", "Budget"), ("Kickoff", "links_to", "Ana Silva")]
     assert left_out(found) == {"notes without text": 1}
+
+
+def test_a_link_names_a_note_by_its_file_too_and_a_memory_has_at_most_50_tags(tmp_path: Path) -> None:
+    vault = exports.obsidian(tmp_path)
+    words = [f"tag{number}" for number in range(limits.TAGS + 5)]
+    text = "See [[Budget.md]] and [[Projects/Kickoff.md|this]]."
+    (vault / "Many.md").write_text(f"---\ntags: [{', '.join(words)}]\n---\n{text}")
+    found = read(vault, ForeignFormat.OBSIDIAN)
+    (many,) = [one for one in rows(found) if one["content"].startswith("Many")]
+    assert many["tags"] == words[: limits.TAGS]
+    assert [edge[2] for edge in edges(found) if edge[0] == "Many"] == ["Budget", "Kickoff"]
 
 
 def test_a_link_out_of_the_vault_is_not_followed(tmp_path: Path) -> None:
@@ -296,6 +318,15 @@ def test_items_are_read_in_pieces_as_they_are_written_and_by_their_lines(monkeyp
         assert [one.values for one in read_again if isinstance(one, Given)] == several
         lines = text.splitlines()
         assert all("{" in lines[one.line - 1] for one in read_again), "each begins on its line"
+
+
+def test_a_number_at_the_end_of_what_was_read_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b'{"n":12345678901234, "results": [{"n": 98765432109876}]}'
+    for size in range(5, 30):
+        monkeypatch.setattr(json_items, "CHUNK_CHARS", size)
+        (only,) = items(io.BytesIO(text), "results")
+        assert isinstance(only, Given)
+        assert only.values == {"n": 98765432109876}
 
 
 def test_an_item_that_is_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,297 @@
+"""Folders of Markdown notes: a vault of Obsidian, or a folder of basic-memory.
+
+Of Obsidian each note becomes a memory, each link between notes an edge of the knowledge graph. Of basic-memory each
+observation becomes a memory that names its note, the text around them another one, each note a node and each relation
+an edge."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import yaml
+
+from engramq.deploy.importing.exports import Choices, Edge, Found, LeftOut, Node, moment, own_id, tags, without_nothing
+from engramq.deploy.importing.records import FILE, Given, Rejection
+from engramq.schemas import limits
+from engramq.schemas.packed_lines import UnusableFile
+
+PROPERTIES: Final = "properties"
+SUFFIX: Final = ".md"
+_FENCE: Final = re.compile(r"\s*(```|~~~)")
+_PROPERTIES: Final = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_CODE: Final = re.compile(r"`[^`\n]*`")
+# [[Note]], [[Note#Heading]], [[Note|as it reads]], and the same with ! before it, which shows the note.
+_LINK: Final = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[#^][^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
+# A tag has at least one character that is no digit.
+_TAG: Final = re.compile(r"(?<![\w/#&])#([\w/-]*[^\W\d][\w/-]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One file: its path below the folder, its properties, and the text behind them, which begins on line `first`."""
+
+    path: PurePosixPath
+    properties: dict[str, Any]
+    text: str
+    first: int
+
+    @property
+    def file(self) -> str:
+        """Its path, as it is told."""
+        return str(self.path)
+
+    @property
+    def title(self) -> str:
+        """What it is called: as it says, else as its file is named."""
+        title = self.properties.get("title")
+        return title.strip() if isinstance(title, str) and title.strip() else self.path.stem
+
+    def titled(self, text: str) -> str:
+        """Return a text under its title, by which a note is found too, unless its first line has that already."""
+        return text if self.title in text.partition("\n")[0] else f"{self.title}\n\n{text}"
+
+    def lines(self) -> Iterator[tuple[int, str, bool]]:
+        """Yield each line with its number, and whether it is of a block of code."""
+        fence = ""
+        for number, line in enumerate(self.text.splitlines(), self.first):
+            mark = _FENCE.match(line)
+            if mark and fence in ("", mark[1]):
+                fence = "" if fence else mark[1]
+                yield number, line, True
+            else:
+                yield number, line, bool(fence)
+
+
+def notes(folder: Path) -> Iterator[Note | Rejection | LeftOut]:
+    """Yield each note below a folder, in order; links to elsewhere and hidden folders are passed over.
+
+    Raises UnusableFile when it is no folder, or holds no note.
+    """
+    if not folder.is_dir():
+        raise UnusableFile("Notes are imported from the folder that they are in, and this is none.")
+    count = 0
+    for path in _files(folder):
+        count += 1
+        if path.is_symlink() or not path.is_file():
+            yield LeftOut("links and special files", "link or special file")
+        else:
+            yield _note(folder, path)
+    if not count:
+        raise UnusableFile(f"There is no note in it: no file that ends in {SUFFIX}.")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for root, folders, files in os.walk(folder):  # which follows no links
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(root, name) for name in sorted(files) if name.lower().endswith(SUFFIX) and name[0] != ".")
+
+
+def _note(folder: Path, path: Path) -> Note | Rejection:
+    own = PurePosixPath(path.relative_to(folder).as_posix())
+    try:
+        with path.open("rb") as file:
+            data = file.read(limits.BODY_BYTES + 1)
+        if len(data) > limits.BODY_BYTES:
+            return Rejection(1, FILE, f"The file is longer than {limits.BODY_BYTES} bytes.", str(own))
+        text = data.decode("utf-8-sig")
+    except OSError as problem:
+        return Rejection(1, FILE, f"The file cannot be read: {problem.strerror or problem}.", str(own))
+    except UnicodeDecodeError:
+        return Rejection(1, FILE, "The file is no text in UTF-8.", str(own))
+    found = _PROPERTIES.match(text)
+    if found is None:
+        return Note(own, {}, text, 1)
+    try:
+        properties = _properties(found[1])
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        first = str(problem).splitlines()[0] if str(problem) else "nested too deeply"
+        return Rejection(1, PROPERTIES, f"The properties are no YAML: {first}.", str(own))
+    return Note(own, properties, text[found.end() :], 1 + text.count("\n", 0, found.end()))
+
+
+def _properties(text: str) -> dict[str, Any]:
+    """Return the properties, every value a text or made of texts; raises YAMLError, ValueError.
+
+    One that repeats another by reference is refused: a few lines of those stand for more than any memory holds.
+    """
+    if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+        raise ValueError("a value that refers to another")
+    read = yaml.load(text, yaml.BaseLoader)  # noqa: S506 - BaseLoader makes texts, lists and objects, nothing else
+    if read is None or read == "":
+        return {}
+    if not isinstance(read, dict):
+        raise ValueError("no names with values")
+    return {str(name): value for name, value in read.items()}
+
+
+def links(note: Note) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each note that one links to, outside of code: each name once."""
+    seen = set[str]()
+    for number, line, is_code in note.lines():
+        for name in [] if is_code else link_names(line):
+            if name not in seen:
+                seen.add(name)
+                yield number, name
+
+
+def link_names(line: str) -> list[str]:
+    """Return the names of the notes that a line links to: without folders, and without the suffix of notes."""
+    found = (one.strip() for one in _LINK.findall(_CODE.sub("", line)))
+    return [name for one in found if (name := one.rpartition("/")[2].removesuffix(SUFFIX).strip())]
+
+
+def inline_tags(note: Note) -> list[str]:
+    """Return the tags in a note's text, outside of code."""
+    return [tag for _, line, is_code in note.lines() if not is_code for tag in tags_of(line)]
+
+
+def tags_of(line: str) -> list[str]:
+    """Return the tags of one line."""
+    return _TAG.findall(_CODE.sub("", line))
+
+
+LABEL: Final = "Note"
+LINKS_TO: Final = "links_to"
+_TIMES: Final = ("created", "date")  # which property says when, the first that is there
+_OBSIDIAN_FIELDS: Final = ("title", "tags", "tag", *_TIMES)
+
+
+def read_obsidian(path: Path, _choices: Choices) -> Iterator[Found]:
+    """Yield the notes, and the links between them."""
+    vault = path.resolve().name
+    for note in notes(path):
+        if not isinstance(note, Note):
+            yield note
+            continue
+        name = note.path.stem  # links name the file, whatever the note calls itself
+        yield Node(name, LABEL, 1, note.file)
+        yield _memory(note, vault)
+        for line, target in links(note):
+            if target != name:
+                yield Edge(name, target, LINKS_TO, line, note.file, LABEL)
+
+
+def _memory(note: Note, vault: str) -> Found:
+    text = note.text.strip()
+    if not text:
+        return LeftOut("notes without text", "note without text")
+    said = note.properties
+    at = next((said[name] for name in _TIMES if isinstance(said.get(name), str) and said[name]), None)
+    folder = str(note.path.parent)
+    metadata: dict[str, Any] = {name: value for name, value in said.items() if name not in _OBSIDIAN_FIELDS}
+    return Given(
+        note.first,
+        without_nothing(
+            {
+                "content": note.titled(text),
+                "external_id": own_id("obsidian", f"{vault}/{note.path}"),
+                "thread": own_id("obsidian", f"{vault}/{note.path.with_suffix('')}"),
+                "occurred_at": moment(at),
+                "tags": tags(said.get("tags"), said.get("tag"), inline_tags(note)),
+                "metadata": {**without_nothing(metadata), **({"folder": folder} if folder != "." else {})},
+            }
+        ),
+        note.file,
+    )
+
+
+NOTE: Final = "note"
+RELATES_TO: Final = "relates_to"
+# - [category] what is so #tag (where from); a box to tick is none, nor is a link.
+_OBSERVATION: Final = re.compile(r"\s*[-*]\s+\[(?![ xX-]\])([^\[\]]+)\](?!\()\s+(\S.*?)(?:\s+\(([^()]*)\))?\s*")
+# - relation [[Other note]] (why)
+_RELATION: Final = re.compile(r"""\s*[-*]\s+(?:"([^"]+)"|'([^']+)'|([^\[\]]*?))\s*\[\[[^\[\]]+\]\].*""")
+_TRAILING_TAGS: Final = re.compile(r"(?:\s+#[\w/-]+)+\s*$")
+_BASIC_FIELDS: Final = ("title", "type", "tags", "permalink", "created", "date")
+
+
+def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Found]:
+    """Yield the nodes, memories and edges of each note."""
+    folder = path.resolve().name
+    for note in notes(path):
+        if isinstance(note, Note):
+            yield from _of_note(note, folder)
+        else:
+            yield note
+
+
+def _of_note(note: Note, folder: str) -> Iterator[Found]:
+    kind = note.properties.get("type")
+    kind = kind.strip() if isinstance(kind, str) and kind.strip() else NOTE
+    yield Node(note.title, kind, 1, note.file)
+    rest: list[str] = []
+    linked = set[tuple[str, str]]()
+    for number, line, is_code in note.lines():
+        observed = None if is_code else _OBSERVATION.fullmatch(line)
+        if observed:
+            yield _observation(note, number, observed)
+        elif not is_code and (relation := _RELATION.fullmatch(line)):
+            told = next((one.strip() for one in relation.groups() if one and one.strip()), RELATES_TO)
+            yield from _edges(note, number, told, line, linked)
+        else:
+            rest.append(line)
+            if not is_code:
+                yield from _edges(note, number, LINKS_TO, line, linked)
+    if text := _prose(rest):
+        yield _text(note, folder, text)
+
+
+def _edges(note: Note, number: int, relation: str, line: str, linked: set[tuple[str, str]]) -> Iterator[Edge]:
+    for target in link_names(line):
+        if (relation, target) not in linked:
+            linked.add((relation, target))
+            yield Edge(note.title, target, relation, number, note.file, NOTE)
+
+
+def _observation(note: Note, number: int, observed: re.Match[str]) -> Given:
+    category, said, context = observed[1].strip(), observed[2], observed[3]
+    text = _TRAILING_TAGS.sub("", said) or said
+    metadata = {**_about(note), "category": category, "context": context}
+    return Given(
+        number,
+        without_nothing(
+            {
+                "content": f"{note.title}: {text}" + (f" ({context})" if context else ""),
+                "occurred_at": _time(note),
+                "tags": tags(note.properties.get("tags"), [category], tags_of(said)),
+                "metadata": without_nothing(metadata),
+            }
+        ),
+        note.file,
+    )
+
+
+def _text(note: Note, folder: str, text: str) -> Given:
+    own = {name: value for name, value in note.properties.items() if name not in _BASIC_FIELDS}
+    permalink = note.properties.get("permalink")
+    return Given(
+        note.first,
+        without_nothing(
+            {
+                "content": note.titled(text),
+                "external_id": own_id("basic-memory", f"{folder}/{permalink or note.path}"),
+                "thread": own_id("basic-memory", f"{folder}/{permalink or note.path}"),
+                "occurred_at": _time(note),
+                "tags": tags(note.properties.get("tags")),
+                "metadata": without_nothing({**own, **_about(note)}),
+            }
+        ),
+        note.file,
+    )
+
+
+def _about(note: Note) -> dict[str, Any]:
+    return {"note": note.title, "permalink": note.properties.get("permalink")}
+
+
+def _time(note: Note) -> str | None:
+    return moment(note.properties.get("created") or note.properties.get("date"))
+
+
+def _prose(lines: list[str]) -> str:
+    """Return what stands around observations and relations; nothing where that is headings alone."""
+    said = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return "\n".join(lines).strip() if said else ""
