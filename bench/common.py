@@ -97,15 +97,16 @@ class Refused(Exception):
 class McpClient:
     """One connection of the stateless era: what a call costs is the server's, not a client library's."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, token: str = "") -> None:
         self._reader, self._writer, self._host = reader, writer, f"127.0.0.1:{port}"
+        self._authorization = f"authorization: Bearer {token}\r\n" if token else ""
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, port: int) -> AsyncIterator[Self]:
+    async def connect(cls, port: int, token: str = "") -> AsyncIterator[Self]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
         try:
-            yield cls(reader, writer, port)
+            yield cls(reader, writer, port, token)
         finally:
             writer.close()
 
@@ -131,7 +132,7 @@ class McpClient:
         head = (
             f"POST /mcp HTTP/1.1\r\nhost: {self._host}\r\ncontent-type: application/json\r\n"
             f"accept: application/json, text/event-stream\r\nmcp-protocol-version: {ERA}\r\nmcp-method: tools/call\r\n"
-            f"mcp-name: {tool}\r\ncontent-length: {len(body)}\r\n\r\n"
+            f"mcp-name: {tool}\r\n{self._authorization}content-length: {len(body)}\r\n\r\n"
         )
         self._writer.write(head.encode() + body)
         answered = await self._reader.readuntil(b"\r\n\r\n")

@@ -1,44 +1,45 @@
-"""How much code a call passes: functions, files and changes of file from the tool to the reply, of one process.
+"""How much code a call passes in production: functions, files and changes of file, from the socket to the reply.
 
-`python -m bench.trace [--show]` runs gateway and workers in one event loop over embedded servers, warms each call up,
-and counts every function of ours that Python calls until the reply is there. Comprehensions are no functions here; the
-MCP SDK, SQL and Lua are not counted.
+`python -m bench.trace [--show]` runs a gateway and workers in one event loop over embedded servers, as their commands
+do, and calls tools over HTTP with a bearer token and over the socket of `engramq stdio`. Each call is made before it is
+traced. Every function of ours that Python calls until the reply is there counts; comprehensions, the MCP SDK, SQL, Lua
+and other threads do not. The relay process of `engramq stdio` passes bytes through and is not traced.
 """
 
 import argparse
 import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
 import sys
 import tempfile
-import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from mcp.client import Client
-
-from bench.common import emit
+from bench.common import ENGRAMQ, McpClient, emit
 from engramq.deploy.embedded.servers import Servers, running_servers
-from engramq.gateway.cursors import CursorSecret
-from engramq.gateway.identity.authorization import local_caller
-from engramq.gateway.mcp.listing import profile_of
-from engramq.gateway.mcp.server import build_server
-from engramq.gateway.queue.bus import Bus
-from engramq.gateway.run import open_redis
-from engramq.gateway.service import Service
-from engramq.gateway.sessions import Breadcrumbs
-from engramq.schemas.keys import Keys
-from engramq.schemas.settings import Settings, read_settings
+from engramq.gateway.run import run_gateway
+from engramq.schemas.settings import PREFIX, read_settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.app import run
+from engramq.workers.app import run as run_workers
 from engramq.workers.db.migrate import migrate
 
 ROOT: Final = Path(__file__).resolve().parents[1] / "engramq"
-QUIET_S: Final = 4.0  # what follows a store is over by then
+QUIET_S: Final = 2.0  # what follows a store is over by then
+TIMES: Final = 2  # each call; the one that counts met the least background work
+READY_S: Final = 60.0
 NO_FUNCTIONS: Final = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<module>")
 KINDS: Final = (WorkerKind.EMBEDDING, WorkerKind.EDGES, WorkerKind.RECALL)  # the others' sweeps are no part of a call
+TEXTS: Final = ("Ada drinks green tea", "The deploy key is in the vault", "Lions live in Africa", "It rains in May")
+
+Ask = Callable[..., Awaitable[dict[str, Any]]]
 
 
 class Calls:
@@ -84,67 +85,132 @@ def traced() -> Iterator[Calls]:
 
 
 @asynccontextmanager
-async def client_of(settings: Settings) -> AsyncIterator[Client]:
-    """Run workers and a gateway in this loop, and connect a client to it."""
-    keys, stop, ready = Keys(settings.key_prefix), asyncio.Event(), asyncio.Event()
+async def serving(variables: dict[str, str], socket_path: Path) -> AsyncIterator[None]:
+    """Run workers and a gateway in this loop, each as its command runs it."""
+    settings = read_settings(variables)
+    stop, ready = asyncio.Event(), asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(KINDS, settings, stop=stop, ready=ready, handle_signals=False))
+        group.create_task(run_workers(KINDS, settings, stop=stop, ready=ready, handle_signals=False))
         await ready.wait()
-        bus = Bus(settings.redis_url, keys, mailbox_bound=100, reply_timeout_s=30.0)
-        redis = open_redis(settings.redis_url)
-        async with bus, redis:
-            caller = local_caller(settings.namespace, settings.principal)
-            service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
-            server = build_server(service, profile_of("full"), lambda _: caller)
-            async with Client(server) as client:
-                yield client
+        group.create_task(run_gateway(settings, socket_path=socket_path, http=True))
+        async with asyncio.timeout(READY_S):
+            while not await is_listening(settings.port, socket_path):  # noqa: ASYNC110 - uvicorn tells nobody
+                await asyncio.sleep(0.05)
+        yield
+        signal.raise_signal(signal.SIGTERM)  # the gateway's
         stop.set()
 
 
-async def measure(servers: Servers, *, show: bool) -> None:
-    """Trace one call of each tool that matters, each of which has been made before."""
+async def is_listening(port: int, socket_path: Path) -> bool:
+    """Say whether the gateway takes connections at both doors."""
+    try:
+        for opening in (
+            partial(asyncio.open_connection, "127.0.0.1", port),
+            partial(asyncio.open_unix_connection, socket_path),
+        ):
+            _, writer = await opening()
+            writer.close()
+    except OSError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def over_http(port: int, token: str) -> AsyncIterator[Ask]:
+    """Call tools over HTTP, all on one connection."""
+    async with McpClient.connect(port, token) as client:
+        yield client.call
+
+
+@asynccontextmanager
+async def over_stdio(socket_path: Path) -> AsyncIterator[Ask]:
+    """Call tools over the socket that `engramq stdio` passes its lines to."""
+    reader, writer = await asyncio.open_unix_connection(socket_path, limit=2**24)
+
+    async def exchange(message: dict[str, Any]) -> dict[str, Any]:
+        writer.write(json.dumps(message).encode() + b"\n")
+        answer: dict[str, Any] = json.loads(await reader.readline())
+        return answer
+
+    async def ask(tool: str, **arguments: Any) -> dict[str, Any]:
+        params = {"name": tool, "arguments": arguments}
+        answer = await exchange({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
+        assert not answer["result"]["isError"], answer
+        body: dict[str, Any] = answer["result"]["structuredContent"]
+        return body
+
+    assert (await exchange({"engramq": 1, "namespace": "default", "principal": "traced"}))["ok"]
+    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+    await exchange({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client})
+    writer.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    yield ask
+    writer.close()
+
+
+async def measure(door: str, ask: Ask, *, show: bool) -> None:
+    """Trace the calls that matter, each of which has been made before."""
+    ids = [(await ask("store_memory", content=f"{text}, says {door}"))["stored"]["id"] for text in TEXTS]
+    triples = [
+        {"source_name": "Ada", "relation": "drinks", "target_name": f"{drink} by {door}"} for drink in ("tea", "milk")
+    ]
+    for triple in triples:
+        await ask("graph_add_edge", **triple)
+    calls: dict[str, list[dict[str, Any]]] = {
+        "store_memory": [{"content": f"{name} drinks coffee, says {door}"} for name in ("Bob", "Cleo", "Dora")],
+        "search_memories": [{"query": f"who drinks {what}?"} for what in ("tea", "what in the morning", "what in May")],
+        "connect": [
+            {"source": ids[0], "target": target, "relation": relation}
+            for target, relation in zip(ids[1:], ("contradicts", "supports", "elaborates"), strict=True)
+        ],
+        "get_edge": [triples[0], triples[1], triples[0]],
+    }
+    for tool, (warm, *measured) in calls.items():
+        await ask(tool, **warm)
+        runs = []
+        for arguments in measured[:TIMES]:
+            await asyncio.sleep(QUIET_S)
+            with traced() as made:
+                await ask(tool, **arguments)
+            runs.append(made)
+        least = min(runs, key=lambda run: len(run.made))
+        emit("trace", tool, digits=None, door=door, **least.figures())
+        if show:
+            least.show()
+
+
+async def trace(servers: Servers, folder: Path, *, show: bool) -> None:
+    """Serve at both doors, and trace each."""
     await migrate(servers.database_url_owner)
-    variables = {
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    given = {
         "DATABASE_URL": servers.database_url_owner,
         "REDIS_URL": servers.redis_url,
-        "KEY_PREFIX": uuid.uuid4().hex,
+        "HOME": str(folder),
+        "PORT": str(port),
+        "AUTH": "token",
     }
-    settings = read_settings({f"ENGRAMQ_{name}": value for name, value in variables.items()})
-    async with client_of(settings) as client:
-
-        async def ask(tool: str, **arguments: Any) -> dict[str, Any]:
-            reply = await client.call_tool(tool, arguments)
-            assert not reply.is_error, reply
-            body: dict[str, Any] = reply.structured_content or {}
-            return body
-
-        texts = ("Ada drinks green tea", "The deploy key is in the vault", "Lions live in Africa", "It rains in May")
-        ids = [(await ask("store_memory", content=text))["stored"]["id"] for text in texts]
-        calls = {
-            "store_memory": ({"content": "Bob drinks coffee"}, {"content": "Cleo drinks water"}),
-            "search_memories": ({"query": "who drinks tea?"}, {"query": "who drinks what in the morning?"}),
-            "connect": (
-                {"source": ids[0], "target": ids[1]},
-                {"source": ids[2], "target": ids[3], "relation": "supports"},
-            ),
-        }
-        for tool, (warm, measured) in calls.items():
-            await ask(tool, **warm)
-            await asyncio.sleep(QUIET_S)
-            with traced() as found:
-                await ask(tool, **measured)
-            emit("trace", tool, digits=None, **found.figures())
-            if show:
-                found.show()
+    variables = {PREFIX + name: value for name, value in given.items()}
+    making = [ENGRAMQ, "token", "create", "--principal", "traced", "--scopes", "read,write", "--json"]
+    made = await asyncio.to_thread(
+        subprocess.run, making, env={**os.environ, **variables}, capture_output=True, text=True, check=True
+    )
+    socket_path = folder / "sockets" / "gateway"
+    async with serving(variables, socket_path):
+        async with over_http(port, json.loads(made.stdout)["token"]) as ask:
+            await measure("http", ask, show=show)
+        async with over_stdio(socket_path) as ask:
+            await measure("stdio", ask, show=show)
 
 
 def main() -> None:
-    """Measure, and print one JSON line for each call."""
+    """Measure, and print one JSON line for each call at each door."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--show", action="store_true", help="print the functions too")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp") as folder, running_servers(Path(folder)) as servers:
-        asyncio.run(measure(servers, show=chosen.show))
+    with tempfile.TemporaryDirectory(prefix="eq-", dir="/tmp") as name, running_servers(Path(name)) as servers:
+        asyncio.run(trace(servers, Path(name), show=chosen.show))
 
 
 if __name__ == "__main__":
