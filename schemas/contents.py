@@ -3,9 +3,9 @@
 What is blanked in the ledger, withheld from who may not read, and cut by a budget comes from here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Meta, inspect
@@ -48,13 +48,13 @@ def _fields(kind: type[msgspec.Struct]) -> Iterator[tuple[msgspec.structs.FieldI
 
 
 def _parts(kind: inspect.Type) -> Iterator[inspect.Type]:
-    """Give a type and those that it is made of: of a union, of marks, of the items of a list."""
+    """Give a type and those that it is made of: of a union, of marks, of the items of a list or an object."""
     yield kind
     match kind:
         case inspect.UnionType(types=types):
             for part in types:
                 yield from _parts(part)
-        case inspect.Metadata(type=part) | inspect.ListType(item_type=part):
+        case inspect.Metadata(type=part) | inspect.ListType(item_type=part) | inspect.DictType(value_type=part):
             yield from _parts(part)
 
 
@@ -66,13 +66,39 @@ def _mark(kind: inspect.Type) -> str | None:
 def _blank(field: msgspec.structs.FieldInfo, kind: inspect.Type) -> Any:
     """Return what stands in a field of text, texts or a JSON object that is left out; _NO_TEXT for any other field."""
     parts = list(_parts(kind))
-    is_object = any(
-        isinstance(part, inspect.DictType) and isinstance(part.value_type, inspect.AnyType) for part in parts
-    )
-    if not is_object and not any(isinstance(part, inspect.StrType) for part in parts):
+    if not any(isinstance(part, inspect.StrType | inspect.AnyType) for part in parts):
         return _NO_TEXT
-    if any(isinstance(part, inspect.NoneType) for part in parts):
+    if inspect.NoneType() in parts:
         return None
     if field.default is UNSET:
         return UNSET
-    return {} if is_object else [] if any(isinstance(part, inspect.ListType) for part in parts) else ""
+    kinds = {type(part) for part in parts}
+    return {} if inspect.DictType in kinds else [] if inspect.ListType in kinds else ""
+
+
+def changed(node: T, change: Callable[[Any], Any]) -> T:
+    """Return a value with what `change` makes of each Struct in it that holds contents; None leaves its list."""
+    result: Any = node
+    if isinstance(node, msgspec.Struct):
+        new = {name: changed(getattr(node, name), change) for name in _leading_to_contents(type(node))}
+        result = msgspec.structs.replace(node, **new) if new else node
+        return cast(T, change(result)) if contents_of(type(node)) else cast(T, result)
+    if isinstance(node, list):
+        result = [new for item in node if (new := changed(item, change)) is not None]
+    elif isinstance(node, dict):
+        result = {name: changed(value, change) for name, value in node.items()}
+    return cast(T, result)
+
+
+@cache
+def _leading_to_contents(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the fields of a Struct in which others stand, at whatever depth, that hold contents."""
+    return tuple(
+        field.name
+        for field, shape in _fields(kind)
+        if any(
+            contents_of(part.cls) or _leading_to_contents(part.cls)
+            for part in _parts(shape.type)
+            if isinstance(part, inspect.StructType)
+        )
+    )

@@ -10,13 +10,13 @@ from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope
-from engramq.workers.answers import decode_answer, filled
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db import ledger
 from engramq.workers.db.audit import Wanted, entries
 from engramq.workers.db.health import Health, health_of
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.handling import Context, handles, handles_without_transaction
+from engramq.workers.replies import filled
 
 _UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
 
@@ -76,7 +76,7 @@ async def _ended(command_id: str, context: Context) -> CommandReport | None:
             return None
         if not _may_see(context.envelope.principal, entry.principal):
             return _UNKNOWN
-        return _report(await filled(tx, decode_answer(entry.answer)))
+        return _report(await filled(tx, entry.answer))
 
     return await context.store.read(context.envelope.namespace, find)
 

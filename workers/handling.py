@@ -21,12 +21,10 @@ from engramq.schemas.commands import Command, Reply, WriteReply
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Settings
-from engramq.workers.answers import decode_answer, encode_answer, filled, subject
 from engramq.workers.db import ledger
 from engramq.workers.db.database import Store
 from engramq.workers.db.ledger import LedgerEntry
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.previews import read_previews
 from engramq.workers.queue.contract import (
     FollowUp,
     Job,
@@ -38,7 +36,7 @@ from engramq.workers.queue.contract import (
     SessionState,
     SessionUse,
 )
-from engramq.workers.references import named, previewed
+from engramq.workers.replies import fill, filled, naming, strip, subject
 from engramq.workers.webhooks.events import announcement
 
 log = logging.getLogger(__name__)
@@ -179,9 +177,9 @@ class CommandRunner:
 
     async def _told(self, fault: Fault, envelope: Envelope) -> Fault:
         """Return a refusal that tells what the call's references stood for, as far as that can be read now."""
-        told = named(fault, envelope) if fault.resolved_references is UNSET else fault
+        told = naming(fault, envelope) if fault.resolved_references is UNSET else fault
         try:
-            return await self._store.read(envelope.namespace, lambda tx: previewed(tx, told, envelope))
+            return await self._store.read(envelope.namespace, lambda tx: fill(tx, told, envelope))
         except EngramqError as problem:
             log.warning("A refusal tells no references", extra={"command_id": envelope.id, "code": problem.fault.code})
             return fault
@@ -260,7 +258,7 @@ class CommandRunner:
                 return None
             ours = entry.command_id == UUID(envelope.id)  # a refusal has no fingerprint
             same = envelope if ours or entry.fingerprint == envelope.fingerprint else None
-            return entry, await filled(tx, decode_answer(entry.answer), same)
+            return entry, await filled(tx, entry.answer, same)
 
         return await self._store.read(envelope.namespace, find)
 
@@ -280,8 +278,8 @@ class CommandRunner:
     async def _refuse(self, context: Context, fault: Fault) -> Reply:
         """Record the refusal and raise it; a late worker then finds that the command has ended."""
         envelope = context.envelope
-        told = msgspec.structs.replace(named(fault, envelope), command_id=envelope.id)
-        answer = encode_answer(Answer(id=envelope.id, fault=told))
+        told = msgspec.structs.replace(naming(fault, envelope), command_id=envelope.id)
+        answer = strip(Answer(id=envelope.id, fault=told))
 
         async def record(tx: Transaction) -> bool:
             tx.lease = context.lease
@@ -305,7 +303,7 @@ async def _read(
     """Run the handler of a read, and tell what its references stood for."""
     envelope = context.envelope
     reply: Reply = await handler.run(tx, envelope.command, context, *prepared)
-    return await previewed(tx, named(reply, envelope), envelope)
+    return await fill(tx, naming(reply, envelope), envelope)
 
 
 async def _recorded(
@@ -324,7 +322,7 @@ async def _recorded(
     if await claim.fetchone() is None:
         raise _Taken
     reply.command_id = envelope.id
-    reply = await read_previews(tx, await previewed(tx, named(reply, envelope), envelope), envelope)
-    answer = encode_answer(Answer(id=envelope.id, reply=reply))
+    reply = await fill(tx, naming(reply, envelope), envelope)
+    answer = strip(Answer(id=envelope.id, reply=reply))
     await ledger.send_end(tx, envelope, answer, subject(reply), announcement(reply))
     return reply

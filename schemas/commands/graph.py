@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply, WriteReply
+from engramq.schemas.contents import Contents
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
     AsOf,
@@ -62,7 +63,7 @@ class NodeAdded(WriteReply, kw_only=True, tag="node_added"):
     created: bool
     label: str
     name: str
-    properties: dict[str, Any]
+    properties: Contents[dict[str, Any]]
 
 
 class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_edge"):
@@ -122,7 +123,7 @@ class EdgeAdded(WriteReply, kw_only=True, tag="edge_added"):
     relation: str
     weight: float
     memory_sector: Sector
-    properties: dict[str, Any]
+    properties: Contents[dict[str, Any]]
     valid_from: str | None = None
     valid_until: str | None = None
     notice: str | UnsetType = UNSET
@@ -214,7 +215,7 @@ class NodeFound(Reply, kw_only=True, tag="node_found"):
     node_id: str
     label: str
     name: str
-    properties: dict[str, Any]
+    properties: Contents[dict[str, Any]]
     created_at: str
     updated_at: str
     match_count: int
@@ -252,7 +253,7 @@ class EdgeFound(Reply, kw_only=True, tag="edge_found"):
     target_id: str
     relation: str
     weight: float
-    properties: dict[str, Any]
+    properties: Contents[dict[str, Any]]
     memory_sector: Sector
     created_at: str
     match_count: int

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.contents import Contents
 from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
 from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
@@ -87,7 +88,7 @@ class Connected(WriteReply, kw_only=True, tag="connected"):
     target_id: str
     relation: str
     weight: float
-    note: str | None
+    note: Contents[str | None]
     reinforcement_count: int
     displaced_edge: DisplacedLink | None
     displaced_edges: list[DisplacedLink]
@@ -154,12 +155,12 @@ class QueryConnected(WriteReply, kw_only=True, tag="query_connected"):
 
     status: Literal["success"] = "success"
     action: QueryLinkAction
-    source_query: str
-    target_query: str
+    source_query: Contents[str]
+    target_query: Contents[str]
     source_id: str | None
     target_id: str | None
-    source_content: str | None
-    target_content: str | None
+    source_content: Contents[str | None]
+    target_content: Contents[str | None]
     source_confidence: float | None
     target_confidence: float | None
     connect_result: dict[str, Any] | None
@@ -195,7 +196,7 @@ class BatchLinked(msgspec.Struct, kw_only=True):
     target_id: str
     relation: str
     weight: float
-    note: str | None
+    note: Contents[str | None]
     reinforcement_count: int
     displaced_edge: DisplacedLink | None
     displaced_edges: list[DisplacedLink]

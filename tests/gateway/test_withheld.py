@@ -7,8 +7,8 @@ import pytest
 
 from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.rendering.brief import BRIEF_FORMS
-from engramq.gateway.rendering.withheld import HIDDEN
 from engramq.schemas.commands.links import Resolved
+from engramq.schemas.contents import contents_of
 from engramq.schemas.vocabulary import Scope
 
 # Texts and objects in replies to writes that no author chooses at will, or that the caller has just said.
@@ -67,11 +67,6 @@ def test_every_text_of_an_author_in_replies_to_writes_is_hidden() -> None:
     shown = {
         f"{struct.__name__}.{name}"
         for struct in structs_of_writes()
-        for name in free_texts(struct) - HIDDEN.get(struct, {}).keys() - HARMLESS
+        for name in free_texts(struct) - contents_of(struct).keys() - HARMLESS
     }
     assert shown == set()
-
-
-def test_what_is_hidden_is_there_to_be_hidden() -> None:
-    for struct, fields in HIDDEN.items():
-        assert fields.keys() <= set(struct.__struct_fields__), struct.__name__

@@ -19,9 +19,9 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES, IfExists, Partition, QueryLinkAction, Verification
-from engramq.workers.answers import decode_answer, filled
 from engramq.workers.db import ledger
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.replies import filled
 from tests.jobs import job, repeated
 from tests.query_links.conftest import CAP, Study
 from tests.refusals import refused
@@ -177,7 +177,7 @@ async def test_the_ledger_keeps_no_contents_and_an_erased_memory_is_told(study: 
     async def find(tx: Transaction) -> Answer:
         entry = await ledger.find(tx, given.envelope)
         assert entry is not None
-        return await filled(tx, decode_answer(entry.answer))
+        return await filled(tx, entry.answer)
 
     told = (await study.world.store.read("default_user", find)).reply
     assert isinstance(told, QueryConnected)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, inspect
 
 from engramq.schemas.commands.memories import DETAILS, NewMemory
+from engramq.schemas.contents import contents_of
 from engramq.schemas.exports import RECORDS, MemoryRecord, type_of
 from engramq.schemas.records import Memory
 
@@ -32,6 +33,7 @@ _TYPES: Final[Mapping[type[inspect.Type], str]] = {
 _BESIDE_ITS_ROW: Final = frozenset({"id", "external_id", "usage", "state"})
 _VECTOR: Final = frozenset({"embedding", "embedding_model"})  # comes beside the line
 # What a memory shows in another form than the column of its name, or that is in no column of its own row.
+_NAMED: Final = frozenset({"external_id", "tags"})  # contents that are no plain columns of its row
 _SHOWN_OTHERWISE: Final = frozenset({"id", "external_id", "state", "valid_until", "usefulness", "accessed_at"})
 
 
@@ -73,11 +75,13 @@ def _lists() -> dict[str, tuple[Column, ...]]:
     """Return the lists of columns that queries may repeat a part for, by name."""
     given = {column.name: column for column in columns_of(NewMemory)}
     always = {field.name for field in msgspec.structs.fields(Memory) if field.default is not UNSET}
+    written = contents_of(Memory).keys() - _NAMED
     lists = {type_of(record): tuple(columns_of(record)) for record in RECORDS}
     memory = tuple(column for column in lists[type_of(MemoryRecord)] if column.name not in _VECTOR)
     return lists | {
         "detail": tuple(given[name] for name in DETAILS),
         "shown_column": tuple(column for column in columns_of(Memory) if column.name in always - _SHOWN_OTHERWISE),
+        "contents": tuple(column for column in columns_of(Memory) if column.name in written),
         "memory": memory,
         "memory_column": tuple(column for column in memory if column.name not in _BESIDE_ITS_ROW),
     }

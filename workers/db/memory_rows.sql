@@ -93,13 +93,6 @@ select {memory_columns}
 from {memory_tables}
 where m.tenant = %(tenant)s and n.id = any(%(ids)s)
 
--- name: memory_contents
--- What the ledger does not keep of memories: their contents and names, to make an answer complete again.
-select n.id, n.external_id, m.content, coalesce(m.tags, '{}') as tags, m.project, m.metadata, m.speaker, m.thread, m.source_type
-from nodes n
-join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
-where n.tenant = %(tenant)s and n.id = any(%(ids)s)
-
 -- name: memory_beginnings
 -- How the contents of memories in these partitions begin.
 select m.node_id as id, left(m.content, %(beginning_chars)s) as beginning

@@ -186,7 +186,7 @@ async def tell_changed(tx: Transaction, reply: Purged, filters: Filters) -> None
 
 
 def named(ids: Sequence[str]) -> list[GraphPreview]:
-    """Return what names things in a reply; previews are read later: see workers/previews.py."""
+    """Return what names things in a reply; previews are read later: see workers/replies.py."""
     return [GraphPreview(id=one, preview=None) for one in ids]
 
 

@@ -35,7 +35,7 @@ async def listed(tx: Transaction, filters: Filters) -> Purged:
     matched, _ = await count(tx, filters)
     found = await find(tx, filters, BEGINNING, limits.PURGED_SHOWN)
     ids = [str(one) for one in found.contents]
-    previews = [MemoryPreview(id=one, preview=None) for one in ids]  # read later: see workers/previews.py
+    previews = [MemoryPreview(id=one, preview=None) for one in ids]  # read later: see workers/replies.py
     reply = Purged(matched=matched, erased=0, memory_ids=ids, memory_previews=previews)
     if filters.take_graph:
         await authored.tell_listed(tx, reply, filters)

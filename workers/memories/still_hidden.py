@@ -59,6 +59,6 @@ async def named_behind(tx: Transaction, found: Behind) -> Named:
 
 
 def named(ids: Collection[UUID], limit: int = BEHIND_MAX) -> Named:
-    """Return what a reply says of memories that stay hidden; previews are read later: see workers/previews.py."""
+    """Return what a reply says of memories that stay hidden; previews are read later: see workers/replies.py."""
     still_hidden = [MemoryPreview(id=str(one), preview=None) for one in sorted(ids, reverse=True)[:limit]]
     return Named(still_hidden=still_hidden, hint=HINT) if ids else Named(still_hidden=[])

@@ -1,3 +1,10 @@
+-- name: memory_contents
+-- What the ledger does not keep of memories: their contents and names, to make an answer complete again.
+select n.id, n.external_id, coalesce(m.tags, '{}') as tags, {each contents: m.$name}
+from nodes n
+join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
+where n.tenant = %(tenant)s and n.id = any(%(ids)s)
+
 -- name: link_notes
 -- The notes of the links of these pairs, or of those that a command lets wait.
 select distinct on (noted.low, noted.high) noted.low, noted.high, noted.note

@@ -1,0 +1,272 @@
+"""What follows a handler: `strip` leaves of a reply what the ledger may keep, `fill` adds what its reader is to see.
+
+An erased memory must leave nothing in the ledger, so that keeps ids and no contents: neither of memories, nor notes,
+queries and previews, which may say the same. What is missing is read again whenever an answer is given.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from engramq.schemas import limits
+from engramq.schemas.commands import (
+    BatchConnected,
+    Command,
+    Connect,
+    ConnectByQuery,
+    Connected,
+    Connects,
+    Forgotten,
+    GetMemory,
+    MemoryChanged,
+    QueryConnected,
+    Reply,
+    WriteReply,
+)
+from engramq.schemas.commands.links import BatchLinked
+from engramq.schemas.contents import changed, contents_of
+from engramq.schemas.envelope import Answer, Envelope
+from engramq.schemas.faults import Fault
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
+from engramq.schemas.vocabulary import LinkAction, Partition, Scope
+from engramq.workers.db import json_values
+from engramq.workers.db.graph_previews import edge_previews, node_previews
+from engramq.workers.db.memory_previews import previews
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.links.rules import Pair, pair_of
+
+CONTENTS: Final = sql("memory_contents")
+NOTES: Final = sql("link_notes")
+
+Preview = MemoryPreview | GraphPreview
+PreviewReader = Callable[[Transaction, Sequence[UUID]], Awaitable[Sequence[Preview]]]
+R = TypeVar("R", bound=Reply | Fault)
+
+_LEFT_OUT: Final = ""  # stands for a text in the ledger; no note, query or content is ever blank
+_encoder: Final = msgspec.json.Encoder()
+
+
+def subject(reply: Reply) -> UUID | None:
+    """Return the id of the memory that a reply is about, if it is about one; of a supersession the new one."""
+    about = [] if isinstance(reply, QueryConnected) else _about(reply)
+    return parse_uuid(about[-1]) if about else None
+
+
+def strip(answer: Answer) -> str:
+    """Return what the ledger may keep of an answer."""
+    reply = None if answer.reply is None else _without_previews(changed(answer.reply, _stripped))
+    fault = None if answer.fault is None else _without_previews(answer.fault)
+    return _encoder.encode(Answer(id=answer.id, reply=reply, fault=fault, replayed=answer.replayed)).decode()
+
+
+def _stripped(node: msgspec.Struct) -> msgspec.Struct:
+    """Return a part of a reply without what somebody wrote; properties of the graph stay, which no erasure reaches."""
+    if isinstance(node, MemoryPreview | GraphPreview):
+        return msgspec.structs.replace(node, preview=None)
+    blanks: dict[str, Any] = {}
+    for name in contents_of(type(node)):
+        match getattr(node, name):
+            case str():
+                blanks[name] = _LEFT_OUT
+            case list():
+                blanks[name] = []
+            case dict() if isinstance(node, Memory):
+                blanks[name] = {}
+    if isinstance(node, QueryConnected) and node.connect_result is not None and node.connect_result.get("note"):
+        blanks["connect_result"] = {**node.connect_result, "note": _LEFT_OUT}
+    return msgspec.structs.replace(node, **blanks)
+
+
+def _without_previews(reply: R) -> R:
+    if reply.resolved_references is UNSET:
+        return reply
+    kept = {name: MemoryPreview(id=memory.id, preview=None) for name, memory in reply.resolved_references.items()}
+    return msgspec.structs.replace(reply, resolved_references=kept)
+
+
+def naming(reply: R, envelope: Envelope) -> R:
+    """Return a reply or a refusal that names what the call's references stood for, without previews."""
+    if not envelope.references:
+        return reply
+    named = {name: MemoryPreview(id=memory_id, preview=None) for name, memory_id in envelope.references.items()}
+    return msgspec.structs.replace(reply, resolved_references=named)
+
+
+async def fill(tx: Transaction, reply: R, envelope: Envelope | None) -> R:
+    """Return a reply or a refusal with previews of all that it names; nothing is read where it names nothing.
+
+    None of what is gone, of untrusted memories that nobody asked for, nor for who may not read. `envelope`: the request
+    that is answered, None where that is not known.
+    """
+    if envelope is not None and Scope.READ not in envelope.principal.scopes:
+        return reply
+    more: dict[str, Any] = {}
+    if reply.resolved_references is not UNSET:
+        more["resolved_references"] = await _read_references(tx, reply.resolved_references, envelope)
+    if isinstance(reply, WriteReply):
+        for name, read in _PREVIEWS.items():
+            if named := getattr(reply, name, None):
+                ids = [memory_id for preview in named if (memory_id := parse_uuid(preview.id)) is not None]
+                more[name] = list(await read(tx, ids))
+    return msgspec.structs.replace(reply, **more) if more else reply
+
+
+def _of_memories(*partitions: Partition) -> PreviewReader:
+    return lambda tx, ids: previews(tx, ids, partitions)
+
+
+# How the previews of each field are read; of memories, those of the partitions that are shown there.
+_PREVIEWS: Final[Mapping[str, PreviewReader]] = {
+    "still_hidden": _of_memories(Partition.TRUSTED),
+    "memory_previews": _of_memories(*Partition),
+    "node_previews": node_previews,
+    "edge_previews": edge_previews,
+    "link_previews": edge_previews,
+    "kept_node_previews": node_previews,
+    "changed_edge_previews": edge_previews,
+    "changed_node_previews": node_previews,
+    "changed_memory_previews": _of_memories(*Partition),
+}
+
+
+async def _read_references(
+    tx: Transaction, references: Mapping[str, MemoryPreview], envelope: Envelope | None
+) -> dict[str, MemoryPreview]:
+    ids = {memory.id: parse_uuid(memory.id) for memory in references.values()}
+    command = None if envelope is None else envelope.command
+    wants_untrusted = isinstance(command, GetMemory) and command.include_untrusted
+    partitions = Partition if wants_untrusted else (Partition.TRUSTED,)
+    known = [memory_id for memory_id in ids.values() if memory_id is not None]
+    read = {memory.id: memory.preview for memory in await previews(tx, known, [*partitions], limits.REFERENCE_CHARS)}
+    return {
+        name: MemoryPreview(id=memory.id, preview=read.get(str(ids[memory.id]))) for name, memory in references.items()
+    }
+
+
+async def filled(tx: Transaction, kept: str, repeated: Envelope | None = None) -> Answer:
+    """Return an answer from the ledger, with what `strip` left out; `repeated` is the request that it answers again.
+
+    Similar memories that are gone are left out; when the memory that it is about was erased, the answer says so.
+    """
+    answer = msgspec.convert(json_values.loads(kept), Answer)
+    if answer.fault is not None:
+        return msgspec.structs.replace(answer, fault=await fill(tx, answer.fault, repeated))
+    assert answer.reply is not None
+    reply = await _with_notes(tx, answer.reply, answer.id, None if repeated is None else repeated.command)
+    reply = await _with_contents(tx, await fill(tx, reply, repeated), answer.id)
+    return msgspec.structs.replace(answer, reply=reply)
+
+
+def _about(reply: Reply) -> list[str]:
+    """Return the ids of the memories that a reply is about."""
+    match reply:
+        case Forgotten(id=memory_id):
+            return [memory_id] if parse_uuid(memory_id) else []
+        case QueryConnected(source_id=source, target_id=target):
+            return [memory_id for memory_id in (source, target) if memory_id is not None]
+        case _:
+            parts = (getattr(reply, name) for name in reply.__struct_fields__)
+            return [part.id for part in parts if isinstance(part, Memory)]
+
+
+async def _with_contents(tx: Transaction, reply: Reply, command_id: str) -> Reply:
+    """Return a reply with the contents of its memories, or one that says that the memory it is about was erased."""
+    about = _about(reply)
+    lists = (part for name in reply.__struct_fields__ if isinstance(part := getattr(reply, name), list))
+    others = [memory.id for memory in chain.from_iterable(lists) if isinstance(memory, Memory)]
+    if not about and not others:
+        return reply
+    rows = {str(row["id"]): row for row in await tx.rows(CONTENTS, ids=[UUID(known) for known in (*about, *others)])}
+    says_gone = isinstance(reply, Forgotten | MemoryChanged) and reply.status in ("not_found", "erased")
+    gone = next((known for known in about if known not in rows), None)
+    if gone is not None and not says_gone:
+        return Forgotten(
+            status="erased",
+            id=gone,
+            command_id=reply.command_id if isinstance(reply, WriteReply) else command_id,
+            resolved_references=reply.resolved_references,
+        )
+
+    def with_contents(node: msgspec.Struct) -> msgspec.Struct | None:
+        if isinstance(node, QueryConnected):
+            source, target = (None if end is None else rows[end]["content"] for end in (node.source_id, node.target_id))
+            return msgspec.structs.replace(node, source_content=source, target_content=target)
+        if not isinstance(node, Memory):
+            return node
+        row = rows.get(node.id)
+        if row is None:
+            return None
+        return msgspec.structs.replace(node, **{name: row[name] for name in contents_of(Memory)})
+
+    return changed(reply, with_contents)
+
+
+class _LinkNote(NamedTuple):
+    """The note of one link in a reply; `item` is its index in a batch."""
+
+    action: str
+    source_id: str
+    target_id: str
+    note: str | None
+    item: int = 0
+
+    @property
+    def pair(self) -> Pair:
+        return pair_of(UUID(self.source_id), UUID(self.target_id))
+
+
+async def _with_notes(tx: Transaction, reply: Reply, command_id: str, asked: Command | None) -> Reply:
+    """Return a reply with its notes: a request that is repeated gave its note, any other is read from the link by now.
+
+    `asked`: the request, if it is repeated. The note of a link that is gone is null.
+    """
+    links = [link for link in _link_notes(reply) if link.note == _LEFT_OUT]
+    if not links:
+        return reply
+    given = {link: None if link.action == LinkAction.SKIPPED else _given(asked, link.item) for link in links}
+    pairs = {link.pair for link, note in given.items() if note is None}
+    lows, highs = [low for low, _ in pairs], [high for _, high in pairs]
+    rows = await tx.rows(NOTES, command_id=UUID(command_id), lows=lows, highs=highs) if pairs else []
+    now = {(row["low"], row["high"]): row["note"] for row in rows}
+    notes = {link.item: now.get(link.pair) if note is None else note for link, note in given.items()}
+    match reply:
+        case BatchConnected(results=results):
+            noted = [msgspec.structs.replace(link, note=notes.get(link.index, link.note)) for link in results]
+            return msgspec.structs.replace(reply, results=noted)
+        case QueryConnected(connect_result=dict(result)):
+            return msgspec.structs.replace(reply, connect_result={**result, "note": notes[0]})
+        case _:
+            return msgspec.structs.replace(reply, note=notes[0])
+
+
+def _link_notes(reply: Reply) -> list[_LinkNote]:
+    """Return the notes in a reply."""
+    match reply:
+        case Connected():
+            return [_noted(reply)]
+        case BatchConnected(results=results):
+            return [_noted(link, link.index) for link in results]
+        case QueryConnected(connect_result=dict(result)) if "note" in result:
+            return [_LinkNote(*(result[name] for name in _LinkNote._fields[:-1]))]
+        case _:
+            return []
+
+
+def _noted(link: Connected | BatchLinked, item: int = 0) -> _LinkNote:
+    return _LinkNote(link.action, link.source_id, link.target_id, link.note, item)
+
+
+def _given(asked: Command | None, item: int) -> str | None:
+    match asked:
+        case Connect(note=str(note)) | ConnectByQuery(note=str(note)):
+            return note
+        case Connects(edges=edges):
+            return edges[item].note or None
+        case _:
+            return None
