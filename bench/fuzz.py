@@ -23,7 +23,7 @@ from redis.asyncio import Redis
 
 from bench.common import McpClient, PrivateStack, emit, private_stack
 from engramq.gateway.mcp.schema import input_schema, object_schema
-from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.commands import TOOLS
 from engramq.schemas.keys import Keys
 
 ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

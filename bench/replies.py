@@ -30,8 +30,8 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 from bench.common import ENGRAMQ, emit
-from engramq.gateway.mcp.guide import ENTRIES
 from engramq.schemas import limits
+from engramq.schemas.commands import TOOLS
 from engramq.schemas.settings import PREFIX
 
 BENCH: Final = "replies"
@@ -108,7 +108,7 @@ class Reader:
 
     async def example(self, tool: str) -> str:
         """Return the reply to the guide's example of a tool, after the calls that it needs before."""
-        entry, text = ENTRIES[tool], ""
+        entry, text = TOOLS[tool].guide, ""
         seen: dict[str, Any] = {}
         for step in msgspec.to_builtins((*entry.before, entry.example)):
             arguments = {name: _filled(value, seen) for name, value in step["arguments"].items()}
@@ -185,7 +185,7 @@ async def measure(doors: Doors) -> None:
     texts: dict[str, str] = {}
     async with _reader(doors, "largest") as client:
         texts = await largest(Reader(client))
-    for tool in ENTRIES:
+    for tool in TOOLS:
         async with _reader(doors, f"example of {tool}") as client:
             typical = await Reader(client).example(tool)
         most = texts.get(tool, typical)

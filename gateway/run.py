@@ -27,11 +27,11 @@ from engramq.gateway.identity.metadata import METADATA_PATHS, Resource
 from engramq.gateway.identity.shared import Shared
 from engramq.gateway.identity.tokens import TokenAuthenticator
 from engramq.gateway.limits import CallLimits, call_limits
+from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.mcp.lines import serve_lines
 from engramq.gateway.mcp.listing import Profile, profile_of
 from engramq.gateway.mcp.server import McpServer, build_server
 from engramq.gateway.mcp.tool_calls import ToolCalls
-from engramq.gateway.mcp.tools import choose_tools
 from engramq.gateway.mcp.transport import http_app, http_caller
 from engramq.gateway.operator import run
 from engramq.gateway.overview import overview_of

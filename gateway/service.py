@@ -18,12 +18,9 @@ from engramq.gateway import cursors
 from engramq.gateway.identity.authorization import Caller, admit, authorize
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
-from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
+from engramq.gateway.mcp.audience import ALL_TOOLS, Reader, reader_of, worded, worded_body
+from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
-from engramq.gateway.mcp.tools import guidance
-from engramq.gateway.mcp.tools.sessions import BreadcrumbTrail, SessionBegun
-from engramq.gateway.mcp.tools.tool import Tool
-from engramq.gateway.mcp.wording import Reader, worded, worded_body
 from engramq.gateway.redaction import brings_memories, redacted
 from engramq.gateway.rendering.budget import Body, text_of
 from engramq.gateway.rendering.replies import (
@@ -45,7 +42,7 @@ from engramq.gateway.sessions import (
     with_ids,
 )
 from engramq.schemas.codec import fault_body, fingerprint
-from engramq.schemas.commands import Command, Reply, StoreMemory
+from engramq.schemas.commands import BreadcrumbTrail, Command, GuideTopic, Reply, SessionBegun, StoreMemory, Tool
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
@@ -350,8 +347,8 @@ class Service:
         breadcrumbs = await self._sessions.read(call.caller.namespace, call.caller.principal.identity, session)
         return msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True)
 
-    async def _guide(self, call: Call, _session: str, asked: guidance.GuideTopic) -> msgspec.Struct:
-        return guidance.explain(asked, call.reader)
+    async def _guide(self, call: Call, _session: str, asked: GuideTopic) -> msgspec.Struct:
+        return explain(asked, call.reader)
 
 
 async def _tell_checked(call: Call, command: Command) -> None:

@@ -16,10 +16,9 @@ from msgspec import UNSET
 from redis.asyncio import Redis
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.tools.tool import Items, Tool
 from engramq.schemas import limits
 from engramq.schemas.clients import CLIENT_ERRORS, run
-from engramq.schemas.commands import Command
+from engramq.schemas.commands import Command, Items, Tool
 from engramq.schemas.connection import refusal_of
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse

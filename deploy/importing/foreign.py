@@ -17,9 +17,8 @@ from engramq.deploy.importing.records import Given, Rejection, rejection
 from engramq.deploy.importing.rows import Row, Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, RejectFile, importing, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.redaction import Redaction
-from engramq.schemas.commands import Command, EdgeAdded, NameAmbiguous, NodeAdded
+from engramq.schemas.commands import TOOLS, Command, EdgeAdded, NameAmbiguous, NodeAdded
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
 from engramq.schemas.packed_lines import BrokenOff, UnusableFile

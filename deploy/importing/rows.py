@@ -12,10 +12,9 @@ from msgspec import UNSET
 from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, Given, Rejection, rejection
 from engramq.gateway.mcp.arguments import AROUND, check_arguments, without_absent
 from engramq.gateway.mcp.parameters import problem_in
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
-from engramq.schemas.commands import ImportRecord, NewMemory
+from engramq.schemas.commands import TOOLS, ImportRecord, NewMemory
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.ids import uuid7
 from engramq.schemas.occurrences import Occurrences

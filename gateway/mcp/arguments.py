@@ -14,7 +14,7 @@ import msgspec
 from engramq.gateway.mcp.lenient import ABSENT, meaning
 from engramq.gateway.mcp.parameters import BatchParameter, Parameter, problem_in, shown
 from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
-from engramq.gateway.mcp.tools.tool import Items, Tool
+from engramq.schemas.commands import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.vocabulary import Detail
 

@@ -1,18 +1,65 @@
-"""Which tools a caller has: those of the profile that the caller's scopes and trust allow."""
+"""Which tools a caller has, and texts that name only those: a sentence that names another is left out.
 
+A caller has the tools of the profile (ENGRAMQ_TOOLS) that their scopes and trust allow. Texts write the word of a tool
+(connect, guide) for the tool alone.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from engramq.gateway.identity.authorization import may_send
-from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.mcp.tools.tool import Tool
-from engramq.gateway.mcp.wording import Reader, reader
+from engramq.schemas.commands import TOOLS, Tool
 from engramq.schemas.envelope import Principal
+from engramq.schemas.settings import SettingsError
 from engramq.schemas.vocabulary import Scope
 
+FULL: Final = "full"
+CORE: Final = "core"
 ALL_TOOLS: Final = tuple(TOOLS.values())
 _IN_FULL: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
 _TRUSTED: Final = "`engramq token create` without --untrusted makes a token that may do this."
+# The end of a sentence; "e.g." and "i.e." end none.
+_BETWEEN: Final = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+")
+_OR: Final = "Or "  # begins no text: what it was the other way to may be left out
+_WORDED: Final = frozenset({"recovery", "hint", "notice", "rest"})  # what a reply tells its reader to do
+# Where replies hold refusals and other replies. What callers wrote stays as it is, whatever its keys are called.
+_WITHIN: Final = frozenset({"errors", "reply", "connect_result", "results", "resolved"})
+
+
+def choose_tools(profile: str) -> tuple[Tool, ...]:
+    """Return the tools of a profile: full, core, or names with commas.
+
+    Raises SettingsError, naming ENGRAMQ_TOOLS, for a name that no tool has and when nothing is chosen.
+    """
+    if profile.strip() == FULL:
+        return tuple(TOOLS.values())
+    if profile.strip() == CORE:
+        return tuple(tool for tool in TOOLS.values() if tool.core)
+    names = [name.strip() for name in profile.split(",") if name.strip()]
+    unknown = [name for name in names if name not in TOOLS]
+    if unknown or not names:
+        wrong = f"there is no tool {unknown[0]!r}" if unknown else "no tool is named"
+        raise SettingsError(f"ENGRAMQ_TOOLS: {wrong}. Give full, core, or some of {', '.join(TOOLS)}.")
+    return tuple(tool for tool in TOOLS.values() if tool.name in names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """Who reads: the names of the tools that they have, and of those they have not where these can be had."""
+
+    tools: frozenset[str]
+    elsewhere: Mapping[str, str]
+    absent: re.Pattern[str] | None
+
+
+def reader(tools: Collection[str], elsewhere: Mapping[str, str]) -> Reader:
+    """Return the reader who has `tools`; `elsewhere` says of each further tool, in a sentence, where it can be had."""
+    longest_first = sorted(elsewhere, key=len, reverse=True)
+    absent = re.compile(rf"(?<![\w/@])(?:{'|'.join(longest_first)})(?!\w)") if longest_first else None
+    return Reader(frozenset(tools), elsewhere, absent)
 
 
 def allowed(tool: Tool, principal: Principal) -> bool:
@@ -46,3 +93,43 @@ def _where(tool: Tool, in_profile: bool, scopes: tuple[Scope, ...]) -> str:
         return _TRUSTED
     wanted = ",".join(scope for scope in Scope if scope in scopes or scope is tool.scope)
     return f"`engramq token create --scopes {wanted}` makes a token that may do this."
+
+
+def kept(text: str, reader: Reader) -> str:
+    """Return the text without the sentences that name a tool which the reader has not; perhaps nothing."""
+    if reader.absent is None or reader.absent.search(text) is None:
+        return text
+    left = " ".join(sentence for sentence in _BETWEEN.split(text) if reader.absent.search(sentence) is None)
+    return f"{left[len(_OR)].upper()}{left[len(_OR) + 1 :]}" if left.startswith(_OR) else left
+
+
+def worded(text: str, reader: Reader) -> str:
+    """Return the text as `kept` does, and where something was left out a sentence that says where it can be had."""
+    if reader.absent is None:
+        return text
+    named = reader.absent.findall(text)
+    if not named:
+        return text
+    sentences = (kept(text, reader), *dict.fromkeys(reader.elsewhere[name] for name in named))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def worded_body(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
+    """Return a reply whose recoveries, hints and notices name only tools that the reader has; the same if they do."""
+    if reader.absent is None:
+        return body
+    changed = {name: new for name, value in body.items() if (new := _worded_part(name, value, reader)) is not value}
+    return {**body, **changed} if changed else body
+
+
+def _worded_part(name: str, value: Any, reader: Reader) -> Any:
+    if isinstance(value, str):
+        return worded(value, reader) if name in _WORDED else value
+    if name not in _WITHIN:
+        return value
+    if isinstance(value, dict):
+        return worded_body(value, reader)
+    if isinstance(value, list):
+        items = [worded_body(item, reader) if isinstance(item, dict) else item for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return value

@@ -6,11 +6,9 @@ from typing import Any, Final
 
 import mcp_types as types
 
-from engramq.gateway.mcp.audience import reader_of
+from engramq.gateway.mcp.audience import CORE, Reader, choose_tools, kept, reader_of
 from engramq.gateway.mcp.schema import listed_schema, output_schema
-from engramq.gateway.mcp.tools import CORE, choose_tools
-from engramq.gateway.mcp.tools.tool import Tool
-from engramq.gateway.mcp.wording import Reader, kept
+from engramq.schemas.commands import Tool
 from engramq.schemas.envelope import Principal
 
 INSTRUCTIONS: Final = (

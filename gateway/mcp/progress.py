@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.mcp.http_calls import again, takes_json
 from engramq.gateway.mcp.tool_calls import METHOD, PROGRESS
-from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.commands import TOOLS
 
 EVENT_STREAM: Final = "text/event-stream"
 REPORTING: Final = frozenset(name for name, tool in TOOLS.items() if tool.reports)

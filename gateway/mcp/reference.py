@@ -9,8 +9,7 @@ from engramq.gateway.mcp import resources
 from engramq.gateway.mcp.arguments import parameters_of
 from engramq.gateway.mcp.parameters import Parameter
 from engramq.gateway.mcp.schema import output_schema
-from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.mcp.tools.tool import Tool
+from engramq.schemas.commands import TOOLS, Tool
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.records import Memory
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from engramq.gateway.mcp.wording import Reader, kept
+from engramq.gateway.mcp.audience import Reader, kept
 from engramq.schemas import limits
 
 MEMORY_PREFIX: Final = "engramq://memory/"

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, UnsetType
 
-from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.rendering.brief import BARE_FORMS, BRIEF_FORMS
 from engramq.schemas import limits, vocabulary
+from engramq.schemas.commands import Tool
 from engramq.schemas.faults import Fault
 from engramq.schemas.fields import IdempotencyKey, SessionName
 from engramq.schemas.records import MemoryPreview

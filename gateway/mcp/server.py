@@ -19,9 +19,8 @@ from engramq.gateway.mcp import resources
 from engramq.gateway.mcp.audience import allowed, reader_of
 from engramq.gateway.mcp.listing import Profile, instructions_for, listing_for
 from engramq.gateway.mcp.schema import listed_schema
-from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.service import Call, Service, ToolReply
+from engramq.schemas.commands import TOOLS, Tool
 
 Context = ServerRequestContext[dict[str, Any], Any]
 McpServer = Server[dict[str, Any]]

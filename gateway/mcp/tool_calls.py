@@ -23,8 +23,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.listing import Profile
 from engramq.gateway.mcp.server import WRAPPED
-from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.service import Call, Service, ToolReply
+from engramq.schemas.commands import Tool
 
 METHOD: Final = "tools/call"
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.rendering.brief import brief_of
 from engramq.gateway.rendering.budget import Body, text_of, within
 from engramq.gateway.rendering.withheld import NOTICE as NOTICE_WITHHELD
@@ -25,6 +24,7 @@ from engramq.schemas.commands import (
     Reply,
     Stored,
     Superseded,
+    Tool,
     UpdateMemory,
 )
 from engramq.schemas.envelope import Principal

@@ -15,14 +15,15 @@ from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.rendering.budget import Body, text_of
 from engramq.gateway.rest import docs_page
 from engramq.gateway.rest.openapi import document
-from engramq.gateway.rest.operations import MISSING, PREFIX, Match, match
+from engramq.gateway.rest.operations import MISSING, Match, match
 from engramq.gateway.rest.reading import CallerLeft, WrongRequest, arguments_of
 from engramq.gateway.service import Call, Service, fault_reply
+from engramq.schemas.commands import REST_PREFIX, Tool
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.vocabulary import Status
 
-OPENAPI_PATH: Final = f"{PREFIX}/openapi.json"
-DOCS_PATH: Final = f"{PREFIX}/docs"
+OPENAPI_PATH: Final = f"{REST_PREFIX}/openapi.json"
+DOCS_PATH: Final = f"{REST_PREFIX}/docs"
 OPEN_PATHS: Final = frozenset({OPENAPI_PATH, DOCS_PATH})  # the same for everybody, so anybody may read them
 
 _JSON: Final = "application/json"
@@ -39,7 +40,7 @@ class Rest:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request or pass it on."""
-        if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{PREFIX}/"):
+        if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{REST_PREFIX}/"):
             await self._app(scope, receive, send)
             return
         try:
@@ -57,22 +58,22 @@ class Rest:
         found = match(scope["raw_path"])
         if found is None:
             return _respond({"status": "error", "error": "There is nothing at this path.", "recovery": _UNKNOWN}, 404)
-        operation = found.operations.get("GET" if method == "HEAD" else method)
-        if operation is None:
+        tool = found.tools.get("GET" if method == "HEAD" else method)
+        if tool is None:
             return _other_method(method, found.methods)
-        return await self._call(operation.method, found, scope, receive)
+        return await self._call(tool, found, scope, receive)
 
-    async def _call(self, method: str, found: Match, scope: Scope, receive: Receive) -> Response:
-        operation, caller, headers = found.operations[method], scope[CALLER], Headers(scope=scope)
+    async def _call(self, tool: Tool, found: Match, scope: Scope, receive: Receive) -> Response:
+        caller, headers = scope[CALLER], Headers(scope=scope)
         try:
-            arguments = await arguments_of(operation, found.values, scope["query_string"], headers, receive)
+            arguments = await arguments_of(tool, found.values, scope["query_string"], headers, receive)
         except WrongRequest as wrong:
             return _refusal(wrong.fault, scope, wrong.status)
         except EngramqError as refused:
             return _refusal(refused.fault, scope)
-        call = Call(tool=operation.tool, arguments=arguments, caller=caller, traceparent=headers.get("traceparent"))
+        call = Call(tool=tool, arguments=arguments, caller=caller, traceparent=headers.get("traceparent"))
         reply = await self._service.call(call)
-        return _respond(reply.body, status_of(reply.body, write=operation.tool.write), reply.text)
+        return _respond(reply.body, status_of(reply.body, write=tool.write), reply.text)
 
 
 def status_of(body: Body, *, write: bool) -> int:

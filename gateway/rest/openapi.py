@@ -9,11 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from engramq.gateway.mcp.arguments import parameters_of
-from engramq.gateway.mcp.guide import ENTRIES
 from engramq.gateway.mcp.schema import ErasedSince, PendingReply, output_schema
-from engramq.gateway.mcp.tools.tool import Tool
-from engramq.gateway.rest.operations import MISSING, OPERATIONS, Operation
+from engramq.gateway.rest.operations import MISSING
 from engramq.gateway.rest.reading import KEY
+from engramq.schemas.commands import TOOLS, Tool
 from engramq.schemas.faults import Fault, FaultCode
 
 VERSION: Final = "1.0.0"  # of the interface: its first number is that of /v1
@@ -56,8 +55,8 @@ _KEY_HEADER: Final = {
 def document() -> dict[str, Any]:
     """Return the whole document."""
     paths: dict[str, Any] = {}
-    for operation in OPERATIONS.values():
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+    for tool in TOOLS.values():
+        paths.setdefault(tool.path, {})[tool.method.lower()] = _described(tool)
     return {
         "openapi": "3.1.0",
         "info": {"title": "engramq", "version": VERSION, "description": _DESCRIPTION, "license": _LICENSE},
@@ -81,20 +80,19 @@ def document() -> dict[str, Any]:
 _LICENSE: Final = {"name": "Apache 2.0", "identifier": "Apache-2.0"}
 
 
-def _described(operation: Operation) -> dict[str, Any]:
-    tool = operation.tool
+def _described(tool: Tool) -> dict[str, Any]:
     listed = parameters_of(tool)
     example = _example(tool)
-    beside = {name: one.schema for name, one in listed.items() if name not in operation.in_path and name != KEY}
+    beside = {name: one.schema for name, one in listed.items() if name not in tool.in_path and name != KEY}
     described: dict[str, Any] = {
         "operationId": tool.name,
-        METHOD_NAME: operation.method_name,
-        "tags": [operation.path.split("/")[2]],
+        METHOD_NAME: tool.client_name,
+        "tags": [tool.path.split("/")[2]],
         "summary": tool.title,
         "description": f"{tool.summary}\n\nScope: `{tool.scope}`.",
-        "parameters": [_parameter(name, "path", listed[name].schema, True, example) for name in operation.in_path],
+        "parameters": [_parameter(name, "path", listed[name].schema, True, example) for name in tool.in_path],
     }
-    if operation.has_body:
+    if tool.has_body:
         required = [name for name in beside if listed[name].required]
         described["requestBody"] = {
             "required": bool(required),
@@ -135,7 +133,7 @@ def _parameter(name: str, place: str, schema: Mapping[str, Any], required: bool,
 
 def _example(tool: Tool) -> dict[str, Any]:
     """Return the arguments of the guide's example, with an id for each reference to an earlier step."""
-    arguments = msgspec.to_builtins(ENTRIES[tool.name].example.arguments)
+    arguments = msgspec.to_builtins(TOOLS[tool.name].guide.example.arguments)
     names = [name for name in arguments if name != "session" or tool.name in ("begin_session", "get_breadcrumbs")]
     ids: dict[str, str] = {}
     return {name: _plain(arguments[name], ids) for name in names}
@@ -204,8 +202,8 @@ def _schemas() -> dict[str, Any]:
             "required": ["status", "error"],
         }
     }
-    for operation in OPERATIONS.values():
-        for name, shape in output_schema(operation.tool)["$defs"].items():
+    for tool in TOOLS.values():
+        for name, shape in output_schema(tool)["$defs"].items():
             moved = _moved(shape)
             if found.setdefault(name, moved) != moved:
                 raise ValueError(f"{name} means two shapes")

@@ -10,8 +10,8 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from engramq.gateway.mcp.arguments import parameters_of
-from engramq.gateway.rest.operations import Operation
 from engramq.schemas import limits
+from engramq.schemas.commands import Tool
 from engramq.schemas.faults import EngramqError, invalid
 from engramq.schemas.phrases import SMALLER
 
@@ -35,29 +35,29 @@ class CallerLeft(Exception):
 
 
 async def arguments_of(
-    operation: Operation, values: Sequence[str], query: bytes, headers: Headers, receive: Receive
+    tool: Tool, values: Sequence[str], query: bytes, headers: Headers, receive: Receive
 ) -> dict[str, Any]:
     """Return the arguments of a call, unchecked but for where they stand.
 
     Raises WrongRequest or EngramqError when they cannot be read, and CallerLeft.
     """
-    asked = _queried(operation, query)
-    if operation.has_body:
+    asked = _queried(tool, query)
+    if tool.has_body:
         if asked:
             raise invalid(next(iter(asked)), "This operation takes no query.", "Give parameters in the JSON body.")
         asked = _decoded(await _body(receive), headers)
-    for name, value in zip(operation.in_path, values, strict=True):
+    for name, value in zip(tool.in_path, values, strict=True):
         if name in asked:
             raise invalid(name, f"{name} stands in the path.", f"Leave {name} out elsewhere.")
         asked[name] = value
-    if operation.tool.write:
+    if tool.write:
         _take_key(asked, headers)
     return asked
 
 
-def _queried(operation: Operation, query: bytes) -> dict[str, Any]:
+def _queried(tool: Tool, query: bytes) -> dict[str, Any]:
     """Return the parameters of a query; a list has its name once for each item."""
-    parameters = parameters_of(operation.tool)
+    parameters = parameters_of(tool)
     found: dict[str, Any] = {}
     try:
         pairs = parse_qsl(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engramq.gateway.rendering.budget import Body
-from engramq.schemas.commands.memories import TIMES
+from engramq.schemas.commands.changes import TIMES
 from engramq.schemas.vocabulary import AuditAction
 
 # What an update leaves of its old values in the audit log, and an update can write again.

@@ -1,24 +1,45 @@
-"""The whole language: every command and every reply, with the one union of each that travels.
+"""The whole language: every command, every reply and every tool, and the unions of those that travel.
 
-Both follow from the classes in the files of the areas. To add a file, import it here and everything in it counts.
+They follow from what the files of the areas declare. To add a file, import it here, and name it in AREAS if it declares
+tools.
 """
 
+from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
-from engramq.schemas.commands import base
+from engramq.schemas.commands import (
+    base,
+    bulk,
+    changes,
+    consent,
+    graph,
+    graph_reads,
+    guide,
+    links,
+    memories,
+    sessions,
+    system,
+    tool,
+    trust,
+)
 from engramq.schemas.commands.access import *
 from engramq.schemas.commands.base import *
 from engramq.schemas.commands.bulk import *
+from engramq.schemas.commands.changes import *
 from engramq.schemas.commands.consent import *
 from engramq.schemas.commands.duplicates import *
 from engramq.schemas.commands.graph import *
+from engramq.schemas.commands.graph_reads import *
+from engramq.schemas.commands.guide import *
 from engramq.schemas.commands.links import *
 from engramq.schemas.commands.memories import *
+from engramq.schemas.commands.sessions import *
 from engramq.schemas.commands.system import *
 from engramq.schemas.commands.tenants import *
+from engramq.schemas.commands.tool import *
 from engramq.schemas.commands.trust import *
 from engramq.schemas.commands.undo import *
-from engramq.schemas.commands.walks import *
 
 
 def _subclasses(cls: type[Any]) -> list[type[Any]]:
@@ -38,3 +59,22 @@ if TYPE_CHECKING:
 else:  # a decoder has to know every tag
     AnyCommand = Union[COMMANDS]  # noqa: UP007 - of a tuple
     AnyReply = Union[REPLIES]  # noqa: UP007 - of a tuple
+
+# The files that declare tools, by the area that the guide lists them under.
+AREAS: Final[Mapping[str, tuple[ModuleType, ...]]] = {
+    "memories": (memories, changes, bulk),
+    "trust": (trust,),
+    "links": (links,),
+    "knowledge graph": (graph, graph_reads),
+    "sectors of edges, consent": (consent,),
+    "working": (sessions, guide, system),
+}
+
+
+def tools_of(area: str) -> tuple[tool.Tool, ...]:
+    """Return the tools of an area, as its files declare them."""
+    return tuple(value for module in AREAS[area] for value in vars(module).values() if isinstance(value, tool.Tool))
+
+
+# Every tool, in the order in which clients see them.
+TOOLS: Final[Mapping[str, tool.Tool]] = {each.name: each for area in AREAS for each in tools_of(area)}

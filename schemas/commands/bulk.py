@@ -1,6 +1,6 @@
 """Commands that carry many records."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Reply, WriteReply
 from engramq.schemas.commands.memories import NewMemory
+from engramq.schemas.commands.tool import Items, Step, Tool, ToolGuide
 from engramq.schemas.faults import Fault, invalid
 from engramq.schemas.fields import UnitInterval
 from engramq.schemas.records import ImportRun
@@ -128,6 +129,45 @@ class MemoriesImported(WriteReply, kw_only=True, tag="memories_imported"):
     receipts: list[Receipt] | UnsetType = UNSET
     kept_apart: int | UnsetType = UNSET
     notice: str | UnsetType = UNSET
+
+
+IMPORT_MEMORIES: Final = Tool(
+    parameters=ImportMemories,
+    replies=(MemoriesImported,),
+    rest="POST /memories/import",
+    client_name="import_many",
+    title="Import memories",
+    summary="Keep many facts at once. Call it to bring over notes or logs. For one fact call store_memory. A "
+    "bad row stops no other: get_command tells which were rejected.",
+    example='import_memories(records=[{"content": "Ada prefers tea"}])',
+    batches={"records": Items(taken=ImportRecord, kept=ImportRow, listed=False)},
+    reports=True,
+    destructive=True,
+    guide=ToolGuide(
+        what="Keeps up to 1,000 memories in one call, all that are right in one transaction. Each is found by its "
+        "words at once, and by meaning once it has its vector, which follows in the background, as do links.",
+        when="You bring over what is written elsewhere: notes, a chat log, the facts of another memory.",
+        when_not="One fact, or a few: store_memory shows what is similar and takes @stored. A file: the operator's "
+        "`engramq import` reads it, whatever its size, and knows its rows again.",
+        cost="About a second for 1,000 new rows, five where all change; the model works in the background. A receipt "
+        "has 100 characters.",
+        returns="accepted and rejected, in rows, and command_id. accepted rows are safe: stored, updated, or there "
+        "already.",
+        next="rejected is not 0: get_command shows a receipt for each row, with its index, and field and error of a "
+        "rejected one. Send those again, corrected. external_id makes that safe: on_duplicate skip leaves a known one "
+        "alone, update writes what the row names.",
+        example=Step(
+            tool="import_memories",
+            arguments={
+                "records": [
+                    {"content": "Ada prefers tea to coffee", "speaker": "Ada", "external_id": "notes-1"},
+                    {"content": "The stand-up meeting is at 9:30", "external_id": "notes-2", "tags": ["meetings"]},
+                    {"content": " ", "external_id": "notes-3"},
+                ]
+            },
+        ),
+    ),
+)
 
 
 class ListImports(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_imports"):

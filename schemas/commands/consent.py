@@ -1,15 +1,107 @@
-"""Commands on proposals: how two principals consent to a change of a constitutive edge."""
+"""Commands on the sectors of edges, and on proposals: how two principals consent to a change of a constitutive edge."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas.commands.base import Command, Page, WriteReply
-from engramq.schemas.commands.graph import AnySector
-from engramq.schemas.fields import Cursor, Identifier, Note
+from engramq.schemas.commands.graph import AnySector, AsWritten
+from engramq.schemas.commands.tool import Step, Tool, ToolGuide
+from engramq.schemas.fields import (
+    Cursor,
+    Identifier,
+    Name,
+    Note,
+)
 from engramq.schemas.ids import list_position
-from engramq.schemas.records import Proposal
-from engramq.schemas.vocabulary import Decision, ProposalState, ReclassifyStatus, Scope, Thing, WorkerKind
+from engramq.schemas.records import EdgeCandidate, Proposal
+from engramq.schemas.vocabulary import (
+    Decision,
+    ProposalState,
+    ReclassifyStatus,
+    Scope,
+    Sector,
+    Thing,
+    WorkerKind,
+)
+
+# What the examples of the guide are about.
+_FACT: Final = {"source_name": "Ada", "target_name": "Royal Society", "relation": "DISCUSSED"}
+_VALUE: Final = Step(
+    tool="graph_add_edge",
+    arguments={
+        "source_name": "Ada",
+        "source_label": "Person",
+        "target_name": "Honesty",
+        "relation": "VALUES",
+        "properties": {"is_constitutive": True},
+    },
+)
+_PROPOSE: Final = Step(
+    tool="propose_reclassification",
+    arguments={"edge_id": "<edge_id>", "new_sector": Sector.REFLECTIVE.value, "reason": "a conclusion about herself"},
+)
+
+
+class ReclassifySector(Command, frozen=True, kw_only=True, omit_defaults=True, tag="reclassify_memory_sector"):
+    """Choose the sector of an edge by hand, for good."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    source_name: Name
+    target_name: Name
+    relation: AsWritten
+    new_sector: AnySector
+    edge_id: Annotated[Identifier, Meta(description="Which one, if several match")] | UnsetType = UNSET
+    actor: Annotated[Name, Meta(description="In whose name, if not yours (admin)")] | UnsetType = UNSET
+
+
+class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
+    """What became of a reclassification; which fields are there depends on the status.
+
+    `proposal_id` and `expires_at` are null when consent is needed and nobody has asked for it yet.
+    """
+
+    status: ReclassifyStatus
+    edge_id: str | UnsetType = UNSET
+    old_sector: Sector | UnsetType = UNSET
+    new_sector: Sector | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    edge_ids: list[str] | UnsetType = UNSET
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+    proposal_id: str | UnsetType | None = UNSET
+    approved_by: list[str] | UnsetType = UNSET
+    expires_at: str | UnsetType | None = UNSET
+    candidates: list[EdgeCandidate] | UnsetType = UNSET
+
+
+RECLASSIFY_SECTOR: Final = Tool(
+    parameters=ReclassifySector,
+    replies=(Reclassified,),
+    rest="POST /graph/edges/reclassify",
+    client_name="reclassify_edge",
+    title="Reclassify an edge",
+    summary="Choose the sector of a graph edge by hand, for good. Call it when an edge has the wrong one, and "
+    "so fades or is filtered wrongly. ambiguous: call again with an edge_id. consent_required: do "
+    "what hint says. For a memory call update_memory.",
+    example='reclassify_memory_sector(source_name="Ada", target_name="Engine", relation="DESIGNED", '
+    'new_sector="episodic")',
+    destructive=True,
+    guide=ToolGuide(
+        what="Chooses an edge's sector by hand, for good: no automatic classification changes it again.",
+        when="An edge has the wrong sector and so fades or is filtered wrongly.",
+        when_not="The sector of a memory: update_memory. The relation is wrong: graph_delete_edge, then the right one.",
+        cost="One audited transaction, about 5 ms.",
+        returns="old_sector and new_sector; or invalid_sector, not_found, ambiguous (candidates, oldest first), "
+        "consent_required: each says what to do, and nothing has changed.",
+        next="ambiguous: again with edge_id. consent_required: propose_reclassification.",
+        before=(Step(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person"}),),
+        example=Step(tool="reclassify_memory_sector", arguments={**_FACT, "new_sector": Sector.EPISODIC.value}),
+    ),
+)
 
 
 class ProposeReclassification(Command, frozen=True, kw_only=True, omit_defaults=True, tag="propose_reclassification"):
@@ -52,6 +144,32 @@ class ConsentNotNeeded(WriteReply, kw_only=True, tag="consent_not_needed"):
     hint: str
 
 
+PROPOSE_RECLASSIFICATION: Final = Tool(
+    parameters=ProposeReclassification,
+    replies=(Proposed, NotProposed, ConsentNotNeeded),
+    rest="POST /graph/edges/{edge_id}/reclassification",
+    client_name="propose_reclassification",
+    title="Propose a reclassification",
+    summary="Ask for consent to another sector of a constitutive edge, or join who asked: your approval, for "
+    "48 h. Call it after consent_required. For any other edge call reclassify_memory_sector. Next "
+    "another principal calls this or decide_proposal.",
+    example='propose_reclassification(edge_id="<id>", new_sector="episodic")',
+    guide=ToolGuide(
+        what="Asks for consent to another sector of a constitutive edge, or joins the open proposal for that sector; "
+        "counts as your approval (to join, with the scope verify), lasts 48 hours.",
+        when="reclassify_memory_sector answered consent_required.",
+        when_not="The edge is not constitutive: reclassify_memory_sector does it at once. To delete or change one: "
+        "graph_delete_edge and graph_add_edge propose by themselves.",
+        cost="One audited transaction, about 5 ms.",
+        returns="proposed with proposal_id, expires_at, approved_by and approvals_needed, the number still missing; "
+        "not_needed for an edge that takes no consent.",
+        next="Have another principal call this or decide_proposal; then reclassify_memory_sector again.",
+        before=(_VALUE,),
+        example=_PROPOSE,
+    ),
+)
+
+
 class DecideProposal(Command, frozen=True, kw_only=True, omit_defaults=True, tag="decide_proposal"):
     """Approve or reject a proposal. Approving twice counts once; one rejection ends it."""
 
@@ -77,6 +195,31 @@ class Decided(WriteReply, kw_only=True, tag="decided"):
     hint: str | UnsetType = UNSET
 
 
+DECIDE_PROPOSAL: Final = Tool(
+    parameters=DecideProposal,
+    replies=(Decided,),
+    rest="POST /proposals/{proposal_id}/decision",
+    client_name="decide_proposal",
+    title="Decide on a proposal",
+    summary="Approve or reject a proposal. Two different principals must approve; one rejection ends it. Call "
+    "it once you have judged the change on its merits. Your own has your approval already. Next make "
+    "the proposed call.",
+    example='decide_proposal(proposal_id="<id>", decision="approve")',
+    destructive=True,
+    idempotent=True,
+    guide=ToolGuide(
+        what="Approves or rejects a proposal. Two different principals must approve; one rejection ends it.",
+        when="Another principal proposed a change and you have judged it on its merits.",
+        when_not="You proposed it yourself: your approval counts once, and is there already.",
+        cost="One audited transaction, about 5 ms. Needs the verify scope.",
+        returns="recorded with state and approvals; closed when it had ended; not_found.",
+        next="approved: call what was proposed again; it uses the proposal up.",
+        before=(_VALUE, _PROPOSE),
+        example=Step(tool="decide_proposal", arguments={"proposal_id": "<proposal_id>", "decision": "approve"}),
+    ),
+)
+
+
 class ListProposals(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_proposals"):
     """List proposals, newest first."""
 
@@ -99,3 +242,27 @@ class ProposalList(Page, kw_only=True, tag="proposals"):
     def positions(self) -> list[str]:
         """Return the position after each proposal."""
         return [list_position(one.created_at, one.proposal_id) for one in self.proposals]
+
+
+LIST_PROPOSALS: Final = Tool(
+    parameters=ListProposals,
+    replies=(ProposalList,),
+    rest="GET /proposals",
+    client_name="list_proposals",
+    title="List proposals",
+    summary="See proposals, newest first, and what each would do. Call it when you are asked to decide, or a "
+    "change still waits. Not right after a proposal: the reply had the id. Next call decide_proposal.",
+    example='list_proposals(state="pending")',
+    bounded=True,
+    read_only=True,
+    guide=ToolGuide(
+        what="Shows proposals, newest first: what each would do, to which edge or node, who approved, until when.",
+        when="You are asked to decide, or wonder why something still needs consent.",
+        when_not="You have just proposed: the reply holds the id.",
+        cost="One read, a few milliseconds.",
+        returns="proposals, each with effect in words, the edge or node as it is now, and change: what of an edge "
+        "would be different; next_cursor, null at the end.",
+        next="decide_proposal with a proposal_id. next_cursor as cursor, with the same state, for the next page.",
+        example=Step(tool="list_proposals", arguments={"state": "pending"}),
+    ),
+)

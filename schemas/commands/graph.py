@@ -1,16 +1,14 @@
-"""Commands on the knowledge graph, each with its reply beside it. Consent and walks have files of their own."""
+"""Commands that write to the knowledge graph, each with its reply and its tool. Deletions can be undone by undo.py."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Page, Reply, WriteReply
+from engramq.schemas.commands.base import Command, WriteReply
+from engramq.schemas.commands.tool import Step, Tool, ToolGuide
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
-    AsOf,
-    Cursor,
     Identifier,
     Name,
     Note,
@@ -19,18 +17,14 @@ from engramq.schemas.fields import (
     ValidFrom,
     ValidUntil,
     refuse_backwards,
-    refuse_future,
 )
-from engramq.schemas.ids import weight_position
-from engramq.schemas.records import Candidate, EdgeCandidate, GraphEdge, NodeRef
+from engramq.schemas.records import Candidate
 from engramq.schemas.vocabulary import (
     CONSTITUTIVE,
     EDGE_TYPE,
     ENTITY_LABEL,
     IS_CONSTITUTIVE,
     LAST_RECLASSIFICATION,
-    Following,
-    ReclassifyStatus,
     Scope,
     Sector,
     Thing,
@@ -41,6 +35,19 @@ AsWritten = Annotated[Name, Meta(description="Exactly as written, e.g. DESIGNED"
 # Any text: a wrong one has an answer of its own.
 AnySector = Annotated[str, Meta(description=", ".join(Sector))]
 LabelOfHomonym = Annotated[Name, Meta(description="If ambiguous")]
+
+
+# What the examples of the guide are about.
+_FACT: Final = {"source_name": "Ada", "target_name": "Analytical Engine", "relation": "DESCRIBED"}
+# With the label, an example works whether or not another one has made a node of that name.
+_ADD: Final = Step(tool="graph_add_edge", arguments={**_FACT, "source_label": "Person", "properties": {"year": 1843}})
+_ADD_NODE: Final = Step(
+    tool="graph_add_node", arguments={"name": "Ada", "label": "Person", "properties": {"born": 1815}}
+)
+_ADD_WRONG: Final = Step(
+    tool="graph_add_edge",
+    arguments={"source_name": "Ada", "source_label": "Person", "target_name": "Telegraph", "relation": "INVENTED"},
+)
 
 
 class AddNode(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_node"):
@@ -64,6 +71,29 @@ class NodeAdded(WriteReply, kw_only=True, tag="node_added"):
     label: str
     name: str
     properties: Contents[dict[str, Any]]
+
+
+ADD_NODE: Final = Tool(
+    parameters=AddNode,
+    replies=(NodeAdded,),
+    rest="POST /graph/nodes",
+    client_name="add_node",
+    title="Add a node",
+    summary="Make a named node, or merge properties into it. Label and name together identify it. Call it for "
+    "properties of a thing itself. Before an edge it is not needed: graph_add_edge makes missing "
+    "nodes.",
+    example='graph_add_node(name="Ada", label="Person")',
+    idempotent=True,
+    guide=ToolGuide(
+        what="Makes a named node, or merges properties into it. Label and name together identify it, as written.",
+        when="A thing has properties of its own, or one name means several things and labels have to tell them apart.",
+        when_not="You are about to write an edge: graph_add_edge makes missing nodes itself.",
+        cost="One transaction, about 5 ms; no embedding.",
+        returns="node_id, created (false: it was there), and the merged properties.",
+        next="graph_add_edge, with source_label or target_label where the name is ambiguous.",
+        example=_ADD_NODE,
+    ),
+)
 
 
 class AddEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_add_edge"):
@@ -149,6 +179,31 @@ class NameAmbiguous(WriteReply, kw_only=True, tag="name_ambiguous"):
     candidates: list[Candidate]
 
 
+ADD_EDGE: Final = Tool(
+    parameters=AddEdge,
+    replies=(EdgeAdded, ChangeNeedsConsent, NameAmbiguous),
+    rest="POST /graph/edges",
+    client_name="add_edge",
+    title="Add an edge",
+    summary="Write a directed fact about two named things; missing nodes are made. Call it for a plain fact to "
+    "check or walk exactly later. Again: properties merge, the rest only if given; valid_until ends it. ambiguous: "
+    "call again with labels. consent_required: do what hint says. If it takes a sentence, call store_memory.",
+    example='graph_add_edge(source_name="Ada", target_name="Engine", relation="DESIGNED")',
+    idempotent=True,
+    guide=ToolGuide(
+        what="Writes a directed fact between two named things: source --RELATION--> target. Missing nodes are made.",
+        when="Something is a plain fact about named things and you want to check or walk it exactly later.",
+        when_not="It needs a sentence to be understood: store_memory. You relate two memories: connect.",
+        cost="One transaction, about 5 ms; no embedding.",
+        returns="edge_id, created, the edge as stored, its sector and when it holds; ambiguous with candidates, or "
+        "consent_required with a proposal_id (it would change a constitutive edge): nothing was written.",
+        next="ambiguous: again with source_label or target_label. consent_required: do what hint says. When it holds "
+        "no longer: again with valid_until. get_edge verifies it.",
+        example=_ADD,
+    ),
+)
+
+
 class DeleteEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_delete_edge"):
     """Remove an edge. Of a constitutive one the first call is a proposal to delete it."""
 
@@ -199,160 +254,51 @@ class DeletionNeedsConsent(WriteReply, kw_only=True, tag="deletion_needs_consent
     approved_by: list[str] = []
 
 
-class GetNodeByName(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_node_by_name"):
-    """Read one node by its exact name."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
-    name: Name
-    label: LabelOfHomonym | UnsetType = UNSET
-
-
-class NodeFound(Reply, kw_only=True, tag="node_found"):
-    """The node, the oldest of `match_count` with that name."""
-
-    status: Literal["success"] = "success"
-    node_id: str
-    label: str
-    name: str
-    properties: Contents[dict[str, Any]]
-    created_at: str
-    updated_at: str
-    match_count: int
-    created_by: str | None = None
-    updated_by: str | None = None
-
-
-class NodeMissing(Reply, kw_only=True, tag="node_missing"):
-    """No node has the name; the suggestions resemble it, best first."""
-
-    node: None = None
-    status: Literal["not_found"] = "not_found"
-    suggestions: list[NodeRef]
-    what: Thing = Thing.NODE
-    hint: str = ""
+DELETE_EDGE: Final = Tool(
+    parameters=DeleteEdge,
+    replies=(GraphDeleted, DeletionNeedsConsent),
+    rest="DELETE /graph/edges/{edge_id}",
+    client_name="delete_edge",
+    title="Delete an edge",
+    summary="Remove an edge. Call it when the fact is false. A constitutive edge takes consent: this proposes it, "
+    "another principal calls the same or decide_proposal, then call again. If it held once, or properties or "
+    "weight are wrong, call graph_add_edge.",
+    example='graph_delete_edge(edge_id="<id>")',
+    destructive=True,
+    idempotent=True,
+    guide=ToolGuide(
+        what="Removes an edge. For a constitutive edge the call is the proposal to do so.",
+        when="The fact is false.",
+        when_not="It held once: graph_add_edge with valid_until ends it. Its properties or weight are wrong: "
+        "graph_add_edge again merges them. Its sector: reclassify_memory_sector.",
+        cost="One audited transaction, about 5 ms. An operator can undo it until restore_until; hint says how.",
+        returns="deleted, not_found, or consent_required with a proposal_id.",
+        next="consent_required: do what hint says, then call this again.",
+        before=(_ADD_WRONG,),
+        example=Step(tool="graph_delete_edge", arguments={"edge_id": "<edge_id>", "reason": "not true"}),
+    ),
+)
 
 
-class GetEdge(Command, frozen=True, kw_only=True, omit_defaults=True, tag="get_edge"):
-    """Read one directed edge by its exact names and relation; changes nothing."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
-    source_name: Name
-    target_name: Name
-    relation: AsWritten
-    source_label: LabelOfHomonym | UnsetType = UNSET
-    target_label: LabelOfHomonym | UnsetType = UNSET
-
-
-class EdgeFound(Reply, kw_only=True, tag="edge_found"):
-    """The edge, the oldest of `match_count` between nodes of these names."""
-
-    edge_id: str
-    source_id: str
-    target_id: str
-    relation: str
-    weight: float
-    properties: Contents[dict[str, Any]]
-    memory_sector: Sector
-    created_at: str
-    match_count: int
-    status: Literal["success"] = "success"
-    created_by: str | None = None
-    updated_by: str | None = None
-    valid_from: str | None = None
-    valid_until: str | None = None
-
-
-class EdgeMissing(Reply, kw_only=True, tag="edge_missing"):
-    """There is no such edge, whether or not there are such nodes. The one not_found that says no more."""
-
-    edge: None = None
-    status: Literal["not_found"] = "not_found"
-
-
-class ListEdges(Command, frozen=True, kw_only=True, omit_defaults=True, tag="graph_list_edges"):
-    """List the edges of a node that hold, or one edge by its id, whenever it holds.
-
-    The gateway checks a cursor and hands its position on.
-    """
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
-
-    node_name: Name | UnsetType = UNSET
-    edge_id: Annotated[Identifier, Meta(description="Instead: this edge")] | UnsetType = UNSET
-    label: LabelOfHomonym | UnsetType = UNSET
-    direction: Annotated[Following, Meta(description="From the node")] = Following.BOTH
-    relation: Annotated[Name, Meta(description="Only these")] | UnsetType = UNSET
-    as_of: AsOf | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=limits.NEIGHBOR_LIMIT)] = 50
-    cursor: Cursor | UnsetType = UNSET
-
-    def check(self) -> None:
-        """Ask for a node or an edge, not both, and for no time to come."""
-        refuse_future(self.as_of)
-        if (self.node_name is UNSET) == (self.edge_id is UNSET):
-            raise invalid("node_name", "node_name or edge_id is required, one of them.", "Give one of them.")
-
-
-class EdgeList(Page, kw_only=True, tag="edges"):
-    """Edges, heaviest first. `node` is the oldest of `match_count` of that name, null when an edge was asked for."""
-
-    status: Literal["success"] = "success"
-    node: NodeRef | None
-    edges: list[GraphEdge]
-    count: int
-    match_count: int
-    candidates: list[Candidate] = []
-    hint: str | UnsetType = UNSET
-    next_cursor: str | UnsetType | None = UNSET
-
-    listed: ClassVar[str] = "edges"
-
-    def positions(self) -> list[str]:
-        """Return the position after each edge."""
-        return [weight_position(edge.weight, edge.edge_id) for edge in self.edges]
-
-
-class EdgesMissing(Reply, kw_only=True, tag="edges_missing"):
-    """There is no such node, or no such edge."""
-
-    status: Literal["not_found"] = "not_found"
-    what: Thing
-    error: str
-    hint: str
-
-
-class ReclassifySector(Command, frozen=True, kw_only=True, omit_defaults=True, tag="reclassify_memory_sector"):
-    """Choose the sector of an edge by hand, for good."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.EDGES
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
-
-    source_name: Name
-    target_name: Name
-    relation: AsWritten
-    new_sector: AnySector
-    edge_id: Annotated[Identifier, Meta(description="Which one, if several match")] | UnsetType = UNSET
-    actor: Annotated[Name, Meta(description="In whose name, if not yours (admin)")] | UnsetType = UNSET
-
-
-class Reclassified(WriteReply, kw_only=True, tag="reclassified"):
-    """What became of a reclassification; which fields are there depends on the status.
-
-    `proposal_id` and `expires_at` are null when consent is needed and nobody has asked for it yet.
-    """
-
-    status: ReclassifyStatus
-    edge_id: str | UnsetType = UNSET
-    old_sector: Sector | UnsetType = UNSET
-    new_sector: Sector | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-    edge_ids: list[str] | UnsetType = UNSET
-    what: Thing | UnsetType = UNSET
-    hint: str | UnsetType = UNSET
-    proposal_id: str | UnsetType | None = UNSET
-    approved_by: list[str] | UnsetType = UNSET
-    expires_at: str | UnsetType | None = UNSET
-    candidates: list[EdgeCandidate] | UnsetType = UNSET
+DELETE_NODE: Final = Tool(
+    parameters=DeleteNode,
+    replies=(GraphDeleted, DeletionNeedsConsent),
+    rest="DELETE /graph/nodes/{node_id}",
+    client_name="delete_node",
+    title="Delete a node",
+    summary="Remove a node and all its edges. Call it when there is no such thing, or it was misnamed. "
+    "Constitutive edges take consent, as in graph_delete_edge. If one fact is wrong, call graph_delete_edge.",
+    example='graph_delete_node(node_id="<id>")',
+    destructive=True,
+    idempotent=True,
+    guide=ToolGuide(
+        what="Removes a named node and all its edges.",
+        when="The thing does not exist, or was written under a wrong name and has been written again.",
+        when_not="Only one fact about it is wrong: graph_delete_edge.",
+        cost="One audited transaction, longer with many edges. An operator can undo it until restore_until.",
+        returns="deleted with edges_deleted, not_found, or consent_required when an edge is constitutive.",
+        next="consent_required: do what hint says, then call this again.",
+        before=(Step(tool="graph_add_node", arguments={"name": "Adda", "label": "Person"}),),
+        example=Step(tool="graph_delete_node", arguments={"node_id": "<node_id>", "reason": "misspelt"}),
+    ),
+)

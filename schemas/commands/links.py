@@ -1,13 +1,14 @@
 """Commands on links (the association layer): what agents assert about two memories, and what helped them."""
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.tool import Items, Step, Tool, ToolGuide
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
 from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval
@@ -26,6 +27,30 @@ from engramq.schemas.vocabulary import (
 
 Query = Annotated[str, Meta(min_length=1, max_length=limits.QUERY_CHARS, pattern=r"\S")]
 IfLinked = Annotated[IfExists, Meta(description="If they are linked already")]
+
+
+# What the examples of the guide are about.
+_HERE: Final = {"session": "the queue"}
+_BEFORE: Final = (
+    Step(
+        tool="store_memory",
+        arguments={"content": "We chose Redis for the queue because latency matters most", **_HERE},
+    ),
+    Step(tool="search_memories", arguments={"query": "Why did we choose Redis for the queue?", **_HERE}),
+    Step(
+        tool="store_memory", arguments={"content": "A round trip through the queue takes half a millisecond", **_HERE}
+    ),
+)
+_CONNECT: Final = Step(
+    tool="connect",
+    arguments={
+        "source": "@stored",
+        "target": "@recalled[0]",
+        "relation": "supports",
+        "note": "the figure behind it",
+        **_HERE,
+    },
+)
 
 
 class LinkRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,6 +123,38 @@ class Connected(WriteReply, kw_only=True, tag="connected"):
     warning: str | UnsetType = UNSET
 
 
+CONNECT: Final = Tool(
+    parameters=Connect,
+    replies=(Connected,),
+    rest="POST /links",
+    client_name="connect",
+    title="Connect two memories",
+    summary="Say how two memories are related, so that searches for one lift the other. Call it when one "
+    "explains, supports or contradicts the other and the words alone do not show it. Mere likeness is "
+    "linked by itself. If one replaces the other, call supersede_memory. For facts about named things call "
+    "graph_add_edge.",
+    example='connect(source="@stored", target="@recalled[0]", relation="supports")',
+    everyday=("source", "target", "relation", "note", "session"),
+    ids=("source", "target"),
+    destructive=True,
+    guide=ToolGuide(
+        what="Asserts how two memories are related. Searches that find one then lift or bring in the other.",
+        when="One memory explains, supports or contradicts another and wording alone would not show it: a decision and "
+        "its measurement, a rule and its exception.",
+        when_not="They merely resemble each other: similarity links are made by themselves. One replaces the other: "
+        "supersede_memory. Named things and facts: graph_add_edge.",
+        cost="One transaction that locks both memories, about 10 ms; no embedding. A memory has room for 10 links by "
+        "default; the weakest automatic one makes room.",
+        returns="action (created, reinforced, updated, skipped, deferred), the link as stored, and what it displaced. "
+        "deferred: an end is still being embedded; get_command tells what became of it.",
+        next="relation_conflict: if_exists update changes the relation. degree_limit: disconnect one of the links that "
+        "get_memory, with include_untrusted, shows of the memory named.",
+        before=_BEFORE,
+        example=_CONNECT,
+    ),
+)
+
+
 class Disconnect(Command, frozen=True, kw_only=True, omit_defaults=True, tag="disconnect"):
     """Remove the link between two memories, in either order."""
 
@@ -125,6 +182,38 @@ class Disconnected(WriteReply, kw_only=True, tag="disconnected"):
     hint: str | UnsetType = UNSET
     untrusted: bool | UnsetType = UNSET
     warning: str | UnsetType = UNSET
+
+
+DISCONNECT: Final = Tool(
+    parameters=Disconnect,
+    replies=(Disconnected,),
+    rest="DELETE /links",
+    client_name="disconnect",
+    title="Disconnect two memories",
+    summary="Remove the link between two memories; it does not come back by itself. Call it when it leads searches "
+    "to what does not belong. If only its relation is wrong, call connect with if_exists update. If a memory is "
+    "wrong, call supersede_memory.",
+    example='disconnect(source="@recalled[0]", target="@recalled[1]", guard_relation="similar")',
+    ids=("source", "target"),
+    destructive=True,
+    idempotent=True,
+    guide=ToolGuide(
+        what="Removes the link between two memories, in either order, also one that is deferred. Automatic writers do "
+        "not make an automatic one again.",
+        when="A link misleads: search results come via it and do not belong.",
+        when_not="The memory itself is wrong: supersede_memory or forget_memory. You want another relation: connect "
+        "with if_exists update.",
+        cost="One audited transaction, about 10 ms.",
+        returns="action removed (with the relation and weight that it had), not_found, or guarded: it has "
+        "another relation than guard_relation, or is a supersession, which restore_memory undoes.",
+        next="Nothing; the next search does not follow it. connect makes it again.",
+        before=(*_BEFORE, _CONNECT),
+        example=Step(
+            tool="disconnect",
+            arguments={"source": "@recalled[0]", "target": "@stored", "guard_relation": "supports", **_HERE},
+        ),
+    ),
+)
 
 
 class ConnectByQuery(Command, frozen=True, kw_only=True, omit_defaults=True, tag="connect_by_query"):
@@ -166,6 +255,41 @@ class QueryConnected(WriteReply, kw_only=True, tag="query_connected"):
     connect_result: dict[str, Any] | None
     summary: str
     notice: str | UnsetType = UNSET
+
+
+CONNECT_BY_QUERY: Final = Tool(
+    parameters=ConnectByQuery,
+    replies=(QueryConnected,),
+    rest="POST /links/by-query",
+    client_name="connect_by_query",
+    title="Connect memories by query",
+    summary="Link the memories that best match two queries, if both are sure enough. Call it when you know both by "
+    "what they say, not by id; first with dry_run. If you have just stored or recalled them, call connect.",
+    example='connect_by_query(source_query="why we chose Redis", target_query="queue latency", dry_run=true)',
+    bounded=True,
+    destructive=True,
+    guide=ToolGuide(
+        what="Links the memory that best matches one query to the one that best matches another.",
+        when="You know both memories by what they say and have neither id at hand.",
+        when_not="You have just stored or recalled them: connect with @stored and @recalled[N] is exact and cheaper.",
+        cost="Two embeddings and two vector searches, about 30 ms, and what connect costs. dry_run writes nothing. "
+        "With a custom embedder the first call also calibrates it, for seconds.",
+        returns="action (insufficient_confidence, same_memory, dry_run_preview, refused, connected), what was found "
+        "for both with the chance that it is the one meant, and connect_result.",
+        next="insufficient_confidence: read the contents found; ask more exactly, or connect by id. Preview is right: "
+        "again without dry_run.",
+        before=_BEFORE,
+        example=Step(
+            tool="connect_by_query",
+            arguments={
+                "source_query": "How long does a round trip through the queue take?",
+                "target_query": "Why was Redis chosen for the queue?",
+                "relation": "supports",
+                "dry_run": True,
+            },
+        ),
+    ),
+)
 
 
 class BatchLink(LinkRequest, frozen=True, kw_only=True, omit_defaults=True):
@@ -231,6 +355,42 @@ class BatchConnected(WriteReply, kw_only=True, tag="batch_connected"):
     summary: str
 
 
+CONNECTS: Final = Tool(
+    parameters=Connects,
+    replies=(BatchConnected,),
+    rest="POST /links/batch",
+    client_name="connect_many",
+    title="Connect in a batch",
+    summary="Make many links at once; bad ones are reported by index. Call it to link a whole set: the steps of a "
+    "plan, what a report rests on. For one link call connect. Then correct and resend the items in errors.",
+    example='connects(edges=[{"source": "@recalled[0]", "target": "@recalled[1]"}], atomic=true)',
+    session=True,
+    batches={"edges": Items(taken=LinkRequest, kept=BatchLink, ids=("source", "target"))},
+    destructive=True,
+    guide=ToolGuide(
+        what="Asserts up to 200 links in one call, each as in connect.",
+        when="You link a whole set: the steps of a plan, everything that a report rests on.",
+        when_not="One link: connect.",
+        cost="One transaction, about as much as the links would cost alone, without the round trips.",
+        returns="results and errors, each with its index, and counts. A bad item is an error of its index. atomic: all "
+        "or nothing, and the first error is the answer.",
+        next="Correct the items in errors and send those again.",
+        before=_BEFORE,
+        example=Step(
+            tool="connects",
+            arguments={
+                "edges": [
+                    {"source": "@stored", "target": "@recalled[0]", "relation": "supports"},
+                    {"source": "@recalled[0]", "target": "@stored", "note": "said twice: the link is reinforced"},
+                ],
+                "atomic": True,
+                **_HERE,
+            },
+        ),
+    ),
+)
+
+
 class RecordOutcome(Command, frozen=True, kw_only=True, omit_defaults=True, tag="record_outcome"):
     """Say how much memories helped: 1 fully, 0 not at all."""
 
@@ -264,6 +424,35 @@ class OutcomeRecorded(WriteReply, kw_only=True, tag="outcome_recorded"):
     edges_skipped: int
     edges_skipped_by: dict[str, int] = {}
     skipped: list[SkippedMemory]
+
+
+RECORD_OUTCOME: Final = Tool(
+    parameters=RecordOutcome,
+    replies=(OutcomeRecorded,),
+    rest="POST /outcomes",
+    client_name="record_outcome",
+    title="Record an outcome",
+    summary="Say how much memories helped (1) or misled (0): it moves their rank and links those that helped. "
+    "Call it when a task that relied on them has ended. Not for memories that you only read. It says nothing "
+    "about truth: of a false one call supersede_memory.",
+    example='record_outcome(memory_ids=["@recalled[0]", "@recalled[1]"], signal=0.9)',
+    everyday=("memory_ids", "signal", "note", "session"),
+    ids=("memory_ids",),
+    guide=ToolGuide(
+        what="Says how much memories helped, from 1 (helped) to 0 (misled). Moves their rank within bounds, and links "
+        "those that helped together.",
+        when="A task that relied on recalled memories has ended, well or badly. Name those that you used, the most "
+        "important first.",
+        when_not="You only read them. You do not know the outcome yet. One is false: supersede_memory or verify_memory "
+        "rejected says so, a low signal does not.",
+        cost="One transaction, about 10 ms for a few memories. Pairs without room for a link are skipped.",
+        returns="updated (the new usefulness of each), edges_created, edges_reinforced, edges_skipped, and skipped "
+        "memories with the reason.",
+        next="Store what you learned from the task with store_memory.",
+        before=_BEFORE[:2],
+        example=Step(tool="record_outcome", arguments={"memory_ids": ["@recalled[0]"], "signal": 0.9, **_HERE}),
+    ),
+)
 
 
 class Near(msgspec.Struct, frozen=True, array_like=True):

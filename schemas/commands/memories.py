@@ -1,14 +1,14 @@
-"""Commands on memories, each with its reply beside it."""
+"""Commands that keep memories and read them, each with its reply and its tool."""
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply, WriteReply
-from engramq.schemas.faults import invalid
+from engramq.schemas.commands.tool import Step, Tool, ToolGuide
 from engramq.schemas.fields import (
     AsOf,
     Confidence,
@@ -18,7 +18,6 @@ from engramq.schemas.fields import (
     MemoryReference,
     Moment,
     Name,
-    Note,
     Occurrence,
     Properties,
     Speaker,
@@ -34,7 +33,6 @@ from engramq.schemas.fields import (
     refuse_reversed,
 )
 from engramq.schemas.ids import list_position
-from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.records import Link, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
     MemorySource,
@@ -61,6 +59,11 @@ _SOURCE_TYPE = (
     "Leave out unless the content comes from somebody you do not trust. research, task_outcome, "
     "architectural_decision, lesson_learned, or your own word: kept apart until verified"
 )
+
+
+# What the examples of the guide are about.
+_STORE_TEA: Final = Step(tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"})
+_IT: Final = {"memory_id": "<stored.id>"}
 
 
 class NewMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,6 +123,37 @@ class Stored(WriteReply, kw_only=True, tag="stored", omit_defaults=False):
     degraded: bool | UnsetType = UNSET
 
 
+STORE_MEMORY: Final = Tool(
+    parameters=StoreMemory,
+    replies=(Stored,),
+    rest="POST /memories",
+    client_name="store",
+    title="Store a memory",
+    summary="Keep one fact for later conversations. Call it when you learn something that outlives this one: a "
+    "preference, a decision with its reason, a fix, an outcome. Not for secrets, chatter or what a search just "
+    "showed. Next read similar_memories: of an outdated one call supersede_memory, of a related one connect.",
+    example='store_memory(content="Ada prefers tea", speaker="Ada")',
+    detailed=True,
+    everyday=("content", "source_type", "speaker", "occurred_at", "session"),
+    session=True,
+    guide=ToolGuide(
+        what="Keeps one memory. When the reply says stored, it is committed and found by every later search.",
+        when="You learned something that outlives this conversation: a preference, a decision with its reason, a fix, "
+        "an outcome. One fact per memory, in a sentence that makes sense without the conversation.",
+        when_not="Secrets. Chatter. What a similar memory in the last reply says already. Whole files: store what you "
+        "concluded and where the file is.",
+        cost="One embedding and one insert, about 20 ms; no LLM. Links to similar memories follow by themselves.",
+        returns="stored (the id) and similar_memories, at most 5, best first. degraded: found by text now, by meaning "
+        "once the model runs again. notice: it is kept apart, and what to do.",
+        next="Give tags and, to keep it to a project, project. It holds for a time: valid_from, valid_until; is of "
+        "use for a time: expires_at. Read similar_memories. One is out of date: supersede_memory with new_memory_id "
+        "@stored. One is related: connect. Content from the web or somebody else you do not trust: give source_type, "
+        "e.g. research.",
+        example=_STORE_TEA,
+    ),
+)
+
+
 class SearchMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="search_memories"):
     """Find memories by meaning and words."""
 
@@ -172,6 +206,38 @@ class MemoryList(Page, kw_only=True, tag="memories"):
         return [list_position(memory.created_at, memory.id) for memory in self.memories]
 
 
+SEARCH_MEMORIES: Final = Tool(
+    parameters=SearchMemories,
+    replies=(MemoryList,),
+    rest="POST /memories/search",
+    client_name="search",
+    title="Search memories",
+    summary="Find memories by meaning and words, best first. Call it before you act, plan or answer: once for the "
+    "task, once for each person, project or tool in it. Something always comes back: judge it by similarity. For "
+    "the newest call list_recent_memories. Once hits have helped or misled, call record_outcome.",
+    example='search_memories(query="what does Ada drink?")',
+    detailed=True,
+    everyday=("query", "limit", "partitions", "since", "until", "session"),
+    session=True,
+    read_only=True,
+    guide=ToolGuide(
+        what="Finds memories by meaning and by words, best first.",
+        when="Before you act, plan or answer; once for the task in plain words, then once for each person, project or "
+        "tool in it. Names and exact words count as much as meaning.",
+        when_not="You have the id: get_memory. You want the latest whatever it says: list_recent_memories. You ask for "
+        "a named fact between two things: get_edge.",
+        cost="One embedding and one hybrid search, about 20 to 40 ms; no LLM. max_chars bounds what you have to read.",
+        returns="memories with similarity (cosine, comparable across searches) and, if one came over a link, via. "
+        "Something always comes back: hits marked weak are probably about something else. sector_source none: small "
+        "talk and the like, in no sector; sector_confidence below .70: the sector is a guess.",
+        next="Rely on a hit: say which, and afterwards record_outcome. Nothing found: ask in other words once, then go "
+        'on without. What held at a time: as_of. partitions ["trusted", "untrusted"] shows research too.',
+        before=(_STORE_TEA,),
+        example=Step(tool="search_memories", arguments={"query": "What does Ada like to drink?", "limit": 3}),
+    ),
+)
+
+
 class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True, tag="list_recent_memories"):
     """List the newest memories. The gateway checks a cursor and hands its inner position on.
 
@@ -202,6 +268,32 @@ class ListRecentMemories(Command, frozen=True, kw_only=True, omit_defaults=True,
     def check(self) -> None:
         """Raise EngramqError for a look into the future."""
         refuse_future(self.as_of)
+
+
+LIST_RECENT_MEMORIES: Final = Tool(
+    parameters=ListRecentMemories,
+    replies=(MemoryList,),
+    rest="GET /memories",
+    client_name="recent",
+    title="List recent memories",
+    summary="List memories, newest first. Call it after a break, to see what was just written, or to review what "
+    "is archived or rejected. To look for something call search_memories.",
+    example="list_recent_memories(limit=20)",
+    detailed=True,
+    everyday=("limit", "cursor"),
+    read_only=True,
+    guide=ToolGuide(
+        what="Lists memories by when they were stored, newest first.",
+        when="You come back after a break, check what was just written, or walk through everything with the cursor. "
+        'You review what is hidden: states ["archived"], verifications ["rejected"]. You know an external_id.',
+        when_not="You look for something: search_memories ranks, this does not.",
+        cost="One indexed read, a few milliseconds; no embedding.",
+        returns="memories, count and next_cursor, null at the end.",
+        next="Give next_cursor as cursor, with the same filters, for the next page.",
+        before=(_STORE_TEA,),
+        example=Step(tool="list_recent_memories", arguments={"limit": 20}),
+    ),
+)
 
 
 class BrowseMemories(ListRecentMemories, frozen=True, kw_only=True, omit_defaults=True, tag="browse_memories"):
@@ -244,191 +336,29 @@ class MemoryFound(Reply, kw_only=True, tag="memory"):
     hint: str | UnsetType = UNSET
 
 
-class SupersedeMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="supersede_memory"):
-    """Replace an old memory by a newer one."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
-
-    old_memory_id: MemoryReference
-    new_memory_id: MemoryReference
-
-
-class Superseded(WriteReply, kw_only=True, tag="superseded"):
-    """Both rows as they are now. `notice` tells what the caller may not expect, and the next step."""
-
-    status: Literal["superseded"] = "superseded"
-    old: Memory
-    new: Memory
-    notice: str | UnsetType = UNSET
-
-
-class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
-    """Change what is said about a memory; its content is never edited."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
-
-    memory_id: MemoryReference
-    sector: Annotated[Sector, Meta(description="Final: nothing chooses another by itself")] | UnsetType = UNSET
-    metadata: Annotated[dict[str, Any], Meta(description="Merged into what is there")] | UnsetType = UNSET
-    confidence: Confidence | UnsetType = UNSET
-    speaker: Speaker | UnsetType = UNSET
-    occurred_at: Occurrence | UnsetType = UNSET
-    thread: Thread | UnsetType = UNSET
-    position: ThreadPosition | UnsetType = UNSET
-    add_tags: Tags | UnsetType = UNSET
-    remove_tags: Tags | UnsetType = UNSET
-    project: Annotated[Name, Meta(description="Moves it there")] | UnsetType = UNSET
-    valid_from: ValidFrom | UnsetType = UNSET
-    valid_until: ValidUntil | UnsetType = UNSET
-    expires_at: ExpiresAt | UnsetType = UNSET
-    clear: (
-        Annotated[
-            tuple[Name, ...],
-            Meta(
-                min_length=1,
-                max_length=limits.CLEARED,
-                description="Empty these: names of fields above, or keys of metadata",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-
-    def check(self) -> None:
-        """Refuse to set and to clear the same field, and a project or an interval that is none."""
-        refuse_every_project(self.project)
-        refuse_backwards(self.valid_from, self.valid_until)
-        kept = next((name for name in _names(self.clear) if name in UNCLEARABLE), None)
-        if kept is not None:
-            raise invalid("clear", f"{kept} cannot be empty.", f"Clear {', '.join(CLEARABLE)}, or keys of metadata.")
-        set_by = {"tags": "add_tags"}
-        both = [name for name in self.cleared_fields() if getattr(self, set_by.get(name, name)) is not UNSET]
-        if both:
-            raise invalid("clear", f"{both[0]} is given and to be cleared.", "Leave one of them out.")
-
-    def changes_times(self) -> bool:
-        """Say whether it is about when the memory holds or expires."""
-        given = any(getattr(self, name) is not UNSET for name in TIMES)
-        return given or any(name in TIMES for name in self.cleared_fields())
-
-    def cleared_fields(self) -> tuple[str, ...]:
-        """Return the fields that are to be emptied."""
-        return tuple(name for name in CLEARABLE if name in _names(self.clear))
-
-    def cleared_keys(self) -> tuple[str, ...]:
-        """Return the keys of metadata that are to be left out: every other name."""
-        return tuple(dict.fromkeys(name for name in _names(self.clear) if name not in CLEARABLE))
-
-
-TIMES: Final = ("valid_from", "valid_until", "expires_at")
-# What may be said of a memory, changed and emptied again, each in the column of its name.
-DETAILS: Final = tuple(
-    field.name
-    for field in msgspec.structs.fields(NewMemory)
-    if field.default is UNSET
-    and field.name in UpdateMemory.__struct_fields__
-    and field.name not in {"sector", "metadata"}
+GET_MEMORY: Final = Tool(
+    parameters=GetMemory,
+    replies=(MemoryFound,),
+    rest="GET /memories/{memory_id}",
+    client_name="get",
+    title="Get a memory",
+    summary="Read one memory by id, with its links; also a pending, archived or superseded one. Call it to see "
+    "why a memory is hidden, or what is linked to it. Without an id call search_memories. If superseded_by is "
+    "set, read that one next.",
+    example='get_memory(memory_id="@recalled[0]")',
+    detailed=True,
+    ids=("memory_id",),
+    read_only=True,
+    guide=ToolGuide(
+        what="Reads one memory by id, whatever its state, its links to memories that are not hidden, and all that it "
+        "replaced.",
+        when="You want to see why a memory is hidden (superseded_by, state, verification), follow its links, or check "
+        "what you have just written.",
+        when_not="You do not have an id. An untrusted one is not_found, with a hint, unless include_untrusted is true.",
+        cost="Three indexed reads, a few milliseconds. Reading changes no rank.",
+        returns="memory, links (memory_id is the other end) and replaces, or memory null with status not_found.",
+        next="superseded_by is set: read that one. A link's memory_id: get_memory again.",
+        before=(_STORE_TEA,),
+        example=Step(tool="get_memory", arguments=_IT),
+    ),
 )
-CHANGEABLE: Final = tuple(name for name in UpdateMemory.__struct_fields__ if name not in {"memory_id", "clear"})
-CLEARABLE: Final = ("metadata", "tags", *DETAILS)
-# Fields of a memory that are never empty, or not the caller's to empty.
-UNCLEARABLE: Final = frozenset(
-    {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition"}
-)
-
-
-def _names(names: tuple[str, ...] | UnsetType) -> tuple[str, ...]:
-    """Return names, none where there are none given."""
-    return () if names is UNSET else names
-
-
-class MemoryChanged(WriteReply, kw_only=True, tag="memory_changed"):
-    """The memory after an update or a restoration; memory is null, with `what` and `hint`, when it was not found.
-
-    `notice` tells what keeps it hidden all the same, and the next step.
-    """
-
-    status: Literal["updated", "restored", "not_found"]
-    memory: Memory | None = None
-    notice: str | UnsetType = UNSET
-    what: Thing | UnsetType = UNSET
-    hint: str | UnsetType = UNSET
-
-
-class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="forget_memory"):
-    """Archive a memory, or erase it for good."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
-
-    memory_id: MemoryReference
-    reason: Note | UnsetType = UNSET
-    erase: Annotated[bool, Meta(description="Remove it for good; takes an id, no reference")] = False
-
-
-class Forgotten(WriteReply, kw_only=True, tag="forgotten"):
-    """Whether the memory is archived, erased, or was never there, which `what` says.
-
-    Also what a replay gets whose memory was erased since. `still_hidden` is what it had replaced and nothing replaces
-    now; `hint` says what to do about that, or where to look.
-    """
-
-    status: Literal["archived", "erased", "not_found"]
-    id: str
-    what: Thing | UnsetType = UNSET
-    still_hidden: list[MemoryPreview] | UnsetType = UNSET
-    hint: str | UnsetType = UNSET
-
-
-class RestoreMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="restore_memory"):
-    """Undo an archive or a supersession."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
-    scope: ClassVar[Scope] = Scope.WRITE
-    write: ClassVar[bool] = True
-
-    memory_id: MemoryReference
-    reason: Note | UnsetType = UNSET
-
-
-class EmbedPending(Command, frozen=True, kw_only=True, omit_defaults=True, tag="embed_pending"):
-    """Give pending memories their vectors; sent by workers, never by a client. Ids of one namespace."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
-    scope: ClassVar[Scope] = Scope.ADMIN
-
-    memory_ids: tuple[str, ...]
-
-
-class PendingEmbedded(Reply, kw_only=True, tag="pending_embedded"):
-    """How many of them became active."""
-
-    status: Literal["success"] = "success"
-    activated: int
-
-
-class ClassifySectors(Command, frozen=True, kw_only=True, omit_defaults=True, tag="classify_sectors"):
-    """Tell the sectors of memories that have none; sent by workers, never by a client. Ids of one namespace."""
-
-    mailbox: ClassVar[WorkerKind] = WorkerKind.SECTORS
-    scope: ClassVar[Scope] = Scope.ADMIN
-    gathered: ClassVar[bool] = True
-
-    memory_ids: tuple[str, ...]
-
-    def joined(self, other: Command) -> Command | None:
-        """Return one command for the memories of both, unless they are too many."""
-        assert isinstance(other, ClassifySectors)
-        ids = self.memory_ids + other.memory_ids
-        return None if len(ids) > MEMORIES_PER_FOLLOW_UP else ClassifySectors(memory_ids=ids)
-
-
-class SectorsClassified(Reply, kw_only=True, tag="sectors_classified"):
-    """How many of them have a sector now that had none."""
-
-    status: Literal["success"] = "success"
-    classified: int

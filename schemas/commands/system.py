@@ -1,7 +1,7 @@
 """Commands about the pipeline itself."""
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -9,11 +9,17 @@ from msgspec import UNSET, Meta, UnsetType
 from engramq.schemas import limits
 from engramq.schemas.commands.base import Command, Page, Reply
 from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, Partitions
+from engramq.schemas.commands.tool import Step, Tool, ToolGuide
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, Identifier, Moment, Name, refuse_reversed
 from engramq.schemas.overview import Check
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, WorkerKind
+
+# What the examples of the guide are about.
+_STORE: Final = Step(
+    tool="store_memory", arguments={"content": "The release is planned for the first of May", "session": "planning"}
+)
 
 
 class Ping(Command, frozen=True, kw_only=True, omit_defaults=True, tag="ping"):
@@ -54,6 +60,34 @@ class CommandReport(Reply, kw_only=True, tag="command_report"):
     reply: dict[str, Any] | None = None
 
 
+GET_COMMAND: Final = Tool(
+    parameters=GetCommand,
+    replies=(CommandReport,),
+    rest="GET /commands/{command_id}",
+    client_name="get_command",
+    title="Get a command's outcome",
+    summary="Learn what became of a write; reply holds its answer once it is done or failed. Call it when a write "
+    "answered pending, or the connection broke in the middle. A write that answered is final. While it is "
+    "pending or running, ask again in a second; do not write again.",
+    example='get_command(command_id="<id>")',
+    detailed=True,
+    everyday=("command_id",),
+    read_only=True,
+    guide=ToolGuide(
+        what="Tells what became of a write by its command_id: pending, running, done, failed or unknown.",
+        when="A write answered pending, your connection broke in the middle of one, or a connect was deferred.",
+        when_not="The write answered: its reply is final. Do not write again to be sure: ask here, or repeat the call "
+        "with the idempotency_key that it had.",
+        cost="One read, a few milliseconds. Only the same principal, or admin, sees it.",
+        returns="status and reply, the answer that you would have got; null until it has ended.",
+        next="pending or running: ask again in a second. failed: reply says why, and nothing was applied. unknown: no "
+        "such command of yours, or one of more than a week ago.",
+        before=(_STORE,),
+        example=Step(tool="get_command", arguments={"command_id": "<command_id>"}),
+    ),
+)
+
+
 class ListAudit(Command, frozen=True, kw_only=True, omit_defaults=True, tag="audit"):
     """List who did what, newest first. The gateway checks a cursor and hands its inner position on."""
 
@@ -87,6 +121,31 @@ class AuditList(Page, kw_only=True, tag="audit_entries"):
     def positions(self) -> list[str]:
         """Return the position after each entry."""
         return [str(entry.id) for entry in self.entries]
+
+
+LIST_AUDIT: Final = Tool(
+    parameters=ListAudit,
+    replies=(AuditList,),
+    rest="GET /audit",
+    client_name="audit",
+    title="Audit",
+    summary="See who changed what, newest first; of a memory its links and outcomes too. Call it when something "
+    "is hidden or gone and you must know why. For its content call get_memory.",
+    example='audit(target="<id>")',
+    bounded=True,
+    read_only=True,
+    guide=ToolGuide(
+        what="Lists who did what to memories, links, edges, nodes and tokens, with old and new values and reasons, "
+        "newest first. target takes a memory with its links and outcomes, or a node with its edges.",
+        when="A memory is hidden, linked, verified or gone and you have to know who did that, when and why.",
+        when_not="You want to know what a memory says: get_memory. The audit holds ids and changes, never contents.",
+        cost="One read, a few milliseconds; with target, of all entries of the namespace. Needs the admin scope.",
+        returns="entries and next_cursor, null at the end. Unknown ids have none.",
+        next="What was done was wrong: restore_memory, verify_memory or disconnect undo most of it.",
+        before=(_STORE,),
+        example=Step(tool="audit", arguments={"target": "<stored.id>"}),
+    ),
+)
 
 
 class MemoryStats(Command, frozen=True, kw_only=True, omit_defaults=True, tag="memory_stats"):
@@ -142,3 +201,27 @@ class Stats(Reply, kw_only=True, tag="stats"):
     project: str | None = None
     projects: list[ProjectCount] = []
     projects_omitted: int = 0
+
+
+MEMORY_STATS: Final = Tool(
+    parameters=MemoryStats,
+    replies=(Stats,),
+    rest="GET /stats",
+    client_name="stats",
+    title="Memory statistics",
+    summary="Count memories by partition, sector, state and project, links, and what waits in the queues. Call it "
+    "to judge how much is known, to see your project and others, or why things are slow. Not for contents.",
+    example="memory_stats()",
+    read_only=True,
+    guide=ToolGuide(
+        what="Counts memories by partition, sector, state and project, links by origin, and what waits in the queues.",
+        when="You judge how much is known at all and in which projects, or why things are slow (depth) or lost (dead).",
+        when_not="You look for content: it shows none.",
+        cost="Counts the whole namespace: milliseconds for thousands, longer for millions.",
+        returns="memories, by_partition (both), by_sector, by_state, superseded, edges, queues, embedder; project, in "
+        "which your calls are that name none, and projects, those with memories in partitions. Projects of captured "
+        "turns alone need partitions=['untrusted'].",
+        next="Search another project by project, all by '*'. A queue with dead commands: tell the operator.",
+        example=Step(tool="memory_stats", arguments={}),
+    ),
+)

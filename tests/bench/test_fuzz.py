@@ -8,7 +8,7 @@ import jsonschema
 
 from bench.fuzz import SHOWN, Arguments, Tally
 from engramq.gateway.mcp.schema import input_schema
-from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.commands import TOOLS
 
 ID = "0190b6a1-8c1e-7d2a-9f00-3c5b7e9d1a42"
 

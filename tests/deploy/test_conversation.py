@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engramq.deploy.conversation import Conversation
 from engramq.deploy.lines import LineBuffer
 from engramq.deploy.reads import READ_TOOLS
-from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.commands import TOOLS
 
 
 def line(**fields: object) -> bytes:

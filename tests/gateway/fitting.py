@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 
 from engramq.gateway.mcp.schema import input_schema, object_schema
-from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.mcp.tools.tool import Tool
+from engramq.schemas.commands import TOOLS, Tool
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 JSON = st.recursive(

@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema_rs  # jsonschema took a tenth of the time of these tests
 
 from engramq.gateway.mcp.schema import output_schema
-from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.commands import TOOLS
 
 
 @cache

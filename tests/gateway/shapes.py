@@ -7,7 +7,6 @@ import msgspec
 from msgspec import inspect
 
 from engramq.gateway.mcp.schema import ErasedSince, PendingReply
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.rendering.brief import (
     BARE_FORMS,
     BRIEF_FORMS,
@@ -18,7 +17,7 @@ from engramq.gateway.rendering.brief import (
     SimilarMemory,
     StoredMemory,
 )
-from engramq.schemas.commands import REPLIES, Identity, Pong
+from engramq.schemas.commands import REPLIES, TOOLS, Identity, Pong
 from engramq.schemas.faults import Fault
 from engramq.schemas.records import (
     AuditEntry,

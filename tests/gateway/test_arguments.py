@@ -13,10 +13,16 @@ from msgspec import UNSET
 from engramq.gateway.mcp.arguments import check_arguments, parameters_of
 from engramq.gateway.mcp.parameters import problem_in
 from engramq.gateway.mcp.schema import input_schema
-from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.mcp.tools.tool import Tool
 from engramq.schemas.codec import decode_envelope, encode, fingerprint
-from engramq.schemas.commands import Command, ImportMemories, ListRecentMemories, SearchMemories, StoreMemory
+from engramq.schemas.commands import (
+    TOOLS,
+    Command,
+    ImportMemories,
+    ListRecentMemories,
+    SearchMemories,
+    StoreMemory,
+    Tool,
+)
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.vocabulary import OnDuplicate

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Call, Service
-from engramq.schemas.commands import StoreMemory
+from engramq.schemas.commands import TOOLS, StoreMemory
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition, Scope
 from tests.gateway.replies import check_reply

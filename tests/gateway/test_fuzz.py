@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from engramq.gateway.identity.authorization import local_caller
-from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.service import Call, Service
+from engramq.schemas.commands import Tool
 from tests.gateway.fitting import calls
 from tests.gateway.replies import check_reply
 from tests.gateway.worker_side import WorkerSide

@@ -8,8 +8,7 @@ import pytest
 
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.mcp.schema import listed_schema
-from engramq.gateway.mcp.tools import TOOLS
-from engramq.schemas.commands import AddEdge, QueryNeighbors, ReclassifySector
+from engramq.schemas.commands import TOOLS, AddEdge, QueryNeighbors, ReclassifySector
 from engramq.schemas.faults import EngramqError, FaultCode
 from tests.gateway.test_arguments import MINIMAL
 
@@ -107,7 +106,7 @@ def test_the_graphs_tools_take_a_quarter_of_the_listing() -> None:
     sizes = [
         len(json.dumps([tool.description, listed_schema(tool), tool.annotations], separators=(",", ":")))
         for tool in TOOLS.values()
-        if tool.parameters.__module__.rpartition(".")[2] in {"graph", "walks", "consent"}
+        if tool.parameters.__module__.rpartition(".")[2] in {"graph", "graph_reads", "consent"}
     ]
     assert len(sizes) == 13
     assert sum(sizes) < 10 * 1024

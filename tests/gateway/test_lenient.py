@@ -8,9 +8,7 @@ from msgspec import UNSET
 
 from engramq.gateway.mcp.arguments import AROUND, Arguments, check_arguments, parameters_of
 from engramq.gateway.mcp.parameters import Parameter
-from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.mcp.tools.tool import Tool
-from engramq.schemas.commands import Connects, SearchMemories, StoreMemory
+from engramq.schemas.commands import TOOLS, Connects, SearchMemories, StoreMemory, Tool
 from engramq.schemas.faults import EngramqError
 from tests.gateway.test_arguments import MINIMAL, kind_of
 

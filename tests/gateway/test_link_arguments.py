@@ -7,10 +7,9 @@ import pytest
 
 from engramq.gateway.mcp.arguments import check_arguments
 from engramq.gateway.mcp.schema import input_schema
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Service
 from engramq.schemas.codec import decode_envelope, encode
-from engramq.schemas.commands import BatchLink, Command, Connect, Connects, PromoteMemory
+from engramq.schemas.commands import TOOLS, BatchLink, Command, Connect, Connects, PromoteMemory
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, FaultCode
 from tests.gateway.test_references import NOTHING, call

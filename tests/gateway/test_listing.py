@@ -18,9 +18,8 @@ from engramq.gateway.mcp.guide import TEXTS
 from engramq.gateway.mcp.listing import INSTRUCTIONS, profile_of
 from engramq.gateway.mcp.schema import listed_schema
 from engramq.gateway.mcp.server import build_server
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Call, Service
-from engramq.schemas.commands import BatchConnected, BatchRefusal, Connect
+from engramq.schemas.commands import TOOLS, BatchConnected, BatchRefusal, Connect
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.keys import Keys

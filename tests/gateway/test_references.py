@@ -6,8 +6,8 @@ import pytest
 
 from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.schema import input_schema
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Call, Service
+from engramq.schemas.commands import TOOLS
 from tests.gateway.replies import check_reply
 from tests.gateway.test_arguments import MINIMAL
 from tests.gateway.worker_side import WorkerSide

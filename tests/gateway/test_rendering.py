@@ -9,8 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.mcp.tools.sessions import BreadcrumbTrail
 from engramq.gateway.rendering import budget
 from engramq.gateway.rendering.brief import BRIEF_FORMS, BriefMemory
 from engramq.gateway.rendering.budget import LEAST_CHARS, Body, text_of
@@ -19,7 +17,9 @@ from engramq.gateway.service import to_body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import (
+    TOOLS,
     AuditList,
+    BreadcrumbTrail,
     CommandReport,
     EdgeList,
     Forgotten,

@@ -9,11 +9,9 @@ import pytest
 
 from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.mcp.schema import ErasedSince, PendingReply, output_schema
-from engramq.gateway.mcp.tools import TOOLS
-from engramq.gateway.mcp.tools.tool import Tool
 from engramq.gateway.service import fault_reply
 from engramq.schemas.codec import reply_body
-from engramq.schemas.commands import Reply
+from engramq.schemas.commands import TOOLS, Reply, Tool
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES

@@ -13,9 +13,8 @@ from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.mcp.schema import output_schema
 from engramq.gateway.mcp.server import build_server
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Service
-from engramq.schemas.commands import Command, MemoryFound, MemoryList, StoreMemory
+from engramq.schemas.commands import TOOLS, Command, MemoryFound, MemoryList, StoreMemory
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import Fault, FaultCode
 from engramq.schemas.ids import parse_uuid

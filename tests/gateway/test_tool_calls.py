@@ -13,10 +13,9 @@ from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.mcp.server import WRAPPED
 from engramq.gateway.mcp.tool_calls import ToolCalls
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Service
 from engramq.schemas import limits
-from engramq.schemas.commands import GetEdge
+from engramq.schemas.commands import TOOLS, GetEdge
 from tests.gateway.both_ways import (
     ENVELOPE,
     NEWER,

@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 import pytest
 
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.rendering.brief import BRIEF_FORMS
+from engramq.schemas.commands import TOOLS
 from engramq.schemas.commands.links import Resolved
 from engramq.schemas.contents import contents_of
 from engramq.schemas.vocabulary import Scope

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engramq.gateway.mcp.wording import kept, reader, worded, worded_body
+from engramq.gateway.mcp.audience import kept, reader, worded, worded_body
 
 FULL = "Ask for the full profile."
 TOKEN = "Ask for a token."

@@ -9,7 +9,6 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from engramq.gateway.mcp.tools import graph, links, trust
 from engramq.schemas.codec import decode_envelope, decode_job, encode
 from engramq.schemas.commands import (
     AuditList,
@@ -40,6 +39,7 @@ from engramq.schemas.commands import (
     SupersedeMemory,
     UpdateMemory,
     WriteReply,
+    tools_of,
 )
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Envelope
@@ -101,7 +101,8 @@ SCRIPT: dict[type[Command], Script] = {
     # Of these tools: the first of each one's replies, with every field.
     **{
         tool.parameters: partial(_sampled, tool.replies[0])
-        for tool in (*graph.TOOLS, *links.TOOLS, *trust.TOOLS)
+        for area in ("knowledge graph", "sectors of edges, consent", "links", "trust")
+        for tool in tools_of(area)
         if issubclass(tool.parameters, Command)
     },
 }

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.commands import TOOLS
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.workers.db.database import Store

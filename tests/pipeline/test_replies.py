@@ -9,9 +9,9 @@ import pytest
 
 from bench.replies import tokens
 from engramq.gateway.limits import UNLIMITED
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.rendering.replies import ReplyStyle
 from engramq.schemas import limits
+from engramq.schemas.commands import TOOLS
 from tests.pipeline.stage import Agent, Stage, agent_of
 
 pytestmark = pytest.mark.anyio

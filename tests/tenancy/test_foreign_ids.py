@@ -11,8 +11,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
 from engramq.gateway.identity.authorization import local_caller
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Call, Service
+from engramq.schemas.commands import TOOLS
 from engramq.schemas.ids import uuid7
 from tests.conftest import Database
 from tests.gateway.replies import check_reply

@@ -6,8 +6,8 @@ import pytest
 from redis.asyncio import Redis
 
 from engramq.gateway.identity.authorization import local_caller
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.service import Call, Service
+from engramq.schemas.commands import TOOLS
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.ids import uuid7
 from tests.gateway.replies import check_reply

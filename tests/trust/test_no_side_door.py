@@ -14,7 +14,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
 
-from engramq.gateway.mcp.tools import TOOLS
+from engramq.schemas.commands import TOOLS
 from engramq.schemas.ids import uuid7
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import UNTRUSTED_WARNING, Partition

@@ -5,10 +5,10 @@ import re
 import pytest
 from redis.asyncio import Redis
 
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.ui.door import COOKIE
 from engramq.gateway.ui.page import HEADERS, POLICY, VIEWS
 from engramq.gateway.ui.tools import PAGE_TOOLS
+from engramq.schemas.commands import TOOLS
 from engramq.schemas.settings import Settings
 from engramq.schemas.tokens import TOKEN_PREFIX, token_digest
 from tests.ui.browsing import Browser, Shown

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import UNSET, inspect
 
-from engramq.schemas.commands.memories import DETAILS, NewMemory
+from engramq.schemas.commands import NewMemory
+from engramq.schemas.commands.changes import DETAILS
 from engramq.schemas.contents import contents_of
 from engramq.schemas.exports import RECORDS, MemoryRecord, type_of
 from engramq.schemas.records import Memory

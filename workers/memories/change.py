@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import UpdateMemory
-from engramq.schemas.commands.memories import CHANGEABLE
+from engramq.schemas.commands.changes import CHANGEABLE
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import refuse_backwards
 from engramq.schemas.records import Memory

@@ -41,7 +41,7 @@ from engramq.schemas.commands import (
     Verified,
     VerifyMemory,
 )
-from engramq.schemas.commands.memories import CHANGEABLE
+from engramq.schemas.commands.changes import CHANGEABLE
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.fields import or_none

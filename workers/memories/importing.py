@@ -22,7 +22,7 @@ from engramq.schemas.commands import (
     ImportRow,
     Receipt,
 )
-from engramq.schemas.commands.memories import DETAILS
+from engramq.schemas.commands.changes import DETAILS
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import format_time

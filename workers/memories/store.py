@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import NewMemory
-from engramq.schemas.commands.memories import DETAILS
+from engramq.schemas.commands.changes import DETAILS
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import uuid7

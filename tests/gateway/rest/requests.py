@@ -8,7 +8,7 @@ import httpx
 import jsonschema_rs
 
 from engramq.gateway.rest.openapi import document
-from engramq.gateway.rest.operations import OPERATIONS
+from engramq.schemas.commands import TOOLS
 
 
 class Rest:
@@ -20,7 +20,7 @@ class Rest:
 
     async def call(self, tool: str, arguments: dict[str, Any], **headers: str) -> httpx.Response:
         """Send a call and return its answer after the document's promise was found kept."""
-        operation = OPERATIONS[tool]
+        operation = TOOLS[tool]
         path = operation.path
         rest = dict(arguments)
         for name in operation.in_path:
@@ -39,7 +39,7 @@ def _in_query(arguments: dict[str, Any]) -> dict[str, Any]:
 def check_answer(tool: str, answer: httpx.Response) -> None:
     """Prove that the document has this status and this body for the operation."""
     assert answer.headers["content-type"] == "application/json"
-    operation = OPERATIONS[tool]
+    operation = TOOLS[tool]
     responses = document()["paths"][operation.path][operation.method.lower()]["responses"]
     known = str(answer.status_code) if str(answer.status_code) in responses else "default"
     _validator(tool, known).validate(answer.json())
@@ -48,7 +48,7 @@ def check_answer(tool: str, answer: httpx.Response) -> None:
 @cache
 def _validator(tool: str, status: str) -> jsonschema_rs.Draft202012Validator:
     whole = document()
-    operation = OPERATIONS[tool]
+    operation = TOOLS[tool]
     said = whole["paths"][operation.path][operation.method.lower()]["responses"][status]
     if "$ref" in said:
         said = whole["components"]["responses"][said["$ref"].rpartition("/")[2]]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from engramq.gateway.mcp.arguments import check_arguments, parameters_of
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.rest import docs_page
 from engramq.gateway.rest.openapi import document, written
-from engramq.gateway.rest.operations import OPERATIONS, match
+from engramq.gateway.rest.operations import match
+from engramq.schemas.commands import TOOLS
 from engramq.schemas.faults import NOT_APPLIED, FaultCode
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -18,33 +18,32 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 @pytest.mark.promise("RC-7")
 def test_each_tool_is_one_operation() -> None:
-    assert list(OPERATIONS) == list(TOOLS)
-    places = [(operation.method, operation.path) for operation in OPERATIONS.values()]
+    places = [(tool.method, tool.path) for tool in TOOLS.values()]
     assert len(set(places)) == len(places)
     shapes = [(method, re.sub(r"\{\w+\}", "{}", path)) for method, path in places]
     assert len(set(shapes)) == len(shapes)
 
 
 def test_reads_alone_are_gets_and_what_stands_in_a_path_is_a_required_text() -> None:
-    for name, operation in OPERATIONS.items():
-        assert operation.method != "GET" or TOOLS[name].read_only, name
-        parameters = parameters_of(operation.tool)
-        for part in operation.in_path:
+    for name, tool in TOOLS.items():
+        assert tool.method != "GET" or TOOLS[name].read_only, name
+        parameters = parameters_of(tool)
+        for part in tool.in_path:
             assert parameters[part].schema["type"] == "string"
             assert parameters[part].required or part == "session", name
 
 
 def test_what_a_query_takes_is_no_object() -> None:
-    for operation in OPERATIONS.values():
-        if not operation.has_body:
-            kinds = {one.schema["type"] for one in parameters_of(operation.tool).values()}
-            assert "object" not in kinds, operation.path
+    for tool in TOOLS.values():
+        if not tool.has_body:
+            kinds = {one.schema["type"] for one in parameters_of(tool).values()}
+            assert "object" not in kinds, tool.path
 
 
 def test_words_go_before_parameters() -> None:
     found = match(b"/v1/memories/search")
     assert found is not None
-    assert (list(found.operations), found.values) == (["POST"], ())
+    assert (list(found.tools), found.values) == (["POST"], ())
     found = match(b"/v1/memories/a%2Fb%20c/restore")
     assert found is not None
     assert found.values == ("a/b c",)
@@ -64,29 +63,29 @@ def test_the_document_in_docs_is_what_the_code_makes() -> None:
 
 @pytest.mark.promise("RC-7")
 def test_the_document_names_every_parameter_where_it_is_taken() -> None:
-    for name, operation in OPERATIONS.items():
-        said = document()["paths"][operation.path][operation.method.lower()]
+    for name, tool in TOOLS.items():
+        said = document()["paths"][tool.path][tool.method.lower()]
         assert said["operationId"] == name
         places: dict[str, str] = {one["name"]: one["in"] for one in said.get("parameters", ())}
         body: dict[str, Any] = said.get("requestBody", {}).get("content", {}).get("application/json", {})
         places |= dict.fromkeys(body.get("schema", {}).get("properties", ()), "body")
         if places.pop("Idempotency-Key", None):
             places["idempotency_key"] = "header"
-        assert places.keys() == parameters_of(operation.tool).keys(), name
+        assert places.keys() == parameters_of(tool).keys(), name
 
 
 def test_the_examples_of_the_document_are_taken() -> None:
-    for operation in OPERATIONS.values():
-        said = document()["paths"][operation.path][operation.method.lower()]
+    for tool in TOOLS.values():
+        said = document()["paths"][tool.path][tool.method.lower()]
         example = {one["name"]: one["example"] for one in said.get("parameters", ()) if "example" in one}
-        if operation.has_body:
+        if tool.has_body:
             example |= said["requestBody"]["content"]["application/json"]["example"]
-        check_arguments(operation.tool, example)
+        check_arguments(tool, example)
 
 
 def test_the_page_lists_every_operation_and_needs_nothing_from_elsewhere() -> None:
     page = docs_page.page(document())
-    for name, operation in OPERATIONS.items():
+    for name, tool in TOOLS.items():
         assert f'id="{name}"' in page
-        assert operation.path in page
+        assert tool.path in page
     assert re.findall(r"<(script|link|img|iframe|form)|\son\w+=|javascript:|https?://", page) == []

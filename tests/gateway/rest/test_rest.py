@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from engramq.gateway.mcp.arguments import check_arguments
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.schemas import limits
-from engramq.schemas.commands import Command, GetMemory, MemoryFound, MemoryList, SearchMemories, StoreMemory
+from engramq.schemas.commands import TOOLS, Command, GetMemory, MemoryFound, MemoryList, SearchMemories, StoreMemory
 from engramq.schemas.faults import NOT_APPLIED, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import Thing

@@ -11,7 +11,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from engramq.deploy.hooks.memory import PROTOCOL, TOOLS
 from engramq.deploy.hooks.words import INVALID, UNTRUSTED
-from engramq.gateway.mcp.tools import choose_tools
+from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.stdio_sessions import Hello
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import Partition

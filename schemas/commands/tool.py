@@ -1,13 +1,41 @@
-"""What a tool is: a description that the listing, the check of arguments, the reference and the service all read."""
+"""What a tool is: one declaration beside its Structs, which every door, the docs and the clients read."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from engramq.schemas.commands import Command
+from engramq.schemas.commands.base import Command
 from engramq.schemas.vocabulary import Scope
+
+REST_PREFIX: Final = "/v1"
+_HOLE: Final = re.compile(r"\{(\w+)\}", re.ASCII)
+_WITH_QUERY: Final = frozenset({"GET", "DELETE"})  # the others have a JSON body
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One call, as a client makes it.
+
+    `<name>` as a value stands for that field of an earlier step's reply, `<stored.id>` for a field within one.
+    """
+
+    tool: str
+    arguments: dict[str, Any]
+
+
+class ToolGuide(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool, for an agent that has to decide whether to call it; `example` works once `before` has been called."""
+
+    what: str
+    when: str
+    when_not: str
+    cost: str
+    returns: str
+    next: str
+    before: tuple[Step, ...] = ()
+    example: Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,32 +55,40 @@ class Items:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tool:
-    """One tool. To add one: a Struct in schemas/commands, an entry here, a handler in the workers.
+    """One tool: everything that is said of it anywhere. docs/architecture.md says how to add one.
 
-    `parameters` is the command that goes to the workers, or, for a tool that the gateway answers by itself, a plain
-    Struct. `replies` are the shapes of a reply when all went well. `ids` are the parameters that take a memory id, and
-    so also a reference such as @stored. `session` says whether the tool takes a session; one with `ids` always does.
-    `detailed`: its replies hold memories, and it takes detail; such a one is `bounded` too: it takes max_chars.
-    `ids_only`: it takes no reference, since what it does to the wrong memory does harm; see also `Service`.
-    `batches` are the parameters whose items are checked one by one; where `reports` is set, the client is told of them
-    while it waits, if it asked for that. `aliases` are other words for parameters, accepted
-    but not listed. `shown_as_not_empty` are the parameters whose least length is listed. `everyday` are the parameters
-    that the core profile lists, which takes the others too; a tool without any is not in that profile.
+    `parameters` is the command that goes to the workers, whose tag is the tool's name, or, for a tool that the gateway
+    answers by itself, a plain Struct, and then `name` is given. `replies` are the shapes of a reply when all went well.
+    `rest` is its method and path in REST, with parameters in braces, each a whole segment: a GET where no parameter is
+    long or private, since queries end up in logs of proxies. `client_name` is what our clients call it, in snake case.
+    `guide` says what the listing has no room for, and repeats neither its summary nor the parameters.
+
+    `ids` are the parameters that take a memory id, and so also a reference such as @stored. `session` says whether the
+    tool takes a session; one with `ids` always does. `detailed`: its replies hold memories, and it takes detail; such a
+    one is `bounded` too: it takes max_chars. `ids_only`: it takes no reference, since what it does to the wrong memory
+    does harm; see also `Service`. `batches` are the parameters whose items are checked one by one; where `reports` is
+    set, the client is told of them while it waits, if it asked for that. `aliases` are other words for parameters,
+    accepted but not listed. `shown_as_not_empty` are the parameters whose least length is listed. `everyday` are the
+    parameters that the core profile lists, which takes the others too; a tool without any is not in that profile.
 
     The last fields follow from the others: `core`; `takes_session`; `checks` (its command has a check of what the
     schema cannot say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller
     must be allowed to do); `description` (what a client's model reads: at most 400 characters that say what it does,
     when to call it and when not, with an example call); `annotations` (the hints of the protocol: `idempotentHint` only
     where it is true of a write, since its default is false and reads have no use for it; the others always, since
-    clients assume the worst of one that is missing).
+    clients assume the worst of one that is missing); for REST `method`, `path`, `in_path` (the parameters in the path)
+    and `has_body` (whether the others come as JSON, else in the query).
     """
 
-    name: str
     title: str
     summary: str
     example: str
     parameters: type[msgspec.Struct]
     replies: tuple[type[msgspec.Struct], ...]
+    rest: str
+    client_name: str
+    guide: ToolGuide
+    name: str = ""
     everyday: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     ids_only: bool = False
@@ -74,11 +110,17 @@ class Tool:
     scope: Scope = field(init=False)
     description: str = field(init=False)
     annotations: Mapping[str, Any] = field(init=False)
+    method: str = field(init=False)
+    path: str = field(init=False)
+    in_path: tuple[str, ...] = field(init=False)
+    has_body: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Set the fields that follow from the others."""
         command = self.parameters if issubclass(self.parameters, Command) else None
+        method, _, path = self.rest.partition(" ")
         following = {
+            "name": self.name or self.parameters.__struct_config__.tag,
             "bounded": self.bounded or self.detailed,
             "core": bool(self.everyday),
             "takes_session": self.session or bool(self.ids),
@@ -92,6 +134,10 @@ class Tool:
                 **({"idempotentHint": True} if self.idempotent and not self.read_only else {}),
                 "openWorldHint": False,
             },
+            "method": method,
+            "path": REST_PREFIX + path,
+            "in_path": tuple(_HOLE.findall(path)),
+            "has_body": method not in _WITH_QUERY,
         }
         for name, value in following.items():
             object.__setattr__(self, name, value)

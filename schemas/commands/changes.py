@@ -1,0 +1,352 @@
+"""Commands that change memories, each with its reply and its tool: replaced, updated, forgotten, restored, embedded."""
+
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from engramq.schemas import limits
+from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.memories import NewMemory
+from engramq.schemas.commands.tool import Step, Tool, ToolGuide
+from engramq.schemas.faults import invalid
+from engramq.schemas.fields import (
+    Confidence,
+    ExpiresAt,
+    MemoryReference,
+    Name,
+    Note,
+    Occurrence,
+    Speaker,
+    Tags,
+    Thread,
+    ThreadPosition,
+    ValidFrom,
+    ValidUntil,
+    refuse_backwards,
+    refuse_every_project,
+)
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.records import Memory, MemoryPreview
+from engramq.schemas.vocabulary import (
+    Scope,
+    Sector,
+    Thing,
+    WorkerKind,
+)
+
+# What the examples of the guide are about.
+_STORE_TEA: Final = Step(tool="store_memory", arguments={"content": "Ada prefers tea to coffee", "speaker": "Ada"})
+_HERE: Final = {"session": "meetings"}
+_STORE_OLD: Final = Step(
+    tool="store_memory", arguments={"content": "The stand-up meeting is at 9:00 every day", **_HERE}
+)
+_STORE_NEW: Final = Step(
+    tool="store_memory", arguments={"content": "The stand-up meeting moved to 9:30 every day", **_HERE}
+)
+_SEARCH_OLD: Final = Step(tool="search_memories", arguments={"query": "When is the stand-up meeting?", **_HERE})
+_IT: Final = {"memory_id": "<stored.id>"}
+
+
+class SupersedeMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="supersede_memory"):
+    """Replace an old memory by a newer one."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    old_memory_id: MemoryReference
+    new_memory_id: MemoryReference
+
+
+class Superseded(WriteReply, kw_only=True, tag="superseded"):
+    """Both rows as they are now. `notice` tells what the caller may not expect, and the next step."""
+
+    status: Literal["superseded"] = "superseded"
+    old: Memory
+    new: Memory
+    notice: str | UnsetType = UNSET
+
+
+SUPERSEDE_MEMORY: Final = Tool(
+    parameters=SupersedeMemory,
+    replies=(Superseded,),
+    rest="POST /memories/{old_memory_id}/supersede",
+    client_name="supersede",
+    title="Supersede a memory",
+    summary="Replace an old memory by a newer one: searches and lists hide the old one. Call it when a fact has "
+    "changed, or was wrong and you have stored the right one. If both are true, call connect. If nothing replaces "
+    "it, call forget_memory. restore_memory undoes it.",
+    example='supersede_memory(old_memory_id="@recalled[0]", new_memory_id="@stored")',
+    detailed=True,
+    everyday=("old_memory_id", "new_memory_id", "session"),
+    ids=("old_memory_id", "new_memory_id"),
+    destructive=True,
+    idempotent=True,
+    guide=ToolGuide(
+        what="Replaces an old memory by a newer one: the old one leaves every search and list at once, but is kept.",
+        when="A fact has changed, or was wrong and you have stored the right one.",
+        when_not="Both are true: connect them (elaborates, contradicts). The old one should never have been stored: "
+        "forget_memory. Only its speaker, date or sector is wrong: update_memory.",
+        cost="One transaction, about 10 ms. restore_memory undoes it.",
+        returns="old and new as they are now. Again with the same two: the same answer.",
+        next="Nothing. already_superseded: the error names what replaced it; supersede that one.",
+        before=(_STORE_OLD, _SEARCH_OLD, _STORE_NEW),
+        example=Step(
+            tool="supersede_memory", arguments={"old_memory_id": "@recalled[0]", "new_memory_id": "@stored", **_HERE}
+        ),
+    ),
+)
+
+
+class UpdateMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="update_memory"):
+    """Change what is said about a memory; its content is never edited."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    memory_id: MemoryReference
+    sector: Annotated[Sector, Meta(description="Final: nothing chooses another by itself")] | UnsetType = UNSET
+    metadata: Annotated[dict[str, Any], Meta(description="Merged into what is there")] | UnsetType = UNSET
+    confidence: Confidence | UnsetType = UNSET
+    speaker: Speaker | UnsetType = UNSET
+    occurred_at: Occurrence | UnsetType = UNSET
+    thread: Thread | UnsetType = UNSET
+    position: ThreadPosition | UnsetType = UNSET
+    add_tags: Tags | UnsetType = UNSET
+    remove_tags: Tags | UnsetType = UNSET
+    project: Annotated[Name, Meta(description="Moves it there")] | UnsetType = UNSET
+    valid_from: ValidFrom | UnsetType = UNSET
+    valid_until: ValidUntil | UnsetType = UNSET
+    expires_at: ExpiresAt | UnsetType = UNSET
+    clear: (
+        Annotated[
+            tuple[Name, ...],
+            Meta(
+                min_length=1,
+                max_length=limits.CLEARED,
+                description="Empty these: names of fields above, or keys of metadata",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+    def check(self) -> None:
+        """Refuse to set and to clear the same field, and a project or an interval that is none."""
+        refuse_every_project(self.project)
+        refuse_backwards(self.valid_from, self.valid_until)
+        kept = next((name for name in _names(self.clear) if name in UNCLEARABLE), None)
+        if kept is not None:
+            raise invalid("clear", f"{kept} cannot be empty.", f"Clear {', '.join(CLEARABLE)}, or keys of metadata.")
+        set_by = {"tags": "add_tags"}
+        both = [name for name in self.cleared_fields() if getattr(self, set_by.get(name, name)) is not UNSET]
+        if both:
+            raise invalid("clear", f"{both[0]} is given and to be cleared.", "Leave one of them out.")
+
+    def changes_times(self) -> bool:
+        """Say whether it is about when the memory holds or expires."""
+        given = any(getattr(self, name) is not UNSET for name in TIMES)
+        return given or any(name in TIMES for name in self.cleared_fields())
+
+    def cleared_fields(self) -> tuple[str, ...]:
+        """Return the fields that are to be emptied."""
+        return tuple(name for name in CLEARABLE if name in _names(self.clear))
+
+    def cleared_keys(self) -> tuple[str, ...]:
+        """Return the keys of metadata that are to be left out: every other name."""
+        return tuple(dict.fromkeys(name for name in _names(self.clear) if name not in CLEARABLE))
+
+
+TIMES: Final = ("valid_from", "valid_until", "expires_at")
+# What may be said of a memory, changed and emptied again, each in the column of its name.
+DETAILS: Final = tuple(
+    field.name
+    for field in msgspec.structs.fields(NewMemory)
+    if field.default is UNSET
+    and field.name in UpdateMemory.__struct_fields__
+    and field.name not in {"sector", "metadata"}
+)
+CHANGEABLE: Final = tuple(name for name in UpdateMemory.__struct_fields__ if name not in {"memory_id", "clear"})
+CLEARABLE: Final = ("metadata", "tags", *DETAILS)
+# Fields of a memory that are never empty, or not the caller's to empty.
+UNCLEARABLE: Final = frozenset(
+    {"id", "content", "confidence", "sector", "external_id", "source", "source_type", "partition"}
+)
+
+
+def _names(names: tuple[str, ...] | UnsetType) -> tuple[str, ...]:
+    """Return names, none where there are none given."""
+    return () if names is UNSET else names
+
+
+class MemoryChanged(WriteReply, kw_only=True, tag="memory_changed"):
+    """The memory after an update or a restoration; memory is null, with `what` and `hint`, when it was not found.
+
+    `notice` tells what keeps it hidden all the same, and the next step.
+    """
+
+    status: Literal["updated", "restored", "not_found"]
+    memory: Memory | None = None
+    notice: str | UnsetType = UNSET
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+
+
+UPDATE_MEMORY: Final = Tool(
+    parameters=UpdateMemory,
+    replies=(MemoryChanged,),
+    rest="PATCH /memories/{memory_id}",
+    client_name="update",
+    title="Update a memory",
+    summary="Correct what is said about a memory: date, speaker, sector, metadata. Call it when the content is "
+    "right and that is not. For changed content call store_memory, then supersede_memory.",
+    example='update_memory(memory_id="@stored", sector="episodic")',
+    detailed=True,
+    ids=("memory_id",),
+    destructive=True,
+    idempotent=True,
+    guide=ToolGuide(
+        what="Changes what is said about a memory: sector, metadata (merged), confidence, speaker, date, thread. "
+        "clear empties fields and leaves out keys of metadata. valid_until ends a fact that nothing replaces.",
+        when="The content is right and its description is not. A sector given here is final.",
+        when_not="The content is wrong or has changed: store_memory, then supersede_memory. Content is never edited.",
+        cost="One audited transaction, about 10 ms; no embedding.",
+        returns="memory after the change, or not_found.",
+        next="Nothing.",
+        before=(_STORE_TEA,),
+        example=Step(tool="update_memory", arguments={**_IT, "metadata": {"cups": 3}}),
+    ),
+)
+
+
+class ForgetMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="forget_memory"):
+    """Archive a memory, or erase it for good."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    memory_id: MemoryReference
+    reason: Note | UnsetType = UNSET
+    erase: Annotated[bool, Meta(description="Remove it for good; takes an id, no reference")] = False
+
+
+class Forgotten(WriteReply, kw_only=True, tag="forgotten"):
+    """Whether the memory is archived, erased, or was never there, which `what` says.
+
+    Also what a replay gets whose memory was erased since. `still_hidden` is what it had replaced and nothing replaces
+    now; `hint` says what to do about that, or where to look.
+    """
+
+    status: Literal["archived", "erased", "not_found"]
+    id: str
+    what: Thing | UnsetType = UNSET
+    still_hidden: list[MemoryPreview] | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+
+
+FORGET_MEMORY: Final = Tool(
+    parameters=ForgetMemory,
+    replies=(Forgotten,),
+    rest="DELETE /memories/{memory_id}",
+    client_name="forget",
+    title="Forget a memory",
+    summary="Hide a memory from searches and lists, or with erase remove it for good. Call it when you are asked "
+    "to forget, or a memory is wrong and nothing replaces it; erase what must not be kept, such as a password. If "
+    "something newer replaces it, call supersede_memory. restore_memory undoes hiding.",
+    example='forget_memory(memory_id="@recalled[0]", reason="wrong person")',
+    bounded=True,
+    everyday=("memory_id", "reason", "erase", "session"),
+    ids=("memory_id",),
+    destructive=True,
+    idempotent=True,
+    guide=ToolGuide(
+        what="Hides a memory from every search and list; with erase it is removed for good, everywhere.",
+        when="It is wrong and nothing replaces it. Erase: it holds what must not be kept, such as a password.",
+        when_not="Something newer replaces it: supersede_memory keeps the history.",
+        cost="One transaction, about 10 ms. To erase takes an id, no reference; another's memory, the admin scope.",
+        returns="archived, erased or not_found, and the id. still_hidden: what it had replaced, and nothing replaces "
+        "now.",
+        next="Archived by mistake: restore_memory. Erased cannot be undone. One of still_hidden is right after all: "
+        "restore_memory.",
+        before=(_STORE_TEA,),
+        example=Step(tool="forget_memory", arguments={**_IT, "reason": "Ada was joking"}),
+    ),
+)
+
+
+class RestoreMemory(Command, frozen=True, kw_only=True, omit_defaults=True, tag="restore_memory"):
+    """Undo an archive or a supersession."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.WRITE
+    write: ClassVar[bool] = True
+
+    memory_id: MemoryReference
+    reason: Note | UnsetType = UNSET
+
+
+RESTORE_MEMORY: Final = Tool(
+    parameters=RestoreMemory,
+    replies=(MemoryChanged,),
+    rest="POST /memories/{memory_id}/restore",
+    client_name="restore",
+    title="Restore a memory",
+    summary="Bring back a memory that was archived or superseded. Call it when it was hidden by mistake, or what "
+    "replaced it is wrong. An erased one is gone. For a rejected one call verify_memory.",
+    example='restore_memory(memory_id="<id>")',
+    detailed=True,
+    ids=("memory_id",),
+    idempotent=True,
+    guide=ToolGuide(
+        what="Brings back a memory that was archived or superseded, or has expired.",
+        when="It was hidden by mistake, or the newer one turned out wrong.",
+        when_not="It was erased: it is gone. It is rejected: verify_memory decides that.",
+        cost="One transaction, about 10 ms.",
+        returns="restored with the memory, or not_found.",
+        next="If the newer one was wrong: forget_memory. degree_limit: its links count again, and the memory named has "
+        "no room; disconnect one of that one's links first.",
+        before=(_STORE_TEA, Step(tool="forget_memory", arguments=_IT)),
+        example=Step(tool="restore_memory", arguments={**_IT, "reason": "it was right after all"}),
+    ),
+)
+
+
+class EmbedPending(Command, frozen=True, kw_only=True, omit_defaults=True, tag="embed_pending"):
+    """Give pending memories their vectors; sent by workers, never by a client. Ids of one namespace."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.IMPORTS
+    scope: ClassVar[Scope] = Scope.ADMIN
+
+    memory_ids: tuple[str, ...]
+
+
+class PendingEmbedded(Reply, kw_only=True, tag="pending_embedded"):
+    """How many of them became active."""
+
+    status: Literal["success"] = "success"
+    activated: int
+
+
+class ClassifySectors(Command, frozen=True, kw_only=True, omit_defaults=True, tag="classify_sectors"):
+    """Tell the sectors of memories that have none; sent by workers, never by a client. Ids of one namespace."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.SECTORS
+    scope: ClassVar[Scope] = Scope.ADMIN
+    gathered: ClassVar[bool] = True
+
+    memory_ids: tuple[str, ...]
+
+    def joined(self, other: Command) -> Command | None:
+        """Return one command for the memories of both, unless they are too many."""
+        assert isinstance(other, ClassifySectors)
+        ids = self.memory_ids + other.memory_ids
+        return None if len(ids) > MEMORIES_PER_FOLLOW_UP else ClassifySectors(memory_ids=ids)
+
+
+class SectorsClassified(Reply, kw_only=True, tag="sectors_classified"):
+    """How many of them have a sector now that had none."""
+
+    status: Literal["success"] = "success"
+    classified: int
