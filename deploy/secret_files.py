@@ -15,7 +15,7 @@ from engramq.deploy.settings import PREFIX
 SECRETS = tuple(
     PREFIX + name
     for name in (
-        *("DATABASE_URL", "MIGRATE_DATABASE_URL", "DATABASES", "REDIS_URL"),
+        *("DATABASE_URL", "MIGRATE_DATABASE_URL", "REDIS_URL"),
         *("EMBEDDER_KEY", "WEBHOOKS_KEY", "METRICS_TOKEN", "TOKEN"),
     )
 )

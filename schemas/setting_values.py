@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from engramq.schemas.redis_parameters import checked
 from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several
-from engramq.schemas.vocabulary import LANGUAGES, PRIMARY_DATABASE, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
+from engramq.schemas.vocabulary import LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 # Signatures by private keys only: with a shared secret every verifier of tokens could also issue them.
 JWT_ALGORITHMS: Final = (
@@ -79,23 +79,6 @@ def redis_url(text: str) -> str:
     elif is_sentinel(text):
         sentinels_of(text)
     return checked(text)
-
-
-def databases(text: str) -> dict[str, str]:
-    """Parse `NAME=URL` pairs with spaces between them; the messages name no URL, which may hold a password."""
-    found: dict[str, str] = {}
-    for word in text.split():
-        key, _, value = word.partition("=")
-        if not re.fullmatch(r"[a-z0-9_-]{1,63}", key):
-            raise ValueError("must be NAME=URL pairs, with names of small letters, digits, '_' and '-'")
-        if key == PRIMARY_DATABASE:
-            raise ValueError(f"must use another name than {PRIMARY_DATABASE}: that is ENGRAMQ_DATABASE_URL")
-        if key in found:
-            raise ValueError(f"must name {key} once")
-        found[key] = url("postgresql://", "postgres://")(value)
-        if not value:
-            raise ValueError(f"must give a URL for {key}")
-    return found
 
 
 def name(text: str) -> str:

@@ -17,7 +17,6 @@ from engramq.schemas import limits
 from engramq.schemas.jobs import LANES_MAX
 from engramq.schemas.retention import Retention, parse_retention
 from engramq.schemas.setting_values import (
-    databases,
     file,
     flag,
     home,
@@ -83,7 +82,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database_url: str
     database_pooler: Pooler
     migrate_database_url: str
-    databases: Mapping[str, str]
     redis_url: str
     lanes: int
     key_prefix: str
@@ -182,14 +180,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "PostgreSQL without a pooler, by a role that owns the database, for migrations and `engramq purge --rewrite`; "
         "empty: ENGRAMQ_DATABASE_URL",
         url("postgresql://", "postgres://"),
-        secret=True,
-    ),
-    Setting(
-        "databases",
-        "",
-        "Further databases that namespaces live in which `engramq move` has moved there: `NAME=URL`, with spaces "
-        "between them; the same names for all workers",
-        databases,
         secret=True,
     ),
     Setting(
@@ -400,6 +390,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
 # Settings that earlier revisions had, by field: what to do instead. To set one is refused, so that nobody believes that
 # it still counts.
 GONE: Final[Mapping[str, str]] = {
+    "databases": "All namespaces are in ENGRAMQ_DATABASE_URL; `engramq export` and `engramq import` bring one there.",
     "database_replicas": "All reads go to ENGRAMQ_DATABASE_URL, which may name several hosts to follow a failover.",
 }
 

@@ -368,7 +368,6 @@ class AuditAction(StrEnum):
     DELETE_TENANT = "delete_tenant"
     RESTORE_TENANT = "restore_tenant"  # from an export
     CONFIGURE_TENANT = "configure_tenant"
-    MOVE_TENANT = "move_tenant"  # to another database
     CREATE_TOKEN = "create_token"  # noqa: S105 - what was done, no token
     ADD_WEBHOOK = "add_webhook"
     REMOVE_WEBHOOK = "remove_webhook"
@@ -378,7 +377,6 @@ class AuditAction(StrEnum):
 
 
 DEFAULT_NAMESPACE: Final = "default_user"
-PRIMARY_DATABASE: Final = "primary"  # the one of ENGRAMQ_DATABASE_URL, beside those of ENGRAMQ_DATABASES
 DEFAULT_LANGUAGE: Final = "english"
 # What the language of a namespace may be: what PostgreSQL 18 can stem (17 has no Estonian), `simple` for no stems, and
 # languages whose words are not to be told apart; those are found by pairs of characters, which every language has.

@@ -93,7 +93,7 @@ UNFINISHED: Final = _gauge("engramq_store_unfinished_namespaces", "Namespaces wi
 REEMBEDDING: Final = _gauge(
     "engramq_reembedding_remaining", "Memories whose vectors are of another model, while they are made anew"
 )
-# Of all namespaces in the database of ENGRAMQ_DATABASE_URL, the first of several.
+# Of all namespaces.
 WEBHOOKS_WAITING: Final = _gauge(
     "engramq_webhook_waiting_messages",
     "Messages of webhooks that were not taken yet, those between two tries too; at most 10,000 are counted",

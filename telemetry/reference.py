@@ -19,7 +19,7 @@ gateway that serves stdio sessions only, as that of an embedded stack does besid
 
 **Workers** serve it where `ENGRAMQ_METRICS_PORT` names a port, at `ENGRAMQ_METRICS_HOST`, to whoever shows
 `ENGRAMQ_METRICS_TOKEN` if that is set. Several workers of a host need a port each. All workers of the kind upkeep tell
-the same of the store; of several databases the first one is counted, that of `ENGRAMQ_DATABASE_URL`.
+the same of the store.
 
 Each process tells of itself too (`process_cpu_seconds_total`, `process_resident_memory_bytes`,
 `process_start_time_seconds` and others of Prometheus' library): `changes(process_start_time_seconds[1h])` counts

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +40,6 @@ from engramq.workers.memories import duplicate_handlers as duplicates
 from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.quotas import Quotas
-from engramq.workers.places import Places, Served
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.append_only import REWRITE_EVERY_S
 from engramq.workers.queue.contract import Actor, MailboxView, Observe, Periodic
@@ -145,16 +143,11 @@ def build_services(
     settings: Settings,
     *,
     stopping: asyncio.Event | None = None,
-    activity: Activity | None = None,
-    first: Vectorizer | None = None,
 ) -> Services:
-    """Return what the handlers of one process share; once `stopping` is set nobody waits for others to come.
-
-    `first`: that of the first database, for those of a further one.
-    """
-    stopping, activity = stopping or asyncio.Event(), activity or Activity()
+    """Return what the handlers of one process share; once `stopping` is set nobody waits for others to come."""
+    stopping, activity = stopping or asyncio.Event(), Activity()
     rules = LinkRules(cap=settings.degree_cap, delta=settings.reinforce_delta)
-    vectorizer, sizes = Vectorizer(embedder, store, first), Sizes()
+    vectorizer, sizes = Vectorizer(embedder, store), Sizes()
     return Services(
         activity,
         rules,
@@ -180,7 +173,7 @@ def build_services(
     )
 
 
-def build_served(
+def build_actors(
     kinds: Sequence[WorkerKind],
     *,
     store: Store,
@@ -188,52 +181,33 @@ def build_served(
     settings: Settings,
     services: Services,
     stopping: asyncio.Event,
-    activity: Activity,
-) -> Served:
-    """Return what is done in one database; one clock is told by all kinds which sessions are in use."""
-    runners = {
-        kind: CommandRunner(
-            HANDLERS[kind],
-            store=store,
-            mailboxes=mailboxes,
-            settings=settings,
-            services=services,
-        )
-        for kind in kinds
-    }
-    return Served(
-        run={kind: runner.run for kind, runner in runners.items()},
-        enter=store.enter,
-        schedule=_schedule(store, settings, services[Vectorizer], stopping, activity),
-        sessions_used=SessionClock(store, stopping=stopping).tell,
-    )
-
-
-def build_actors(
-    kinds: Sequence[WorkerKind],
-    *,
-    places: Places,
-    mailboxes: MailboxView,
-    activity: Activity,
     observe: Observe | None = None,
 ) -> list[Actor]:
     """Return the actors of these kinds, each once.
 
-    They tell `activity` whom somebody waits for, and `observe` of each command.
+    One clock gets from all of them which sessions are in use, the activity of `services` whom somebody waits for, and
+    `observe` each command.
     """
-    kept_up = (*places.schedule(), Periodic("rewrite_log", REWRITE_EVERY_S, mailboxes.rewrite_log))
-    return [
-        Actor(
+    activity, clock = services[Activity], SessionClock(store, stopping=stopping)
+    kept_up = (
+        *_schedule(store, settings, services[Vectorizer], stopping, activity),
+        Periodic("rewrite_log", REWRITE_EVERY_S, mailboxes.rewrite_log),
+    )
+
+    def actor(kind: WorkerKind) -> Actor:
+        handlers = HANDLERS[kind]
+        runner = CommandRunner(handlers, store=store, mailboxes=mailboxes, settings=settings, services=services)
+        return Actor(
             kind,
-            dict.fromkeys((one.command for one in HANDLERS[kind]), places.runner(kind)),
+            dict.fromkeys((handler.command for handler in handlers), runner.run),
             schedule=kept_up if kind is WorkerKind.UPKEEP else (),
             concurrency=CONCURRENCY.get(kind, USUAL_CONCURRENCY),
-            sessions_used=places.sessions_used,
+            sessions_used=clock.tell,
             activity=activity,
             observe=observe,
         )
-        for kind in dict.fromkeys(kinds)
-    ]
+
+    return [actor(kind) for kind in dict.fromkeys(kinds)]
 
 
 def _schedule(
@@ -298,34 +272,17 @@ async def run(
             owned.enter_context(metrics.served(settings, store, embedder))
         lanes = lanes_of(settings)
         mailboxes = await owned.enter_async_context(LaneViews(lanes))
-        activity = Activity()
-
-        build = partial(build_services, embedder=embedder, settings=settings, stopping=stop, activity=activity)
-        primary = build(store)
-        health.know(store, primary[WorkerChecks])
-
-        def served(opened: Store, services: Services) -> Served:
-            return build_served(
-                kinds,
-                store=opened,
-                mailboxes=mailboxes,
-                settings=settings,
-                services=services,
-                stopping=stop,
-                activity=activity,
-            )
-
-        async def opened(url: str) -> Served:
-            further = await Store.open(
-                url, language=settings.language, pooler=settings.database_pooler, primary=True, makes_tenants=False
-            )
-            await owned.enter_async_context(further)
-            return served(further, build(further, first=primary[Vectorizer]))
-
-        others = {name: partial(opened, url) for name, url in settings.databases.items()}
-        places = Places(served(store, primary), others)
-        observe = None if metrics is None else metrics.seen
-        actors = build_actors(kinds, places=places, mailboxes=mailboxes, activity=activity, observe=observe)
+        services = build_services(store, embedder, settings, stopping=stop)
+        health.know(store, services[WorkerChecks])
+        actors = build_actors(
+            kinds,
+            store=store,
+            mailboxes=mailboxes,
+            settings=settings,
+            services=services,
+            stopping=stop,
+            observe=None if metrics is None else metrics.seen,
+        )
         await serve(
             actors, settings, lanes=lanes, stop=stop, ready=ready, polling=polling, handle_signals=handle_signals
         )

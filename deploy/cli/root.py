@@ -42,7 +42,6 @@ COMMANDS: Mapping[str, Lazy] = {
     "gateway": Lazy("gateway", "Serve MCP over HTTP (or on a socket), with the servers of the environment."),
     "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
     "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
-    "move": Lazy("move", "Move one namespace to another database while it is used."),
     "search": Lazy("search", "Find memories by meaning and words, best first."),
     "list": Lazy("list_memories", "List memories, newest first, all that the options name."),
     "recent": Lazy("recent", "Show the newest memories, of every kind of trust."),

@@ -109,7 +109,7 @@ def _of_servers(environment: Mapping[str, str]) -> tuple[dict[str, object], Exit
 def _under_way(database_url: str, environment: Mapping[str, str]) -> dict[str, object]:
     """Return what is under way in the database: `reembedding` is None and `rebuilding` 0 when nothing is."""
     if not database_url:
-        return {"reembedding": None, "rebuilding": 0, "unfinished": None, "moves": [], "webhooks": None}
+        return {"reembedding": None, "rebuilding": 0, "unfinished": None, "webhooks": None}
     from engramq.workers.cli import status_command  # noqa: PLC0415 - psycopg, wasted where nothing runs
 
     # Of the shell's settings this one alone: what else is wrong with them is no matter of a stack that runs.

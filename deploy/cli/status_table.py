@@ -80,9 +80,6 @@ def _lags(found: Mapping[str, object]) -> list[str]:
         left = count_of(rebuilding, "namespace is", "namespaces are")
         lines.append(f"  words made anew for another language: {left} left")
     lines += _webhooks(_dictionary(found.get("webhooks")))
-    for move in _dictionaries(found.get("moves")):
-        where = f"from {move['from']} to {move['to']}" if move["to"] else f"to here from {move['from']}"
-        lines.append(f"  namespace {move['namespace']!a} is being moved {where}: {move['step']}")
     return lines
 
 

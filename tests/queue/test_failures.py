@@ -16,7 +16,7 @@ from engramq.schemas.keys import TRIES_KEY
 from engramq.schemas.scripts import POISON_TRIES
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue import failures
-from engramq.workers.queue.contract import Job, LeaseLost, NotNow, Outcome, OutcomeUnknown
+from engramq.workers.queue.contract import Job, LeaseLost, Outcome, OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetters
 from engramq.workers.queue.worker import POLL_S
 from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, send
@@ -74,16 +74,6 @@ async def test_a_command_that_always_fails_is_set_aside_after_its_tries_and_bloc
     await stage.until(lambda: _tried(handler, 6))
     assert await dead.show(letter.id) is None
     assert not await dead.retry(letter.id)
-
-
-async def test_waiting_for_a_namespace_uses_up_no_tries(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its tries are there for what fails: one exception after many waits is no dead letter."""
-    monkeypatch.setattr(failures, "BACKOFF_MAX_S", 0.01)
-    handler = Flaky(*(NotNow("it is being moved") for _ in range(8)), *(ValueError("once") for _ in range(3)))
-    await stage.workers(an_actor(handler))
-    assert payload_of(await ping(await stage.bus(), "bad")) == "bad"
-    assert handler.tries == Counter({b"bad": 12})
-    assert await DeadLetters(stage.redis, stage.keys).list(WorkerKind.RECALL) == []
 
 
 @pytest.mark.promise("QP-6")

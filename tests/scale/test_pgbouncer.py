@@ -18,7 +18,6 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.health import health_of
 from engramq.workers.db.loads import index_loads
 from engramq.workers.db.migrate import migrate
-from engramq.workers.db.owner import Owner
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.rewriting import rewrite_database
 from engramq.workers.db.transaction import Transaction
@@ -161,9 +160,6 @@ async def test_one_that_lends_sessions_for_a_statement_is_refused_in_plain_words
 async def test_what_needs_a_session_of_its_own_says_so(bouncer: PgBouncer) -> None:
     with pytest.raises(NotReady, match="ENGRAMQ_MIGRATE_DATABASE_URL"):
         await rewrite_database(bouncer.url(OWNER_ROLE), with_wal=False, tell=lambda _: None)
-    with pytest.raises(NotReady, match="ENGRAMQ_DATABASE_URL and ENGRAMQ_DATABASES"):
-        async with Owner.opened(bouncer.url(OWNER_ROLE)):
-            pass
     with pytest.raises(NotReady, match="ENGRAMQ_DATABASE_POOLER is off"):
         await Store.open(bouncer.url(), pooler=Pooler.OFF)
 

@@ -21,7 +21,7 @@ from engramq.workers.db.readiness import NotReady
 from tests.conftest import Database
 from tests.store.citus_rules import Rules
 from tests.store.query_trees import Catalogue, Node, parsed, within
-from tests.tenancy.statements import DIMENSIONS, OF_MOVES, PREDICATE, STATEMENT
+from tests.tenancy.statements import DIMENSIONS, PREDICATE, STATEMENT
 from tests.tenancy.tables import furnish, tenant_tables
 
 CITUS = Path(__file__).parents[2] / "deploy" / "citus.sql"
@@ -43,7 +43,6 @@ ACROSS_TENANTS = {
     "expiring_namespaces": "upkeep: where memories expire",
     "load_covered": "never called there: there are no loads",
     "loads_over": "upkeep: there are no loads there",
-    "moves_under_way": "status; of the directory alone",
     "namespaces_to_tell": "webhooks that are due",
     "namespaces_without_pieces": "upkeep: where long memories lack their pieces",
     "outdated_namespaces": "upkeep: where something is older than it is kept",
@@ -75,7 +74,7 @@ def owner(database: Database) -> Iterator[psycopg.Connection[Any]]:
 def texts() -> Iterator[tuple[str, str]]:
     for name in queries.names():
         text = sized_sql(name, DIMENSIONS).decode()
-        if STATEMENT.match(text) and name not in OF_MOVES:
+        if STATEMENT.match(text):
             yield name, text
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -11,7 +10,6 @@ from psycopg.types.json import Jsonb
 
 from engramq.workers.db import queries
 from engramq.workers.db.queries import native, sized_sql
-from engramq.workers.tenants import moving
 from tests.tenancy.tables import HALF, NAME, SECRET, Tenant
 
 DIMENSIONS = 384
@@ -24,17 +22,12 @@ IDS_AS_TEXT = re.compile(r"%\((\w+)\)s::text::uuid\[\]")
 NOT_A_TENANTS = re.compile(
     r"schema_migrations|length\(.*as loaded\b|pg_advisory|pg_try_advisory|pg_indexes|register_embedding_model|pg_roles"
     r"|changed_namespaces|decaying_namespaces|expiring_namespaces|outdated_namespaces|rebuilding_namespaces|settle_changes"
-    r"|moves_under_way"
     r"|namespaces_to_tell|webhook_messages\("
     r"|loads_over|drop_broken_indexes|pg_inherits|statement_timeout"
     r"|pg_available_extensions|pg_stats|pg_clear_attribute_stats|pg_total_relation_size|pg_ls_waldir|pg_switch_wal|pg_reload_conf"
     r"|clock_timestamp\(\) as now|pg_create_physical_replication_slot|pg_database_size"
     r"|take_settings|pg_backend_pid"
 )
-
-# Those of a move, which the owner asks, past the policies: a tenant's row by its namespace's name, in the directory.
-_MOVING = Path(moving.__file__).with_suffix(".sql").read_text(encoding="utf-8")
-OF_MOVES = frozenset(re.findall(r"^-- name: (\w+)$", _MOVING, re.MULTILINE))
 
 # What a parameter is, by its name; else by its type.
 BY_NAME: dict[str, Any] = {
@@ -171,7 +164,7 @@ def statements(connection: psycopg.Connection[Any]) -> list[Statement]:
     found = []
     for name in queries.names():
         text = sized_sql(name, DIMENSIONS).decode()
-        if name in OF_MOVES or not STATEMENT.match(text) or NOT_A_TENANTS.search(text):
+        if not STATEMENT.match(text) or NOT_A_TENANTS.search(text):
             continue
         names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
         found.append(Statement(name, text, _types(connection, name, text, names)))

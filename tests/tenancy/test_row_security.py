@@ -12,7 +12,7 @@ from engramq.workers.db import queries
 from engramq.workers.db.conninfo import worker_conninfo
 from engramq.workers.db.queries import sized_sql
 from tests.conftest import Database
-from tests.tenancy.statements import OF_MOVES, PREDICATE, Statement, statements
+from tests.tenancy.statements import PREDICATE, Statement, statements
 from tests.tenancy.tables import Tenant, furnish, snapshot, tenant_tables
 
 Connection = psycopg.Connection[Any]
@@ -190,7 +190,7 @@ def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owne
     assert [row[0] for row in rows] == [
         "advance_audit_ids", "blank_audit", "blank_audit_of_deleted", "changed_namespaces", "decaying_namespaces",
         "delete_revoked_tokens", "drop_broken_indexes", "every_namespace", "expiring_namespaces", "load_covered",
-        "loads_over", "make_tenant", "moves_under_way", "namespaces_to_tell", "namespaces_without_pieces",
+        "loads_over", "make_tenant", "namespaces_to_tell", "namespaces_without_pieces",
         "outdated_namespaces", "rebuilding_namespaces", "register_embedding_model", "retire_embedding_models",
         "settle_changes", "tenant_of", "token_owner", "use_embedding_model", "vectors_by_model", "webhook_messages",
     ]  # fmt: skip
@@ -207,6 +207,6 @@ def test_every_query_about_tenants_names_its_tenant(owner: Connection) -> None:
     for name in queries.names():
         text = sized_sql(name, 384).decode()
         named = PREDICATE.search(text) or ("insert into" in text and "%(tenant)s" in text)
-        if guarded.search(text) and not named and name not in OF_MOVES:
+        if guarded.search(text) and not named:
             without.append(name)
     assert without == []

@@ -138,29 +138,6 @@ async def test_a_rule_gives_imported_and_older_memories_a_time(world: World, mon
     assert {row["state"] for row in rows.values()} == {"active"}
 
 
-async def test_a_namespace_that_is_being_moved_keeps_no_other_from_its_upkeep(world: World) -> None:
-    for name in ("a", "m", "z"):
-        await world.keep("scratch", tags=("scratch",), namespace=name)
-        await world.keep("gone", expires_at=PAST, namespace=name)
-    world.rows(
-        "update namespaces set standing = 'held', held_until = now() + interval '1 minute' where namespace = 'm'"
-    )
-    upkeep = under(world, RULES)
-    await upkeep.apply_retention()
-    ruled = "select n.namespace from memories m join namespaces n using (tenant) where content = 'scratch' "
-    assert {one["namespace"] for one in world.rows(ruled + "and expires_at is not null")} == {"a", "z"}
-
-    async def in_all(_kind: object, **_values: object) -> list[str]:  # the hold began after they were named
-        return ["a", "m", "z"]
-
-    for work in (upkeep.archive_expired, upkeep.trim, upkeep.decay_links):
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Upkeep, "_named", lambda _self, query, **values: in_all(query, **values))
-            await work()
-    archived = "select n.namespace from memories m join namespaces n using (tenant) where state = 'archived'"
-    assert {one["namespace"] for one in world.rows(archived)} == {"a", "z"}
-
-
 @pytest.mark.promise("TI-1", "TI-7")
 async def test_an_import_takes_times_and_refuses_an_update_that_goes_backwards(world: World) -> None:
     may, june, july = (datetime(2023, month, 10, tzinfo=UTC) for month in (5, 6, 7))

@@ -10,7 +10,6 @@ from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, Vectors
 from engramq.workers.embedders.vectorizer import Vectorizer
-from tests.conftest import TestServers, new_database
 
 pytestmark = pytest.mark.anyio
 
@@ -42,26 +41,6 @@ async def test_the_first_model_of_a_store_is_everybodys(store: Store) -> None:
         assert await vectorizer.embed(["a kettle"]) == [kept]
         assert await vectorizer.embed(["a kettle"], questions=True) == [kept]
         assert second.made == [("first", False), ("first", True)]
-
-
-@pytest.mark.own_database
-async def test_a_further_database_never_changes_which_model_makes_the_vectors(
-    store: Store, servers: TestServers, template: str
-) -> None:
-    """One embedder makes the vectors of all databases; somebody has begun the further one with the other model."""
-    await store.register_embedding_model("five", "first", 384)
-    with new_database(servers, template) as database:
-        async with await Store.open(database.url) as further, BatchingEmbedder(TwoModels("second", "five")) as embedder:
-            await further.register_embedding_model("five", "second", 384)
-            here = Vectorizer(embedder, store)
-            there = Vectorizer(embedder, further, here)
-            (moved,) = await there.embed(["a kettle"])
-            assert embedder.spec.sha256 == "first"
-            assert await further.embedding_models("five") == ["second", "first"]
-            (kept,) = await here.embed(["a kettle"])
-            assert (kept.half, (await there.spec_in_store()).sha256) == (moved.half, "first")
-            named = [row["sha256"] for row in database.rows("select sha256 from embedding_models order by id")]
-            assert (moved.model_id, named[moved.model_id - 1]) == (2, "first")
 
 
 async def test_no_vector_is_made_before_it_is_settled_by_which_model(store: Store) -> None:

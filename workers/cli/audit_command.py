@@ -7,8 +7,7 @@ import msgspec
 
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.settings import Settings
-from engramq.workers.cli.databases import in_its_database
-from engramq.workers.cli.running import require_database, run
+from engramq.workers.cli.running import in_database, require_database, run
 from engramq.workers.db.audit import Wanted, entries
 from engramq.workers.db.database import Store
 
@@ -32,7 +31,7 @@ async def _found(settings: Settings, namespace: str, wanted: Wanted, limit: int)
     async def read(store: Store) -> list[AuditEntry]:
         return await store.read(namespace, lambda tx: entries(tx, wanted, limit))
 
-    return (await in_its_database(settings, read))[::-1]
+    return (await in_database(settings, read))[::-1]
 
 
 def _json(entry: AuditEntry, namespace: str) -> str:

@@ -18,8 +18,7 @@ from engramq.schemas.phrases import count_of
 from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import AuditAction, WorkerKind
-from engramq.workers.cli.databases import in_its_database
-from engramq.workers.cli.running import require_database, run
+from engramq.workers.cli.running import in_database, require_database, run
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.tenants import NOBODY
@@ -131,7 +130,7 @@ async def _audit(settings: Settings, letter: DeadLetter, action: AuditAction, re
             ),
         )
 
-    await in_its_database(settings, note)
+    await in_database(settings, note)
 
 
 async def _tenant(tx: Transaction) -> int:

@@ -6,20 +6,15 @@ from engramq.workers.db.migrate import migrate, to_be_sharded
 
 
 def migrate_database(settings: Settings, *, wait_s: float) -> None:
-    """Apply what is missing in every database and print its names; wait so long for a server that is not there.
+    """Apply what is missing and print its names; wait so long for a server that is not there.
 
     Raises CommandFailed.
     """
     require_database(settings)
-    for place, url in {"": settings.database_url, **settings.databases}.items():
-        where = f" in {place}" if place else ""
-        applied = run(migrate(url, wait_s=wait_s))
-        for name in applied:
-            print(f"applied {name}{where}")
-        if not applied:
-            print(f"nothing to apply{where}: the database is up to date")
-        if run(to_be_sharded(url)):
-            print(
-                f"the database{where} has Citus, and its tables are on one node: run deploy/citus.sql, before "
-                "anything is stored"
-            )
+    applied = run(migrate(settings.database_url, wait_s=wait_s))
+    for name in applied:
+        print(f"applied {name}")
+    if not applied:
+        print("nothing to apply: the database is up to date")
+    if run(to_be_sharded(settings.database_url)):
+        print("the database has Citus, and its tables are on one node: run deploy/citus.sql, before anything is stored")

@@ -10,8 +10,7 @@ from engramq.schemas.packed_lines import Source, UnusableFile
 from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.setting_values import namespace as valid_namespace
 from engramq.schemas.settings import Settings
-from engramq.workers.cli.databases import in_its_database
-from engramq.workers.cli.running import require_database, run
+from engramq.workers.cli.running import in_database, require_database, run
 from engramq.workers.db.database import Store
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.tenants.export_check import Refused
@@ -60,7 +59,7 @@ async def _restored(
             return None
         return await restore(store, namespace, found, lambda: _lines(path), settings.principal, tell)
 
-    return await in_its_database(settings, into, pool_size=2)
+    return await in_database(settings, into, pool_size=2)
 
 
 def _named(found: Found) -> str:

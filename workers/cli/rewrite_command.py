@@ -1,7 +1,6 @@
 """`engramq purge --rewrite`: the files of PostgreSQL and Redis, written anew without what was erased."""
 
 import sys
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -10,8 +9,6 @@ from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.lanes import lanes_of
 from engramq.schemas.phrases import all_of, count_of
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import PRIMARY_DATABASE
-from engramq.workers.cli.databases import directory
 from engramq.workers.cli.running import require_database, run
 from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database
 from engramq.workers.queue.append_only import NotRewritten
@@ -25,33 +22,24 @@ LONG: Final = 16 * _MB  # from which a table takes a second or more, so that its
 def rewrite_files(settings: Settings, *, with_wal: bool, as_json: bool) -> None:
     """Write all tables and indexes anew, Redis's append-only file and, `with_wal`, the write-ahead log.
 
-    Of further databases the tables and statistics alone: their log is their operator's. Tells on standard error what it
-    is about to do, what it is at and each table. Raises CommandFailed.
+    Tells on standard error what it is about to do, what it is at and each table. Raises CommandFailed.
     """
     require_database(settings)
-    tables: list[tuple[str, Rewritten]] = []
+    tables: list[Rewritten] = []
 
-    def tell(database: str, told: Told) -> None:
+    def tell(told: Told) -> None:
         if isinstance(told, Rewritten):
-            tables.append((database, told))
-        if not as_json and (line := _line(told, database, with_wal=with_wal)):
+            tables.append(told)
+        if not as_json and (line := _line(told, with_wal=with_wal)):
             print(line, file=sys.stderr, flush=True)
 
-    left = 0
-    for name, url in directory(settings).items():
-        wal = with_wal and name == PRIMARY_DATABASE
-        try:
-            left += run(rewrite_database(url, with_wal=wal, tell=partial(tell, name)))
-        except CommandFailed as problem:
-            if name == PRIMARY_DATABASE:
-                raise
-            raise CommandFailed(f"Database {name!r} of ENGRAMQ_DATABASES: {problem}") from None
-    tell(PRIMARY_DATABASE, Begun(step="the append-only file of Redis"))
+    left = run(rewrite_database(settings.database_url, with_wal=with_wal, tell=tell))
+    tell(Begun(step="the append-only file of Redis"))
     redis = run(_rewrite_redis(settings))
     if as_json:
         print(msgspec.json.encode(_told(tables, redis, left)).decode())
     else:
-        print(_summary([table for _, table in tables], redis=redis, with_wal=with_wal and not left))
+        print(_summary(tables, redis=redis, with_wal=with_wal and not left))
         if not redis:
             print("Redis has no append-only file.")
         if not with_wal:
@@ -72,10 +60,8 @@ async def _rewrite_redis(settings: Settings) -> bool:
             raise CommandFailed(f"The tables are written anew, Redis's file is not. {problem}.") from None
 
 
-def _line(told: Told, database: str, *, with_wal: bool) -> str:
+def _line(told: Told, *, with_wal: bool) -> str:
     match told:
-        case Planned() if database != PRIMARY_DATABASE:
-            return f"Writing anew in database {database!r}: {_tables(told)} and the statistics."
         case Planned():
             log = ", the write-ahead log" if with_wal else ""
             return (
@@ -106,13 +92,9 @@ def _summary(tables: list[Rewritten], *, redis: bool, with_wal: bool) -> str:
     return f"Written anew: {all_of(parts)}."
 
 
-def _told(tables: list[tuple[str, Rewritten]], redis: bool, left: int) -> dict[str, Any]:
+def _told(tables: list[Rewritten], redis: bool, left: int) -> dict[str, Any]:
     return {
-        "tables": [
-            {"name": one.name, "bytes_before": one.before, "bytes_after": one.after}
-            | ({} if database == PRIMARY_DATABASE else {"database": database})
-            for database, one in tables
-        ],
+        "tables": [{"name": table.name, "bytes_before": table.before, "bytes_after": table.after} for table in tables],
         "append_only_file": redis,
         "wal_segments_left": left,
     }

@@ -1,13 +1,13 @@
 """The event loop of a command."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.servers import UnsupportedServer, let_tls_end
 from engramq.schemas.settings import Settings, SettingsError
-from engramq.workers.db.errors import Held, Moved
+from engramq.workers.db.database import Store
 from engramq.workers.db.readiness import NotReady
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ T = TypeVar("T")
 def run(work: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
     """Run `work` in a loop of its own.
 
-    Raises CommandFailed when PostgreSQL or Redis is not fit, or settings do not name the namespace's database.
+    Raises CommandFailed when PostgreSQL or Redis is not fit.
     """
 
     async def whole() -> T:
@@ -30,13 +30,14 @@ def run(work: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.Abstrac
             return runner.run(whole())
     except (NotReady, UnsupportedServer) as problem:
         raise CommandFailed(str(problem)) from None
-    except Moved as moved:
-        raise CommandFailed(
-            f"Namespace {moved.namespace!r} is in database {moved.place!r}: name it in ENGRAMQ_DATABASES, as "
-            f"{moved.place}=URL, and run this again."
-        ) from None
-    except Held as held:
-        raise CommandFailed(f"Nothing was done: {held}. Run this again in a few seconds.") from None
+
+
+async def in_database(settings: Settings, work: Callable[[Store], Awaitable[T]], *, pool_size: int = 1) -> T:
+    """Run `work` with the database open; raises NotReady, and what `work` does."""
+    async with await Store.open(
+        settings.database_url, pooler=settings.database_pooler, pool_size=pool_size, language=settings.language
+    ) as store:
+        return await work(store)
 
 
 def require_database(settings: Settings) -> None:

@@ -17,7 +17,6 @@ from engramq.workers.db.transaction import Transaction
 REBUILDING: Final = sql("rebuilding_namespaces")
 CHANGED: Final = sql("changed_namespaces")
 PENDING: Final = sql("count_pending")
-MOVES: Final = sql("moves_under_way")
 
 COUNTED_MAX: Final = 100  # namespaces whose pending memories are counted, a millisecond each
 SILENT_S: Final = 60.0  # after which nobody seems to be at it: between two looks at work that is left lie seconds
@@ -29,9 +28,8 @@ def under_way(database_url: str, pooler: Pooler = Pooler.AUTO) -> dict[str, Any]
     `reembedding`: how far it is, None when none is under way; its `state` is `running`, `waiting` or `unknown`, and its
     `problem` says why it is not running. `rebuilding`: in how many namespaces words are made anew, since their language
     was changed. `unfinished`: what stores have left for upkeep, `namespaces` with something of it and `pending`
-    memories there, which have no vector yet; None when nobody can say. `moves`: namespaces that are being moved, each
-    with its databases and its step. `webhooks`: messages that are `waiting`, how many of them are `due`, how old
-    the oldest is, and `dead` ones; None when nobody can say.
+    memories there, which have no vector yet; None when nobody can say. `webhooks`: messages that are `waiting`, how
+    many of them are `due`, how old the oldest is, and `dead` ones; None when nobody can say.
     """
     try:
         return run(_under_way(database_url, pooler))
@@ -40,7 +38,6 @@ def under_way(database_url: str, pooler: Pooler = Pooler.AUTO) -> dict[str, Any]
             "reembedding": {"state": "unknown", "problem": str(failure)},
             "rebuilding": 0,
             "unfinished": None,
-            "moves": [],
             "webhooks": None,
         }
 
@@ -51,13 +48,11 @@ async def _under_way(database_url: str, pooler: Pooler) -> dict[str, Any]:
         rebuilding = await store.ask(REBUILDING)
         changed = [str(row["namespace"]) for row in await store.ask(CHANGED, kind="sweep")]
         pending = [await store.read(namespace, _pending) for namespace in changed[:COUNTED_MAX]]
-        moves = await store.ask(MOVES)
         webhooks = await webhook_figures(store)
     return {
         "reembedding": None if change is None else _told(change),
         "rebuilding": len(rebuilding),
         "unfinished": {"namespaces": len(changed), "pending": sum(pending)},
-        "moves": [_moving(row) for row in moves],
         "webhooks": asdict(webhooks),
     }
 
@@ -66,11 +61,6 @@ async def _pending(tx: Transaction) -> int:
     row = await tx.row(PENDING)
     assert row is not None
     return int(row["pending"])
-
-
-def _moving(row: dict[str, Any]) -> dict[str, str]:
-    move = row["move"]
-    return {"namespace": row["namespace"], "from": move["from"], "to": move.get("to", ""), "step": move["step"]}
 
 
 def _told(found: Progress) -> dict[str, Any]:

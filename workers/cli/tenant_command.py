@@ -14,10 +14,9 @@ from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.ids import format_time
 from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.settings import Settings
-from engramq.schemas.vocabulary import PRIMARY_DATABASE, AuditAction
-from engramq.workers.cli.databases import in_each_database, in_its_database
+from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.cli.new_file import Unwritable, new_file
-from engramq.workers.cli.running import require_database, run
+from engramq.workers.cli.running import in_database, require_database, run
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.languages import FullText, change_language, full_text, known_languages
@@ -33,9 +32,9 @@ def list_tenants(settings: Settings, *, empty: bool, as_json: bool) -> None:
     Raises CommandFailed, EngramqError with `unavailable`.
     """
     require_database(settings)
-    found = [one for one in run(_found(settings)) if one[2] or empty]
-    for database, name, held in found:
-        print(msgspec.json.encode(_told(database, name, held)).decode() if as_json else _shown(database, name, held))
+    found = [(name, held) for name, held in run(_found(settings)) if held or empty]
+    for name, held in found:
+        print(msgspec.json.encode(_told(name, held)).decode() if as_json else _shown(name, held))
     if not found:
         print("engramq tenant: there is no namespace that holds anything", file=sys.stderr)
 
@@ -73,14 +72,13 @@ def unknown(namespace: str) -> CommandFailed:
     return CommandFailed(f"There is no namespace {namespace!r}; engramq tenant list shows all.")
 
 
-async def _found(settings: Settings) -> list[tuple[str, str, Contents]]:
-    """Return what each namespace holds, after the names of its database and its own."""
+async def _found(settings: Settings) -> list[tuple[str, Contents]]:
+    """Return what each namespace holds, after its name."""
 
     async def count(store: Store) -> list[tuple[str, Contents | None]]:
         return [(name, await store.read(name, contents)) for name in await store.namespaces()]
 
-    counted = [(place, found) async for place, found in in_each_database(settings, count)]
-    return [(place, name, held) for place, found in counted for name, held in found if held is not None]
+    return [(name, held) for name, held in await in_database(settings, count) if held is not None]
 
 
 async def _configured(settings: Settings, namespace: str, language: str | None) -> FullText | None:
@@ -100,7 +98,7 @@ async def _configured(settings: Settings, namespace: str, language: str | None) 
             return await store.read(namespace, full_text)
         return await store.write(namespace, change)
 
-    return await in_its_database(settings, configured)
+    return await in_database(settings, configured)
 
 
 async def _exported(settings: Settings, namespace: str, out: IO[bytes], wanted: Wanted) -> int:
@@ -117,7 +115,7 @@ async def _exported(settings: Settings, namespace: str, out: IO[bytes], wanted: 
             count += 1
         return count
 
-    return await in_its_database(settings, lambda store: store.snapshot(namespace, write))
+    return await in_database(settings, lambda store: store.snapshot(namespace, write))
 
 
 @contextmanager
@@ -141,13 +139,12 @@ def _write(out: IO[bytes], line: bytes) -> None:
         raise CommandFailed(f"The export cannot be written: {problem.strerror or problem}.") from None
 
 
-def _told(database: str, name: str, held: Contents) -> dict[str, Any]:
+def _told(name: str, held: Contents) -> dict[str, Any]:
     last = None if held.last_activity is None else format_time(held.last_activity)
-    told = {"namespace": name, "memories": held.memories, **asdict(held), "last_activity": last}
-    return told if database == PRIMARY_DATABASE else {**told, "database": database}
+    return {"namespace": name, "memories": held.memories, **asdict(held), "last_activity": last}
 
 
-def _shown(database: str, name: str, held: Contents) -> str:
+def _shown(name: str, held: Contents) -> str:
     states = ", ".join(f"{count} {state}" for state, count in sorted(held.by_state.items()))
     last = "never" if held.last_activity is None else format_time(held.last_activity)
     return "  ".join(
@@ -161,7 +158,6 @@ def _shown(database: str, name: str, held: Contents) -> str:
             count_of(held.tokens, "token"),
             f"last written {last}",
             held.language,
-            *(() if database == PRIMARY_DATABASE else (f"in database {database}",)),
         )
     )
 

@@ -14,8 +14,7 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.settings import Settings
 from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken, Token
-from engramq.workers.cli.databases import in_each_database, in_its_database
-from engramq.workers.cli.running import require_database, run
+from engramq.workers.cli.running import in_database, require_database, run
 from engramq.workers.db.database import Store
 
 
@@ -55,7 +54,7 @@ async def _created(settings: Settings, namespace: str, new: NewToken) -> tuple[s
     async def create(store: Store) -> tuple[str, Token]:
         return await tokens.create(store, namespace, new, settings.principal)
 
-    return await in_its_database(settings, create)
+    return await in_database(settings, create)
 
 
 async def _listed(settings: Settings, namespace: str | None) -> Sequence[Token]:
@@ -67,18 +66,15 @@ async def _listed(settings: Settings, namespace: str | None) -> Sequence[Token]:
         return [token for one in await store.namespaces() for token in await tokens.listed(store, one)]
 
     if namespace is not None:
-        return await in_its_database(settings, of_one)
-    return [token async for _, found in in_each_database(settings, of_all) for token in found]
+        return await in_database(settings, of_one)
+    return await in_database(settings, of_all)
 
 
 async def _revoked(settings: Settings, token_id: UUID) -> tuple[Token, bool] | None:
     async def revoke(store: Store) -> tuple[Token, bool] | None:
         return await tokens.revoke(store, token_id, settings.principal)
 
-    async for _, revoked in in_each_database(settings, revoke):
-        if revoked is not None:
-            return revoked
-    return None
+    return await in_database(settings, revoke)
 
 
 def _show_made(secret: str, token: Token, *, as_json: bool) -> None:

@@ -13,8 +13,7 @@ from engramq.schemas.command_line import ExitCode
 from engramq.schemas.ids import format_time
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WebhookEvent
-from engramq.workers.cli.databases import in_its_database
-from engramq.workers.cli.running import require_database, run
+from engramq.workers.cli.running import in_database, require_database, run
 from engramq.workers.db.database import Store
 from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.hooks import DeadMessage, Webhook
@@ -29,7 +28,7 @@ def add_webhook(
     async def add(store: Store) -> tuple[UUID, str]:
         return await hooks.add(store, settings, namespace, url, events, with_content=with_content)
 
-    webhook_id, secret = run(in_its_database(settings, add))
+    webhook_id, secret = run(in_database(settings, add))
     if as_json:
         print(msgspec.json.encode({"id": str(webhook_id), "secret": secret}).decode())
         return
@@ -54,7 +53,7 @@ def remove_webhook(settings: Settings, namespace: str, webhook_id: UUID) -> Exit
     async def remove(store: Store) -> bool:
         return await hooks.remove(store, namespace, webhook_id, settings.principal)
 
-    if run(in_its_database(settings, remove)):
+    if run(in_database(settings, remove)):
         print(f"webhook {webhook_id}: removed")
         return ExitCode.DONE
     return _unknown(webhook_id, namespace)
@@ -80,7 +79,7 @@ def list_dead(settings: Settings, namespace: str, *, as_json: bool) -> None:
     async def find(store: Store) -> list[DeadMessage]:
         return await hooks.dead(store, namespace)
 
-    messages = run(in_its_database(settings, find))
+    messages = run(in_database(settings, find))
     for one in messages:
         told = f"{one.id}  {one.event} of {format_time(one.at)} for webhook {one.webhook_id}: {one.problem}"
         print(msgspec.json.encode(_told(one)).decode() if as_json else told)
@@ -95,7 +94,7 @@ def retry_messages(settings: Settings, namespace: str, wanted: UUID) -> ExitCode
     async def retry(store: Store) -> int:
         return await hooks.retry(store, namespace, wanted)
 
-    count = run(in_its_database(settings, retry))
+    count = run(in_database(settings, retry))
     if count:
         print(f"{count} message{'s' if count > 1 else ''} will be sent once more")
         return ExitCode.DONE
@@ -109,7 +108,7 @@ def _listed(settings: Settings, namespace: str) -> list[Webhook]:
     async def find(store: Store) -> list[Webhook]:
         return await hooks.listed(store, namespace)
 
-    return run(in_its_database(settings, find))
+    return run(in_database(settings, find))
 
 
 def _unknown(webhook_id: UUID, namespace: str) -> ExitCode:

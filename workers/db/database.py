@@ -30,7 +30,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.session import ask, take_settings
 from engramq.workers.db.tenants import NOBODY, Tenants
-from engramq.workers.db.transaction import NOTHING, AtEnd, CommitUnknown, Transaction, transaction
+from engramq.workers.db.transaction import AtEnd, CommitUnknown, Transaction, transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
@@ -55,14 +55,11 @@ Work = Callable[[Transaction], Awaitable[T]]
 
 
 class Store:
-    """Opened by `Store.open`; closed by `aclose` or at the end of `async with`.
+    """Opened by `Store.open`; closed by `aclose` or at the end of `async with`."""
 
-    Whatever works in a namespace raises Moved when that is in another database, Held while it is on its way there.
-    """
-
-    def __init__(self, pool: Pool, language: str = DEFAULT_LANGUAGE, *, makes_tenants: bool = True) -> None:
+    def __init__(self, pool: Pool, language: str = DEFAULT_LANGUAGE) -> None:
         self._pool = pool
-        self._tenants = Tenants(language, makes=makes_tenants)
+        self._tenants = Tenants(language)
         self._sharded = False
         self.refusals = Refusals()
         self._ending: set[asyncio.Task[None]] = set()  # reads that have been answered
@@ -76,17 +73,16 @@ class Store:
         language: str = DEFAULT_LANGUAGE,
         pooler: Pooler = Pooler.AUTO,
         primary: bool = False,
-        makes_tenants: bool = True,
     ) -> Self:
         """Connect, and prove that schema, role and settings are what the workers count on.
 
         `language`: of namespaces that are new. `pooler`: whether one is before the server. `primary`: no standby will
-        do. `makes_tenants`: whether there can be any; else all have moved to here.
+        do.
         Raises NotReady saying what is wrong and how to mend it; psycopg errors never leave here.
         """
         pooled = Pooled(pooled_conninfo(database_url), pooled_settings(database_url))
         pool = Pool(worker_conninfo(database_url), pool_size, pooled=pooled, pooler=pooler)
-        store = cls(pool, language, makes_tenants=makes_tenants)
+        store = cls(pool, language)
         try:
             async with store._pool.connection() as connection:
                 await check_schema(connection)
@@ -185,10 +181,6 @@ class Store:
             return await self.alone(run)
         except CommitUnknown as problem:
             raise OutcomeUnknown("the connection was lost during COMMIT") from problem
-
-    async def enter(self, namespace: str) -> None:
-        """Find out whether a namespace can be entered here. Raises EngramqError with `unavailable`."""
-        await self.read(namespace, lambda tx: tx.rows(NOTHING))  # the entry is sent with the first query
 
     async def namespaces(self) -> list[str]:
         """Return every namespace that holds anything; upkeep works them one at a time."""

@@ -7,16 +7,12 @@ from typing import Final
 import psycopg
 
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
-from engramq.workers.queue.contract import NotNow, OutcomeUnknown
 
 # What features may catch; everything else is dealt with here.
 DatabaseError = psycopg.Error
 Duplicate = psycopg.errors.UniqueViolation
 BadValue = (psycopg.errors.DataError, psycopg.errors.IntegrityError)
 StatementTimeout = psycopg.errors.QueryCanceled
-
-
-HOPS_MAX: Final = 8  # from one database to the next, by Moved; a namespace that goes round is in none
 
 
 class SettingsMissing(psycopg.OperationalError):
@@ -37,18 +33,6 @@ class Meaning(Enum):
     UNFIT = auto()  # this session may not: try again on a new one, which another server may give or other settings
     EXHAUSTED = auto()  # the server will not for now: refuse at once
     DEFECT = auto()  # our own mistake: let it through
-
-
-class Held(NotNow):
-    """The namespace is being moved, and is not served for a moment: the command is carried out a little later."""
-
-
-class Moved(NotNow):
-    """The namespace is in another database, `place`; nothing was applied in this one."""
-
-    def __init__(self, namespace: str, place: str) -> None:
-        super().__init__(f"namespace {namespace!r} is in database {place!r}: see ENGRAMQ_DATABASES")
-        self.namespace, self.place = namespace, place
 
 
 class Again(Exception):
@@ -134,17 +118,6 @@ def state_of(error: Exception | None) -> str:
     if error.sqlstate or not isinstance(error, psycopg.OperationalError):
         return error.sqlstate or ""
     return next((state for words, state in _NO_CONNECTION.items() if words in str(error)), "")
-
-
-def elsewhere(error: Exception | None, namespace: str) -> OutcomeUnknown | None:
-    """Return what an error says of a namespace that is not simply here, None where it says nothing of that."""
-    match state_of(error):
-        case "EQ010":
-            return Held(f"namespace {namespace!r} is being moved")
-        case "EQ011":
-            assert isinstance(error, psycopg.Error)
-            return Moved(namespace, error.diag.message_detail or "")
-    return None
 
 
 def meaning(error: Exception) -> Meaning:

@@ -136,16 +136,7 @@ create table namespaces (
     active_hours           double precision not null default 0,
     in_use                 tstzmultirange not null default '{}',
     in_use_since           timestamptz,
-    links_decayed_at_hours double precision not null default 0,  -- what the clock showed when links last decayed
-    -- Moving to another database, see workers/tenants/moving.py. Null: the tenant lives here, as nearly every one. held: it
-    -- is read, and writes wait until held_until. left: it lives in `place`, the name of another database. arriving: it is
-    -- being copied to here, and nobody enters it yet.
-    standing               text check (standing in ('held', 'left', 'arriving')),
-    place                  text,
-    held_until             timestamptz,
-    move                   jsonb,  -- the move that is under way; null when there is none
-    constraint namespaces_place check ((standing = 'left') = (place is not null)),
-    constraint namespaces_held check ((standing = 'held') = (held_until is not null))
+    links_decayed_at_hours double precision not null default 0  -- what the clock showed when links last decayed
 ) with (fillfactor = 50);
 
 -- Bearer tokens. Only the SHA-256 of a token is kept: a token is 32 random bytes, so nothing slower is needed.
@@ -666,36 +657,14 @@ where tenant = nullif(current_setting('app.tenant', true), '')::integer;
 -- Functions of the worker's transaction
 -- =====================================
 
--- Refuse to let a transaction into a tenant that is not simply here; return if it may enter after all.
-create function refuse_entry(wanted integer, named text) returns void
-language plpgsql as $$
-declare
-    found_tenant public.namespaces;
-begin
-    select n.* into found_tenant from public.namespaces n where n.tenant = wanted and n.namespace = named;
-    if not found then
-        raise exception 'another namespace has this tenant' using errcode = 'EQ001';
-    elsif found_tenant.standing = 'left' then
-        raise exception 'the tenant is in another database' using errcode = 'EQ011', detail = found_tenant.place;
-    elsif found_tenant.standing = 'arriving' then
-        raise exception 'the tenant is not here yet' using errcode = 'EQ010';
-    elsif found_tenant.held_until > clock_timestamp() and not current_setting('transaction_read_only')::boolean then
-        raise exception 'the tenant is held, since it is being moved' using errcode = 'EQ010';
-    end if;
-end
-$$;
-
 -- Enter a tenant, which has to be this namespace's: a process remembers numbers, and a database that was emptied or
--- brought back from a backup behind its back may know others. Better an error than a stranger's rows. A transaction that
--- has entered stays in: who holds or moves a tenant waits for those that are under way.
+-- brought back from a backup behind its back may know others. Better an error than a stranger's rows.
 create function enter_tenant(wanted integer, named text) returns void
 language plpgsql set plan_cache_mode = 'force_generic_plan' as $$
 begin
     perform set_config('app.tenant', wanted::text, true);
-    if not exists (
-        select from public.namespaces n where n.tenant = wanted and n.namespace = named and n.standing is null
-    ) then
-        perform public.refuse_entry(wanted, named);
+    if not exists (select from public.namespaces n where n.tenant = wanted and n.namespace = named) then
+        raise exception 'another namespace has this tenant' using errcode = 'EQ001';
     end if;
 end
 $$;
@@ -763,35 +732,17 @@ begin
 end
 $$;
 
--- Whose a bearer token is; no row for one that is not there, revoked or expired. While nobody serves the tenant from here,
--- and a move that is under way may have brought it elsewhere or not, nobody here can say that the token is unknown.
+-- Whose a bearer token is; no row for one that is not there, revoked or expired.
 create function token_owner(digest text) returns table (
     id uuid, namespace text, principal text, scopes text[], untrusted boolean, expires_at timestamptz, project text
 )
-language plpgsql stable security definer set search_path = public, pg_temp as $$
-#variable_conflict use_column
-declare
-    found_standing text;
-    found_move jsonb;
-begin
-    return query
+language sql stable security definer set search_path = public, pg_temp
+begin atomic
     select t.id, n.namespace, t.principal, t.scopes, t.untrusted, t.expires_at, t.project
     from tokens t
     join namespaces n on n.tenant = t.tenant
-    where t.sha256 = digest and t.revoked_at is null and (t.expires_at is null or t.expires_at > now())
-        and (n.standing is null or n.standing = 'held');
-    if found then
-        return;
-    end if;
-    select n.standing, n.move into found_standing, found_move
-    from tokens t
-    join namespaces n on n.tenant = t.tenant
     where t.sha256 = digest and t.revoked_at is null and (t.expires_at is null or t.expires_at > now());
-    if found_standing = 'arriving' or (found_standing = 'left' and found_move is not null) then
-        raise exception 'the tenant is being moved' using errcode = 'EQ010';
-    end if;
-end
-$$;
+end;
 
 -- Forget the tokens of the tenant that was entered which count no longer; how many. The workers' role, which may revoke
 -- any, must not remove one that somebody comes in by.
@@ -806,18 +757,11 @@ begin atomic
     select count(*) from gone;
 end;
 
--- Every namespace that is served here. What is held waits for the next look.
+-- Every namespace.
 create function every_namespace() returns setof text
 language sql stable security definer set search_path = public, pg_temp
 begin atomic
-    select namespace from namespaces where standing is null or standing = 'held' order by namespace;
-end;
-
--- Moves of tenants that are under way, from here or to here.
-create function moves_under_way() returns table (namespace text, standing text, move jsonb)
-language sql stable security definer set search_path = public, pg_temp
-begin atomic
-    select n.namespace, n.standing, n.move from namespaces n where n.move is not null order by 1;
+    select namespace from namespaces order by namespace;
 end;
 
 -- Namespaces in which something changed that no look has settled yet: no sweep, or no counting of words; or all that are
@@ -832,7 +776,7 @@ begin atomic
     ) changed
     -- One by one, or all of them would be read.
     cross join lateral (
-        select s.namespace from namespaces s where s.tenant = changed.tenant and s.standing is null limit 1
+        select s.namespace from namespaces s where s.tenant = changed.tenant limit 1
     ) n
     order by 1;
 end;
@@ -862,7 +806,7 @@ begin atomic
         select distinct m.tenant from memories m
         where m.expires_at is not null and m.expires_at <= now() and m.state <> 'archived'
     ) due
-    join namespaces n on n.tenant = due.tenant and n.standing is null
+    join namespaces n on n.tenant = due.tenant
     order by 1;
 end;
 
@@ -873,8 +817,7 @@ language sql stable security definer set search_path = public, pg_temp
 begin atomic
     select n.namespace
     from namespaces n
-    where n.standing is null and (
-        n.tenant in (select l.tenant from ledger l where l.created_at < now() - make_interval(days => ledger_days))
+    where n.tenant in (select l.tenant from ledger l where l.created_at < now() - make_interval(days => ledger_days))
         or exists (
             select from co_retrievals c
             where c.tenant = n.tenant and c.seen_at < now() - make_interval(days => pair_days)
@@ -885,7 +828,6 @@ begin atomic
             select from proposals p
             where p.tenant = n.tenant and p.created_at <= now() - make_interval(days => graph_days)
         )
-    )
     order by 1;
 end;
 
@@ -894,7 +836,7 @@ create function decaying_namespaces(hours double precision) returns setof text
 language sql stable security definer set search_path = public, pg_temp
 begin atomic
     select n.namespace from namespaces n
-    where n.active_hours >= n.links_decayed_at_hours + hours and n.standing is null
+    where n.active_hours >= n.links_decayed_at_hours + hours
     order by 1;
 end;
 
@@ -905,7 +847,6 @@ begin atomic
     select n.namespace
     from lexeme_rebuilds r
     join namespaces n on n.tenant = r.tenant
-    where n.standing is null
     order by r.changed_at, n.namespace;
 end;
 
@@ -915,7 +856,7 @@ language sql stable security definer set search_path = public, pg_temp
 begin atomic
     select n.namespace
     from namespaces n
-    where n.standing is null and exists (
+    where exists (
         select from memories m
         where m.tenant = n.tenant and m.pieces is null and m.state = 'active' and octet_length(m.content) > 1000
     )
@@ -932,7 +873,7 @@ begin atomic
         union
         select o.tenant from webhook_outbox o where o.dead_at < now() - make_interval(days => kept_days)
     ) due
-    join namespaces n on n.tenant = due.tenant and n.standing is null
+    join namespaces n on n.tenant = due.tenant
     order by 1;
 end;
 
@@ -946,26 +887,22 @@ begin atomic
     select
         (select count(*) from (
             select from webhook_outbox o
-            join namespaces n on n.tenant = o.tenant and (n.standing is null or n.standing = 'held')
             where o.dead_at is null and o.next_at <= now()
             limit most
         ) counted),
         (select count(*) from (
             select from webhook_outbox o
-            join namespaces n on n.tenant = o.tenant and (n.standing is null or n.standing = 'held')
             where o.dead_at is null
             limit most
         ) counted),
         (
             select o.at from webhook_outbox o
-            join namespaces n on n.tenant = o.tenant and (n.standing is null or n.standing = 'held')
             where o.dead_at is null
             order by o.at
             limit 1
         ),
         (select count(*) from (
             select from webhook_outbox o
-            join namespaces n on n.tenant = o.tenant and (n.standing is null or n.standing = 'held')
             where o.dead_at is not null
             limit most
         ) counted);
@@ -1179,7 +1116,7 @@ begin atomic
     select l.id, n.namespace, l.partition, l.model_id
     from loads l
     join namespaces n on n.tenant = l.tenant
-    where n.standing is null and (l.covered or l.rows >= most or l.loaded_at < now() - make_interval(secs => idle_s))
+    where l.covered or l.rows >= most or l.loaded_at < now() - make_interval(secs => idle_s)
     order by l.id;
 end;
 
@@ -1233,14 +1170,14 @@ grant update (deleted_at) on deleted_graph to engramq_worker;  -- which locking 
 grant maintain on memories_trusted, memories_untrusted to engramq_worker;  -- building an index anew, which reads nothing
 
 revoke all on function
-    tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, moves_under_way, changed_namespaces,
+    tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
     advance_audit_ids, load_covered, make_vector_index, register_embedding_model, use_embedding_model, vectors_by_model,
     retire_embedding_models, loads_over, drop_broken_indexes
     from public;
 grant execute on function
-    tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, moves_under_way, changed_namespaces,
+    tenant_of, make_tenant, token_owner, delete_revoked_tokens, every_namespace, changed_namespaces,
     settle_changes, expiring_namespaces, outdated_namespaces, decaying_namespaces, rebuilding_namespaces,
     namespaces_without_pieces, namespaces_to_tell, webhook_messages, blank_audit, blank_audit_of_deleted,
     advance_audit_ids, load_covered, register_embedding_model, use_embedding_model, vectors_by_model,

@@ -35,13 +35,11 @@ class SharedEmbedder(Protocol):
 
 
 class Vectorizer:
-    """One per process and database. The model is registered with its first vector, when its length is sure."""
+    """One per process. The model is registered with its first vector, when its length is sure."""
 
-    def __init__(self, embedder: SharedEmbedder, store: Store, first: Vectorizer | None = None) -> None:
-        """`first`: that of the database whose model counts for all, which share the embedder; None for that itself."""
+    def __init__(self, embedder: SharedEmbedder, store: Store) -> None:
         self._embedder = embedder
         self._store = store
-        self._first = first
         self._model_ids: dict[int, int] = {}  # by the number of dimensions
         self._used_until: dict[int, float] = {}  # until when the store knows that vectors of these ids are written
         self._began = time.monotonic()
@@ -58,8 +56,6 @@ class Vectorizer:
 
         Raises EngramqError (`unavailable`).
         """
-        if self._first is not None:
-            return await self._first.spec_in_store()
         if not self._agreed:
             async with self._agreeing:
                 await self._adopted()
@@ -73,8 +69,6 @@ class Vectorizer:
         """
         if self._agreed:
             return
-        if self._first is not None:
-            await self._first.agree()
         async with self._agreeing:
             if not await self._adopted():
                 (vector,) = await self._embedder.embed([PROBE])
@@ -84,13 +78,8 @@ class Vectorizer:
             self._agreed = True
 
     async def _adopted(self) -> bool:
-        """Go on with the first model of the store that is one of the embedder's; False when there is none.
-
-        A further database never changes what the embedder makes: its model is the first one's.
-        """
+        """Go on with the first model of the store that is one of the embedder's; False when there is none."""
         known = await self._store.embedding_models(self.spec.name)
-        if self._first is not None:
-            return self.spec.sha256 in known
         return any(self._embedder.adopt(sha256) for sha256 in known)
 
     async def embed(self, texts: Sequence[str], *, bulk: bool = False, questions: bool = False) -> list[Embedding]:

@@ -32,10 +32,6 @@ class OutcomeUnknown(Exception):
     """
 
 
-class NotNow(OutcomeUnknown):
-    """The store is there, but does not take the command yet: it waits, and the wait is no try that failed."""
-
-
 @dataclass(frozen=True, slots=True)
 class SessionState:
     """What a session remembers of a command; written in the Redis transaction that sends the reply."""

@@ -39,18 +39,6 @@ def retried(envelope: Envelope, tries: int, error: str) -> Result:
     return Result(envelope, retry=retry, delay_s=delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
 
 
-def put_off(envelope: Envelope, tries: int, error: str) -> Result:
-    """Carry a command out later that cannot be now, after a pause that grows with its age.
-
-    However often it waits, that uses up one try at most: a second one tells that an earlier one may have begun.
-    """
-    log.info("Command put off", extra=_fields(envelope, tries, error))
-    age_s = time.time() - envelope.issued_at
-    delay_s = min(BACKOFF_MAX_S, max(BACKOFF_FIRST_S, age_s / 4))
-    retry = msgspec.structs.replace(envelope, attempt=max(tries, 2))
-    return Result(envelope, retry=retry, delay_s=delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-
-
 def given_up(mailbox: WorkerKind, envelope: Envelope, raw: bytes, *, tries: int, error: str, message: str) -> Result:
     """Make a dead letter of a command; its caller learns that it failed."""
     log.error("Command set aside", extra=_fields(envelope, tries, error))

@@ -22,9 +22,9 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.background import BackgroundTasks
-from engramq.workers.queue.contract import Actor, Job, LeaseLost, NotNow, OutcomeUnknown, SessionUse
+from engramq.workers.queue.contract import Actor, Job, LeaseLost, OutcomeUnknown, SessionUse
 from engramq.workers.queue.dead_letters import DeadLetter
-from engramq.workers.queue.failures import MAX_TRIES, given_up, put_off, refused, retried, unreadable
+from engramq.workers.queue.failures import MAX_TRIES, given_up, refused, retried, unreadable
 from engramq.workers.queue.follow_ups import GatheredFollowUps
 from engramq.workers.queue.lease import HeldLease
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
@@ -155,8 +155,6 @@ class ClaimedJob:
         except EngramqError as refusal:
             watch.outcome = refusal.fault.code
             return refused(envelope, refusal.fault)
-        except NotNow as problem:
-            return put_off(envelope, tries, type(problem).__name__)
         except (OutcomeUnknown, LeaseLost) as problem:
             return retried(envelope, tries, type(problem).__name__)
         except Exception as problem:  # noqa: BLE001 - whatever a handler does, the worker lives and the command ends

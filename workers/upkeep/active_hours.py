@@ -66,7 +66,7 @@ class SessionClock:
         for namespace, intervals in by_namespace.items():
             try:
                 await self._tick(namespace, intervals)
-            except (EngramqError, OutcomeUnknown) as found:  # of one that is being moved, as likely as of all
+            except (EngramqError, OutcomeUnknown) as found:  # which may be of one namespace alone
                 problem = found
         if problem is not None:
             raise problem

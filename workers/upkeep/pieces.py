@@ -9,7 +9,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -25,7 +24,7 @@ from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.queue.activity import Activity
-from engramq.workers.queue.contract import NotNow, OutcomeUnknown
+from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +73,7 @@ class Pieces:
     async def _make(self, model_id: int, places: dict[str, UUID]) -> None:
         while places and not self.stopping.is_set():
             for namespace, after in list(places.items()):
-                last = None
-                with suppress(NotNow):  # it is being moved: a later call finds it
-                    last = await self._turn(model_id, namespace, after)
+                last = await self._turn(model_id, namespace, after)
                 if last is None:
                     del places[namespace]
                 else:

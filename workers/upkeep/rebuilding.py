@@ -16,7 +16,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.activity import Activity
-from engramq.workers.queue.contract import NotNow, OutcomeUnknown
+from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +60,7 @@ class Rebuilding:
             if self.stopping.is_set():
                 return False
             await self.activity.pause(0.0, GIVE_WAY_MAX_S, self.stopping)
-            try:
-                if not await self.store.write(namespace, self._step):
-                    return False
-            except NotNow:  # it is being moved: a later call finds it
+            if not await self.store.write(namespace, self._step):
                 return False
         return True
 

@@ -25,7 +25,7 @@ from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.pending import Vectorized, embedded
 from engramq.workers.queue.activity import Activity
-from engramq.workers.queue.contract import NotNow, OutcomeUnknown
+from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ FOREIGN_BEFORE: Final = sql("foreign_before")
 CONTENTS: Final = sql("foreign_contents")
 EMBED_ANEW: Final = sql("embed_anew")
 RETIRE: Final = sql("retire_models")
-MOVES: Final = sql("moves_under_way")
 BUILD_SETTINGS: Final = sql("build_settings")
 COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
 
@@ -60,7 +59,6 @@ class _Change:
     done: int = 0
     began: float = field(default_factory=time.monotonic)
     taken_over: bool = False  # by another process
-    is_held_up: bool = False  # a namespace is being moved, and was left out
 
     @property
     def model_id(self) -> int:
@@ -87,13 +85,11 @@ class Reembedding:
     _rest_until: float = 0.0
     _is_new: bool = True  # looks once, in case a worker wrote on with a model that was retired
     _is_told: bool = False  # that another model was chosen
-    _waits: bool = False  # for a namespace that is being moved
 
     async def run(self) -> None:
         """Make all vectors of other models anew, unless the last look had nothing to do and it is too soon."""
         if time.monotonic() < self._rest_until:
             return
-        self._waits = False
         try:
             worked = await self._run()
         except (EngramqError, OutcomeUnknown):
@@ -104,8 +100,8 @@ class Reembedding:
             worked = False
         if worked:
             self._rest_s = 0.0
-        else:  # a move ends soon
-            self._rest_s = REST_S if self._waits else min(REST_MAX_S, max(REST_S, self._rest_s * 2))
+        else:
+            self._rest_s = min(REST_MAX_S, max(REST_S, self._rest_s * 2))
         self._rest_until = time.monotonic() + self._rest_s
 
     async def _run(self) -> bool:
@@ -168,10 +164,7 @@ class Reembedding:
         try:
             while places and self._goes_on(change):
                 for namespace, place in list(places.items()):
-                    try:
-                        last = await self._look_at(change, namespace, place)
-                    except NotNow:  # it is being moved, and the next run finds it
-                        last, change.is_held_up = None, True
+                    last = await self._look_at(change, namespace, place)
                     if last is None:
                         del places[namespace]
                     else:
@@ -181,17 +174,13 @@ class Reembedding:
             raise
         finally:
             telling.cancel()
-        await self._tell(change, await self._obstacle(change), ended=True)
+        await self._tell(change, self._obstacle(change), ended=True)
         log.info("Embedded anew", extra={"memories": change.done, "remaining": change.remaining})
 
-    async def _obstacle(self, change: _Change) -> str | None:
+    def _obstacle(self, change: _Change) -> str | None:
         """Return why some are left, None where none are, or where the next run goes on."""
         if not change.remaining or not self._goes_on(change):
             return None
-        moves = await self.store.ask(MOVES)  # one that only copies is served, and so are its vectors
-        self._waits = change.is_held_up or any(row["standing"] for row in moves)
-        if self._waits:
-            return "the rest is of a namespace that is being moved"
         return None if change.done else "the model takes none of the texts that are left"
 
     def _goes_on(self, change: _Change) -> bool:

@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -26,7 +25,7 @@ from engramq.workers.graph import deletions, proposal_rows
 from engramq.workers.links import co_retrieval, decay
 from engramq.workers.memories import expiry
 from engramq.workers.memories.pending import embedding, pending_after, pending_contents
-from engramq.workers.queue.contract import FollowUp, NotNow, OutcomeUnknown, Periodic
+from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
 from engramq.workers.upkeep import lexemes
 from engramq.workers.upkeep.back_off import BackOff
 from engramq.workers.upkeep.unfinished import Unfinished
@@ -79,12 +78,9 @@ class Upkeep:
         found: list[FollowUp] = []
         settled: dict[str, datetime] = {}
         for namespace, seen_at in changed.items():
-            try:
-                # Pending memories first: one that gets its vector meanwhile is seen by the second look.
-                found += await self._look_at(namespace)
-                found += await self.unfinished.look_at(namespace, seen_at)
-            except NotNow:  # it is being moved: the next sweep is soon
-                continue
+            # Pending memories first: one that gets its vector meanwhile is seen by the second look.
+            found += await self._look_at(namespace)
+            found += await self.unfinished.look_at(namespace, seen_at)
             until = self.unfinished.settled(namespace)
             if until is not None and namespace not in self._progress:
                 settled[namespace] = until
@@ -134,7 +130,8 @@ class Upkeep:
             "pair_days": co_retrieval.KEPT_DAYS,
             "graph_days": limits.GRAPH_RESTORE_DAYS,
         }
-        await _for_each(await self._named(OUTDATED, **kept), self._trim)
+        for namespace in await self._named(OUTDATED, **kept):
+            await self._trim(namespace)
 
     async def _trim(self, namespace: str) -> None:
         while await self.store.write(namespace, ledger.trim) == ledger.TRIMMED_AT_ONCE:
@@ -148,11 +145,9 @@ class Upkeep:
 
     async def archive_expired(self) -> None:
         """Archive memories that have expired."""
-        await _for_each(await self._named(EXPIRING), self._archive)
-
-    async def _archive(self, namespace: str) -> None:
-        while await self.store.write(namespace, expiry.archive_expired) == expiry.AT_ONCE:
-            pass
+        for namespace in await self._named(EXPIRING):
+            while await self.store.write(namespace, expiry.archive_expired) == expiry.AT_ONCE:
+                pass
 
     async def apply_retention(self) -> None:
         """Give memories that a rule of retention is about a time to expire: older than the rule, or restored.
@@ -191,7 +186,8 @@ class Upkeep:
 
     async def decay_links(self) -> None:
         """Let automatic links get lighter by the active hours in which nobody used them, and remove the lightest."""
-        await _for_each(await self._named(DECAYING, hours=DECAYED_ANEW_HOURS), self._decay)
+        for namespace in await self._named(DECAYING, hours=DECAYED_ANEW_HOURS):
+            await self._decay(namespace)
 
     async def _decay(self, namespace: str) -> None:
         hours = await self.store.read(namespace, decay.clock)
@@ -203,13 +199,10 @@ class Upkeep:
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces that changed, for full text to tell common ones from rare ones."""
         changed = await changes.changed(self.store, Looks.COUNTS)
-
-        async def count(namespace: str) -> None:
+        for namespace, seen_at in changed.items():
             for partition in Partition:
                 await self._count(namespace, partition)
-            await changes.settle(self.store, Looks.COUNTS, {namespace: changed[namespace]})
-
-        await _for_each(list(changed), count)
+            await changes.settle(self.store, Looks.COUNTS, {namespace: seen_at})
 
     async def _count(self, namespace: str, partition: Partition) -> None:
         if await self.store.read(namespace, lambda tx: lexemes.is_worth_counting(tx, partition)):
@@ -230,10 +223,3 @@ class Upkeep:
             Periodic("decay_links", DECAY_EVERY_S, self.decay_links),
             Periodic("count_lexemes", COUNT_EVERY_S, self.count_lexemes),
         )
-
-
-async def _for_each(namespaces: Sequence[str], work: Callable[[str], Awaitable[None]]) -> None:
-    """Do a piece of work in each namespace; the others do not wait for one that is being moved."""
-    for namespace in namespaces:
-        with suppress(NotNow):  # whoever moves it ends soon, and the next pass finds it
-            await work(namespace)

@@ -7,7 +7,6 @@ A receiver that fails is left alone for a while with all that waits for it.
 import logging
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
@@ -20,7 +19,7 @@ from engramq.schemas.settings import Settings, SettingsError
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import NotNow, OutcomeUnknown
+from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.webhooks.sending import Message, Sender
 from engramq.workers.webhooks.signing import signing_key
 
@@ -68,9 +67,8 @@ class Delivery:
         until = anyio.current_time() + PASS_S
         async with Sender(key, private=self.settings.webhooks_private) as sender, anyio.create_task_group() as tasks:
             for namespace in namespaces:
-                with suppress(NotNow):  # it is being moved: the next pass finds it
-                    for waiting in await self._due(namespace, key.id):
-                        tasks.start_soon(self._tell_one, sender, namespace, waiting, bound, until)
+                for waiting in await self._due(namespace, key.id):
+                    tasks.start_soon(self._tell_one, sender, namespace, waiting, bound, until)
 
     async def _due(self, namespace: str, key_id: str) -> list[list[dict[str, Any]]]:
         """Return the messages of each webhook that are due, and forget those that died long ago."""

@@ -40,7 +40,7 @@ capabilities: { drop: [ALL] }
 
 {{/* Whose value may come from a file (docs/settings.md): NAME_FILE is where that is. */}}
 {{- define "engramq.mayBeFile" -}}
-{{- if has . (list "ENGRAMQ_DATABASE_URL" "ENGRAMQ_MIGRATE_DATABASE_URL" "ENGRAMQ_DATABASES" "ENGRAMQ_REDIS_URL" "ENGRAMQ_EMBEDDER_KEY" "ENGRAMQ_WEBHOOKS_KEY" "ENGRAMQ_METRICS_TOKEN") -}}
+{{- if has . (list "ENGRAMQ_DATABASE_URL" "ENGRAMQ_MIGRATE_DATABASE_URL" "ENGRAMQ_REDIS_URL" "ENGRAMQ_EMBEDDER_KEY" "ENGRAMQ_WEBHOOKS_KEY" "ENGRAMQ_METRICS_TOKEN") -}}
 yes
 {{- end }}
 {{- end }}
@@ -53,7 +53,7 @@ the workers' alone. */}}
 {{- if eq .role "migrate" }}
 {{- $_ := set $found "ENGRAMQ_DATABASE_URL" $values.database.ownerSecret }}
 {{- else }}
-{{- $ofWorkers := list "ENGRAMQ_MIGRATE_DATABASE_URL" "ENGRAMQ_DATABASES" "ENGRAMQ_EMBEDDER_KEY" "ENGRAMQ_WEBHOOKS_KEY" "OPENAI_API_KEY" }}
+{{- $ofWorkers := list "ENGRAMQ_MIGRATE_DATABASE_URL" "ENGRAMQ_EMBEDDER_KEY" "ENGRAMQ_WEBHOOKS_KEY" "OPENAI_API_KEY" }}
 {{- range $variable, $from := $values.secretSettings }}
 {{- if or (eq $.role "worker") (not (has $variable $ofWorkers)) }}
 {{- $_ := set $found $variable $from }}
