@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,8 @@ from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.spans import recording
 from engramq.telemetry.watchdog import telling_watchdog
 from engramq.workers import commands
+from engramq.workers.admin import require_database
+from engramq.workers.admin import run as run_in_loop
 from engramq.workers.auth import handlers as auth
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db.database import Store
@@ -44,6 +47,7 @@ from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.append_only import REWRITE_EVERY_S
 from engramq.workers.queue.contract import Actor, MailboxView, Observe, Periodic
 from engramq.workers.queue.lane_views import LaneViews
+from engramq.workers.queue.logs import configure_logging
 from engramq.workers.queue.process import Polling, serve
 from engramq.workers.search import handlers as search
 from engramq.workers.search.copies import Copies
@@ -332,3 +336,24 @@ async def open_store(settings: Settings) -> Store:
             log.warning("Waiting for the database", extra={"problem": found.message, "recovery": found.recovery})
             said_at, said = time.monotonic(), str(found)
         await asyncio.sleep(TRY_AGAIN_S)
+
+
+def serve_kinds(kinds: Sequence[WorkerKind], settings: Settings, embedder_file: Path | None = None) -> None:
+    """Serve these kinds until SIGTERM or SIGINT. `embedder_file`: of the home whose worker this is.
+
+    Raises SettingsError, CommandFailed.
+    """
+    require_database(settings)
+    if not settings.redis_url:
+        raise SettingsError("ENGRAMQ_REDIS_URL: it is not set.")
+    configure_logging(settings.log_level)
+    run_in_loop(run(kinds, settings, embedder_file=embedder_file), _loop_factory())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop  # noqa: PLC0415 - there is none on Windows
+
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -30,9 +30,9 @@ from engramq.deploy.backup.taking import (
 from engramq.deploy.embedded.postgres import POSTGRESQL, Postgres
 from engramq.deploy.embedded.servers import SERVER_SIGNALS, lock_home
 from engramq.deploy.home import PRIVATE, DeployError, Home
+from engramq.deploy.new_file import sync_folder
 from engramq.deploy.supervisor.state import end_predecessor
-from engramq.workers.cli.cluster import newest_schema
-from engramq.workers.cli.new_file import sync_folder
+from engramq.workers.admin import newest_schema
 
 BLOCK: Final = 4096  # bytes that a file takes at least
 ROOM: Final = 64 * 2**20  # bytes that a first start needs beyond what it was given

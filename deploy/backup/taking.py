@@ -27,8 +27,8 @@ from engramq.deploy.embedded import process
 from engramq.deploy.embedded.postgres import LOG_KEPT, OWNER_ROLE, Postgres
 from engramq.deploy.embedded.servers import lock_home, running_postgres
 from engramq.deploy.home import DeployError, Home, exists
-from engramq.workers.cli.cluster import Cluster, saving
-from engramq.workers.cli.new_file import Unwritable, new_file
+from engramq.deploy.new_file import Unwritable, new_file
+from engramq.workers.admin import Cluster, saving
 
 DATA: Final = "postgres/data"
 LOCAL_SETTINGS: Final = "postgres/local.conf"

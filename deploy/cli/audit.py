@@ -1,17 +1,22 @@
-"""The options of `engramq audit`."""
+"""`engramq audit`: who did what."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import click
+import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import end_time, identifier, limit_option
+from engramq.deploy.cli.output import printable
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.ids import parse_time
+from engramq.schemas.records import AuditEntry
 from engramq.schemas.setting_values import name, one_of
 from engramq.schemas.vocabulary import AuditAction
+from engramq.workers.admin import WantedEntries, audit_entries
 
 SHOWN: Final = 100
 SHOWN_MAX: Final = 100_000
@@ -36,6 +41,44 @@ SHOWN_MAX: Final = 100_000
 def command(namespace: str | None, limit: int, *, as_json: bool, **wanted: Any) -> None:
     """Show who did what, newest last."""
     with servers_for("audit") as settings:
-        from engramq.workers.cli.audit_command import show_audit  # noqa: PLC0415 - psycopg, wasted on wrong options
+        place = namespace or settings.namespace
+        entries = audit_entries(settings, place, WantedEntries(**wanted), limit)
+    for entry in entries:
+        print(_json(entry, place) if as_json else _line(entry))
+    if not entries:
+        print(f"engramq audit: nothing of that kind in namespace {place!r}", file=sys.stderr)
 
-        show_audit(settings, namespace=namespace or settings.namespace, limit=limit, as_json=as_json, **wanted)
+
+def _json(entry: AuditEntry, namespace: str) -> str:
+    return msgspec.json.encode({"namespace": namespace, **msgspec.structs.asdict(entry)}).decode()
+
+
+def _line(entry: AuditEntry) -> str:
+    """Return an entry on one line. What callers chose is quoted: it may hold line ends and control characters."""
+    parts = [
+        entry.at,
+        f"{entry.action:<12}",
+        f"{entry.target_id or '-':<36}",
+        f"by {_quoted(entry.actor)}",
+        _change(entry.old or {}, entry.new or {}),
+        "" if entry.reason is None else f"because {_quoted(entry.reason)}",
+        "" if entry.command_id is None else f"command {entry.command_id}",
+        f"entry {entry.id}",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _change(old: dict[str, Any], new: dict[str, Any]) -> str:
+    changed = [name for name in new if name in old and old[name] != new[name]]
+    changes = [f"{name} {_quoted(old[name])} -> {_quoted(new[name])}" for name in changed]
+    changes += [f"{name} {_quoted(new[name])}" for name in new if name not in changed]
+    changes += [f"{name} was {_quoted(old[name])}" for name in old if name not in new]
+    return ", ".join(changes)
+
+
+def _quoted(value: Any) -> str:
+    """Return a value as JSON, a plain word without its quotes."""
+    if isinstance(value, str) and value.isascii() and value.replace("_", "").replace("-", "").isalnum():
+        return value
+    text = msgspec.json.encode(value).decode()
+    return printable(text)

@@ -1,15 +1,24 @@
-"""The options of `engramq dead`."""
+"""`engramq dead`: list, show, retry and drop commands that were given up."""
 
 from __future__ import annotations
 
+import sys
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import Any
+
 import click
+import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
+from engramq.schemas.ids import format_time
+from engramq.schemas.phrases import count_of
 from engramq.schemas.setting_values import name, namespace, note, one_of
 from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.admin import DeadLetter, change_letter, command_of, dead_letter, dead_letters
 
 SHOWN = 100
 SHOWN_MAX = 10_000
@@ -38,9 +47,14 @@ def command() -> None:
 def list_(kind: WorkerKind | None, namespace: str | None, limit: int, *, as_json: bool) -> None:
     """List them, newest last, without what they hold. Each begins with its ID."""
     with servers_for("dead") as settings:
-        from engramq.workers.cli.dead_command import list_letters  # noqa: PLC0415 - psycopg, wasted on wrong options
-
-        list_letters(settings, kind=kind, namespace=namespace, limit=limit, as_json=as_json)
+        letters, away = dead_letters(settings, [kind] if kind else list(WorkerKind), namespace, limit)
+    if away:
+        lanes = count_of(away, "lane does not answer", "lanes do not answer")
+        print(f"engramq dead: {lanes}; what is in {'it' if away == 1 else 'them'} is missing here", file=sys.stderr)
+    for letter in letters:
+        print(_json(_fields(letter)) if as_json else _line(letter))
+    if not letters and not as_json:
+        print("engramq dead: there are none", file=sys.stderr)
 
 
 @command.command("show")
@@ -50,9 +64,11 @@ def list_(kind: WorkerKind | None, namespace: str | None, limit: int, *, as_json
 def show(letter_id: str, namespace: str | None, *, content: bool) -> ExitCode:
     """Show one as JSON."""
     with servers_for("dead") as settings:
-        from engramq.workers.cli.dead_command import show_letter  # noqa: PLC0415 - see list
-
-        return show_letter(settings, letter_id, namespace=namespace, content=content)
+        letter = dead_letter(settings, letter_id, namespace)
+    if letter is None:
+        return _none(letter_id)
+    print(msgspec.json.format(_json(_fields(letter) | (_content(letter) if content else {}))))
+    return ExitCode.DONE
 
 
 @command.command("retry")
@@ -66,9 +82,8 @@ def retry(letter_id: str, namespace: str | None, reason: str | None, *, as_json:
     It keeps its id, so that what it has done already is not done again.
     """
     with servers_for("dead change") as settings:
-        from engramq.workers.cli.dead_command import retry_letter  # noqa: PLC0415 - see list
-
-        return retry_letter(settings, letter_id, namespace=namespace, reason=reason, as_json=as_json)
+        changed = change_letter(settings, letter_id, namespace, "retry", reason)
+    return _changed(letter_id, changed, "retried", as_json=as_json)
 
 
 @command.command("drop")
@@ -79,6 +94,68 @@ def retry(letter_id: str, namespace: str | None, reason: str | None, *, as_json:
 def drop(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> ExitCode:
     """Remove one for good."""
     with servers_for("dead change") as settings:
-        from engramq.workers.cli.dead_command import drop_letter  # noqa: PLC0415 - see list
+        changed = change_letter(settings, letter_id, namespace, "drop", reason)
+    return _changed(letter_id, changed, "dropped", as_json=as_json)
 
-        return drop_letter(settings, letter_id, namespace=namespace, reason=reason, as_json=as_json)
+
+def _changed(letter_id: str, changed: bool | None, word: str, *, as_json: bool) -> ExitCode:
+    if changed is None:
+        return _none(letter_id)
+    if not changed:
+        print(f"engramq dead: {letter_id} stays: its mailbox is full, or it was just changed.", file=sys.stderr)
+        return ExitCode.FAILED
+    print(_json({"id": letter_id, "status": word}) if as_json else f"{letter_id}  {word}")
+    return ExitCode.DONE
+
+
+def _none(letter_id: str) -> ExitCode:
+    print(f"engramq dead: there is no dead letter {letter_id!a}; engramq dead list shows all.", file=sys.stderr)
+    return ExitCode.FAILED
+
+
+def _fields(letter: DeadLetter) -> dict[str, Any]:
+    """Return what is said of a letter without what it holds."""
+    envelope = letter.envelope()
+    return {
+        "id": letter.id,
+        "kind": letter.mailbox,
+        "command": command_of(letter),
+        "namespace": letter.namespace,
+        "principal": None if envelope is None else envelope.principal.name,
+        "issued_at": _time(letter.issued_at) if letter.issued_at else None,
+        "died_at": _time(letter.died_at),
+        "tries": letter.attempts,
+        "error": letter.error,
+        "message": letter.message,
+        "bytes": len(letter.raw),
+    }
+
+
+def _content(letter: DeadLetter) -> dict[str, Any]:
+    """Return what a letter holds: its command, or the bytes that are none."""
+    envelope = letter.envelope()
+    if envelope is None:
+        return {"raw_base64": b64encode(letter.raw).decode()}
+    return {"content": msgspec.to_builtins(envelope.command)}
+
+
+def _line(letter: DeadLetter) -> str:
+    fields = _fields(letter)
+    parts = [
+        ascii(letter.id).strip("'"),
+        fields["died_at"],
+        f"{letter.mailbox}: {fields['command'] or 'unreadable'}",
+        f"{letter.attempts} tries",
+        letter.error,
+        "" if fields["namespace"] is None else f"by {fields['principal']!a} in {fields['namespace']!a}",
+        ascii(letter.message)[1:-1],
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _time(seconds: float) -> str:
+    return format_time(datetime.fromtimestamp(seconds, UTC))
+
+
+def _json(fields: dict[str, Any]) -> str:
+    return msgspec.json.encode(fields).decode()

@@ -1,17 +1,24 @@
-"""The options of `engramq export`."""
+"""`engramq export`: everything of a namespace in a file that `engramq import` restores."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import click
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.new_file import Unwritable, new_file
 from engramq.deploy.servers_for import servers_for
+from engramq.schemas.command_line import CommandFailed
+from engramq.schemas.phrases import count_of
 from engramq.schemas.setting_values import name
 from engramq.schemas.vocabulary import EVERY_PROJECT
+from engramq.workers.admin import export_to
 
 PIPE: Final = "-"
 
@@ -62,8 +69,21 @@ def write_export(
     target = None if file == PIPE else Path(file)
     if target is not None and not os.access(target.absolute().parent, os.W_OK):
         raise click.BadParameter(f"{str(target.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
-    with servers_for(command) as settings:
-        from engramq.workers.cli.tenant_command import export_tenant  # noqa: PLC0415 - psycopg, wasted on wrong options
+    with servers_for(command) as settings, _opened(target) as out:
+        place = namespace or settings.namespace
+        count = export_to(settings, place, out, audit=audit, embeddings=embeddings, project=project)
+    print(f"{count_of(count - 2, 'record')} of namespace {place!r} exported.", file=sys.stderr)
 
-        wanted = {"audit": audit, "embeddings": embeddings, "project": project}
-        export_tenant(settings, namespace or settings.namespace, target, **wanted)
+
+@contextmanager
+def _opened(target: Path | None) -> Iterator[IO[bytes]]:
+    """Open what an export goes to. A file has its name once it is whole; only its owner may read it."""
+    if target is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with new_file(target) as out:
+            yield out
+    except Unwritable as problem:
+        raise CommandFailed(str(problem)) from None

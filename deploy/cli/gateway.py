@@ -8,6 +8,7 @@ import click
 
 from engramq.deploy.cli.options import address_options, address_variables, named_as_options
 from engramq.deploy.servers_for import servers_for
+from engramq.gateway.run import serve
 
 
 @click.command("gateway")
@@ -28,6 +29,4 @@ def command(socket_path: Path | None, host: str | None, port: int | None, *, htt
     if given and socket_path is not None and not http:
         raise click.UsageError("--host and --port are of HTTP: add --http, or leave --socket out.")
     with named_as_options(given), servers_for("gateway", given) as settings:
-        from engramq.gateway.run import serve  # noqa: PLC0415 - 1 s of imports, wasted on wrong options
-
         serve(settings, socket_path=socket_path, http=http or socket_path is None)

@@ -25,12 +25,14 @@ from engramq.gateway.operator import run
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.packed_lines import Source, UnusableFile
-from engramq.schemas.phrases import count_of
+from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.setting_values import namespace
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import Absence, ForeignFormat, OnDuplicate, ReceiptStatus, RowFormat
 
 PIPE: Final = "-"
+# Records of which more than one are called otherwise than by an s.
+NAMES: Final = {"memory": ("memory", "memories"), "audit": ("audit entry", "audit entries")}
 OF_CONVERSATIONS: Final = ("all_messages", "looked_through")
 OF_ROWS: Final = ("on_duplicate", "batch", "rejects", "named_format", "split", *OF_CONVERSATIONS)
 
@@ -159,11 +161,17 @@ def command(
 
 
 def _restore(source: Path, *, namespace: str | None, dry_run: bool) -> ExitCode:
-    with servers_for("import of an export") as settings:
-        from engramq.workers.cli.restore_export import restore_export  # noqa: PLC0415 - psycopg, see export
+    with servers_for("import of an export") as settings, Steps() as steps:
+        from engramq.workers.admin import restore_export  # noqa: PLC0415 - psycopg, for exports alone
 
-        with Steps() as steps:
-            restore_export(settings, source, namespace=namespace, dry_run=dry_run, tell=steps.tell)
+        place, counts, pending = restore_export(settings, source, namespace, steps.tell, dry_run=dry_run)
+    held = ", ".join(count_of(count, *NAMES.get(kind, (kind.replace("_", " "),))) for kind, count in counts.items())
+    if pending is None:
+        print(f"The export is whole and fits namespace {place!r}: {held}. Nothing was restored.")
+        return ExitCode.DONE
+    print(f"Restored {held} into namespace {place!r}.")
+    if pending:
+        print(f"{memories(pending)} will get a vector in the background, and are found by text until then.")
     return ExitCode.DONE
 
 

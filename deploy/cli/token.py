@@ -1,19 +1,25 @@
-"""The options of `engramq token`."""
+"""`engramq token`: make, list and revoke bearer tokens. A token is shown once, when it is made."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Final
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Final
 from uuid import UUID
 
 import click
+import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import expiry, identifier, scopes
+from engramq.deploy.cli.output import quoted
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
+from engramq.schemas.ids import format_time
 from engramq.schemas.setting_values import name, namespace, principal
 from engramq.schemas.vocabulary import Scope
+from engramq.workers.admin import NewToken, Token, in_database, tokens, tokens_of_all
 
 DEFAULT_SCOPES: Final = f"{Scope.READ},{Scope.WRITE}"
 
@@ -58,20 +64,18 @@ def create(
     as_json: bool,
 ) -> None:
     """Make a token and show it, this once."""
+    new = NewToken(
+        principal=principal, scopes=granted, untrusted=untrusted, project=project, label=label, expires_at=expires_at
+    )
     with servers_for("token") as settings:
-        from engramq.workers.cli.token_command import create_token  # noqa: PLC0415 - psycopg, wasted on wrong options
-
-        create_token(
-            settings,
-            namespace=namespace or settings.namespace,
-            principal=principal,
-            scopes=granted,
-            untrusted=untrusted,
-            project=project,
-            label=label,
-            expires_at=expires_at,
-            as_json=as_json,
-        )
+        place = namespace or settings.namespace
+        secret, made = in_database(settings, lambda store: tokens.create(store, place, new, settings.principal))
+    if as_json:
+        print(msgspec.json.encode({"token": secret, **_fields(made)}).decode())
+        return
+    print(_line(made), file=sys.stderr)
+    print("This is the token. It is shown this once and kept nowhere:", file=sys.stderr)
+    print(secret)  # alone on standard output, so that a script can take it from there
 
 
 @command.command("list")
@@ -80,9 +84,13 @@ def create(
 def list_(namespace: str | None, *, as_json: bool) -> None:
     """Show tokens, never their secrets."""
     with servers_for("token") as settings:
-        from engramq.workers.cli.token_command import list_tokens  # noqa: PLC0415 - psycopg, wasted on wrong options
-
-        list_tokens(settings, namespace=namespace, as_json=as_json)
+        listed = in_database(
+            settings, tokens_of_all if namespace is None else lambda store: tokens.listed(store, namespace)
+        )
+    for token in listed:
+        print(msgspec.json.encode(_fields(token)).decode() if as_json else _line(token))
+    if not listed and not as_json:
+        print("engramq token: there are none", file=sys.stderr)
 
 
 @command.command("revoke")
@@ -94,6 +102,39 @@ def revoke(token_id: UUID, *, as_json: bool) -> ExitCode:
     ID is as create and list show it.
     """
     with servers_for("token") as settings:
-        from engramq.workers.cli.token_command import revoke_token  # noqa: PLC0415 - psycopg, wasted on wrong options
+        revoked = in_database(settings, lambda store: tokens.revoke(store, token_id, settings.principal))
+    if revoked is None:
+        print(f"engramq token: there is no token {token_id}; engramq token list shows all.", file=sys.stderr)
+        return ExitCode.FAILED
+    token, changed = revoked
+    if as_json:
+        print(msgspec.json.encode(_fields(token)).decode())
+    else:
+        print(_line(token) if changed else f"{_line(token)}  (it was before)")
+    return ExitCode.DONE
 
-        return revoke_token(settings, token_id, as_json=as_json)
+
+def _line(token: Token) -> str:
+    parts = [
+        str(token.id),
+        f"{quoted(token.principal)} in {quoted(token.namespace)}",
+        ",".join(token.scopes) + (" untrusted" if token.untrusted else ""),
+        "" if token.project is None else f"project {quoted(token.project)}",
+        _validity(token),
+        "" if token.label is None else f"label {quoted(token.label)}",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _validity(token: Token) -> str:
+    if token.revoked_at is not None:
+        return f"revoked {format_time(token.revoked_at)}"
+    if token.expires_at is None:
+        return "never expires"
+    return f"{'expired' if token.expires_at <= datetime.now(UTC) else 'expires'} {format_time(token.expires_at)}"
+
+
+def _fields(token: Token) -> dict[str, Any]:
+    return {
+        field: format_time(value) if isinstance(value, datetime) else value for field, value in asdict(token).items()
+    }

@@ -1,16 +1,22 @@
-"""The options of `engramq webhook`."""
+"""`engramq webhook`: tell servers of others what happens. A secret is shown once, when a webhook is added."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
+from datetime import datetime
 from uuid import UUID
 
 import click
+import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import identifier
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
+from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import WebhookEvent
+from engramq.workers.admin import DeadMessage, Webhook, hooks, in_database, run
 
 webhook_argument = click.argument("webhook_id", metavar="ID", type=identifier)
 
@@ -43,13 +49,17 @@ def add(
 ) -> None:
     """Tell URL from now on, and show the secret of its signatures."""
     with servers_for("webhook") as settings:
-        from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
-            add_webhook,
-        )
-
         wanted = [WebhookEvent(event) for event in events] or list(WebhookEvent)
         place = namespace or settings.namespace
-        add_webhook(settings, place, url, wanted, with_content=with_content, as_json=as_json)
+        webhook_id, secret = in_database(
+            settings, lambda store: hooks.add(store, settings, place, url, wanted, with_content=with_content)
+        )
+    if as_json:
+        print(msgspec.json.encode({"id": str(webhook_id), "secret": secret}).decode())
+        return
+    print(f"webhook {webhook_id}: tells {url} of {', '.join(wanted)} in {place}", file=sys.stderr)
+    print("This is the secret that its receiver checks signatures with:", file=sys.stderr)
+    print(secret)
 
 
 @command.command("list")
@@ -58,11 +68,12 @@ def add(
 def list_(namespace: str | None, *, as_json: bool) -> None:
     """Show the webhooks, and how much waits for each."""
     with servers_for("webhook") as settings:
-        from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
-            list_webhooks,
-        )
-
-        list_webhooks(settings, namespace or settings.namespace, as_json=as_json)
+        place = namespace or settings.namespace
+        listed = in_database(settings, lambda store: hooks.listed(store, place))
+    for webhook in listed:
+        print(_json(webhook) if as_json else _line(webhook))
+    if not listed and not as_json:
+        print("engramq webhook: there are none", file=sys.stderr)
 
 
 @command.command("remove")
@@ -71,11 +82,12 @@ def list_(namespace: str | None, *, as_json: bool) -> None:
 def remove(webhook_id: UUID, namespace: str | None) -> ExitCode:
     """Tell the webhook nothing any more, not even what waits."""
     with servers_for("webhook") as settings:
-        from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
-            remove_webhook,
-        )
-
-        return remove_webhook(settings, namespace or settings.namespace, webhook_id)
+        place = namespace or settings.namespace
+        removed = in_database(settings, lambda store: hooks.remove(store, place, webhook_id, settings.principal))
+    if not removed:
+        return _unknown(webhook_id, place)
+    print(f"webhook {webhook_id}: removed")
+    return ExitCode.DONE
 
 
 @command.command("test")
@@ -84,11 +96,17 @@ def remove(webhook_id: UUID, namespace: str | None) -> ExitCode:
 def test(webhook_id: UUID, namespace: str | None) -> ExitCode:
     """Send a webhook.test message now, and say what became of it."""
     with servers_for("webhook") as settings:
-        from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
-            test_webhook,
-        )
-
-        return test_webhook(settings, namespace or settings.namespace, webhook_id)
+        place = namespace or settings.namespace
+        known = in_database(settings, lambda store: hooks.listed(store, place))
+        webhook = next((each for each in known if each.id == webhook_id), None)
+        if webhook is None:
+            return _unknown(webhook_id, place)
+        problem = run(hooks.test(settings, webhook))
+    if problem is None:
+        print(f"webhook {webhook_id}: the test was taken")
+        return ExitCode.DONE
+    print(f"engramq webhook: the test was not taken: {problem}", file=sys.stderr)
+    return ExitCode.FAILED
 
 
 @command.command("dead")
@@ -97,9 +115,13 @@ def test(webhook_id: UUID, namespace: str | None) -> ExitCode:
 def dead(namespace: str | None, *, as_json: bool) -> None:
     """Show the messages that were not taken in all their tries."""
     with servers_for("webhook") as settings:
-        from engramq.workers.cli.webhook_command import list_dead  # noqa: PLC0415 - psycopg, wasted on wrong options
-
-        list_dead(settings, namespace or settings.namespace, as_json=as_json)
+        place = namespace or settings.namespace
+        messages = in_database(settings, lambda store: hooks.dead(store, place))
+    for message in messages:
+        about = f"{message.event} of {format_time(message.at)} for webhook {message.webhook_id}: {message.problem}"
+        print(_json(message) if as_json else f"{message.id}  {about}")
+    if not messages and not as_json:
+        print("engramq webhook: there are none", file=sys.stderr)
 
 
 @command.command("retry")
@@ -108,8 +130,35 @@ def dead(namespace: str | None, *, as_json: bool) -> None:
 def retry(wanted: UUID, namespace: str | None) -> ExitCode:
     """Send a dead message once more, or all of a webhook. ID is the message's or the webhook's."""
     with servers_for("webhook") as settings:
-        from engramq.workers.cli.webhook_command import (  # noqa: PLC0415 - psycopg, wasted on wrong options
-            retry_messages,
-        )
+        place = namespace or settings.namespace
+        count = in_database(settings, lambda store: hooks.retry(store, place, wanted))
+    if count:
+        print(f"{count} message{'s' if count > 1 else ''} will be sent once more")
+        return ExitCode.DONE
+    print(f"engramq webhook: nothing dead has the id {wanted}; engramq webhook dead shows all.", file=sys.stderr)
+    return ExitCode.FAILED
 
-        return retry_messages(settings, namespace or settings.namespace, wanted)
+
+def _unknown(webhook_id: UUID, namespace: str) -> ExitCode:
+    said = f"there is no webhook {webhook_id} in {namespace}; engramq webhook list shows all."
+    print(f"engramq webhook: {said}", file=sys.stderr)
+    return ExitCode.FAILED
+
+
+def _line(webhook: Webhook) -> str:
+    parts = [
+        str(webhook.id),
+        webhook.url,
+        ",".join(webhook.events),
+        "with content" if webhook.with_content else "",
+        f"{webhook.waiting} waiting" if webhook.waiting else "",
+        f"{webhook.dead} dead" if webhook.dead else "",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _json(shown: Webhook | DeadMessage) -> str:
+    fields = asdict(shown).items()
+    return msgspec.json.encode(
+        {name: format_time(value) if isinstance(value, datetime) else value for name, value in fields}
+    ).decode()

@@ -1,4 +1,4 @@
-"""The options of `engramq worker`."""
+"""`engramq worker`: workers until they are asked to stop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.vocabulary import WorkerKind
+from engramq.workers.app import serve_kinds
 
 
 @click.command(
@@ -22,6 +23,4 @@ def command(kinds: tuple[str, ...], *, every: bool, embedder_file: Path | None) 
     if every == bool(kinds):
         raise click.UsageError(f"Name worker kinds ({', '.join(WorkerKind)}), or give --all.")
     with servers_for("worker") as settings:
-        from engramq.workers.cli.worker_command import serve  # noqa: PLC0415 - onnxruntime, wasted on wrong options
-
-        serve([WorkerKind(kind) for kind in kinds] or list(WorkerKind), settings, embedder_file)
+        serve_kinds([WorkerKind(kind) for kind in kinds] or list(WorkerKind), settings, embedder_file)

@@ -129,37 +129,37 @@ def _looks(settings: Settings) -> list[_Look]:
 
 
 def _model(settings: Settings) -> _Found:
-    from engramq.workers.cli import model_checks  # noqa: PLC0415 - numpy, wasted on a bad setting
+    from engramq.workers import doctor  # noqa: PLC0415 - numpy, wasted on a bad setting
 
-    return [model_checks.model_check(settings)], []
+    return [doctor.model_check(settings)], []
 
 
 def _database(settings: Settings) -> _Found:
-    from engramq.workers.cli import database_checks  # noqa: PLC0415 - psycopg, wasted where there is none to ask
+    from engramq.workers import doctor  # noqa: PLC0415 - psycopg, wasted where there is none to ask
 
-    return database_checks.database_checks(settings), []
+    return doctor.database_checks(settings), []
 
 
 def _overview(settings: Settings) -> _Found:
-    from engramq.gateway import operator as overview_command  # noqa: PLC0415 - redis, wasted where there is none to ask
+    from engramq.gateway import operator  # noqa: PLC0415 - redis, wasted where there is none to ask
 
-    found = overview_command.overview(settings)
+    found = operator.overview(settings)
     return found.checks, found.mailboxes
 
 
 def _model_files(settings: Settings) -> _Found:
-    from engramq.workers.cli import model_files  # noqa: PLC0415 - its package, wasted on a bad setting
+    from engramq.workers import doctor  # noqa: PLC0415 - its package, wasted on a bad setting
 
-    return [model_files.files_check(settings)], []
+    return [doctor.files_check(settings)], []
 
 
 def _database_before_migration(settings: Settings) -> _Found:
-    from engramq.workers.cli import database_checks  # noqa: PLC0415 - see _database
+    from engramq.workers import doctor  # noqa: PLC0415 - see _database
 
-    return database_checks.database_checks(settings, migrates=True), []
+    return doctor.database_checks(settings, migrates=True), []
 
 
 def _redis_alone(settings: Settings) -> _Found:
-    from engramq.gateway import operator as overview_command  # noqa: PLC0415 - see _overview
+    from engramq.gateway import operator  # noqa: PLC0415 - see _overview
 
-    return [overview_command.redis_alone(settings)], []
+    return [operator.redis_alone(settings)], []

@@ -23,9 +23,9 @@ def mend(home: Home, found: Examination) -> list[str]:
     if CheckName.LEFTOVERS in wrong:
         done += _clear(home)
     if CheckName.SCHEMA in wrong and found.owner_url:
-        from engramq.workers.cli import database_checks  # noqa: PLC0415 - psycopg, for this alone
+        from engramq.workers import doctor  # noqa: PLC0415 - psycopg, for this alone
 
-        done.append(database_checks.migrate_now(found.owner_url))
+        done.append(doctor.migrate_now(found.owner_url))
     return done
 
 

@@ -29,7 +29,7 @@ PLANTED = [
     ("workers.memories", "engramq.workers.upkeep", "workers.upkeep"),
     ("workers.links", "engramq.workers.app", "workers.app"),
     ("workers.memories", "engramq.workers.webhooks.sending", "workers.webhooks"),
-    ("workers.search", "engramq.workers.cli", "workers.cli"),
+    ("workers.search", "engramq.workers.admin", "workers.admin"),
     ("gateway.identity", "engramq.gateway.queue", "gateway.queue"),
     ("gateway.queue", "engramq.gateway.identity", "gateway.identity"),
     ("gateway.queue", "engramq.gateway.mcp", "gateway.mcp"),

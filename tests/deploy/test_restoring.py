@@ -15,7 +15,7 @@ from engramq.deploy.embedded.servers import lock_home
 from engramq.deploy.home import DeployError, Home
 from engramq.gateway.identity.local_peer import TOKEN_FILE
 from engramq.schemas.command_line import ExitCode
-from engramq.workers.cli.cluster import newest_schema
+from engramq.workers.admin import newest_schema
 from tests.deploy.archives import FILES, VERSION_FILE, backup, forged, member
 
 OLD = b"what was here before"

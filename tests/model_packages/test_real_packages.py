@@ -6,7 +6,7 @@ import pytest
 from fastembed import TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
 
-from engramq.workers.cli.model_command import build_model
+from engramq.deploy.cli.model import build_model
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.fastembed import FastembedEmbedder

@@ -20,8 +20,8 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
+from engramq.deploy.cli.model import build_model, list_models
 from engramq.schemas.command_line import CommandFailed
-from engramq.workers.cli.model_command import build_model, list_models
 from engramq.workers.embedders.e5 import build, graph, packed
 from engramq.workers.embedders.factory import create_embedder
 from engramq.workers.embedders.interface import EmbedderUnavailable

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from engramq.deploy.cli.rewriting import rewrite_files
 from engramq.schemas.settings import read_settings
-from engramq.workers.cli.rewrite_command import rewrite_files
 from tests.conftest import Database
 
 pytestmark = [pytest.mark.own_database, pytest.mark.promise("OV-18")]

@@ -164,7 +164,7 @@ async def test_the_command_writes_a_file_of_its_own_and_leaves_none_half_done(
         yield b"{}\n"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("engramq.workers.cli.tenant_command.lines", breaking)
+    monkeypatch.setattr("engramq.workers.tenants.export.lines", breaking)
     assert await run("tenant", "export", acme.namespace, str(tmp_path / "broken")) == 1
     assert names_in(tmp_path) == ["acme.jsonl"]
 
@@ -185,7 +185,7 @@ async def test_two_exports_to_one_file_share_nothing_before_it_is_whole(
         async for line in lines(tx, wanted, release):
             yield line
 
-    monkeypatch.setattr("engramq.workers.cli.tenant_command.lines", waiting)
+    monkeypatch.setattr("engramq.workers.tenants.export.lines", waiting)
     codes = await asyncio.gather(*(run("tenant", "export", acme.namespace, str(tmp_path / "acme.jsonl")) for _ in "ab"))
     assert codes == [0, 0]
     assert modes == [0o600] * 4

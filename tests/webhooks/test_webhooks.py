@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -10,12 +10,12 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from engramq.deploy.cli import main
 from engramq.deploy.cli.status_table import table
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WebhookEvent, WorkerKind
-from engramq.workers.cli import webhook_command
-from engramq.workers.cli.status_command import under_way
+from engramq.workers.admin import under_way
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import WebhookFigures, webhook_figures
 from engramq.workers.webhooks import hooks
@@ -40,6 +40,19 @@ def settings(database: Database, redis_url: str, keys: Keys, tmp_path: Path) -> 
 @pytest.fixture
 def keys(key_prefix: str) -> Keys:
     return Keys(key_prefix)
+
+
+@pytest.fixture
+def webhook(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[int]]:
+    """Run `engramq webhook` in the namespace acme."""
+    given = {"DATABASE_URL": settings.database_url, "REDIS_URL": settings.redis_url, "KEY_PREFIX": settings.key_prefix}
+    for name, value in (given | {"HOME": str(settings.home), "WEBHOOKS_PRIVATE": "1", "NAMESPACE": "acme"}).items():
+        monkeypatch.setenv(f"ENGRAMQ_{name}", value)
+
+    async def run(*arguments: str) -> int:
+        return await asyncio.to_thread(main, ["webhook", *arguments])
+
+    return run
 
 
 @pytest.fixture
@@ -256,7 +269,11 @@ async def test_a_slow_receiver_keeps_no_other_one_waiting(store: Store, settings
 
 
 async def test_what_nobody_takes_is_dead_until_somebody_has_it_sent_once_more(
-    store: Store, settings: Settings, agent: Agent, capsys: pytest.CaptureFixture[str]
+    store: Store,
+    settings: Settings,
+    agent: Agent,
+    webhook: Callable[..., Awaitable[int]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with receiving(500) as receiver:
         webhook_id, _ = await add(store, settings, receiver)
@@ -266,13 +283,13 @@ async def test_what_nobody_takes_is_dead_until_somebody_has_it_sent_once_more(
         assert len(receiver.told) == len(AT_ONCE) + 1
         (dead,) = await hooks.dead(store, "acme")
         assert (dead.attempts, dead.problem) == (4, "answered 500")
-        await asyncio.to_thread(webhook_command.list_dead, settings, "acme", as_json=False)
+        assert await webhook("dead") == 0
         assert f"{dead.id}  memory.stored" in capsys.readouterr().out
         receiver.statuses = [204]
-        assert await asyncio.to_thread(webhook_command.retry_messages, settings, "acme", webhook_id) == 0
+        assert await webhook("retry", str(webhook_id)) == 0
         await delivery(store, settings).run()
         assert receiver.told[-1].id == str(dead.id)
-        assert await asyncio.to_thread(webhook_command.retry_messages, settings, "acme", dead.id) != 0
+        assert await webhook("retry", str(dead.id)) != 0
 
 
 async def test_another_key_tells_nothing(store: Store, settings: Settings, agent: Agent) -> None:
@@ -288,25 +305,28 @@ async def test_another_key_tells_nothing(store: Store, settings: Settings, agent
 
 
 async def test_webhooks_are_added_listed_tested_and_removed_by_the_command(
-    store: Store, settings: Settings, agent: Agent, capsys: pytest.CaptureFixture[str]
+    store: Store,
+    settings: Settings,
+    agent: Agent,
+    webhook: Callable[..., Awaitable[int]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with receiving(204, 404) as receiver:
         url = receiver.url()
-        command = webhook_command.add_webhook
-        await asyncio.to_thread(command, settings, "acme", url, ALL, with_content=True, as_json=False)
+        assert await webhook("add", url, "--with-content") == 0
         secret = capsys.readouterr().out.strip()
-        (webhook,) = await hooks.listed(store, "acme")
-        assert await asyncio.to_thread(webhook_command.test_webhook, settings, "acme", webhook.id) == 0
-        assert await asyncio.to_thread(webhook_command.test_webhook, settings, "acme", webhook.id) != 0
+        (added,) = await hooks.listed(store, "acme")
+        assert await webhook("test", str(added.id)) == 0
+        assert await webhook("test", str(added.id)) != 0
         assert "answered 404" in capsys.readouterr().err
         assert receiver.told[0].message["type"] == "webhook.test"
         assert receiver.told[0].is_signed_with(secret)
-        await asyncio.to_thread(webhook_command.list_webhooks, settings, "acme", as_json=False)
+        assert await webhook("list") == 0
         said = capsys.readouterr().out
-        assert (str(webhook.id) in said, "with content" in said, secret in said) == (True, True, False)
+        assert (str(added.id) in said, "with content" in said, secret in said) == (True, True, False)
         await agent.store("The vault opens at nine")
-        assert await asyncio.to_thread(webhook_command.remove_webhook, settings, "acme", webhook.id) == 0
-        assert await asyncio.to_thread(webhook_command.remove_webhook, settings, "acme", webhook.id) != 0
+        assert await webhook("remove", str(added.id)) == 0
+        assert await webhook("remove", str(added.id)) != 0
     assert await _waiting(store) == 0
     assert not any(
         secret in str(row) for row in await store.read("acme", lambda tx: tx.rows(b"select * from webhooks"))

@@ -15,9 +15,8 @@ from engramq.deploy.cli import main
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.app import run
-from engramq.workers.cli.migrate_command import migrate_database
-from engramq.workers.cli.worker_command import serve
+from engramq.workers.admin import require_database
+from engramq.workers.app import run, serve_kinds
 from engramq.workers.db.readiness import packaged
 from tests.conftest import Database, TestServers
 
@@ -86,9 +85,9 @@ def test_a_command_that_cannot_be_done_says_why(
 @pytest.mark.parametrize(
     ("command", "url", "told"),
     [
-        (lambda settings: migrate_database(settings, wait_s=0.0), "", "ENGRAMQ_DATABASE_URL"),
-        (lambda settings: serve(tuple(WorkerKind), settings), NOWHERE, "ENGRAMQ_REDIS_URL"),
-        (lambda settings: serve(tuple(WorkerKind), settings), "", "ENGRAMQ_DATABASE_URL"),
+        (require_database, "", "ENGRAMQ_DATABASE_URL"),
+        (lambda settings: serve_kinds(tuple(WorkerKind), settings), NOWHERE, "ENGRAMQ_REDIS_URL"),
+        (lambda settings: serve_kinds(tuple(WorkerKind), settings), "", "ENGRAMQ_DATABASE_URL"),
     ],
 )
 def test_a_command_that_is_given_no_server_names_it(command: Callable[[Settings], None], url: str, told: str) -> None:

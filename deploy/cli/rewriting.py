@@ -6,14 +6,18 @@ from typing import Any, Final
 import msgspec
 
 from engramq.schemas.command_line import CommandFailed
-from engramq.schemas.lanes import lanes_of
 from engramq.schemas.phrases import all_of, count_of
 from engramq.schemas.settings import Settings
-from engramq.workers.cli.running import require_database, run
-from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database
-from engramq.workers.queue.append_only import NotRewritten
-from engramq.workers.queue.contract import OutcomeUnknown
-from engramq.workers.queue.lane_views import LaneViews
+from engramq.workers.admin import (
+    Begun,
+    Planned,
+    Rewritten,
+    Told,
+    require_database,
+    rewrite_database,
+    rewrite_redis,
+    run,
+)
 
 _MB = 2**20
 LONG: Final = 16 * _MB  # from which a table takes a second or more, so that its beginning is told of
@@ -35,7 +39,7 @@ def rewrite_files(settings: Settings, *, with_wal: bool, as_json: bool) -> None:
 
     left = run(rewrite_database(settings.database_url, with_wal=with_wal, tell=tell))
     tell(Begun(step="the append-only file of Redis"))
-    redis = run(_rewrite_redis(settings))
+    redis = rewrite_redis(settings)
     if as_json:
         print(msgspec.json.encode(_told(tables, redis, left)).decode())
     else:
@@ -50,14 +54,6 @@ def rewrite_files(settings: Settings, *, with_wal: bool, as_json: bool) -> None:
         segments = f"{count_of(left, 'segment')} of the write-ahead log from before"
         word, them = ("is", "it") if left == 1 else ("are", "them")
         raise CommandFailed(f"{segments} {word} left. A replication slot or an archive holds {them}.")
-
-
-async def _rewrite_redis(settings: Settings) -> bool:
-    async with LaneViews(lanes_of(settings)) as view:
-        try:
-            return await view.rewrite_log(at_once=True)
-        except (NotRewritten, OutcomeUnknown) as problem:
-            raise CommandFailed(f"The tables are written anew, Redis's file is not. {problem}.") from None
 
 
 def _line(told: Told, *, with_wal: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engramq.workers.cli.new_file import Unwritable, new_file
+from engramq.deploy.new_file import Unwritable, new_file
 
 
 @pytest.mark.promise("IM-12", "TI-6")

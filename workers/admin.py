@@ -1,0 +1,422 @@
+"""What the operator's commands do in the database and with dead letters: the entry of `deploy` into this package.
+
+Each function runs in an event loop of its own and returns what was found or done; `deploy.cli` prints it. All raise
+CommandFailed when PostgreSQL or Redis is not fit, SettingsError where none is named, and EngramqError with
+`unavailable` when it goes away.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any, Final, Literal, TypeVar
+
+from redis.exceptions import RedisError
+
+from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.exports import LINE_BYTES
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.lanes import lanes_of
+from engramq.schemas.packed_lines import Source, UnusableFile
+from engramq.schemas.records import AuditEntry
+from engramq.schemas.servers import UnsupportedServer, let_tls_end
+from engramq.schemas.setting_values import namespace as valid_namespace
+from engramq.schemas.settings import Pooler, Settings, SettingsError
+from engramq.schemas.vocabulary import AuditAction, WorkerKind
+from engramq.workers.auth import tokens
+from engramq.workers.auth.tokens import NewToken, Token
+from engramq.workers.db import audit
+from engramq.workers.db.audit import Wanted as WantedEntries
+from engramq.workers.db.backup import Cluster, log_kept
+from engramq.workers.db.database import Store
+from engramq.workers.db.figures import webhook_figures
+from engramq.workers.db.languages import FullText, change_language, full_text, known_languages
+from engramq.workers.db.migrate import migrate, to_be_sharded
+from engramq.workers.db.queries import sql
+from engramq.workers.db.readiness import NotReady, packaged
+from engramq.workers.db.reembedding import Progress, progress
+from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database
+from engramq.workers.db.tenants import NOBODY
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.append_only import NotRewritten
+from engramq.workers.queue.contract import OutcomeUnknown
+from engramq.workers.queue.dead_letters import DeadLetter
+from engramq.workers.queue.lane_views import LaneLetters, LaneViews
+from engramq.workers.tenants import export, restoring
+from engramq.workers.tenants.contents import Contents, contents
+from engramq.workers.tenants.export_check import Refused
+from engramq.workers.webhooks import hooks
+from engramq.workers.webhooks.hooks import DeadMessage, Webhook
+
+__all__ = [
+    "Begun",
+    "Cluster",
+    "Contents",
+    "DeadLetter",
+    "DeadMessage",
+    "FullText",
+    "NewToken",
+    "Planned",
+    "Rewritten",
+    "Token",
+    "Told",
+    "WantedEntries",
+    "Webhook",
+    "audit_entries",
+    "change_letter",
+    "command_of",
+    "configure",
+    "dead_letter",
+    "dead_letters",
+    "export_to",
+    "hooks",
+    "in_database",
+    "migrate",
+    "newest_schema",
+    "require_database",
+    "restore_export",
+    "rewrite_database",
+    "rewrite_redis",
+    "run",
+    "saving",
+    "tenants",
+    "to_be_sharded",
+    "tokens",
+    "tokens_of_all",
+    "under_way",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+REBUILDING: Final = sql("rebuilding_namespaces")
+CHANGED: Final = sql("changed_namespaces")
+PENDING: Final = sql("count_pending")
+
+COUNTED_MAX: Final = 100  # namespaces whose pending memories are counted, a millisecond each
+SILENT_S: Final = 60.0  # after which nobody seems to be at it: between two looks at work that is left lie seconds
+
+
+def run(work: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> T:
+    """Run `work` in a loop of its own."""
+
+    async def whole() -> T:
+        try:
+            return await work
+        finally:
+            await let_tls_end()
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(whole())
+    except (NotReady, UnsupportedServer) as problem:
+        raise CommandFailed(str(problem)) from None
+
+
+def require_database(settings: Settings) -> None:
+    """Raise SettingsError where no database is named."""
+    if not settings.database_url:
+        raise SettingsError("ENGRAMQ_DATABASE_URL: it is not set.")
+
+
+def in_database(settings: Settings, work: Callable[[Store], Awaitable[T]], *, pool_size: int = 1) -> T:
+    """Run `work` with the database open, and return what it does."""
+    require_database(settings)
+    return run(_opened(settings, work, pool_size))
+
+
+async def _opened(settings: Settings, work: Callable[[Store], Awaitable[T]], pool_size: int = 1) -> T:
+    async with await Store.open(
+        settings.database_url, pooler=settings.database_pooler, pool_size=pool_size, language=settings.language
+    ) as store:
+        return await work(store)
+
+
+# Tokens and the audit log
+
+
+async def tokens_of_all(store: Store) -> Sequence[Token]:
+    """Return the tokens of every namespace."""
+    return [token for name in await store.namespaces() for token in await tokens.listed(store, name)]
+
+
+def audit_entries(settings: Settings, namespace: str, wanted: WantedEntries, limit: int) -> list[AuditEntry]:
+    """Return the newest entries of a namespace for which `wanted` holds, the newest last."""
+    return in_database(settings, lambda store: store.read(namespace, lambda tx: audit.entries(tx, wanted, limit)))[::-1]
+
+
+# Namespaces
+
+
+async def tenants(store: Store) -> list[tuple[str, Contents]]:
+    """Return the name of each namespace with what it holds."""
+    counted = [(name, await store.read(name, contents)) for name in await store.namespaces()]
+    return [(name, held) for name, held in counted if held is not None]
+
+
+def configure(settings: Settings, namespace: str, language: str | None) -> FullText | None:
+    """Give a namespace a language if one is named; return how its words are indexed, None where there is none."""
+
+    async def change(tx: Transaction) -> FullText | None:
+        if language is not None:
+            known = await known_languages(tx)
+            if language not in known:
+                raise CommandFailed(f"This PostgreSQL knows no language {language!r}, but {', '.join(known)}.")
+            former = await change_language(tx, language)
+            if former is not None:
+                old, new = {"language": former}, {"language": language}
+                await audit.write(tx, settings.principal, AuditAction.CONFIGURE_TENANT, None, old=old, new=new)
+        return await full_text(tx)
+
+    def configured(store: Store) -> Awaitable[FullText | None]:
+        return store.read(namespace, full_text) if language is None else store.write(namespace, change)
+
+    return in_database(settings, configured)
+
+
+def export_to(settings: Settings, namespace: str, out: IO[bytes], **wanted: Any) -> int:
+    """Write a namespace as lines, one transaction's view of it, and return how many; `wanted`: as export.Wanted."""
+
+    async def write(tx: Transaction) -> int:
+        if tx.tenant == NOBODY:
+            raise CommandFailed(f"There is no namespace {namespace!r}; engramq tenant list shows all.")
+        project = wanted.get("project")
+        if project is not None and not await export.holds_project(tx, project):
+            raise CommandFailed(
+                f"No memory of namespace {namespace!r} is in project {project!r}; engramq projects lists them."
+            )
+        count = 0
+        async for line in export.lines(tx, export.Wanted(**wanted), version("engramq")):
+            try:
+                out.write(line)
+            except OSError as problem:  # of standard output; further up it would mean that the database is away
+                raise CommandFailed(f"The export cannot be written: {problem.strerror or problem}.") from None
+            count += 1
+        return count
+
+    return in_database(settings, lambda store: store.snapshot(namespace, write))
+
+
+def restore_export(
+    settings: Settings, path: Path, namespace: str | None, tell: restoring.Told, *, dry_run: bool
+) -> tuple[str, dict[str, int], int | None]:
+    """Restore an export into an empty namespace (None: the one that it was made of), or, `dry_run`, only check it.
+
+    `tell` hears of every record how far it is. Returns the namespace, what the export holds, and how many memories
+    still wait for a vector (None: only checked). Whatever is raised, nothing was restored, unless the connection was
+    lost.
+    """
+    require_database(settings)
+
+    async def into(store: Store) -> int | None:
+        if dry_run:
+            await restoring.require_empty(store, wanted)
+            return None
+        done = await restoring.restore(store, wanted, found, lambda: _lines(path), settings.principal, tell)
+        return done.pending
+
+    try:
+        found = restoring.check(lambda: _lines(path), tell)
+        wanted = namespace or _named(found)
+        return wanted, found.summary.counts, in_database(settings, into, pool_size=2)
+    except Refused as problem:
+        raise CommandFailed(f"{path}: {problem} Nothing was restored.") from None
+    except UnusableFile as problem:
+        raise CommandFailed(f"{problem} Nothing was restored.") from None
+    except restoring.Occupied as problem:
+        raise CommandFailed(str(problem)) from None
+    except OutcomeUnknown:
+        lost = "The connection was lost at the end. Run the same command again: it says whether anything was restored."
+        raise CommandFailed(lost, ExitCode.MIDWAY) from None
+
+
+def _named(found: restoring.Found) -> str:
+    try:
+        return valid_namespace(found.head.namespace)
+    except ValueError as problem:
+        raise Refused(1, "namespace", f"{found.head.namespace!r} {problem}; --namespace names another one.") from None
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as raw:
+            yield from Source(raw).lines(LINE_BYTES)
+    except OSError as problem:  # which further up would mean that the database is away
+        raise UnusableFile(f"{path} cannot be read: {problem.strerror or problem}.") from None
+
+
+# Dead letters
+
+
+@asynccontextmanager
+async def _letters(settings: Settings) -> AsyncIterator[LaneLetters]:
+    try:
+        async with LaneLetters(lanes_of(settings)) as letters:
+            yield letters
+    except UnsupportedServer as problem:
+        raise CommandFailed(str(problem)) from problem
+    except (RedisError, OSError) as problem:
+        raise CommandFailed(f"Redis cannot be asked: {problem}.") from problem
+
+
+def dead_letters(
+    settings: Settings, kinds: Sequence[WorkerKind], namespace: str | None, limit: int
+) -> tuple[list[DeadLetter], int]:
+    """Return the newest letters of each kind, the newest last, and how many lanes do not answer."""
+
+    async def listed() -> tuple[list[DeadLetter], int]:
+        async with _letters(settings) as letters:
+            several = [letter for kind in kinds for letter in await letters.list(kind, limit, namespace)]
+            return sorted(several, key=lambda letter: letter.died_at), letters.away
+
+    return run(listed())
+
+
+def dead_letter(settings: Settings, letter_id: str, namespace: str | None) -> DeadLetter | None:
+    """Return one letter, None where there is none."""
+    return run(_letter(settings, letter_id, namespace))
+
+
+async def _letter(settings: Settings, letter_id: str, namespace: str | None) -> DeadLetter | None:
+    async with _letters(settings) as letters:
+        letter = await letters.show(letter_id)
+    return letter if letter is None or namespace in (None, letter.namespace) else None
+
+
+def change_letter(
+    settings: Settings, letter_id: str, namespace: str | None, way: Literal["retry", "drop"], reason: str | None
+) -> bool | None:
+    """Put a letter back into its mailbox, or remove it; its namespace's audit log says so before.
+
+    None when there is none, False when it stays.
+    """
+    require_database(settings)
+
+    async def changed() -> bool | None:
+        letter = await _letter(settings, letter_id, namespace)
+        if letter is None:
+            return None
+        await _opened(settings, lambda store: _note_change(store, settings, letter, way, reason))
+        async with _letters(settings) as letters:
+            return await (letters.retry(letter_id) if way == "retry" else letters.drop(letter_id))
+
+    return run(changed())
+
+
+async def _note_change(
+    store: Store, settings: Settings, letter: DeadLetter, way: Literal["retry", "drop"], reason: str | None
+) -> None:
+    """Note what is about to be done. What cannot be read is nobody's, and so in no namespace's log."""
+    if letter.namespace is None or await store.read(letter.namespace, _tenant) == NOBODY:
+        return
+    action = AuditAction.RETRY_COMMAND if way == "retry" else AuditAction.DROP_COMMAND
+    old = {"command": command_of(letter), "mailbox": letter.mailbox, "error": letter.error}
+    await store.write(
+        letter.namespace,
+        lambda tx: audit.write(
+            tx, settings.principal, action, None, old=old, new={}, reason=reason, command_id=parse_uuid(letter.id)
+        ),
+    )
+
+
+async def _tenant(tx: Transaction) -> int:
+    return tx.tenant
+
+
+def command_of(letter: DeadLetter) -> str | None:
+    """Return the name of a letter's command, None where it cannot be read."""
+    envelope = letter.envelope()
+    return None if envelope is None else str(type(envelope.command).__struct_config__.tag)
+
+
+# Files and what is under way
+
+
+def rewrite_redis(settings: Settings) -> bool:
+    """Write the append-only file of Redis anew; False where there is none."""
+
+    async def rewrite() -> bool:
+        async with LaneViews(lanes_of(settings)) as view:
+            try:
+                return await view.rewrite_log(at_once=True)
+            except (NotRewritten, OutcomeUnknown) as problem:
+                raise CommandFailed(f"The tables are written anew, Redis's file is not. {problem}.") from None
+
+    return run(rewrite())
+
+
+@contextmanager
+def saving(database_url: str) -> Iterator[Cluster]:
+    """Have the server keep what a base backup needs for as long as the block lasts; yields what is saved."""
+    kept = log_kept(database_url)
+    with asyncio.Runner() as runner:
+        try:
+            cluster = runner.run(kept.__aenter__())
+        except NotReady as problem:
+            raise CommandFailed(str(problem)) from None
+        try:
+            yield cluster
+        finally:
+            runner.run(kept.__aexit__(None, None, None))
+
+
+def newest_schema() -> int:
+    """Return the number of the last migration that this release knows."""
+    return packaged().version
+
+
+def under_way(database_url: str, pooler: Pooler = Pooler.AUTO) -> dict[str, Any]:
+    """Return what is being done in the background, over one connection.
+
+    `reembedding`: how far it is, None when none is under way; its `state` is `running`, `waiting` or `unknown`, and its
+    `problem` says why it is not running. `rebuilding`: in how many namespaces words are made anew, since their language
+    was changed. `unfinished`: what stores have left for upkeep, `namespaces` with something of it and `pending`
+    memories there, which have no vector yet; None when nobody can say. `webhooks`: messages that are `waiting`, how
+    many of them are `due`, how old the oldest is, and `dead` ones; None when nobody can say.
+    """
+    try:
+        return run(_under_way(database_url, pooler))
+    except (CommandFailed, EngramqError) as failure:
+        return {
+            "reembedding": {"state": "unknown", "problem": str(failure)},
+            "rebuilding": 0,
+            "unfinished": None,
+            "webhooks": None,
+        }
+
+
+async def _under_way(database_url: str, pooler: Pooler) -> dict[str, Any]:
+    async with await Store.open(database_url, pooler=pooler, pool_size=1) as store:
+        change = await progress(store)
+        rebuilding = await store.ask(REBUILDING)
+        changed = [str(row["namespace"]) for row in await store.ask(CHANGED, kind="sweep")]
+        pending = [await store.read(namespace, _pending) for namespace in changed[:COUNTED_MAX]]
+        webhooks = await webhook_figures(store)
+    return {
+        "reembedding": None if change is None else _told(change),
+        "rebuilding": len(rebuilding),
+        "unfinished": {"namespaces": len(changed), "pending": sum(pending)},
+        "webhooks": asdict(webhooks),
+    }
+
+
+async def _pending(tx: Transaction) -> int:
+    row = await tx.row(PENDING)
+    assert row is not None
+    return int(row["pending"])
+
+
+def _told(found: Progress) -> dict[str, Any]:
+    silent = (datetime.now(UTC) - found.told_at).total_seconds() > SILENT_S
+    problem = found.problem or ("no upkeep worker is at it" if silent else None)
+    return {
+        "state": "waiting" if problem else "running",
+        "model": found.name,
+        "done": found.total - found.remaining,
+        "total": found.total,
+        "per_s": found.per_s,
+        "problem": problem,
+    }

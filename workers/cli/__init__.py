@@ -1,1 +1,0 @@
-"""What commands do that need the database (`deploy.cli` has their options)."""
