@@ -30,10 +30,9 @@ from engramq.workers.db.memory_rows import read_memories
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.search.candidates import Filters, find_candidates
+from engramq.workers.search.candidates import Filters, QuestionVectors, find_candidates
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Measure, by_relevance
-from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_memories
 
 BENCH = "search"

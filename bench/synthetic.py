@@ -30,7 +30,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.vectors import HalfBytes
 from engramq.workers.embedders.minilm import MiniLmEmbedder
-from engramq.workers.upkeep import lexemes
+from engramq.workers.upkeep import schedule
 from tools.loading import Loaded, load
 
 DIMENSIONS: Final = 384
@@ -202,8 +202,8 @@ async def fill(stack: PrivateStack, corpus: Corpus, bench: str) -> int:
         model_id = await store.register_embedding_model(spec.name, spec.sha256, DIMENSIONS)
         count = await load(stack.owner_url, model_id, corpus.memories(), linked=True)
         for namespace in await store.namespaces():
-            if await store.read(namespace, lambda tx: lexemes.is_worth_counting(tx, Partition.TRUSTED)):
-                await store.write(namespace, lambda tx: lexemes.count_lexemes(tx, Partition.TRUSTED))
+            if await store.read(namespace, lambda tx: schedule.is_worth_counting(tx, Partition.TRUSTED)):
+                await store.write(namespace, lambda tx: schedule.count_lexemes(tx, Partition.TRUSTED))
     seconds = time.perf_counter() - started
     emit(bench, "filled", synthetic=True, memories=count, seconds=seconds, model=spec.name, sha256=spec.sha256[:12])
     return model_id

@@ -29,8 +29,8 @@ from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.onnx_session import onnx_runtime
 from engramq.workers.memories.change import erase
 from engramq.workers.memories.store import INSERT, Draft, columns_of
+from engramq.workers.search.candidates import QuestionVectors
 from engramq.workers.search.copies import SEARCHES_FIRST, Copies, Proven
-from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_in_copy, find_memories
 
 

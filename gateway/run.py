@@ -50,8 +50,7 @@ from engramq.schemas.overview import Overview
 from engramq.schemas.servers import Server
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting
 from engramq.schemas.vocabulary import Detail
-from engramq.telemetry.spans import recording
-from engramq.telemetry.subject import NameSubject
+from engramq.telemetry.spans import NameSubject
 from engramq.telemetry.watchdog import telling_watchdog
 
 if TYPE_CHECKING:
@@ -222,7 +221,10 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
     lanes = lanes_of(settings)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(telling_watchdog())
-        stack.enter_context(recording(settings.otel_endpoint, "engramq-gateway"))
+        if settings.otel_endpoint:
+            from engramq.telemetry.otlp import recording  # noqa: PLC0415 - 0.3 s of imports, for those who trace
+
+            stack.enter_context(recording(settings.otel_endpoint, "engramq-gateway"))
         listener = bound = None
         if socket_path is not None:
             listener = await listen(socket_path)

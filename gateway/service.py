@@ -49,9 +49,7 @@ from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.phrases import count_of
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
-from engramq.telemetry.spans import SpanKind, span
-from engramq.telemetry.subject import Subject
-from engramq.telemetry.traceparent import new_traceparent, trace_id_of
+from engramq.telemetry.spans import SpanKind, Subject, new_traceparent, span, trace_id_of
 
 log = logging.getLogger(__name__)
 

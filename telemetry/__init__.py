@@ -1,1 +1,1 @@
-"""Traces and metrics: what gateways and workers tell of themselves, by the libraries that operators know."""
+"""Traces, metrics and health of gateways and workers, by the libraries that operators know."""

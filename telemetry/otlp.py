@@ -5,6 +5,7 @@ Nobody waits for the collector: what it does not take in time is dropped. That i
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from threading import Thread
 from typing import Final
@@ -18,7 +19,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from engramq.schemas.addresses import without_password
-from engramq.telemetry.spans import Span, SpanKind, Value
+from engramq.telemetry.spans import Span, SpanKind, Value, recorded_by
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,14 @@ LAST_S: Final = 1.0  # for what is left at the end
 TRACES_PATH: Final = "/v1/traces"  # what the protocol adds to the base URL of a collector
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
+
+
+def recording(endpoint: str, service: str) -> AbstractContextManager[None]:
+    """Record the spans of this process for as long as the block lasts, and send them to an endpoint.
+
+    `endpoint`: the base URL of a collector that takes OTLP over HTTP; `service`: what sends, such as `engramq-worker`.
+    """
+    return recorded_by(OtlpTracer(endpoint, service))
 
 
 class OtlpTracer:

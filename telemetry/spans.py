@@ -1,15 +1,78 @@
-"""Spans, for the code that has something to tell: names and figures, never what memories say.
+"""Spans of a trace (names and figures, never contents), its header, and the command and trace that log lines name.
 
-Off until `recording`; then each costs some microseconds, and before that next to nothing. The SDK is loaded when it is
-wanted, since it takes longer to load than a stdio client takes to start.
+Spans are off until `otlp.recording`; then each costs some microseconds, and before that next to nothing. The SDK is
+loaded when it is wanted, since it takes longer to load than a stdio client takes to start.
 """
 
+import logging
+import random
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
+
+
+class Subject:
+    """A command of a trace; "" is what is not known, such as a command that is not sent yet.
+
+    `with subject:` lets all log lines of the block, and of the tasks that it starts, name command and trace.
+    """
+
+    __slots__ = ("_token", "command_id", "trace_id")
+
+    def __init__(self, trace_id: str, command_id: str = "") -> None:
+        self.trace_id = trace_id
+        self.command_id = command_id
+
+    def __enter__(self) -> Self:
+        self._token = _SUBJECT.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _SUBJECT.reset(self._token)
+
+
+_SUBJECT: Final[ContextVar[Subject | None]] = ContextVar("subject", default=None)
+
+
+def name_command(command_id: str) -> None:
+    """Say which command it is about from now on, where there is a subject."""
+    subject = _SUBJECT.get()
+    if subject is not None:
+        subject.command_id = command_id
+
+
+class NameSubject(logging.Filter):
+    """Adds `command_id` and `trace_id` to each record of a handler, but for what it says itself."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add them, and let the record pass."""
+        subject = _SUBJECT.get()
+        if subject is not None:
+            for name, value in (("command_id", subject.command_id), ("trace_id", subject.trace_id)):
+                if value and not getattr(record, name, None):
+                    setattr(record, name, value)
+        return True
+
+
+_FORM: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+
+def trace_id_of(traceparent: str | None) -> str:
+    """Return the id of the trace, nothing where the header names none."""
+    found = None if traceparent is None else _FORM.fullmatch(traceparent)
+    return "" if found is None else found[1]
+
+
+def new_traceparent() -> str:
+    """Return the header of a new trace that nobody records: its id joins the log lines of one call."""
+    # Nobody must be kept from guessing it. OpenTelemetry draws its ids so too: without a system call.
+    trace_id, span_id = random.getrandbits(128) or 1, random.getrandbits(64) or 1
+    return f"00-{trace_id:032x}-{span_id:016x}-00"
+
 
 Value = str | int | float | bool
 
@@ -73,18 +136,9 @@ def are_recorded() -> bool:
 
 
 @contextmanager
-def recording(endpoint: str, service: str) -> Iterator[None]:
-    """Record the spans of this process for as long as the block lasts, if there is an endpoint to send them to.
-
-    `endpoint`: the base URL of a collector that takes OTLP over HTTP; `service`: what sends, such as `engramq-worker`.
-    """
+def recorded_by(tracer: Tracer) -> Iterator[None]:
+    """Record the spans of this process by a tracer for as long as the block lasts."""
     global _tracer  # noqa: PLW0603 - one process, one tracer; all who have something to tell would have to hand it on
-    if not endpoint:
-        yield
-        return
-    from engramq.telemetry.otlp import OtlpTracer  # noqa: PLC0415 - 0.3 s of imports, for those who trace
-
-    tracer: Tracer = OtlpTracer(endpoint, service)
     _tracer = tracer
     try:
         yield

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from engramq.schemas.lanes import lanes_of
 from engramq.schemas.settings import Settings, SettingsError
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.telemetry.spans import recording
 from engramq.telemetry.watchdog import telling_watchdog
 from engramq.workers import commands
 from engramq.workers.admin import require_database
@@ -51,9 +50,9 @@ from engramq.workers.queue.logs import configure_logging
 from engramq.workers.queue.process import Polling, serve
 from engramq.workers.search import handlers as search
 from engramq.workers.search.copies import Copies
-from engramq.workers.search.usage import Usage
+from engramq.workers.search.handlers import Usage
 from engramq.workers.sectors import handlers as sectors
-from engramq.workers.sectors.classifier import Classifier
+from engramq.workers.sectors.handlers import Classifier
 from engramq.workers.tenants import handlers as tenants
 from engramq.workers.upkeep.active_hours import SessionClock
 from engramq.workers.upkeep.pieces import Pieces
@@ -262,7 +261,10 @@ async def run(
         # Before the database, which may let it wait.
         await owned.enter_async_context(telling_watchdog())
         owned.enter_context(health.served(settings))
-        owned.enter_context(recording(settings.otel_endpoint, "engramq-worker"))
+        if settings.otel_endpoint:
+            from engramq.telemetry.otlp import recording  # noqa: PLC0415 - 0.3 s of imports, for those who trace
+
+            owned.enter_context(recording(settings.otel_endpoint, "engramq-worker"))
         store = await owned.enter_async_context(await open_store(settings))
         metrics = _metrics(kinds, settings)
         observers: list[BatchObserver] = [] if metrics is None else [metrics.embedded]

@@ -29,7 +29,7 @@ from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
 from engramq.schemas.servers import Server, UnsupportedServer
-from engramq.telemetry.subject import name_command
+from engramq.telemetry.spans import name_command
 
 log = logging.getLogger(__name__)
 

@@ -24,13 +24,13 @@ PURE: Final = (
     "engramq.workers.links.rules",
     "engramq.workers.memories.routing",
     "engramq.workers.search.boosts",
-    "engramq.workers.search.floor",
+    "engramq.workers.search.selection",
     "engramq.workers.search.neighbours",
     "engramq.workers.search.question",
     "engramq.workers.search.ranking",
     "engramq.workers.search.selection",
     "engramq.workers.search.times",
-    "engramq.workers.search.words",
+    "engramq.workers.search.question",
     "engramq.workers.sectors.decay",
 )
 # All that these may import, besides each other.

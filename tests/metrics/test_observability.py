@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from engramq.telemetry import catalog
-from engramq.telemetry.reference import metrics_page
+from engramq.telemetry.catalog import metrics_page
 from tests.metrics.conftest import Told
 from tests.metrics.queries import asked
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from engramq.schemas.vocabulary import Sector
 from engramq.workers.sectors import regression
 from engramq.workers.sectors.cues import NAMES, OF_TALK, cue_rows, cues
-from engramq.workers.sectors.features import Standard, assemble
-from engramq.workers.sectors.heads import NOTHING, OUTCOMES, Heads, Told
+from engramq.workers.sectors.heads import NOTHING, OUTCOMES, Heads, Standard, Told, assemble
 from tools.sectors import calibration, corpus, evaluation
 from tools.sectors.corpus import Labelled, Text, Turn
 from tools.sectors.evaluation import Data, Recipe

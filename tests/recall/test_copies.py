@@ -29,9 +29,9 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition, Ranking, Se
 from engramq.workers.db.vectors import Sizes, unpacked
 from engramq.workers.embedders.vectorizer import Vectorizer, without
 from engramq.workers.search import copies as module
+from engramq.workers.search.candidates import QuestionVectors
 from engramq.workers.search.copies import Copies, Proven
 from engramq.workers.search.ranking import DEFAULT_WEIGHTS
-from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_in_copy, find_memories
 from tests.jobs import job
 from tests.recall.conftest import Scene, ids

@@ -17,11 +17,10 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import SMALL_ROWS, Embedding, Sizes
 from engramq.workers.memories.reading import RECENT, Listed
-from engramq.workers.search.candidates import CANDIDATES, Filters, choose_query, find_candidates
+from engramq.workers.search.candidates import CANDIDATES, Filters, QuestionVectors, choose_query, find_candidates
 from engramq.workers.search.question import Question
-from engramq.workers.search.reading import QuestionVectors
 from engramq.workers.search.search import find_memories
-from engramq.workers.upkeep.lexemes import count_lexemes
+from engramq.workers.upkeep.schedule import count_lexemes
 from tests.conftest import Database, TestServers, new_database
 from tools.loading import Loaded, load
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.workers.embedders.calibration import Calibration
-from engramq.workers.search.floor import is_weak
+from engramq.workers.search.selection import is_weak
 
 CURVE = Calibration(15.0, -7.7)
 cosines = st.none() | st.floats(-1, 1)

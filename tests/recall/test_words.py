@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.workers.search.question import Question
-from engramq.workers.search.words import by_share
+from engramq.workers.search.question import Question, by_share
 from tests.recall.test_ranking import made_of, ranked
 
 OTHER: dict[str, Any] = {"similarity": 0.1}

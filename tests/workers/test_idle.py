@@ -18,7 +18,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links import decay
 from engramq.workers.memories import expiry
-from engramq.workers.upkeep import lexemes, unfinished
+from engramq.workers.upkeep import schedule, unfinished
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
 from tests.jobs import job
@@ -175,13 +175,13 @@ async def test_words_are_counted_again_only_where_something_changed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
-    monkeypatch.setattr(lexemes, "COUNTED_FROM", 1)
+    monkeypatch.setattr(schedule, "COUNTED_FROM", 1)
 
     async def count(tx: Transaction, _partition: str) -> int:
         counted.append(tx.namespace)
         return 0
 
-    monkeypatch.setattr(lexemes, "count_lexemes", count)
+    monkeypatch.setattr(schedule, "count_lexemes", count)
     for namespace in ("one", "two"):
         await world.keep("a fact", namespace=namespace)
     grow_old(world)

@@ -22,7 +22,7 @@ from engramq.schemas.vocabulary import MemoryState, OnDuplicate, Sector, SectorS
 from engramq.workers.db.database import Work
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.queue.contract import FollowUp, LeaseLost, Outcome, OutcomeUnknown
-from engramq.workers.sectors.classifier import Classifier
+from engramq.workers.sectors.handlers import Classifier
 from engramq.workers.sectors.model import SectorGuess, SectorModel, UnusableWeights
 from engramq.workers.upkeep import unfinished
 from engramq.workers.upkeep.unfinished import Unfinished

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.sectors import regression
 from engramq.workers.sectors.cues import NAMES, OF_TALK, Cues, cue_rows
-from engramq.workers.sectors.features import Standard, assemble
-from engramq.workers.sectors.heads import NOTHING, SECTORS, Heads, Shares, Told
+from engramq.workers.sectors.heads import NOTHING, SECTORS, Heads, Shares, Standard, Told, assemble
 from engramq.workers.sectors.regression import Matrix
 from tools.sectors import calibration, corpus
 from tools.sectors.corpus import Labelled, Rows, Text, Turn

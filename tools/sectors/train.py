@@ -16,8 +16,7 @@ import numpy as np
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.minilm import Arithmetic, MiniLmEmbedder
-from engramq.workers.sectors.features import Standard
-from engramq.workers.sectors.heads import Heads, Told
+from engramq.workers.sectors.heads import Heads, Standard, Told
 from engramq.workers.sectors.model import WEIGHTS, SectorModel
 from tools.sectors import calibration, corpus, evaluation
 from tools.sectors.corpus import SECTORS, Labelled, Rows, Text, Turn

@@ -4,7 +4,7 @@ m.links_made_at is null and m.state = 'active' and {current}
 
 -- name: unlinked_memories
 -- Those of the given memories whose similarity links are still to be made. Rows of one page have different turns: see
--- workers/sectors/classifier.py.
+-- workers/sectors/handlers.py.
 select
     m.node_id as id, m.partition, m.model_id, e.dimensions,
     row_number() over (partition by m.tableoid, (m.ctid::text::point)[0] order by m.node_id) as turn

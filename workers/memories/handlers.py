@@ -85,7 +85,7 @@ from engramq.workers.memories.stats import counts, vectors_of
 from engramq.workers.memories.store import Draft
 from engramq.workers.memories.supersession import lock_with_successor, pointers, replaced_by, supersede
 from engramq.workers.queue.contract import FollowUp, SessionState
-from engramq.workers.sectors.classifier import classifying
+from engramq.workers.sectors.handlers import classifying
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from engramq.schemas.codec import encode
 from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault, FaultCode, refuse
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.telemetry.traceparent import trace_id_of
+from engramq.telemetry.spans import trace_id_of
 from engramq.workers.queue.dead_letters import DeadLetter
 from engramq.workers.queue.settlement import Result
 

@@ -4,7 +4,7 @@ import logging
 import sys
 
 from engramq.schemas.logs import JsonFormatter, quieten
-from engramq.telemetry.subject import NameSubject
+from engramq.telemetry.spans import NameSubject
 
 
 def configure_logging(level: str) -> None:

@@ -6,9 +6,7 @@ from typing import Final, Self
 
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.telemetry.spans import SpanKind, Value, are_recorded, past, span
-from engramq.telemetry.subject import Subject
-from engramq.telemetry.traceparent import trace_id_of
+from engramq.telemetry.spans import SpanKind, Subject, Value, are_recorded, past, span, trace_id_of
 from engramq.workers.queue.contract import Observe, Seen
 
 DONE: Final = "done"

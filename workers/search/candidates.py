@@ -1,7 +1,11 @@
-"""Candidates of a search: by words, by vector, or by both in one statement."""
+"""Find the candidates of a search: by words, by vector, or by both in one statement.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+Vectors that a former model made are compared by that model. Its cosines become those that are as good a sign by the
+curve of the model that runs, so that one ranking holds for all candidates.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,9 +15,42 @@ from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import EXACT_ROWS, SET_EF_SEARCH, Embedding, Sizes
-from engramq.workers.search.question import TIME_WORDS, Question
+from engramq.workers.embedders.calibration import Calibration
+from engramq.workers.embedders.other_models import Reading
+from engramq.workers.search.question import HALF_LENGTH, TIME_WORDS, Question
 from engramq.workers.search.ranking import Candidates
-from engramq.workers.search.words import HALF_LENGTH
+
+Measured = Callable[[Embedding | None], Awaitable[Candidates]]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionVectors:
+    """The embedding by the model that runs, None while it is away; then former ones are left out too.
+
+    `curve`: of the model that runs; None: not known yet, and cosines stay as they are.
+    """
+
+    embedding: Embedding | None
+    former: Sequence[Reading] = field(default=())
+    curve: Calibration | None = None
+
+    async def by_all(self, measured: Measured) -> Candidates:
+        """Return what is measured by each embedding as one; those of former models come later."""
+        found = await measured(self.embedding)
+        for one in self.former:
+            found = found.completed(self._converted(await measured(one.embeddings[0]), one.curve))
+        return found
+
+    def _converted(self, candidates: Candidates, curve: Calibration) -> Candidates:
+        own = self.curve
+        if own is None:
+            return candidates
+        similarity, meaning = (
+            [None if one is None else own.cosine_of(one, curve) for one in cosines]
+            for cosines in (candidates.similarity, candidates.meaning)
+        )
+        return msgspec.structs.replace(candidates, similarity=similarity, meaning=meaning)
+
 
 SEARCH_TEXT: Final = sql("search_text")
 CHOSEN_SIZE: Final = sql("chosen_size")

@@ -19,9 +19,8 @@ from engramq.schemas.vocabulary import EVERY_PROJECT, Sector
 from engramq.workers.db.vectors import Embedding, HalfBytes, unpacked
 from engramq.workers.search import candidates as tables
 from engramq.workers.search.candidates import WORDS, Filters
-from engramq.workers.search.question import Question
+from engramq.workers.search.question import HALF_LENGTH, Question
 from engramq.workers.search.ranking import Candidates, Column
-from engramq.workers.search.words import HALF_LENGTH
 
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]

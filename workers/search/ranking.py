@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from engramq.schemas.vocabulary import Sector
 from engramq.workers.search.neighbours import Around, Boosts, in_order_of_storing, in_threads, leaning, numbered
-from engramq.workers.search.question import Question
-from engramq.workers.search.words import by_share, trust
+from engramq.workers.search.question import Question, by_share, trust
 
 Column: TypeAlias = NDArray[np.float64]
 

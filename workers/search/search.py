@@ -17,13 +17,11 @@ from engramq.workers.db.transaction import LOOK_UP, Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.search.boosts import Boosted, Reached, boosted
-from engramq.workers.search.candidates import Filters, find_candidates
+from engramq.workers.search.candidates import Filters, QuestionVectors, find_candidates
 from engramq.workers.search.copies import Proven
-from engramq.workers.search.floor import is_weak
 from engramq.workers.search.question import Question
 from engramq.workers.search.ranking import Candidates, Measure, by_relevance, by_similarity
-from engramq.workers.search.reading import QuestionVectors
-from engramq.workers.search.selection import Twins
+from engramq.workers.search.selection import Twins, is_weak
 from engramq.workers.search.surroundings import (
     Measuring,
     around_lookup,

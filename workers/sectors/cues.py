@@ -1,7 +1,7 @@
 """Numbers read off the wording of a text: what the embedding, which averages meaning, blurs most.
 
-Knows: tense, person, imperatives, joints of a sentence, and the lists of `words`. Refuses to know: vectors, sectors,
-weights. Pure: the same text gives the same row everywhere.
+Knows: tense, person, imperatives, joints of a sentence, and the lists of `cue_words`. Refuses to know: vectors,
+sectors, weights. Pure: the same text gives the same row everywhere.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engramq.workers.sectors import words
+from engramq.workers.sectors import cue_words
 
 Cues: TypeAlias = NDArray[np.float32]
 
@@ -22,7 +22,7 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _BEFORE_IMPERATIVE: Final = frozenset(("always", "never", "don't", "first", "then", "please", "finally"))
 _CLAUSE: Final = re.compile(r"[.;:,!?–—]|\b(?:and|then|or|but)\b")
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
-_REACTION: Final = re.compile(rf"\W*(?:{words.REACTION})\b", re.IGNORECASE)
+_REACTION: Final = re.compile(rf"\W*(?:{cue_words.REACTION})\b", re.IGNORECASE)
 _FIRST: Final = re.compile(r"\b(?:i|me|my|we|us|our)\b", re.IGNORECASE)
 _LISTED: Final = re.compile(r"(?m)^[ \t]*(?:\d+[.)]|[-*#])\s")
 _SMILE: Final = re.compile(r"[:;]-?[)(dp]|[\U0001F300-\U0001FAFF]|\b(?:lol|haha)")
@@ -61,23 +61,23 @@ def _scaled_share(found: int, text: _Text) -> float:
 def _past(text: _Text) -> float:
     """Words that look like a past tense; a plain narrative is near 1."""
     found = sum(
-        word in words.IRREGULAR_PAST or (len(word) > 4 and word.endswith("ed") and not word.endswith("eed"))
+        word in cue_words.IRREGULAR_PAST or (len(word) > 4 and word.endswith("ed") and not word.endswith("eed"))
         for word in text.words
     )
     return _scaled_share(found, text)
 
 
 def _stative(text: _Text) -> float:
-    return float(min(2, sum(word in words.STATIVE_THIRD for word in text.words)))
+    return float(min(2, sum(word in cue_words.STATIVE_THIRD for word in text.words)))
 
 
 def _imperative_clauses(text: _Text) -> float:
-    return min(1.0, sum(word in words.BASE_VERBS for word in text.openers) / max(1, len(text.openers)))
+    return min(1.0, sum(word in cue_words.BASE_VERBS for word in text.openers) / max(1, len(text.openers)))
 
 
 def _imperative_start(text: _Text) -> float:
     opening = [word for word in text.words[:2] if word not in _BEFORE_IMPERATIVE]
-    return float(bool(opening) and opening[0] in words.BASE_VERBS)
+    return float(bool(opening) and opening[0] in cue_words.BASE_VERBS)
 
 
 def _ending(sign: str) -> Callable[[_Text], float]:
@@ -124,18 +124,18 @@ CUES: Final[dict[str, Callable[[_Text], float]]] = {
     "imperative clauses": _imperative_clauses,
     "imperative start": _imperative_start,
     "to do": lambda text: float(text.first == "to"),
-    "time": _matches(words.TIME),
-    "story": _matches(words.STORY),
-    "steps": _matches(words.STEPS),
-    "feeling": _matches(words.FEELING),
+    "time": _matches(cue_words.TIME),
+    "story": _matches(cue_words.STORY),
+    "steps": _matches(cue_words.STEPS),
+    "feeling": _matches(cue_words.FEELING),
     # "was furious" is about the feeling even where the sentence tells a story.
-    "feeling predicate": _matches(rf"(?:{words.LINKING}) (?:\w+ ){{0,3}}(?:{words.FEELING})"),
-    "idiom": _matches(words.IDIOM),
-    "body": _matches(words.BODY),
-    "insight": _matches(words.INSIGHT),
-    "definition": _matches(words.DEFINITION),
-    "general": _matches(words.GENERAL),
-    "contrast": _matches(words.CONTRAST),
+    "feeling predicate": _matches(rf"(?:{cue_words.LINKING}) (?:\w+ ){{0,3}}(?:{cue_words.FEELING})"),
+    "idiom": _matches(cue_words.IDIOM),
+    "body": _matches(cue_words.BODY),
+    "insight": _matches(cue_words.INSIGHT),
+    "definition": _matches(cue_words.DEFINITION),
+    "general": _matches(cue_words.GENERAL),
+    "contrast": _matches(cue_words.CONTRAST),
     "I": _share("i", "me", "my", "myself", "i'm", "i've", "i'd", "i'll"),
     "we": _share("we", "us", "our", "ours", "ourselves", "we're", "we've"),
     "you": _any("you", "your", "yours"),
@@ -169,12 +169,12 @@ CUES: Final[dict[str, Callable[[_Text], float]]] = {
     "three words": lambda text: float(text.count <= 3),
     "six words": lambda text: float(text.count <= 6),
     "twelve words": lambda text: float(text.count <= 12),
-    "thanks": _matches(words.THANKS),
-    "greeting": _matches(words.GREETING),
-    "cheering on": _matches(words.CHEERING),
-    "praise": _matches(words.PRAISE),
-    "comment": _matches(words.COMMENT),
-    "request": _matches(words.REQUEST),
+    "thanks": _matches(cue_words.THANKS),
+    "greeting": _matches(cue_words.GREETING),
+    "cheering on": _matches(cue_words.CHEERING),
+    "praise": _matches(cue_words.PRAISE),
+    "comment": _matches(cue_words.COMMENT),
+    "request": _matches(cue_words.REQUEST),
     "opens small": lambda text: float(text.raw.lstrip()[:1].islower()),
     "smile": _found(_SMILE),
     "code": _found(_CODE),

@@ -1,9 +1,215 @@
-"""Carries out the command that tells the sectors of memories."""
+"""Find the sectors of memories that nobody gave one, for the memories of one namespace together.
+
+Every index of memories is spared when a sector is written, provided that the new version of the row fits into the page
+of the old one. A page has room for one new version at least, and the room is won back by the next transaction, not by
+the same: so rows of one page are written in turns, a transaction each. (Of 3,000 rows, 30 % were spared without turns
+and all of them with, at a quarter of the time.)
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engramq.schemas.commands import ClassifySectors, SectorsClassified
 from engramq.schemas.ids import parse_uuid
+from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
+from engramq.schemas.vocabulary import Sector
+from engramq.workers.db.database import Store
+from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.vectors import unpacked
+from engramq.workers.embedders.minilm import interchangeable
 from engramq.workers.handling import Context, handles_without_transaction
-from engramq.workers.sectors.classifier import Classifier
+from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.contract import FollowUp, Lease, OutcomeUnknown
+from engramq.workers.sectors.model import SectorModel, UnusableWeights
+
+CONFIDENCE_DIGITS: Final = 2  # as shown: a filter by what was shown finds what showed it
+CONTENTS: Final = sql("unclassified_contents")
+CLASSIFY: Final = sql("classify_memories")
+COMMIT_WITHOUT_WAITING: Final = sql("commit_without_waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class Unclassified:
+    """A memory without a sector. `vector` float32 [dimensions], None when the sector model does not know its maker."""
+
+    id: UUID
+    content: str
+    fingerprint: int  # of the content
+    vector: NDArray[np.float32] | None
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """What a memory of that content was found to be, None when it fits no sector. `confidence`: 0 to 1."""
+
+    memory: Unclassified
+    sector: Sector | None
+    confidence: float
+
+
+async def unclassified(tx: Transaction, ids: Sequence[UUID], *, embedders: Collection[str]) -> list[Unclassified]:
+    """Return those of these memories that lack a sector and are not pending, by id."""
+    rows = await tx.rows(CONTENTS, ids=list(ids), embedders=list(embedders))
+    return [
+        Unclassified(
+            row["id"],
+            row["content"],
+            row["fingerprint"],
+            None if row["vector"] is None else unpacked(row["vector"]),
+            row["turn"],
+        )
+        for row in rows
+    ]
+
+
+async def classify(tx: Transaction, found: Sequence[Classified]) -> int:
+    """Write the sectors of memories of one turn (by id) that still lack one; return how many did."""
+    await tx.send(COMMIT_WITHOUT_WAITING)
+    rows = await tx.rows(
+        CLASSIFY,
+        ids=[one.memory.id for one in found],
+        fingerprints=[one.memory.fingerprint for one in found],
+        sectors=[one.sector and one.sector.value for one in found],
+        confidences=[round(one.confidence, CONFIDENCE_DIGITS) for one in found],
+    )
+    return len(rows)
+
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = MEMORIES_PER_FOLLOW_UP
+LOOKED_AT: Final = 400  # memories of one look at the model: as many turns as for 10, each of which is a transaction
+INLINE: Final = 4  # texts that take less time than handing them to a thread does: 0.1 ms each
+DEBOUNCE_S: Final = 0.1  # how long commands of one namespace are gathered: together they cost less
+DEBOUNCE_MAX_S: Final = 1.0  # how long, while somebody waits for this process: rows of one page take turns
+
+
+def classifying(namespace: str, memory_ids: Iterable[str]) -> tuple[FollowUp, ...]:
+    """Return the commands that tell the sectors of these memories, those that have one excepted."""
+    ids = list(memory_ids)
+    return tuple(
+        FollowUp(namespace, ClassifySectors(memory_ids=tuple(ids[start : start + BATCH])))
+        for start in range(0, len(ids), BATCH)
+    )
+
+
+@dataclass(slots=True)
+class _Together:
+    """Memories of one namespace that are classified together."""
+
+    ids: list[UUID]
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    succeeded: bool = False
+
+    async def over(self) -> None:
+        """Wait for the end; raises OutcomeUnknown when the command that did the work has failed."""
+        await self.ended.wait()
+        if not self.succeeded:
+            raise OutcomeUnknown("the memories were to be classified together with others, which failed")
+
+
+@dataclass(slots=True, kw_only=True)
+class Classifier:
+    """One per process. The model is loaded when it is first needed."""
+
+    store: Store
+    load: Callable[[], SectorModel] = SectorModel.load
+    debounce_s: float = DEBOUNCE_S
+    activity: Activity = field(default_factory=Activity)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _model: SectorModel | None = None
+    _gathered: dict[str, "_Together"] = field(default_factory=dict)
+    _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def classify(self, namespace: str, ids: Sequence[UUID], lease: Lease) -> int:
+        """Classify memories; one that has a sector, is pending or gone is left alone. Return how many got theirs.
+
+        The first call of a namespace waits a moment and does the work of those that come meanwhile too; the others end
+        when it has, with nothing of their own to count.
+        """
+        joined = self._gathered.get(namespace)
+        if joined is not None:
+            joined.ids += ids
+            await joined.over()
+            return 0
+        gathering = self._gathered[namespace] = _Together(list(ids))
+        try:
+            await self.activity.pause(self.debounce_s, DEBOUNCE_MAX_S, self.stopping)
+            del self._gathered[namespace]
+            classified = await self._classify_all(namespace, gathering.ids, lease)
+            gathering.succeeded = True
+        finally:
+            if self._gathered.get(namespace) is gathering:
+                del self._gathered[namespace]
+            gathering.ended.set()
+        return classified
+
+    async def _classify_all(self, namespace: str, ids: list[UUID], lease: Lease) -> int:
+        try:
+            model = await self._loaded()
+        except UnusableWeights:
+            log.exception("Memories stay without a sector")
+            return 0
+        classified = 0
+        for start in range(0, len(ids), LOOKED_AT):
+            classified += await self._classify(namespace, model, ids[start : start + LOOKED_AT], lease)
+        return classified
+
+    async def _loaded(self) -> SectorModel:
+        async with self._loading:
+            if self._model is None:
+                self._model = await asyncio.to_thread(self.load)
+            return self._model
+
+    async def _classify(self, namespace: str, model: SectorModel, ids: list[UUID], lease: Lease) -> int:
+        found = await self.store.read(
+            namespace, lambda tx: unclassified(tx, ids, embedders=interchangeable(model.embedder_sha256))
+        )
+        if len(found) <= INLINE:
+            guesses = _guesses(model, found)
+        else:
+            guesses = await asyncio.to_thread(_guesses, model, found)
+        written = 0
+        for number, turn in groupby(sorted(guesses, key=_turn), key=_turn):
+            if number > 1:
+                await self.activity.pause(BETWEEN_TURNS_S, BETWEEN_TURNS_S, self.stopping)
+            written += await self._write(namespace, list(turn), lease)
+        return written
+
+    async def _write(self, namespace: str, turn: list[Classified], lease: Lease) -> int:
+        async def effect(tx: Transaction) -> int:
+            tx.lease = lease
+            return await classify(tx, turn)
+
+        return await self.store.write(namespace, effect)
+
+
+def _turn(guess: Classified) -> int:
+    return guess.memory.turn
+
+
+def _guesses(model: SectorModel, memories: Sequence[Unclassified]) -> list[Classified]:
+    """Classify by the vector where the model knows its maker, by the wording elsewhere; by id."""
+    wording = [one for one in memories if one.vector is None]
+    known = [(one, one.vector) for one in memories if one.vector is not None]
+    guesses = list(zip(wording, model.classify_wording([one.content for one in wording]), strict=True))
+    if known:
+        contents, vectors = [one.content for one, _ in known], np.stack([vector for _, vector in known])
+        by_vector = model.classify_many(contents, vectors, embedder_sha256=model.embedder_sha256)
+        guesses += zip([one for one, _ in known], by_vector, strict=True)
+    found = [Classified(one, guess.sector, guess.confidence) for one, guess in guesses]
+    return sorted(found, key=lambda one: one.memory.id)
 
 
 @handles_without_transaction(ClassifySectors)

@@ -1,6 +1,7 @@
 """The linear classifiers behind a sector: one for written texts, one for talk, and which of them a text is a case for.
 
 Knows: weights, chances, the curve of confidence. Refuses to know: texts, files, embedders.
+`assemble` puts a text's vector beside its cues.
 
 What people write down to be kept always has a sector, what they say to each other often has none. One classifier for
 both would lose texts of the first kind; so each has its own, and the register of a text mixes what they say.
@@ -14,7 +15,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engramq.schemas.vocabulary import Sector
+from engramq.workers.embedders.interface import Vectors
+from engramq.workers.sectors.cues import NAMES, Cues
 from engramq.workers.sectors.regression import Matrix, softmax, with_intercept
+
+# A long text must not be pushed far outside of what the short training texts span.
+_FURTHEST: Final = 3.0
+
+
+class Standard(msgspec.Struct, frozen=True):
+    """Mean and spread of each cue over the training texts, [cues] each."""
+
+    mean: Cues
+    spread: Cues
+
+    @classmethod
+    def of(cls, rows: Cues) -> "Standard":
+        return cls(rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-6))
+
+
+def assemble(vectors: Vectors | None, rows: Cues, standard: Standard, scale: float) -> NDArray[np.float64]:
+    """Return [n, dimensions + cues], or [n, cues] without vectors. `scale` is what one spread of a cue counts."""
+    if rows.shape[1:] != (len(NAMES),):
+        raise ValueError(f"cues have {len(NAMES)} columns, not {rows.shape[1:]}")
+    standardised = np.clip((rows - standard.mean) / standard.spread, -_FURTHEST, _FURTHEST) * scale
+    parts = [standardised] if vectors is None else [vectors, standardised]
+    return np.concatenate(parts, axis=1).astype(np.float64)
+
 
 OUTCOMES: Final[tuple[Sector | None, ...]] = (*Sector, None)  # None: the text fits no sector
 SECTORS: Final = len(Sector)

@@ -20,8 +20,7 @@ from engramq.schemas.vocabulary import Sector
 from engramq.workers.embedders.interface import Vectors
 from engramq.workers.embedders.minilm import interchangeable
 from engramq.workers.sectors.cues import NAMES, cue_rows
-from engramq.workers.sectors.features import Standard, assemble
-from engramq.workers.sectors.heads import OUTCOMES, Heads
+from engramq.workers.sectors.heads import OUTCOMES, Heads, Standard, assemble
 
 WEIGHTS: Final = Path(__file__).parent / "weights.npz"
 

@@ -1,4 +1,4 @@
-"""What is done on a schedule: unfinished work is found and handed on, what is out of date forgotten."""
+"""Run periodic work: hand unfinished work on, forget what is out of date, count words for full text."""
 
 import asyncio
 import logging
@@ -21,14 +21,35 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
 from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph import deletions, proposal_rows
 from engramq.workers.links import co_retrieval, decay
 from engramq.workers.memories import expiry
 from engramq.workers.memories.pending import embedding, pending_after, pending_contents
 from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
-from engramq.workers.upkeep import lexemes
-from engramq.workers.upkeep.back_off import BackOff
-from engramq.workers.upkeep.unfinished import Unfinished
+from engramq.workers.upkeep.unfinished import BackOff, Unfinished
+
+FORGET_LEXEME_COUNTS: Final = sql("forget_lexeme_counts")
+COUNT_LEXEMES: Final = sql("count_lexemes")
+PARTITION_SIZE: Final = sql("partition_size")
+
+# Counting every lexeme takes 0.8 s for 100,000 memories; of more the newest are a sample.
+LEXEME_SAMPLE: Final = 100_000
+COUNTED_FROM: Final = 3_000  # memories; below, full text reads every posting list anyway
+RARE: Final = 30  # memories with a lexeme below which it is not worth a row
+
+
+async def is_worth_counting(tx: Transaction, partition: Partition) -> bool:
+    """Say whether a partition of the namespace is large enough for counts of its lexemes."""
+    row = await tx.row(PARTITION_SIZE, partition=partition, limit=COUNTED_FROM)
+    return row is not None and row["memories"] >= COUNTED_FROM
+
+
+async def count_lexemes(tx: Transaction, partition: Partition) -> int:
+    """Write anew how many memories of a partition hold each lexeme; return how many lexemes are not rare."""
+    await tx.send(FORGET_LEXEME_COUNTS, partition=partition)
+    return len(await tx.rows(COUNT_LEXEMES, partition=partition, sample=LEXEME_SAMPLE, rare=RARE))
+
 
 log = logging.getLogger(__name__)
 
@@ -205,8 +226,8 @@ class Upkeep:
             await changes.settle(self.store, Looks.COUNTS, {namespace: seen_at})
 
     async def _count(self, namespace: str, partition: Partition) -> None:
-        if await self.store.read(namespace, lambda tx: lexemes.is_worth_counting(tx, partition)):
-            await self.store.write(namespace, lambda tx: lexemes.count_lexemes(tx, partition))
+        if await self.store.read(namespace, lambda tx: is_worth_counting(tx, partition)):
+            await self.store.write(namespace, lambda tx: count_lexemes(tx, partition))
 
     async def _named(self, query: bytes, **values: Any) -> list[str]:
         """Return the namespaces that a query of all of them names."""

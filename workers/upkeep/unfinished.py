@@ -1,4 +1,4 @@
-"""Finding what stores leave to be done and a crash took away: memories without a sector or without similarity links.
+"""Find the work that a crash took away after a store: memories without a sector or without similarity links.
 
 No index says which they are (see the schema), so each sweep looks at the newest memories of a namespace, and once in a
 while, over as many sweeps as it takes, at all of them. That is also how imported memories get their links. A namespace
@@ -19,8 +19,24 @@ from engramq.workers.links.deferred import deferred_due
 from engramq.workers.links.similarity import linking
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import FollowUp
-from engramq.workers.sectors.classifier import BATCH, classifying
-from engramq.workers.upkeep.back_off import BackOff
+from engramq.workers.sectors.handlers import BATCH, classifying
+
+FIRST_S: Final = 5.0
+MAX_S: Final = 120.0
+
+
+@dataclass(slots=True)
+class BackOff:
+    """The pause between two looks, twice as long each time. Times in monotonic seconds."""
+
+    pause_s: float = 0.0
+    not_before: float = 0.0
+
+    def note(self, now: float, *, stuck: bool) -> None:
+        """Note a look. `stuck`: none of what was handed on is done; nobody does such work, or it is far behind."""
+        self.pause_s = min(MAX_S, max(FIRST_S, self.pause_s * 2)) if stuck else 0.0
+        self.not_before = now + self.pause_s
+
 
 OLDER_THAN_S: Final = 3.0  # a younger memory may be in somebody's hands
 LOOKED_AT: Final = 1_000  # memories of a namespace in one look: about 1 ms
