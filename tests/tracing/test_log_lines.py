@@ -33,7 +33,6 @@ OF_COMMANDS = {
     "A lease was lost",
     "A memory was not restored",
     "A namespace was not copied",
-    "A quota rests on an old count",
     "A read did not end in order",
     "A refusal tells no references",
     "A refusal was not recorded",
