@@ -245,6 +245,7 @@ def test_a_million_memories_and_their_supersessions_are_checked_in_bounded_memor
             pointers = {"superseded_by": UUID(int=number + 1) if number < count else None}
             pointers |= {"supersedes": UUID(int=number - 1) if number > 1 else None}
             rules.check(msgspec.structs.replace(one, id=UUID(int=number), **pointers), number)
+        rules.end_memories()
         rules.close()
         taken = tracemalloc.get_traced_memory()[1] - before
     finally:

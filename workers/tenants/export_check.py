@@ -1,9 +1,10 @@
-"""Reading an export: every line is checked against its format, and against the lines before it."""
+"""Read an export: check every line against its format, and against the lines before it."""
 
 import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -24,8 +25,7 @@ from engramq.schemas.exports import (
 )
 from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.tenants.export_memories import Broken
-from engramq.workers.tenants.export_rules import Rules
+from engramq.workers.tenants.export_rules import Broken, Rules
 
 T = TypeVar("T")
 
@@ -80,7 +80,6 @@ class Reading:
         self._schema = schema
         self._number = 0
         self._digest = hashlib.blake2b(digest_size=16)
-        self._rules = Rules()
 
     def head(self) -> Head:
         """Read the first line; raises Refused, UnusableFile."""
@@ -98,26 +97,30 @@ class Reading:
 
     def records(self) -> Iterator[Checked]:
         """Yield each record after the head; raises Refused, UnusableFile."""
+        with closing(Rules()) as rules:
+            yield from self._records(rules)
+
+    def _records(self, rules: Rules) -> Iterator[Checked]:
         place = 0
         while (line := self._next()) is not None:
             found = self._decoded(_RECORD, line)
             if isinstance(found, End):
-                self._finish(found)
+                self._finish(rules, found)
                 return
             if _ORDER[type(found)] < place:
                 raise Refused(self._number, TYPE, f"{type_of(found)} stands after {_TYPES[place]}, which comes later.")
             place = _ORDER[type(found)]
-            self._check(found, closing=place > 0)
+            self._check(rules, found, closing=place > 0)
             self._note(found)
             yield Checked(self._number, line, found)
         raise Refused(self._number + 1, FILE, "the export was cut off: its last line, of type end, is missing.")
 
-    def _check(self, record: Record | None, *, closing: bool) -> None:
+    def _check(self, rules: Rules, record: Record | None, *, closing: bool) -> None:
         try:
             if closing:
-                self._rules.close()
+                rules.end_memories()
             if record is not None:
-                self._rules.check(record, self._number)
+                rules.check(record, self._number)
         except Broken as problem:
             raise Refused(problem.line or self._number, problem.field, problem.reason) from None
 
@@ -128,8 +131,8 @@ class Reading:
         elif isinstance(record, AuditRecord):
             self.summary.last_audit_id = record.id
 
-    def _finish(self, end: End) -> None:
-        self._check(None, closing=True)
+    def _finish(self, rules: Rules, end: End) -> None:
+        self._check(rules, None, closing=True)
         for kind in {*end.counts, *_TYPES}:
             there, told = self.summary.counts[kind], end.counts.get(kind, 0)
             if there != told:

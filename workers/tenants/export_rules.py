@@ -1,13 +1,16 @@
-"""What no single field of an export tells: order, references, what may be there once. In bounded memory.
+"""When an export needs more than one record to check: order, references, duplicates, supersessions.
 
-A million memories take less than 200 MB: what export_memories.py keeps of them, and digests of what no two records may
-share.
+The records are staged in a private SQLite database, whose keys and queries find what is wrong. It is a temporary file
+of which SQLite keeps 2 MB in memory, so an export of a million memories takes no more than a small one.
 """
 
-import hashlib
+import re
+import sqlite3
 from datetime import datetime
 from functools import singledispatchmethod
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -25,40 +28,65 @@ from engramq.schemas.exports import (
     Record,
     TombstoneRecord,
 )
-from engramq.schemas.occurrences import Occurrences
-from engramq.schemas.vocabulary import ProposalAction, SectorSource
-from engramq.workers.tenants.export_memories import Broken, Ids, Memories
+from engramq.schemas.vocabulary import Partition, ProposalAction, Relation, SectorSource
 
 HALF: Final = ">f2"
+_PARTS: Final = re.split(r"^-- sqlite: (\w+)$", Path(__file__).with_suffix(".sql").read_text("utf-8"), flags=re.M)
+SQL: Final = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
+
+
+class Broken(Exception):
+    """A record breaks a rule: the field that does, and why. `line`: of an earlier record, None of this one."""
+
+    def __init__(self, field: str, reason: str, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.field, self.reason, self.line = field, reason, line
 
 
 class Rules:
-    """The rules, and what is remembered of the records that came: one for each reading of a file."""
+    """The rules, and the staged records that came: one for each reading of a file."""
 
     def __init__(self) -> None:
-        self._memories, self._nodes = Memories(), Ids()
-        self._external_ids = Occurrences()
-        self._once = Occurrences()  # what is there once among the records of one type
+        self._staged = sqlite3.connect("", isolation_level=None)
+        self._staged.executescript(SQL["schema"])
         self._last: tuple[type[Record], bytes] | None = None
         self._line = 0
         self._closed = False
 
     def check(self, record: Record, line: int) -> None:
-        """Remember a record; raises Broken."""
+        """Stage a record; raises Broken."""
         field, key = _key(record)
         if self._last is not None and self._last[0] is not type(record):
-            self._last, self._once = None, Occurrences()
+            self._last = None
+            self._run("forget_once")
         if self._last is not None and key <= self._last[1]:
             raise Broken(field, "it is not greater than the one before: records come by ids, each once.")
         self._last = (type(record), key)
         self._line = line
         self._check(record)
 
-    def close(self) -> None:
+    def end_memories(self) -> None:
         """Say that no memory comes any more, as often as one likes; raises Broken."""
-        if not self._closed:
-            self._closed = True
-            self._memories.close()
+        if self._closed:
+            return
+        self._closed = True
+        wrong = self._run("wrong_pointer").fetchone()
+        if wrong is not None:
+            line, field, missing = wrong
+            if missing is not None:
+                raise Broken(field, f"there is no memory {UUID(bytes=missing)}.", line)
+            raise Broken(field, "an untrusted memory cannot supersede a trusted one.", line)
+        self._run("index_successors")
+        cycle = self._run("cycle").fetchone()
+        if cycle is not None:
+            raise Broken("superseded_by", "what supersedes it is superseded by it in the end.", cycle[0])
+
+    def close(self) -> None:
+        """Let the staged records go."""
+        self._staged.close()
+
+    def _run(self, name: str, **values: Any) -> sqlite3.Cursor:
+        return self._staged.execute(SQL[name], values)
 
     @singledispatchmethod
     def _check(self, record: Record) -> None:
@@ -68,23 +96,23 @@ class Rules:
     def _(self, record: MemoryRecord) -> None:
         if record.sector is not None and record.sector_source is SectorSource.NONE:
             raise Broken("sector", "a memory that fits no sector has none.")
-        self._memories.add(record, self._line)
+        self._add_memory(record)
         self._require_new_external_id(record.external_id)
         _require_forward(record.valid_from, record.valid_until)
         _require_vector(record)
 
     @_check.register
     def _(self, record: NodeRecord) -> None:
-        if record.id in self._memories:
+        if self._memory(record.id) is not None:
             raise Broken("id", f"{record.id} is a memory's.")
-        self._nodes.add(record.id)
+        self._run("add_node", id=record.id.bytes)
         self._require_new_external_id(record.external_id)
         self._require_new("name", f"a node {record.label}: {record.name}", record.label, record.name)
 
     @_check.register
     def _(self, record: EdgeRecord) -> None:
         for field, end in (("source_id", record.source_id), ("target_id", record.target_id)):
-            if end not in self._memories and end not in self._nodes:
+            if self._memory(end) is None and self._run("node", id=end.bytes).fetchone() is None:
                 raise Broken(field, f"there is no node {end}.")
         _require_sector(record)
         _require_forward(record.valid_from, record.valid_until)
@@ -94,8 +122,8 @@ class Rules:
     @_check.register
     def _(self, record: LinkRecord) -> None:
         _require_sector(record)
-        ends = self._memories.require_linkable("source_id", record.source_id, "target_id", record.target_id)
-        self._memories.require_one_partition(*ends, record.relation)
+        self._require_linkable("source_id", record.source_id, "target_id", record.target_id)
+        self._require_allowed_partitions(record)
         _require_forward(record.valid_from, record.valid_until)
         self._require_new("target_id", "a link of these two", str(record.source_id), str(record.target_id))
 
@@ -108,7 +136,7 @@ class Rules:
 
     @_check.register
     def _(self, record: TombstoneRecord) -> None:
-        self._memories.require_linkable("low_id", record.low_id, "high_id", record.high_id)
+        self._require_linkable("low_id", record.low_id, "high_id", record.high_id)
 
     @_check.register
     def _(self, record: ProposalRecord) -> None:
@@ -116,16 +144,55 @@ class Rules:
             given = bool(getattr(record, field))
             if given is not (record.action is action):
                 raise Broken(field, f"a proposal to {record.action} {'has none' if given else 'needs one'}.")
-        principals = [one.principal for one in record.approvals]
+        principals = [approval.principal for approval in record.approvals]
         if len({*principals}) < len(principals):
             raise Broken("approvals", "a principal approves once.")
 
+    def _add_memory(self, record: MemoryRecord) -> None:
+        trusted = record.partition is Partition.TRUSTED
+        self._run(
+            "add_memory", id=record.id.bytes, line=self._line, trusted=trusted,
+            promoted=trusted and record.promoted_at is not None,
+            successor=record.superseded_by.bytes if record.superseded_by else None,
+        )  # fmt: skip
+        for field, old, new in (
+            ("superseded_by", record.id, record.superseded_by),
+            ("supersedes", record.supersedes, record.id),
+        ):
+            if old == new:
+                raise Broken(field, "a memory cannot supersede itself.")
+            if old is not None and new is not None:
+                self._run("add_pointer", line=self._line, field=field, old=old.bytes, new=new.bytes)
+
+    def _memory(self, memory_id: UUID) -> tuple[bool, bool, bytes | None] | None:
+        """Return of a memory whether it is trusted, whether it was promoted, and its successor; None: there is none."""
+        found: tuple[bool, bool, bytes | None] | None = self._run("memory", id=memory_id.bytes).fetchone()
+        return found
+
+    def _require_linkable(self, low_field: str, low: UUID, high_field: str, high: UUID) -> None:
+        for field, end in ((low_field, low), (high_field, high)):
+            if self._memory(end) is None:
+                raise Broken(field, f"there is no memory {end}.")
+        if low >= high:
+            raise Broken(high_field, f"it is not greater than {low_field}, as that of a link of two memories is.")
+
+    def _require_allowed_partitions(self, record: LinkRecord) -> None:
+        """Refuse a link across partitions, but for those that a promotion or a supersession made cross."""
+        ends = [(end, self._memory(end)) for end in (record.source_id, record.target_id)]
+        trusted = [(end, memory) for end, memory in ends if memory is not None and memory[0]]
+        untrusted = [memory for _, memory in ends if memory is not None and not memory[0]]
+        if not (trusted and untrusted):
+            return
+        ((end, (_, promoted, _)),), ((_, _, successor),) = trusted, untrusted
+        if not promoted and (record.relation != Relation.SUPERSEDES or successor != end.bytes):
+            raise Broken("target_id", "one end is trusted, the other is not, and no promotion tells why.")
+
     def _require_new_external_id(self, external_id: str | None) -> None:
-        if external_id is not None and self._external_ids.count(_digest(external_id)):
+        if external_id is not None and not self._run("add_once", kind="external_id", said=external_id).rowcount:
             raise Broken("external_id", "another record has the same.")
 
     def _require_new(self, field: str, what: str, *said: str) -> None:
-        if self._once.count(_digest(*said)):
+        if not self._run("add_once", kind="record", said=msgspec.json.encode(said).decode()).rowcount:
             raise Broken(field, f"{what} is there already.")
 
 
@@ -153,10 +220,6 @@ def _require_vector(record: MemoryRecord) -> None:
 def _require_forward(valid_from: datetime | None, valid_until: datetime | None) -> None:
     if valid_from is not None and valid_until is not None and valid_until <= valid_from:
         raise Broken("valid_until", "it is not later than valid_from.")
-
-
-def _digest(*said: str) -> bytes:
-    return hashlib.blake2b(msgspec.json.encode(said), digest_size=8).digest()
 
 
 def _key(record: Record) -> tuple[str, bytes]:
