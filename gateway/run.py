@@ -30,9 +30,8 @@ from engramq.gateway.limits import CallLimits, call_limits
 from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.mcp.lines import serve_lines
 from engramq.gateway.mcp.listing import Profile, profile_of
-from engramq.gateway.mcp.server import McpServer, build_server
-from engramq.gateway.mcp.tool_calls import ToolCalls
-from engramq.gateway.mcp.transport import http_app, http_caller
+from engramq.gateway.mcp.server import McpServer, build_server, http_caller, sdk_app
+from engramq.gateway.mcp.wire import HttpWire, ToolCalls
 from engramq.gateway.operator import run
 from engramq.gateway.overview import overview_of
 from engramq.gateway.queue.lanes import AnyBus, open_bus
@@ -75,17 +74,12 @@ class Gateway:
         keys: Keys,
         *,
         metrics: GatewayMetrics | None = None,
-        by_sdk_alone: bool = False,
     ) -> None:
-        """Serve `metrics` beside MCP over HTTP; serve by the SDK alone in tests, which compare what it answers.
-
-        `redis` keeps who has signed in at the page.
-        """
+        """Serve `metrics` beside MCP over HTTP; `redis` keeps who has signed in at the page."""
         self._settings = settings
         self._redis = redis
         self._keys = keys
         self._metrics = metrics
-        self._by_sdk_alone = by_sdk_alone
         self._bus = bus
         self.service = service
         self._local_limits = call_limits(settings, authenticated=False)
@@ -112,7 +106,7 @@ class Gateway:
         redact = Redact.ALL if hello.untrusted else None
         service = self.service.for_clients(self._local_limits, self._style_of(hello), redact)
         server = build_server(service, profile, lambda _ctx: caller)
-        return partial(serve_lines, server, self._calls(server, service, profile), caller)
+        return partial(serve_lines, server, _tool_calls(server, service, profile), caller)
 
     def web(self, bounds: Bounds = BOUNDS) -> HttpServer:
         """Return the HTTP server, not yet running; raises SettingsError when its keys cannot be used."""
@@ -122,7 +116,7 @@ class Gateway:
         limits = call_limits(settings, authenticated=authenticator is not None)
         service = self.service.for_clients(limits, ReplyStyle(settings.detail, settings.reply_chars))
         server = build_server(service, profile, http_caller)
-        calls = self._calls(server, service, profile)
+        calls = _tool_calls(server, service, profile)
         rest = self.service.for_clients(limits, WHOLE)  # of the same limits: a caller has one share, whatever the door
         open_paths, routes = {*HEALTH_PATHS, *OPEN_PATHS}, health_routes(self.health)
         if self._metrics is not None:
@@ -131,11 +125,11 @@ class Gateway:
             routes.append(self._metrics.route(self.overview, token=settings.metrics_token, by_caller=by_caller))
         if authenticator is None:
             account = Account(settings_caller(settings), _token_of(settings.home))
-            app = Rest(http_app(server, calls, routes), rest)
+            app = Rest(HttpWire(sdk_app(server, routes), calls), rest)
             owner = OwnerOnly(app, account, open_paths=frozenset(open_paths))
             return http_server(self._with_page(owner, limits, account, account), settings, bounds)
         resource = Resource(settings)
-        app = Rest(http_app(server, calls, [*routes, *resource.routes()]), rest)
+        app = Rest(HttpWire(sdk_app(server, [*routes, *resource.routes()]), calls), rest)
         open_paths |= {*METADATA_PATHS}
         bearer = Bearer(app, authenticator, resource, open_paths=open_paths)
         return http_server(self._with_page(bearer, limits, authenticator, None), settings, bounds)
@@ -172,10 +166,6 @@ class Gateway:
             parse_setting("reply_chars", hello.reply_chars) if hello.reply_chars else settings.reply_chars,
         )
 
-    def _calls(self, server: McpServer, service: Service, profile: Profile) -> ToolCalls | None:
-        """Return what answers calls of tools ahead of `server`, None when it is to answer them itself."""
-        return None if self._by_sdk_alone else ToolCalls(service, profile, server.server_info_stamp)
-
     def _authenticator(self) -> Authenticator | None:
         """Return the authenticator of HTTP callers, None when every caller is the one that the settings name."""
         match self._settings.auth:
@@ -187,6 +177,10 @@ class Gateway:
                 from engramq.gateway.identity.jwt import jwt_authenticator  # noqa: PLC0415 - 50 ms of imports, for JWTs only
 
                 return jwt_authenticator(self._settings)
+
+
+def _tool_calls(server: McpServer, service: Service, profile: Profile) -> ToolCalls:
+    return ToolCalls(service.call, profile.tools, server.server_info_stamp)
 
 
 def _token_of(home: Path) -> str | None:

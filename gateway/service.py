@@ -57,6 +57,9 @@ log = logging.getLogger(__name__)
 REDACTING_THREADS: Final = 2
 
 
+# Takes how much of a total is done, the total, and that in words.
+Report: TypeAlias = Callable[[int, int, str], Awaitable[None]]
+
 # Told of each call: the tool, what came of it (the status of the reply, or the code of a refusal), seconds.
 Observe: TypeAlias = Callable[[str, str, float], None]
 
@@ -89,13 +92,6 @@ class Asker(Protocol):
         project: str = ...,
     ) -> Answer | PendingAnswer:
         """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
-
-
-class Report(Protocol):
-    """Tells the client how far its call is."""
-
-    async def __call__(self, progress: float, total: float | None = ..., message: str | None = ...) -> None:
-        """Say that so much of the total is done; nothing where the client did not ask to be told."""
 
 
 class Sessions(Resolver, Protocol):
@@ -254,7 +250,7 @@ class Service:
             command, secrets = found.command, found.secrets
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None
-        await _tell_checked(call, command)
+        await _report(call, command, settled=False)
         references: Mapping[str, str] = {}
         refusal: Fault | None = None
         if tool.ids or tool.batches:
@@ -288,7 +284,7 @@ class Service:
             raise EngramqError(naming(refused.fault, references)) from refused
         if answer.reply is None:
             return fault_reply(_fault_of(answer), call.reader)
-        await _tell_done(call, command)
+        await _report(call, command, settled=True)
         return await self._reply(call, arguments, command, answer.reply, secrets)
 
     async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply, secrets: int) -> ToolReply:
@@ -349,23 +345,13 @@ class Service:
         return explain(asked, call.reader)
 
 
-async def _tell_checked(call: Call, command: Command) -> None:
-    """Tell a client that listens how many items of its batch are refused, and that the others are on their way."""
+async def _report(call: Call, command: Command, *, settled: bool) -> None:
+    """Say how far a batch is to a client that asked: its items are checked, or all settled, in one transaction."""
     if call.report is not None and call.tool.reports:
-        items = _items(call.tool, command)
-        refused = sum(item.fault is not UNSET for item in items)
-        await call.report(0, len(items), f"{count_of(len(items), 'item')} checked, {refused} refused")
-
-
-async def _tell_done(call: Call, command: Command) -> None:
-    """Tell a client that listens that all of its batch is settled: it is one transaction."""
-    if call.report is not None and call.tool.reports:
-        total = len(_items(call.tool, command))
-        await call.report(total, total, f"{count_of(total, 'item')} settled")
-
-
-def _items(tool: Tool, command: Command) -> list[Any]:
-    return [item for name in tool.batches for item in getattr(command, name)]
+        items = [item for name in call.tool.batches for item in getattr(command, name)]
+        total, refused = len(items), sum(item.fault is not UNSET for item in items)
+        said = "settled" if settled else f"checked, {refused} refused"
+        await call.report(total if settled else 0, total, f"{count_of(total, 'item')} {said}")
 
 
 def _as_listed(command: Command, caller: Caller) -> Command:

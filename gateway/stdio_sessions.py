@@ -11,15 +11,16 @@ import socket
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import anyio
 import msgspec
 from anyio import CancelScope
-from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
+from anyio.abc import ByteReceiveStream, SocketAttribute, SocketListener, SocketStream, TaskStatus
+from anyio.streams.buffered import BufferedByteReceiveStream
 
-from engramq.gateway.framing import Line, LineReader
 from engramq.gateway.health import AskHealth
 from engramq.schemas import limits
 from engramq.schemas.fields import Name, SessionName
@@ -27,9 +28,65 @@ from engramq.schemas.settings import SettingsError, parse_setting
 
 log = logging.getLogger(__name__)
 
+STEP_BYTES: Final = 65_536
+END_BYTES: Final = 300  # of a line that is too long, at either end
+ENDED: Final = (anyio.IncompleteRead, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 HELLO_BYTES: Final = 16_384
 HELLO_S: Final = 10.0
 HUNG_UP: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end. `head` is all of it, unless it is longer than the bound; `size` is its true length."""
+
+    head: bytes
+    size: int
+    tail: bytes
+
+
+class LineReader:
+    """Reads lines, keeping about `bound` bytes of each; of a longer one the beginning and the end.
+
+    anyio's buffered stream finds them; what it lacks is the way on after a line that is too long. We let that pass in
+    steps and keep its size and both ends: its sender hears the size, and finds its request by the id at either end.
+    """
+
+    def __init__(self, stream: ByteReceiveStream, bound: int) -> None:
+        self._stream = BufferedByteReceiveStream(stream)
+        self._bound = bound
+        self._has_ended = False
+
+    async def lines(self) -> AsyncGenerator[Line]:
+        """Yield each line that is not blank until the stream ends; what follows the last line end is a line too."""
+        while not self._has_ended:
+            try:
+                text = await self._until_line_end(self._bound + 1)
+                line = Line(text[: self._bound], len(text), text[-END_BYTES:])
+            except anyio.DelimiterNotFound:
+                line = await self._let_pass()
+            if line.head.strip():
+                yield line
+
+    async def _until_line_end(self, bound: int) -> bytes:
+        """Return the rest of a line; raises DelimiterNotFound, all left in the buffer, if it does not end so soon."""
+        try:
+            return await self._stream.receive_until(b"\n", bound)
+        except ENDED:
+            self._has_ended = True
+            return self._stream.buffer
+
+    async def _let_pass(self) -> Line:
+        """Return the line that the buffer begins with and that is too long."""
+        head, size, tail = self._stream.buffer[:END_BYTES], 0, b""
+        while True:
+            try:
+                rest = await self._until_line_end(STEP_BYTES)
+            except anyio.DelimiterNotFound:
+                passed = await self._stream.receive(STEP_BYTES)
+                size, tail = size + len(passed), passed[-END_BYTES:]
+            else:
+                return Line(head, size + len(rest), (tail + rest)[-END_BYTES:])
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

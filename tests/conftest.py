@@ -45,7 +45,7 @@ LONG = (
     "stack/test_agents", "packaging/test_wheel", "stack/test_erasing", "reach/connect/test_connect",
     "pipeline/test_export_command", "pipeline/test_import_memories", "models/test_sectors",
     "gateway/test_import_records", "pipeline/test_import_command", "deploy/test_embedded", "pipeline/test_memories",
-    "gateway/test_arguments", "gateway/test_tool_calls", "deploy/test_backup", "deploy/test_commands",
+    "gateway/test_arguments", "gateway/test_wire", "deploy/test_backup", "deploy/test_commands",
     "trust/test_no_side_door", "gateway/test_http_bounds", "faults/test_short", "graph/test_consent_to_change",
     "ui/test_page", "tenancy/test_row_security", "models/test_minilm", "client/test_memory", "recall/test_copies",
     "gateway/test_process", "gateway/test_listing", "metrics/test_figures", "workers/test_reembedding",

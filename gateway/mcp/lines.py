@@ -1,176 +1,132 @@
-"""MCP in lines of JSON-RPC on a stream: tool calls straight to the service, everything else by the SDK's server."""
+"""Serve MCP in lines of JSON-RPC on a stream: plain tool calls by wire.py, everything else by the SDK's server."""
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Final
 
 import anyio
 import mcp_types as types
+from anyio import CancelScope
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import SessionMessage
 
-from engramq.gateway.framing import Line
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.line_batches import Key, LineBatches, id_key
-from engramq.gateway.mcp.line_calls import LineCalls
-from engramq.gateway.mcp.messages import Refusal, dump, read_message
 from engramq.gateway.mcp.server import McpServer
-from engramq.gateway.mcp.tool_calls import ToolCalls
+from engramq.gateway.mcp.wire import TOO_LARGE, Refusal, ToolCalls, WireCall, Write, dump_model
+from engramq.gateway.stdio_sessions import Line
 from engramq.schemas import limits
-from engramq.schemas.phrases import SMALLER
 
 IN_FLIGHT_BOUND: Final = 1_000  # requests of one connection that may wait for their answers; then it is read no further
 LAST_WORDS_S: Final = 30.0  # how long a peer that has closed its sending side may wait for answers still under way
-
-Send = Callable[[bytes], Awaitable[None]]
-Incoming = SessionMessage | Exception
 
 _ID: Final = rb'(-?\d{1,18}|"[A-Za-z0-9_.:-]{1,100}")'
 _ID_AT_HEAD: Final = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _ID + rb"\s*,")
 _ID_AT_TAIL: Final = re.compile(rb'"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
-@dataclass(slots=True)
-class _InFlight:
-    """The requests of a connection that are not answered yet."""
-
-    ids: set[Key | None] = field(default_factory=set)
-    changed: anyio.Event = field(default_factory=anyio.Event)
-
-    def begin(self, request_id: Any) -> None:
-        self.ids.add(id_key(request_id))
-
-    def end(self, request_id: Any) -> None:
-        self.ids.discard(id_key(request_id))
-        self.changed.set()
-
-    async def at_most(self, count: int) -> None:
-        while len(self.ids) > count:
-            self.changed = anyio.Event()
-            await self.changed.wait()
-
-
 async def serve_lines(
-    server: McpServer, calls: ToolCalls | None, caller: Caller, lines: AsyncIterator[Line], send: Send
+    server: McpServer, calls: ToolCalls, caller: Caller, lines: AsyncIterator[Line], send: Write
 ) -> None:
-    """Serve one client whose messages come as lines, one JSON-RPC message or batch each, until it has no more.
+    """Serve one client whose messages come as lines, one JSON-RPC message each, until it has no more.
 
     A line that is not a message is answered with an error, and the connection goes on. A client that closes its sending
-    side still gets the answers under way. Without `calls` the SDK's server answers everything.
+    side still gets the answers under way.
     """
-    incoming, read_stream = anyio.create_memory_object_stream[Incoming]()
+    incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception]()
     write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage]()
-    in_flight = _InFlight()
-    out = _Out(send)
     async with anyio.create_task_group() as tasks:
-        direct = None if calls is None else LineCalls(calls, caller, tasks, out.write, in_flight.end)
-        conversation = _Conversation(incoming, out, in_flight, direct)
-        tasks.start_soon(conversation.read, lines)
-        tasks.start_soon(conversation.write, outgoing)
+        client = _LineClient(calls, caller, incoming, send)
+        tasks.start_soon(client.read, lines)
+        tasks.start_soon(client.write_answers, outgoing)
         await server.run(read_stream, write_stream, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 
 
-class _Out:
-    """The sending side, which takes one message at a time."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._lock = anyio.Lock(fast_acquire=True)
-
-    async def write(self, message: bytes) -> None:
-        async with self._lock:
-            await self._send(message + b"\n")
-
-
-class _Conversation:
-    """What one client says and is told."""
+class _LineClient:
+    """One client and its requests under way: of a call its cancel scope, of what the SDK answers None."""
 
     def __init__(
-        self, incoming: MemoryObjectSendStream[Incoming], out: _Out, in_flight: _InFlight, direct: LineCalls | None
+        self,
+        calls: ToolCalls,
+        caller: Caller,
+        incoming: MemoryObjectSendStream[SessionMessage | Exception],
+        send: Write,
     ) -> None:
+        self._calls = calls
+        self._caller = caller
         self._incoming = incoming
-        self._out = out
-        self._in_flight = in_flight
-        self._direct = direct
-        self._batches = LineBatches()
+        self._send = send
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._under_way: dict[str | int, CancelScope | None] = {}
+        self._changed = anyio.Event()
 
     async def read(self, lines: AsyncIterator[Line]) -> None:
         """Read to the end, and then wait for the answers under way."""
-        async with self._incoming:
+        async with self._incoming, anyio.create_task_group() as tasks:
             async for line in lines:
-                if self._direct is not None and (call := self._direct.read(line)) is not None:
-                    self._in_flight.begin(call.id)
-                    self._direct.begin(call)
+                is_large = line.size > limits.BODY_BYTES
+                message = Refusal(types.INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(line.head)
+                if isinstance(message, Refusal):
+                    if is_large or message.code == types.PARSE_ERROR:
+                        message = replace(message, request_id=_id_within(line))
+                    await self._write(message.dump())
+                elif isinstance(message, WireCall):
+                    scope = self._under_way[coerce_request_id(message.id)] = CancelScope()
+                    tasks.start_soon(self._call, message, scope)
                 else:
-                    await self._pass_on(line)
-                await self._in_flight.at_most(IN_FLIGHT_BOUND)
+                    await self._pass_on(message)
+                await self._at_most(IN_FLIGHT_BOUND)
             with anyio.move_on_after(LAST_WORDS_S):
-                await self._in_flight.at_most(0)
+                await self._at_most(0)
+            tasks.cancel_scope.cancel()
 
-    async def write(self, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async def write_answers(self, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
         """Write what the SDK's server says."""
         async with outgoing:
             async for item in outgoing:
-                message = item.message
-                if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-                    self._batches.note_response(message)
-                    await self._say(self._batches.settle(message.id, dump(message)))
-                    self._in_flight.end(message.id)
-                    if self._direct is not None:
-                        self._direct.note_response(message)
-                else:
-                    await self._out.write(dump(message))
+                await self._write(dump_model(item.message))
+                if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+                    self._end(item.message.id, None)
 
-    async def _say(self, answer: bytes | None) -> None:
-        if answer is not None:
-            await self._out.write(answer)
-
-    async def _pass_on(self, line: Line) -> None:
-        """Give the SDK's server the messages of a line, and answer it if it is none."""
-        decoded = _decode(line)
-        messages: list[types.JSONRPCMessage] = []
+    async def _call(self, call: WireCall, scope: CancelScope) -> None:
         answer = None
-        if isinstance(decoded, list):
-            busy = {key for key in self._in_flight.ids if key is not None}
-            messages, answer = self._batches.begin(decoded, busy)
-        else:
-            message = decoded if isinstance(decoded, Refusal) else read_message(decoded)
-            if isinstance(message, Refusal):
-                answer = message.dump()
-            else:
-                messages = [message]
-        await self._say(answer)
-        for message in messages:
-            await self._note(message)
-            await self._incoming.send(SessionMessage(message))
+        with scope:
+            answer = await self._calls.answer(call, self._caller, self._write)
+        if answer is not None:
+            await self._write(answer)
+        self._end(call.id, scope)
 
-    async def _note(self, message: types.JSONRPCMessage) -> None:
-        """Note what a message for the SDK's server means for the calls under way."""
+    async def _pass_on(self, message: types.JSONRPCMessage) -> None:
         if isinstance(message, types.JSONRPCRequest):
-            self._in_flight.begin(message.id)
-            if self._direct is not None:
-                self._direct.note_request(message)
+            self._under_way[coerce_request_id(message.id)] = None
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            cancelled = (message.params or {}).get("requestId")
-            await self._say(self._batches.settle(cancelled, None))
-            self._in_flight.end(cancelled)  # a cancelled request is never answered
-            if self._direct is not None:
-                self._direct.cancel(cancelled)
+            # A cancelled request is never answered.
+            cancelled = as_request_id((message.params or {}).get("requestId"))
+            scope = None if cancelled is None else self._under_way.get(coerce_request_id(cancelled))
+            if scope is not None:
+                scope.cancel()
+                return
+            self._end(cancelled, None)
+        await self._incoming.send(SessionMessage(message))
 
+    async def _write(self, message: bytes) -> None:
+        async with self._lock:
+            await self._send(message + b"\n")
 
-def _decode(line: Line) -> Any:
-    """Return the JSON in a line, or the refusal to answer it with."""
-    if line.size > limits.BODY_BYTES:
-        error = f"A message may have at most {limits.BODY_BYTES} bytes, not {line.size}. {SMALLER}"
-        return Refusal(types.INVALID_REQUEST, error, _id_within(line))
-    try:
-        # Not the SDK's stricter parser: half a surrogate pair must reach the tool, whose refusal names the parameter.
-        return json.loads(line.head)
-    except (ValueError, RecursionError):
-        return Refusal(types.PARSE_ERROR, "Parse error", _id_within(line))
+    def _end(self, request_id: types.RequestId | None, scope: CancelScope | None) -> None:
+        """Forget a request; another one may have taken its id."""
+        key = None if request_id is None else coerce_request_id(request_id)
+        if key is not None and key in self._under_way and self._under_way[key] is scope:
+            del self._under_way[key]
+            self._changed.set()
+
+    async def _at_most(self, count: int) -> None:
+        while len(self._under_way) > count:
+            self._changed = anyio.Event()
+            await self._changed.wait()
 
 
 def _id_within(line: Line) -> str | int | None:

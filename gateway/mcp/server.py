@@ -1,25 +1,29 @@
-"""The MCP server: with transport.py the only place that knows that of the SDK. It turns requests into service calls.
+"""Turn the requests that the MCP SDK's server takes into service calls; no other module knows that server.
 
 One server object serves both protocol eras. No state is kept by transport session: the caller is known when the server
-is made (a stdio session), or from the request (HTTP).
+is made (a stdio session), or from the request (HTTP). Plain tool calls never come here: wire.py answers them.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import Server
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from engramq.gateway.identity.authorization import Caller
+from engramq.gateway.identity.authorization import CALLER, Caller
+from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.mcp import resources
 from engramq.gateway.mcp.audience import allowed, reader_of
 from engramq.gateway.mcp.listing import Profile, instructions_for, listing_for
 from engramq.gateway.mcp.schema import listed_schema
 from engramq.gateway.service import Call, Service, ToolReply
+from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, Tool
 
 Context = ServerRequestContext[dict[str, Any], Any]
@@ -27,7 +31,6 @@ McpServer = Server[dict[str, Any]]
 
 NAME: Final = "engramq"
 INTRODUCTIONS: Final = frozenset({"initialize", "server/discover"})
-WRAPPED: Final = "\0arguments"  # wraps arguments that are not an object: the SDK would refuse them itself
 
 
 def build_server(service: Service, profile: Profile, caller_of: Callable[[Context], Caller]) -> McpServer:
@@ -47,8 +50,34 @@ def build_server(service: Service, profile: Profile, caller_of: Callable[[Contex
         on_list_prompts=handlers.list_prompts,
         on_get_prompt=handlers.get_prompt,
     )
-    server.middleware[:] = [handlers.instruct, _wrap_arguments]
+    server.middleware[:] = [handlers.instruct]
     return server
+
+
+def http_caller(ctx: Context) -> Caller:
+    """Return the caller of a request over HTTP, as the authentication before the application found; in both eras."""
+    if ctx.request is None:
+        raise TypeError("a request came without its HTTP scope, so its caller is unknown")
+    caller = ctx.request.scope[CALLER]
+    if not isinstance(caller, Caller):
+        raise TypeError("a request came without authentication")
+    return caller
+
+
+def sdk_app(server: McpServer, routes: Sequence[Route]) -> ASGIApp:
+    """Return the SDK's application at MCP_PATH, with `routes` beside it; it must be run with its lifespan.
+
+    Every request stands alone in both eras, so that any replica can answer it. Replies are plain JSON. Host and Origin
+    are checked by the caller, for every route alike.
+    """
+    return server.streamable_http_app(
+        streamable_http_path=MCP_PATH,
+        json_response=True,
+        stateless_http=True,
+        max_request_body_size=limits.BODY_BYTES,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        custom_starlette_routes=list(routes),
+    )
 
 
 class _Handlers:
@@ -79,8 +108,7 @@ class _Handlers:
         tool = self._tools.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:100]!a}")
-        given: Any = params.arguments or {}
-        reply = await self._call(ctx, tool, given.get(WRAPPED, given))
+        reply = await self._call(ctx, tool, params.arguments or {})
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],
             structured_content=reply.body,
@@ -156,18 +184,8 @@ class _Handlers:
                 caller=self._caller_of(ctx),
                 traceparent=traceparent if isinstance(traceparent, str) else None,
                 tools=self._profile.tools,
-                report=ctx.session.report_progress,
             )
         )
-
-
-async def _wrap_arguments(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Wrap arguments that are not an object, so that our check refuses them by name instead of the SDK."""
-    if ctx.method == "tools/call" and ctx.params is not None:
-        arguments = ctx.params.get("arguments")
-        if arguments is not None and not isinstance(arguments, dict):
-            ctx = replace(ctx, params={**ctx.params, "arguments": {WRAPPED: arguments}})
-    return await call_next(ctx)
 
 
 def _resource(uri: str, name: str, title: str, description: str) -> types.Resource:

@@ -69,7 +69,7 @@ def test_the_server_of_the_mcp_sdk_has_one_importer() -> None:
         for found in imports(module)
         if within(found.imported, "mcp.server")
     }
-    assert importers <= {"engramq.gateway.mcp.server", "engramq.gateway.mcp.transport"}
+    assert importers == {"engramq.gateway.mcp.server"}
 
 
 def test_no_module_imports_itself_through_others() -> None:

@@ -72,7 +72,7 @@ async def workers(redis_url: str, keys: Keys) -> AsyncIterator[WorkerSide]:
 
 @asynccontextmanager
 async def gateway_over(
-    redis_url: str, keys: Keys, reply_timeout_s: float = 5.0, *, by_sdk_alone: bool = False, **variables: str
+    redis_url: str, keys: Keys, reply_timeout_s: float = 5.0, **variables: str
 ) -> AsyncIterator[Gateway]:
     """Run what every client of a gateway process shares, for as long as the block lasts.
 
@@ -85,7 +85,7 @@ async def gateway_over(
     redis = open_redis(redis_url)
     async with Bus(redis_url, keys, mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
         service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
-        yield Gateway(settings, bus, service, redis, keys, by_sdk_alone=by_sdk_alone)
+        yield Gateway(settings, bus, service, redis, keys)
     await redis.aclose()
 
 

@@ -11,7 +11,6 @@ from mcp.client import Client
 
 from engramq.gateway.connections import BOUNDS, Bounds
 from engramq.gateway.http import bind
-from engramq.gateway.mcp.transport import mark_surrogates
 from engramq.gateway.run import Gateway
 from engramq.schemas import limits
 from engramq.schemas.keys import Keys
@@ -321,22 +320,6 @@ async def test_half_a_surrogate_pair_outside_the_arguments_harms_nothing(site: S
     _, answer = await site.post(json.dumps(broken).encode(), era)
     assert answer["jsonrpc"] == "2.0"
     assert await site.alive()
-
-
-@pytest.mark.parametrize(
-    ("text", "marked"),
-    [
-        (r"a\ud83e\udd86b", r"a\ud83e\udd86b"),
-        (r"\uD83E\uDD86\ud83e", r"\uD83E\uDD86\u0000"),
-        (r"\udd86\ud83e", r"\u0000\u0000"),
-        (r"\ud83e\ud83e\udd86", r"\u0000\ud83e\udd86"),
-        (r"\\ud83e \\\ud83e \n\ud7ff\ue000", r"\\ud83e \\\u0000 \n\ud7ff\ue000"),
-        (r"\ud83", r"\ud83"),
-        ("\\ud83e\\", "\\u0000\\"),
-    ],
-)
-async def test_only_halves_of_pairs_are_marked(text: str, marked: str) -> None:
-    assert mark_surrogates(text.encode()) == marked.encode()
 
 
 @pytest.mark.long

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from mcp.client import Client
 
-from engramq.gateway.mcp.progress import wants_progress
 from engramq.gateway.run import Gateway
 from engramq.schemas.commands import ImportMemories
 from engramq.schemas.keys import Keys
-from tests.gateway.both_ways import NEWER, OLDER, call_of, encoded
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import Site, site_of
-from tests.gateway.test_line_calls import INITIALIZE, INITIALIZED, conversation
+from tests.gateway.test_lines import INITIALIZE, INITIALIZED, conversation
+from tests.gateway.wire import NEWER, OLDER, call_of, encoded
 from tests.gateway.worker_side import worker_side
 
 pytestmark = pytest.mark.anyio
@@ -87,19 +86,11 @@ async def test_only_what_is_asked_for_is_a_stream(site: Site, version: str) -> N
         (asking(version, token=None), STREAM),
         (asking(version), "application/json"),
         (asking(version, tool="memory_stats"), STREAM),
+        (asking(version, token=True), STREAM),
     ]:
         kind, body = await posted(site, version, call, accept)
         assert kind.startswith("application/json")
         assert json.loads(body)["id"] == call["id"]
-
-
-async def test_a_batch_of_messages_is_answered_in_json(site: Site) -> None:
-    version = "2025-03-26"
-    named = {"mcp_protocol_version": version, "content_type": "application/json", "accept": STREAM}
-    calls = [{**asking(version), "id": number} for number in (1, 2)]
-    status, _, body = await site.exchange("POST", "/mcp", json.dumps(calls).encode(), **named)
-    assert status == 200
-    assert [one["result"]["structuredContent"]["status"] for one in json.loads(body)] == ["accepted"] * 2
 
 
 @pytest.mark.parametrize("version", [OLDER, NEWER])
@@ -116,24 +107,6 @@ async def test_a_conversation_in_lines_hears_of_its_rows(gateway: Gateway, versi
         assert told(heard, "mine") == TOLD
         await held.say({**asking(version, None), "id": 99})
         assert len(await held.answers(before + 4)) == before + 4
-
-
-@pytest.mark.parametrize(
-    ("message", "wanted"),
-    [
-        (asking(OLDER), True),
-        (asking(OLDER, True), False),
-        (asking(OLDER, None), False),
-        (asking(OLDER, tool="store_memory"), False),
-        (asking(OLDER, tool=["import_memories"]), False),
-        ({**asking(OLDER), "method": "tools/list"}, False),
-        ({"params": {"_meta": "progressToken"}}, False),
-        (["progressToken"], False),
-    ],
-)
-def test_what_asks_for_progress(message: Any, wanted: bool) -> None:
-    assert wants_progress(json.dumps(message).encode()) is wanted
-    assert not wants_progress(json.dumps(message).encode()[:-1])
 
 
 async def test_nobody_hears_that_rows_are_settled_before_they_are(redis_url: str, keys: Keys) -> None:

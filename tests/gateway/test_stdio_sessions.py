@@ -14,9 +14,8 @@ from mcp.client import Client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from engramq.gateway.framing import Line, LineReader
 from engramq.gateway.run import Gateway
-from engramq.gateway.stdio_sessions import listen, serve_stdio_sessions
+from engramq.gateway.stdio_sessions import Line, LineReader, listen, serve_stdio_sessions
 from engramq.schemas import limits
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError

@@ -1,28 +1,35 @@
-"""What is not one well made JSON-RPC message, over HTTP and in lines: odd ids, batches, and the path with a slash."""
+"""Messages over HTTP and in lines: plain calls, odd ids, batches, headers, and whatever else is sent."""
 
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-import anyio
+import mcp_types as types
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from engramq.gateway.identity.authorization import local_caller
+from engramq.gateway.mcp.listing import profile_of
+from engramq.gateway.mcp.tools import TOOLS
+from engramq.gateway.mcp.wire import ToolCalls, WireCall
 from engramq.gateway.run import Gateway
+from engramq.gateway.service import Service
 from engramq.schemas import limits
 from engramq.schemas.commands import MemoryStats
 from engramq.schemas.keys import Keys
-from tests.gateway.both_ways import NEWER, OLDER, call_of, encoded, exchange, headers_of, running
 from tests.gateway.conftest import gateway_over
-from tests.gateway.test_http import Site, site_of
-from tests.gateway.test_line_calls import Conversation, cancellation_of, conversation, opened
-from tests.gateway.worker_side import WorkerSide
+from tests.gateway.fitting import JSON, fitting
+from tests.gateway.test_fuzz import EXAMPLES, SLOW
+from tests.gateway.test_http import site_of
+from tests.gateway.test_lines import Conversation, conversation, opened
+from tests.gateway.wire import ENVELOPE, NEWER, OLDER, PREFIX, call_of, encoded, exchange, headers_of, running
+from tests.gateway.worker_side import WorkerSide, worker_side
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("AG-22")]
 
-BATCHES = "2025-03-26"
 INVALID = -32600
-BOUND = 50
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 NO_IDS = [1.5, -0.1, 1e300, 2.0**53 + 2, True, False, [], [1], {}, {"a": 1}]
 UNWRITABLE = [b"1e400", b"-Infinity", b"NaN"]
@@ -87,12 +94,12 @@ def ping_of(request_id: Any, version: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "method": "ping", "params": params}
 
 
-def handshake(version: str = BATCHES, request_id: Any = 0) -> dict[str, Any]:
+def handshake(version: str = OLDER, request_id: Any = 0) -> dict[str, Any]:
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     return {"jsonrpc": "2.0", "id": request_id, "method": "initialize", "params": params}
 
 
-def guide(request_id: Any, version: str = BATCHES) -> dict[str, Any]:
+def guide(request_id: Any, version: str = OLDER) -> dict[str, Any]:
     return {**call_of("guide", {}, version=version), "id": request_id}
 
 
@@ -122,7 +129,7 @@ async def door(gateway: Gateway, way: str, version: str) -> AsyncIterator[Door]:
         yield opened_door
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", BATCHES, OLDER, NEWER])
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", OLDER, NEWER])
 async def test_a_request_whose_id_is_none_is_refused_never_passed_over(
     gateway: Gateway, way: str, version: str
 ) -> None:
@@ -184,114 +191,15 @@ async def test_what_is_no_message_is_refused_in_plain_words(gateway: Gateway, wa
             assert answer["error"]["message"].startswith("A message must be one JSON-RPC 2.0")
 
 
-async def test_a_batch_is_answered_in_one_list(gateway: Gateway, way: str, workers: WorkerSide) -> None:
-    unknown = {"jsonrpc": "2.0", "id": "c", "method": "no/such"}
-    async with door(gateway, way, BATCHES) as way_in:
-        batch = [guide(1), INITIALIZED, ping_of("b", BATCHES), unknown, {**call_of("memory_stats"), "id": 4.0}]
-        answers = await way_in.say(batch)
-        named = {answer["id"]: answer for answer in answers}
-        assert named.keys() == {1, "b", "c", 4}
-        assert len(answers) == 4
-        assert named[1]["result"]["structuredContent"]["status"] == "success"
-        assert named["b"]["result"] == {}
-        assert named["c"]["error"]["code"] == -32601
-        assert named[4]["result"]["structuredContent"]["status"] == "success"
-    assert [type(seen.command) for seen in workers.seen] == [MemoryStats]
-
-
-async def test_http_clients_of_that_version_name_none(gateway: Gateway) -> None:
-    async with http_door(gateway, None) as way_in:
-        assert [answer["id"] for answer in await way_in.say([guide(2), guide(1)])] == [2, 1]
-
-
-async def test_what_is_wrong_in_a_batch_is_refused_one_by_one(gateway: Gateway, way: str) -> None:
-    async with door(gateway, way, BATCHES) as way_in:
-        batch = [guide("fine"), guide(1.5), 5, None, [guide(2)], {}, {"id": 3}, handshake(request_id=9)]
-        answers = await way_in.say(batch)
-        refused = [answer for answer in answers if "error" in answer]
-        assert {answer["id"] for answer in answers if "result" in answer} == {"fine"}
-        assert sorted(str(answer["id"]) for answer in refused) == ["1.5", "3", "9", *["None"] * 4]
-        assert {answer["error"]["code"] for answer in refused} == {INVALID}
-        assert [answer["id"] for answer in await way_in.say([1, 2])] == [None, None]
-
-
-async def test_a_batch_that_asks_nothing_is_not_answered(gateway: Gateway, way: str) -> None:
-    async with door(gateway, way, BATCHES) as way_in:
-        response = {"jsonrpc": "2.0", "id": 1, "result": {}}
-        for batch in ([INITIALIZED], [INITIALIZED, cancellation_of(77)], [response, response]):
-            await way_in.tell(batch)
-
-
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", OLDER, NEWER])
-async def test_other_versions_have_no_batches(gateway: Gateway, way: str, version: str, workers: WorkerSide) -> None:
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", OLDER, NEWER])
+async def test_a_batch_is_refused(gateway: Gateway, way: str, version: str, workers: WorkerSide) -> None:
     stats = call_of("memory_stats", version=version)
     async with door(gateway, way, version) as way_in:
-        for batch in ([stats], [{**stats, "id": 2}, {**stats, "id": 3}], [INITIALIZED]):
+        for batch in ([], [stats], [{**stats, "id": 2}, {**stats, "id": 3}], [INITIALIZED]):
             answer = await way_in.say(batch)
             assert (answer["id"], answer["error"]["code"]) == (None, INVALID)
-            assert answer["error"]["message"].startswith(f"Batches are part of protocol version {BATCHES} alone")
+            assert answer["error"]["message"] == "JSON-RPC batches are not supported: send every message by itself."
     assert workers.seen == []
-
-
-@pytest.mark.parametrize("version", [BATCHES, OLDER, NEWER])
-async def test_an_empty_batch_is_refused(gateway: Gateway, way: str, version: str) -> None:
-    async with door(gateway, way, version) as way_in:
-        answer = await way_in.say([])
-        assert answer == {
-            "jsonrpc": "2.0",
-            "id": None,
-            "error": {"code": INVALID, "message": "A batch must have at least one message."},
-        }
-
-
-async def test_a_batch_has_a_bound(gateway: Gateway, way: str, workers: WorkerSide) -> None:
-    stats = [{**call_of("memory_stats"), "id": number} for number in range(BOUND + 1)]
-    async with door(gateway, way, BATCHES) as way_in:
-        answer = await way_in.say(stats)
-        assert answer["error"] == {"code": INVALID, "message": f"A batch may have at most {BOUND} messages, not 51."}
-        assert workers.seen == []
-        assert {answer["id"] for answer in await way_in.say(stats[1:])} == set(range(1, BOUND + 1))
-    assert len(workers.seen) == BOUND
-
-
-async def test_ids_of_a_batch_are_free_once_it_is_answered(gateway: Gateway) -> None:
-    async with line_door(gateway, BATCHES) as way_in:
-        for _ in range(2):
-            answers = await way_in.say([guide(1), guide(2), guide(1), guide("2")])
-            assert sorted("error" in answer for answer in answers) == [False, False, True, True]
-            assert {answer["id"] for answer in answers if "error" in answer} == {1, "2"}
-        assert (await way_in.say(guide(1)))["result"]["structuredContent"]["status"] == "success"
-
-
-async def test_a_batch_waits_for_the_last_answer_and_for_none_that_was_cancelled(
-    gateway: Gateway, workers: WorkerSide
-) -> None:
-    workers.script[MemoryStats] = lambda _command, _envelope: None
-    slow = [{**call_of("memory_stats"), "id": number} for number in ("slow", "slower")]
-    async with conversation(gateway) as held:
-        await held.say(handshake())
-        await held.answers(1)
-        await held.say([guide("quick"), *slow])
-        await held.say(cancellation_of("slow"))
-        await held.say(ping_of("ping", BATCHES))
-        assert json.loads((await held.answers(2))[1])["id"] == "ping"
-        await held.say(cancellation_of("slower"))
-        assert [answer["id"] for answer in json.loads((await held.answers(3))[2])] == ["quick"]
-        await held.say([slow[0], cancellation_of("slow")])  # cancelled by the batch itself: no answer at all
-        await held.say(ping_of("ping", BATCHES))
-        assert json.loads((await held.answers(4))[3])["id"] == "ping"
-
-
-async def test_a_batch_is_answered_to_a_client_that_has_closed_its_sending_side(
-    gateway: Gateway, workers: WorkerSide
-) -> None:
-    stats = [{**call_of("memory_stats"), "id": number} for number in range(20)]
-    async with conversation(gateway) as held:
-        await held.say(handshake())
-        await held.answers(1)
-        await held.say(stats)
-        held.say_raw.close()
-        assert len(json.loads((await held.answers(2))[1])) == 20
 
 
 TYPES = {"content_type": "application/json", "accept": "application/json"}
@@ -311,23 +219,138 @@ async def test_a_slash_more_leads_to_the_same_server(gateway: Gateway, workers: 
         assert (await site.ask("POST", "/mcp//", encoded(guide(1)), **TYPES))[0] in {307, 404}
 
 
-async def test_batches_are_behind_the_door_and_within_the_limit(redis_url: str, keys: Keys) -> None:
-    batch = encoded([guide(1), guide(2)])
+async def test_a_message_is_read_behind_the_authentication(redis_url: str, keys: Keys) -> None:
     async with gateway_over(redis_url, keys, auth="token") as gateway, site_of(gateway) as site:
         for path in ("/mcp", "/mcp/"):
-            assert (await site.ask("POST", path, batch, **TYPES))[0] == 401
-    async with gateway_over(redis_url, keys) as gateway, site_of(gateway) as site:
-        assert await too_large(site, batch) == (200, 413)
-        assert (await site.ask("POST", "/mcp", batch, **TYPES, origin="https://evil.example"))[0] == 403
-        no_types = {"content_type": "text/plain", "accept": "application/json"}, {"content_type": "application/json"}
-        assert [(await site.ask("POST", "/mcp", batch, **headers))[0] for headers in no_types] == [400, 406]
+            assert (await site.ask("POST", path, encoded(guide(1)), **TYPES))[0] == 401
 
 
-async def too_large(site: Site, batch: bytes) -> tuple[int, int]:
-    """Return the statuses of a batch that just fits and of one with a byte more."""
-    fits = batch + b" " * (limits.BODY_BYTES - len(batch))
-    with anyio.fail_after(20):
-        return (
-            (await site.ask("POST", "/mcp", fits, **TYPES))[0],
-            (await site.ask("POST", "/mcp", fits + b" ", **TYPES))[0],
-        )
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+USUAL = {
+    "python": '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"guide","arguments":{}}}',
+    "typescript": '{"method":"tools/call","params":{"name":"guide","arguments":{}},"jsonrpc":"2.0","id":3}',
+    "with a token": '{"method":"tools/call","params":{"name":"guide","arguments":{},"_meta":{"progressToken":3,'
+    '"claudecode/toolUseId":"toolu_01"}},"jsonrpc":"2.0","id":3}',
+    "no arguments": '{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"guide"}}',
+    "newer": json.dumps(call_of("guide", {}, version=NEWER)),
+    "newer with a trace": json.dumps(
+        call_of("guide", {}, version=NEWER, _meta={**ENVELOPE, "traceparent": TRACE, "progressToken": "t"})
+    ),
+}
+
+
+@pytest.fixture
+def calls(service: Service) -> ToolCalls:
+    return ToolCalls(service.call, profile_of("full").tools, {"name": "engramq"})
+
+
+async def unheard(message: bytes) -> None:
+    raise AssertionError(message)
+
+
+@pytest.mark.parametrize("name", USUAL)
+async def test_the_calls_of_the_usual_clients_need_no_sdk(calls: ToolCalls, name: str) -> None:
+    call = calls.read(USUAL[name].encode())
+    assert isinstance(call, WireCall)
+    assert (call.tool.name, call.arguments) == ("guide", {})
+    answer = json.loads(await calls.answer(call, local_caller("ns", "me"), unheard))
+    assert answer["result"]["structuredContent"]["status"] == "success"
+    assert json.loads(answer["result"]["content"][0]["text"]) == answer["result"]["structuredContent"]
+
+
+@pytest.mark.parametrize("version", [OLDER, NEWER])
+async def test_what_is_unusual_is_left_to_the_sdk(calls: ToolCalls, version: str) -> None:
+    left = [
+        call_of("no_tool", {}, version=version),
+        call_of("guide", {}, version=version, task={}),
+        {**call_of("guide", {}, version=version), "method": "tools/list"},
+        call_of("guide", {}, _meta={**ENVELOPE, f"{PREFIX}protocolVersion": "1999-01-01"}),
+        call_of("guide", {}, _meta={f"{PREFIX}protocolVersion": NEWER}),
+        call_of("guide", {}, _meta={**ENVELOPE, f"{PREFIX}clientInfo": 5}),
+        call_of("guide", {}, _meta=[]),
+    ]
+    assert {type(calls.read(encoded(message))) for message in left} == {types.JSONRPCRequest}
+
+
+HEADERS: dict[str, list[tuple[str, int]]] = {
+    "content-type": [("", 400), ("text/plain", 400), ("application/json; charset=utf-8", 200)],
+    "accept": [("", 406), ("*/*", 200), ("APPLICATION/JSON;q=0.5", 200), ("text/event-stream", 406)],
+    "mcp-protocol-version": [("1999-01-01", 400)],
+    "mcp-session-id": [("x", 200)],
+}
+
+
+@pytest.mark.parametrize("version", [OLDER, NEWER])
+async def test_the_headers_of_a_call_are_judged(gateway: Gateway, workers: WorkerSide, version: str) -> None:
+    body = encoded(guide(1, version))
+    cases = [(name, value, status) for name, values in HEADERS.items() for value, status in values]
+    if version == NEWER:
+        cases += [
+            ("mcp-method", "tools/list", 400),
+            ("mcp-name", "store_memory", 400),
+            ("mcp-protocol-version", OLDER, 400),
+        ]
+    async with running(gateway.web().config.app) as app:
+        for name, value, expected in cases:
+            others = [(key, one) for key, one in headers_of(version, "guide") if key != name]
+            (status, _), _ = await exchange(app, [*others, (name, value)], body)
+            assert status == expected, (name, value)
+
+
+@pytest.mark.parametrize("version", [OLDER, NEWER])
+async def test_a_body_in_parts_is_one_message(gateway: Gateway, version: str) -> None:
+    async with running(gateway.web().config.app) as app:
+        for parts in (2, 7):
+            (status, _), answer = await exchange(app, headers_of(version, "guide"), encoded(guide(1, version)), parts)
+            assert (status, json.loads(answer)["result"]["isError"]) == (200, False)
+
+
+ODD: st.SearchStrategy[Any] = st.sampled_from([..., *FINE_IDS, *NO_IDS, "x", TRACE, [{}]])
+
+
+@st.composite
+def odd_messages(draw: st.DrawFn) -> tuple[bytes, str]:
+    """Return a call that is mostly well made, with something else here and there, and its version."""
+    version = draw(st.sampled_from([OLDER, NEWER]))
+    tool = draw(st.sampled_from(list(TOOLS.values())))
+    message = call_of(tool.name, draw(fitting(tool) | JSON), version=version)
+    params = message["params"]
+    meta = params.setdefault("_meta", {})
+    places = [(message, key) for key in (*message, "x")] + [(params, key) for key in (*params, "task", "x")]
+    places += [(meta, key) for key in (*ENVELOPE, "progressToken", "traceparent", f"{PREFIX}logLevel", "a/b", "x")]
+    for holder, key in draw(st.lists(st.sampled_from(places), max_size=2)):
+        value = draw(ODD)
+        if value is ...:
+            holder.pop(key, None)
+        else:
+            holder[key] = value
+    body = json.dumps(message, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
+    if draw(st.integers(0, 3)) == 0:
+        at, left_out = draw(st.integers(0, len(body))), draw(st.integers(0, 2))
+        body = body[:at] + draw(st.binary(max_size=3)) + body[at + left_out :]
+    return body, version
+
+
+@pytest.fixture(scope="module")
+async def served(redis_url: str) -> AsyncIterator[Any]:
+    keys = Keys("test-wire")
+    async with (
+        worker_side(redis_url, keys),
+        gateway_over(redis_url, keys) as gateway,
+        running(gateway.web().config.app) as app,
+    ):
+        yield app
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[*SLOW, HealthCheck.differing_executors])
+@given(sent=odd_messages())
+async def test_whatever_is_sent_is_answered(served: Any, sent: tuple[bytes, str]) -> None:
+    body, version = sent
+    try:
+        name = json.loads(body)["params"]["name"]
+    except (ValueError, LookupError, TypeError):
+        name = "guide"
+    headers = headers_of(version, name if isinstance(name, str) and name in TOOLS else "guide")
+    (status, _), answer = await exchange(served, headers, body)
+    assert status in {200, 202, 400, 404}
+    assert status == 202 or {"result", "error"} & json.loads(answer).keys()

@@ -1,0 +1,250 @@
+"""Answer plain tool calls ahead of the MCP SDK, and hand it every other message.
+
+For example, `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "guide"}}` is answered here, which
+takes .4 to .6 ms of CPU less than the SDK. `initialize`, lists, resources, prompts and calls with anything unusual are
+the SDK's. A body is parsed once; what would leave its sender without an answer, and JSON-RPC batches, are refused.
+"""
+
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import mcp_types as types
+import msgspec
+import pydantic
+from mcp.shared.dispatcher import as_request_id
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from engramq.gateway.identity.authorization import CALLER, Caller
+from engramq.gateway.identity.metadata import MCP_PATH
+from engramq.gateway.service import Call, ToolReply
+from engramq.schemas import limits
+from engramq.schemas.commands import Tool
+from engramq.schemas.phrases import SMALLER
+
+METHOD: Final = "tools/call"
+
+_NO_BATCH: Final = "JSON-RPC batches are not supported: send every message by itself."
+_NO_MESSAGE: Final = "A message must be one JSON-RPC 2.0 request, notification or response."
+TOO_LARGE: Final = f"A message may have at most {limits.BODY_BYTES} bytes. {SMALLER}"
+_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params"})
+_PARAMETERS: Final = frozenset({"name", "arguments", "_meta"})
+_ID_BOUND: Final = 2**53  # a larger number with a fraction part of zero is no exact integer
+_JSON: Final = b"application/json"
+_EVENTS: Final = b"text/event-stream"
+_TAKES_JSON: Final = (_JSON, b"application/*", b"*/*")
+_OLDER: Final = frozenset({b"", *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)})
+
+Write = Callable[[bytes], Awaitable[None]]
+
+
+def dump(message: Any) -> bytes:
+    """Return JSON; an id that came with half a surrogate pair, or as a huge number, goes back the same way."""
+    try:
+        return msgspec.json.encode(message)
+    except (UnicodeEncodeError, OverflowError):
+        return json.dumps(message).encode()
+
+
+def dump_model(message: types.JSONRPCMessage) -> bytes:
+    """Return a message of the SDK's as it is sent."""
+    return dump(message.model_dump(by_alias=True, exclude_unset=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The error that answers what is not one well made message; the SDK's own takes no id such as 1.5."""
+
+    code: int
+    error: str
+    request_id: str | int | float | None = None
+
+    def dump(self) -> bytes:
+        """Return it as it is sent."""
+        return dump({"jsonrpc": "2.0", "id": self.request_id, "error": {"code": self.code, "message": self.error}})
+
+
+@dataclass(frozen=True, slots=True)
+class WireCall:
+    """A plain call. `version` is the protocol's that its envelope names, None before 2026-07-28."""
+
+    id: str | int
+    tool: Tool
+    arguments: Any
+    meta: Mapping[str, Any]
+    version: str | None
+
+
+class ToolCalls:
+    """Reads messages, and answers those that are plain calls of `tools`."""
+
+    def __init__(
+        self, call: Callable[[Call], Awaitable[ToolReply]], tools: Sequence[Tool], server_info: Mapping[str, Any]
+    ) -> None:
+        self._call = call
+        self._profile = tuple(tools)
+        self._tools = {tool.name: tool for tool in tools}
+        self._stamp = {types.SERVER_INFO_META_KEY: server_info}
+
+    def read(self, data: bytes) -> WireCall | types.JSONRPCMessage | Refusal:
+        """Return the call in a message, the message if the SDK is to answer it, or the refusal of what is none."""
+        try:
+            message = json.loads(data)
+        except (ValueError, RecursionError):
+            return Refusal(types.PARSE_ERROR, "Parse error")
+        if isinstance(message, list):
+            return Refusal(types.INVALID_REQUEST, _NO_BATCH)
+        if isinstance(message, dict) and "method" in message and "id" in message:
+            given = message["id"]
+            if isinstance(given, float) and given.is_integer() and abs(given) <= _ID_BOUND:
+                message["id"] = int(given)  # some clients have no integers and write 1.0
+            elif as_request_id(given) is None and not (given is None and "notifications/" in str(message["method"])):
+                # The SDK takes such a request for a notification, and its sender would wait.
+                echo = given if isinstance(given, float) and math.isfinite(given) else None
+                error = f"An id must be a text or an integer, not {json.dumps(given)[:100]}."
+                return Refusal(types.INVALID_REQUEST, error, echo)
+            elif (call := self._plain(message)) is not None:
+                return call
+        try:
+            return types.jsonrpc_message_adapter.validate_python(message, by_name=False)
+        except pydantic.ValidationError:
+            known = as_request_id(message.get("id")) if isinstance(message, dict) else None
+            return Refusal(types.INVALID_REQUEST, _NO_MESSAGE, known)
+
+    def _plain(self, message: dict[str, Any]) -> WireCall | None:
+        params = message.get("params")
+        if message["method"] != METHOD or message.get("jsonrpc") != "2.0" or not message.keys() <= _MEMBERS:
+            return None
+        if not isinstance(params, dict) or not params.keys() <= _PARAMETERS:
+            return None
+        name, arguments, meta = params.get("name"), params.get("arguments"), params.get("_meta")
+        tool = self._tools.get(name) if isinstance(name, str) else None
+        meta = {} if meta is None else meta
+        if tool is None or not isinstance(meta, dict) or not _has_envelope(meta):
+            return None
+        version = meta.get(types.PROTOCOL_VERSION_META_KEY)
+        return WireCall(message["id"], tool, {} if arguments is None else arguments, meta, version)
+
+    async def answer(self, call: WireCall, caller: Caller, write: Write) -> bytes:
+        """Carry a call out and return its response; `write` sends how far it is, if the client asked for that."""
+        traceparent, token = call.meta.get("traceparent"), as_request_id(call.meta.get("progressToken"))
+
+        async def report(progress: int, total: int, said: str) -> None:
+            params = {"progressToken": token, "progress": progress, "total": total, "message": said}
+            await write(dump({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
+
+        reply = await self._call(
+            Call(
+                tool=call.tool,
+                arguments=call.arguments,
+                caller=caller,
+                traceparent=traceparent if isinstance(traceparent, str) else None,
+                tools=self._profile,
+                report=None if token is None else report,
+            )
+        )
+        content = [{"type": "text", "text": reply.text}]
+        result: dict[str, Any] = {"content": content, "structuredContent": reply.body, "isError": reply.is_error}
+        if call.version is not None:
+            result |= {"resultType": "complete", "_meta": self._stamp}
+        return dump({"jsonrpc": "2.0", "id": call.id, "result": result})
+
+
+def _has_envelope(meta: Mapping[str, Any]) -> bool:
+    """Say whether `_meta` names no version (before 2026-07-28), or has all that a newer one asks for."""
+    version = meta.get(types.PROTOCOL_VERSION_META_KEY)
+    if version is None:
+        return True
+    parts = (meta.get(types.CLIENT_CAPABILITIES_META_KEY), meta.get(types.CLIENT_INFO_META_KEY, {}))
+    return version in MODERN_PROTOCOL_VERSIONS and all(isinstance(part, dict) for part in parts)
+
+
+class HttpWire:
+    """Serves MCP_PATH: answers plain calls and refuses what is no message; `app` answers everything else.
+
+    The SDK would open a silent stream for a GET, which lasts until the client leaves, even after its token was revoked.
+    """
+
+    def __init__(self, app: ASGIApp, calls: ToolCalls) -> None:
+        self._app = app
+        self._calls = calls
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request or pass it on."""
+        if scope["type"] != "http" or scope["path"] != MCP_PATH:
+            await self._app(scope, receive, send)
+            return
+        if scope["method"] != "POST":
+            refused = Refusal(types.INVALID_REQUEST, "Method Not Allowed: there is no stream to listen to")
+            await Response(refused.dump(), 405, {"allow": "POST"}, "application/json")(scope, receive, send)
+            return
+        body = b""
+        while (part := await receive())["type"] == "http.request":
+            body += part.get("body", b"")
+            if len(body) > limits.BODY_BYTES or not part.get("more_body", False):
+                break
+        else:
+            return  # the client has left
+        is_large = len(body) > limits.BODY_BYTES
+        message = Refusal(types.INVALID_REQUEST, TOO_LARGE) if is_large else self._calls.read(body)
+        if isinstance(message, Refusal):
+            await Response(message.dump(), 413 if is_large else 400, None, "application/json")(scope, receive, send)
+        elif isinstance(message, WireCall) and (accept := _accepted(scope, message)) is not None:
+            await self._answer(message, scope[CALLER], accept, send)
+        else:
+            if isinstance(message, types.JSONRPCRequest):  # its id may have been written as 1.0
+                body = dump_model(message)
+            await self._app(scope, _again(body, receive), send)
+
+    async def _answer(self, call: WireCall, caller: Caller, accept: bytes, send: Send) -> None:
+        """Answer by JSON, or by a stream of events if the client is to hear how far its call is."""
+        is_stream = (
+            call.tool.reports and _EVENTS in accept and as_request_id(call.meta.get("progressToken")) is not None
+        )
+
+        async def begin(headers: list[tuple[bytes, bytes]]) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+        async def event(message: bytes, *, more: bool = True) -> None:
+            data = b"event: message\r\ndata: " + message + b"\r\n\r\n"
+            await send({"type": "http.response.body", "body": data, "more_body": more})
+
+        async def nothing(_message: bytes) -> None:
+            """Drop what JSON has no place for."""
+
+        if is_stream:
+            await begin([(b"content-type", _EVENTS), (b"cache-control", b"no-cache, no-transform")])
+            await event(await self._calls.answer(call, caller, event), more=False)
+        else:
+            answer = await self._calls.answer(call, caller, nothing)
+            await begin([(b"content-type", _JSON), (b"content-length", b"%d" % len(answer))])
+            await send({"type": "http.response.body", "body": answer})
+
+
+def _accepted(scope: Scope, call: WireCall) -> bytes | None:
+    """Return what the client accepts; None where the SDK has to judge the headers of a call."""
+    headers = dict(scope["headers"])
+    if len(headers) < len(scope["headers"]):
+        return None  # one came twice
+    version, accept = headers.get(b"mcp-protocol-version", b""), headers.get(b"accept", b"").lower()
+    if call.version is None:
+        is_routed = version in _OLDER
+    else:
+        names = (version, headers.get(b"mcp-method"), headers.get(b"mcp-name"))
+        is_routed = names == (call.version.encode(), METHOD.encode(), call.tool.name.encode())
+    is_json = headers.get(b"content-type", b"").partition(b";")[0].strip() == _JSON
+    return accept if is_routed and is_json and any(kind in accept for kind in _TAKES_JSON) else None
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read once more, then the rest of a request."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
