@@ -225,6 +225,16 @@ async def test_a_message_is_read_behind_the_authentication(redis_url: str, keys:
             assert (await site.ask("POST", path, encoded(guide(1)), **TYPES))[0] == 401
 
 
+@pytest.mark.promise("MT-10")
+@pytest.mark.parametrize("version", [OLDER, NEWER])
+async def test_arguments_that_are_no_object_are_named(gateway: Gateway, way: str, version: str) -> None:
+    async with door(gateway, way, version) as way_in:
+        for given_arguments in ([], ["content"], "text", 5, True, 0, ""):
+            answer = await way_in.say(call_of("guide", given_arguments, version=version))
+            body = answer["result"]["structuredContent"]
+            assert (body["status"], body["field"]) == ("invalid_parameter", "arguments")
+
+
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 USUAL = {
     "python": '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"guide","arguments":{}}}',
