@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.listing import profile_of
-from engramq.gateway.mcp.tools import TOOLS
 from engramq.gateway.mcp.wire import ToolCalls, WireCall
 from engramq.gateway.run import Gateway
 from engramq.gateway.service import Service
 from engramq.schemas import limits
-from engramq.schemas.commands import MemoryStats
+from engramq.schemas.commands import TOOLS, MemoryStats
 from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
 from tests.gateway.fitting import JSON, fitting
@@ -295,11 +294,7 @@ async def test_the_headers_of_a_call_are_judged(gateway: Gateway, workers: Worke
     body = encoded(guide(1, version))
     cases = [(name, value, status) for name, values in HEADERS.items() for value, status in values]
     if version == NEWER:
-        cases += [
-            ("mcp-method", "tools/list", 400),
-            ("mcp-name", "store_memory", 400),
-            ("mcp-protocol-version", OLDER, 400),
-        ]
+        cases += [("mcp-method", "tools/list", 400), ("mcp-name", "store_memory", 400)]
     async with running(gateway.web().config.app) as app:
         for name, value, expected in cases:
             others = [(key, one) for key, one in headers_of(version, "guide") if key != name]
