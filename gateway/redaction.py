@@ -6,7 +6,7 @@ where a text has what they cannot do without. One budget holds for all texts of 
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -20,7 +20,9 @@ from engramq.gateway.private_keys import without_private_keys
 from engramq.schemas import limits
 from engramq.schemas.commands import Command, ImportBatch, ImportMemories, ImportRow, StoreMemory, UpdateMemory
 from engramq.schemas.commands.memories import NewMemory
+from engramq.schemas.contents import KEY, contents_of, fields_holding
 from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.records import Memory
 from engramq.schemas.settings import Redact
 
 # CPU seconds for all texts of a command, once, and again for each so many characters: usual texts take a sixth of it.
@@ -34,6 +36,11 @@ _QUOTES: Final = frozenset("'\"`")
 _LONG_WORD: Final = re.compile(r"[\w\-]{24}")  # the least that a detector of keys behind names finds
 _TO_WORDS_END: Final = re.compile(r"[\w\-]*+", re.ASCII)
 
+# What is looked through beside the content: all that somebody writes of a memory, but for the keys that find it again.
+_KEPT: Final = {"content", *fields_holding(Memory, KEY)}
+_FIELDS: Final = tuple(name for name in contents_of(Memory) if name not in _KEPT)
+
+C = TypeVar("C", bound=msgspec.Struct)
 M = TypeVar("M", bound=NewMemory)
 T = TypeVar("T")
 
@@ -56,7 +63,7 @@ class Redaction:
     _until: float | None = field(init=False, default=None)
 
     def of_memory(self, memory: M) -> M:
-        """Return a memory without the secrets in its content, tags, speaker and the values of its metadata."""
+        """Return a memory without the secrets in its content and in what else was written about it."""
         return self.of_rest(msgspec.structs.replace(memory, content=self.of_text(memory.content)))
 
     def of_rest(self, memory: M) -> M:
@@ -64,30 +71,27 @@ class Redaction:
 
         Raises EngramqError for one that the marks make too large.
         """
-        before = self.found
-        changed: dict[str, Any] = {}
-        if memory.metadata is not UNSET:
-            changed["metadata"] = self.of_metadata(memory.metadata)
-        if memory.speaker is not UNSET:
-            changed["speaker"] = self._of_name(memory.speaker, "speaker")
-        if memory.tags is not UNSET:
-            changed["tags"] = tuple(self._of_name(tag, "tags") for tag in memory.tags)
+        redacted = self._of_fields(memory, _FIELDS)
         if len(memory.content) > limits.CONTENT_CHARS:
             raise _too_large("content")
-        return memory if self.found == before else msgspec.structs.replace(memory, **changed)
+        return redacted
 
     def of_update(self, update: UpdateMemory) -> UpdateMemory:
         """Return an update without the secrets in what it sets, and in the tags that it takes away as they are kept."""
+        return self._of_fields(update, (*_FIELDS, "add_tags", "remove_tags"))
+
+    def _of_fields(self, command: C, names: Iterable[str]) -> C:
         before = self.found
         changed: dict[str, Any] = {}
-        if update.metadata is not UNSET:
-            changed["metadata"] = self.of_metadata(update.metadata)
-        if update.speaker is not UNSET:
-            changed["speaker"] = self._of_name(update.speaker, "speaker")
-        for name in ("add_tags", "remove_tags"):
-            if (tags := getattr(update, name)) is not UNSET:
-                changed[name] = tuple(self._of_name(tag, name) for tag in tags)
-        return update if self.found == before else msgspec.structs.replace(update, **changed)
+        for name in names:
+            match getattr(command, name, UNSET):
+                case dict() as metadata:
+                    changed[name] = self.of_metadata(metadata)
+                case str() as text:
+                    changed[name] = self._of_name(text, name)
+                case tuple() as texts:
+                    changed[name] = tuple(self._of_name(text, name) for text in texts)
+        return command if self.found == before else msgspec.structs.replace(command, **changed)
 
     def _of_name(self, text: str, name: str) -> str:
         return self.of_text(text, name)[: limits.NAME_CHARS]

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, inspect
 from engramq.schemas import records
 
 CONTENTS: Final = "contents"
+KEY: Final = "key"
 _HOLDS: Final = "holds"
 _NO_TEXT: Final = object()
 
@@ -32,7 +33,7 @@ def contents_of(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
         field.name: blank
         for field, shape in _fields(kind)
         if (blank := _blank(field, shape.type)) is not _NO_TEXT
-        and ((mark := _mark(shape.type)) == CONTENTS or (mark is None and is_record))
+        and ((mark := _mark(shape.type)) in (CONTENTS, KEY) or (mark is None and is_record))
     }
 
 

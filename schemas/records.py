@@ -29,6 +29,7 @@ Who = Annotated[str, Meta(extra={"holds": "principal"})]
 Label = Annotated[str, Meta(extra={"holds": "label"})]  # names of nodes and relations
 Words = Annotated[str, Meta(extra={"holds": "words"})]  # what engramq says
 T = TypeVar("T")
+Key = Annotated[str, Meta(extra={"holds": "key"})]  # somebody's own word too, by which memories are found again
 Audited = Annotated[T, Meta(extra={"holds": "audited"})]  # read with a scope of its own
 
 
@@ -61,14 +62,14 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     """What replies tell of a memory, in full and in brief; see Memory."""
 
     id: Id
-    external_id: str | None = None
+    external_id: Key | None = None
     content: str | UnsetType = UNSET
     confidence: float | UnsetType = UNSET
     source: MemorySource = MemorySource.EXTRACTED
-    source_type: str | None = None
+    source_type: Key | None = None
     speaker: str | None = None
     occurred_at: Time | None = None
-    thread: str | None = None
+    thread: Key | None = None
     position: int | None = None
     sector: Sector = DEFAULT_SECTOR
     sector_source: SectorSource | None = None
@@ -85,7 +86,7 @@ class MemoryFields(msgspec.Struct, kw_only=True):
     promoted_at: Time | None = None
     promoted_by: Who | None = None
     tags: list[str] = []
-    project: str | None = None
+    project: Key | None = None
     metadata: dict[str, Any] = {}
     created_by: Who | UnsetType = UNSET
     created_at: Time | UnsetType = UNSET
