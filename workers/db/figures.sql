@@ -8,7 +8,7 @@ select
 -- name: pending_counted
 -- How many memories of a namespace wait for their vectors, counted up to a limit.
 select count(*) as pending from (
-    select from memories where tenant = %(tenant)s and state = 'pending' limit %(limit)s
+    select 1 as found from memories where tenant = %(tenant)s and state = 'pending' limit %(limit)s
 ) counted
 
 -- name: webhook_messages_counted

@@ -17,9 +17,10 @@ returning command_id
 -- wants to know: in a namespace without one that costs a look into an empty page, and no statement.
 with announced as (
     insert into webhook_outbox (tenant, webhook_id, event, memory_id, told)
-    select w.tenant, w.id, %(event)s, %(told_of)s, %(told)s
+    select %(tenant)s, w.id, %(event)s, %(told_of)s, %(told)s
     from webhooks w
     where w.tenant = %(tenant)s and %(event)s::text = any(w.events)
+    returning id
 )
 update ledger set answer = %(answer)s::jsonb, memory_id = %(memory_id)s
 where tenant = %(tenant)s and command_id = %(command_id)s

@@ -99,10 +99,10 @@ def _send(pgconn: PGconn, names: dict[bytes, bytes] | None, step: Lookup) -> lis
     return [False, True] if first else [True]
 
 
-def _text(value: str | bytes | int | bool | None) -> bytes | None:
+def _text(value: str | int | bool | None) -> bytes | None:
     """Return a value as PostgreSQL reads it."""
-    if value is None or isinstance(value, bytes):
-        return value
+    if value is None:
+        return None
     if isinstance(value, bool):
         return b"t" if value else b"f"
     return str(value).encode()

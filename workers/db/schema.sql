@@ -46,20 +46,20 @@ end;
 create function text_configuration(language text) returns regconfig
 language sql stable parallel safe
 return case
-    when language in ('english', 'chinese', 'japanese', 'korean', 'thai', 'words alone') then 'pg_catalog.english'::regconfig
+    when language in ('english', 'chinese', 'japanese', 'korean', 'thai') then 'pg_catalog.english'::regconfig
     else ('pg_catalog.' || language)::regconfig
 end;
 
 -- The words of a text as full text knows them: stemmed, without stop words. Of Chinese, Japanese, Korean, Thai, Lao, Khmer
 -- and Burmese each pair of neighbours, since PostgreSQL takes what stands between two spaces for one word. A character
--- that stands alone is a word. What was written before there were pairs has its words alone.
+-- that stands alone is a word.
 create function words_in(language text, content text) returns text[]
 language plpgsql stable parallel safe as $$
 declare
     scripts constant text := '\u0E01-\u0E4E\u0E80-\u0ECF\u1000-\u109F\u1780-\u17D3\u3005-\u3007\u3041-\u309F\u30A1-\u30FA'
         '\u30FC-\u30FF\u31F0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uAC00-\uD7A3\uF900-\uFAFF\uFF66-\uFFDC\U00020000-\U0003FFFF';
 begin
-    if octet_length(content) = length(content) or language = 'words alone' or content !~ ('[' || scripts || ']') then
+    if octet_length(content) = length(content) or content !~ ('[' || scripts || ']') then
         return tsvector_to_array(to_tsvector(text_configuration(language), content));
     end if;
     content := normalize(content, nfkc);  -- halfwidth Katakana, fullwidth Latin
@@ -382,12 +382,12 @@ create table co_retrievals (
     high_id   uuid not null,
     instances text[] not null,    -- session and its instance; no more than are needed
     seen_at   timestamptz not null default now(),
+    primary key (tenant, low_id, high_id),
     foreign key (tenant, low_id) references nodes (tenant, id) on delete cascade,
     foreign key (tenant, high_id) references nodes (tenant, id) on delete cascade,
     check (low_id < high_id)
 ) with (fillfactor = 75);
-create index co_retrievals_age on co_retrievals (tenant, seen_at);
-alter table co_retrievals add primary key (tenant, low_id, high_id);
+create index co_retrievals_age on co_retrievals (seen_at, tenant);
 create index co_retrievals_high on co_retrievals (high_id, tenant);
 
 -- Changes of constitutive edges that two different principals must consent to. Rows outlive the edges and nodes that they
@@ -683,23 +683,17 @@ begin
 end
 $$;
 
--- The language of the tenant that was entered.
+-- The language of the tenant that was entered. Its text is no SQL body: Citus cannot pass one with RETURN on to its nodes
+-- that reads a table.
 create function language_of(wanted integer) returns text
 language sql stable parallel safe
-return coalesce((select n.language from namespaces n where n.tenant = wanted), 'english');
+as $$ select coalesce((select n.language from public.namespaces n where n.tenant = wanted), 'english') $$;
 
 -- lexemes_of in the language of the tenant.
 create function memory_lexemes(tenant integer, content text, speaker text, occurred_at timestamptz)
 returns tsvector
 language sql stable parallel safe set plan_cache_mode = 'force_generic_plan'
 return lexemes_of(tenant, language_of(tenant), content, speaker, occurred_at);
-
--- words_asked in each language that some memories of a tenant may have.
-create function question_words(asked integer, question text) returns text[]
-language sql stable parallel safe set plan_cache_mode = 'force_generic_plan'
-return words_asked(array(
-    select language_of(asked) union select unnest(r.former_languages) from lexeme_rebuilds r where r.tenant = asked
-), question);
 
 
 -- Functions that run as the owner
@@ -783,19 +777,23 @@ end;
 
 -- Settle the changes of these namespaces, each as far as a look that began at that moment has seen them. A transaction
 -- lasts 30 seconds at most (`transaction_timeout` of the workers' sessions): after three minutes each that began in a
--- minute has ended.
+-- minute has ended. One tenant a statement and the moment as a value, so that each goes to one node of a cluster.
 create function settle_changes(kind text, names text[], looked_at timestamptz[]) returns void
-language sql volatile security definer set search_path = public, pg_temp
-begin atomic
-    update changes c set swept = c.swept or kind = 'sweep', counted = c.counted or kind = 'counts'
-    from unnest(names, looked_at) as given (name, looked_at)
-    join namespaces n on n.namespace = given.name
-    where c.tenant = n.tenant and c.minute < given.looked_at - interval '3 minutes';
-    delete from changes c
-    using unnest(names) as given (name)
-    join namespaces n on n.namespace = given.name
-    where c.tenant = n.tenant and c.swept and c.counted;
-end;
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    looked record;
+begin
+    for looked in
+        select n.tenant, given.looked_at - interval '3 minutes' as ended
+        from unnest(names, looked_at) as given (name, looked_at)
+        join namespaces n on n.namespace = given.name
+    loop
+        update changes c set swept = c.swept or kind = 'sweep', counted = c.counted or kind = 'counts'
+        where c.tenant = looked.tenant and c.minute < looked.ended;
+        delete from changes c where c.tenant = looked.tenant and c.swept and c.counted;
+    end loop;
+end
+$$;
 
 -- Namespaces with a memory whose time has passed and that is not archived.
 create function expiring_namespaces() returns setof text
@@ -816,18 +814,16 @@ returns setof text
 language sql stable security definer set search_path = public, pg_temp
 begin atomic
     select n.namespace
-    from namespaces n
-    where n.tenant in (select l.tenant from ledger l where l.created_at < now() - make_interval(days => ledger_days))
-        or exists (
-            select from co_retrievals c
-            where c.tenant = n.tenant and c.seen_at < now() - make_interval(days => pair_days)
-        ) or exists (
-            select from deleted_graph d
-            where d.tenant = n.tenant and d.deleted_at <= now() - make_interval(days => graph_days)
-        ) or exists (
-            select from proposals p
-            where p.tenant = n.tenant and p.created_at <= now() - make_interval(days => graph_days)
-        )
+    from (
+        select l.tenant from ledger l where l.created_at < now() - make_interval(days => ledger_days)
+        union
+        select c.tenant from co_retrievals c where c.seen_at < now() - make_interval(days => pair_days)
+        union
+        select d.tenant from deleted_graph d where d.deleted_at <= now() - make_interval(days => graph_days)
+        union
+        select p.tenant from proposals p where p.created_at <= now() - make_interval(days => graph_days)
+    ) due
+    join namespaces n on n.tenant = due.tenant
     order by 1;
 end;
 
@@ -855,11 +851,11 @@ create function namespaces_without_pieces() returns setof text
 language sql stable security definer set search_path = public, pg_temp
 begin atomic
     select n.namespace
-    from namespaces n
-    where exists (
-        select from memories m
-        where m.tenant = n.tenant and m.pieces is null and m.state = 'active' and octet_length(m.content) > 1000
-    )
+    from (
+        select distinct m.tenant from memories m
+        where m.pieces is null and m.state = 'active' and octet_length(m.content) > 1000
+    ) due
+    join namespaces n on n.tenant = due.tenant
     order by 1;
 end;
 
@@ -886,12 +882,12 @@ language sql stable security definer set search_path = public, pg_temp
 begin atomic
     select
         (select count(*) from (
-            select from webhook_outbox o
+            select 1 as found from webhook_outbox o
             where o.dead_at is null and o.next_at <= now()
             limit most
         ) counted),
         (select count(*) from (
-            select from webhook_outbox o
+            select 1 as found from webhook_outbox o
             where o.dead_at is null
             limit most
         ) counted),
@@ -902,7 +898,7 @@ begin atomic
             limit 1
         ),
         (select count(*) from (
-            select from webhook_outbox o
+            select 1 as found from webhook_outbox o
             where o.dead_at is not null
             limit most
         ) counted);
@@ -910,70 +906,68 @@ end;
 
 -- Blank the entries about memories, edges and nodes of the tenant that was entered, which have to be gone already: so the
 -- workers' role can take words out of the log together with what they are about, and in no other way. `by` is the command
--- that erases them: its own reason stays.
+-- that erases them: its own reason stays. The tenant is a value, so that each statement goes to one node of a cluster.
 create function blank_audit(erased uuid[], by uuid) returns void
-language sql volatile security definer set search_path = public, pg_temp
-begin atomic
-    with entered as (
-        select nullif(current_setting('app.tenant', true), '')::integer as tenant
-    ), gone as (
-        select t.tenant, one as id
-        from entered t, unnest(erased) as one
-        where not exists (select from nodes n where n.tenant = t.tenant and n.id = one)
-            and not exists (select from edges e where e.tenant = t.tenant and e.id = one)
-    ), about as (
-        select a.tenant, a.id, a.action, a.command_id
-        from gone g
-        join audit_log a on a.tenant = g.tenant and a.target_id = g.id
-    ), told as (
-        select tenant, id from about
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    entered constant integer := nullif(current_setting('app.tenant', true), '')::integer;
+    gone uuid[];
+    wordy bigint[];
+begin
+    select array_agg(given.id) into gone
+    from unnest(erased) as given (id)
+    where given.id not in (select n.id from nodes n where n.tenant = entered and n.id = any(erased))
+        and given.id not in (select e.id from edges e where e.tenant = entered and e.id = any(erased));
+    select array_agg(about.id order by about.id) into wordy
+    from (
+        select a.id from audit_log a where a.tenant = entered and a.target_id = any(gone)
         union
-        select a.tenant, a.id
-        from gone g
-        join audit_log a on a.tenant = g.tenant and a.reason is not null and a.old ? 'source_id'
-            and a.old ->> 'source_id' = g.id::text
+        select a.id from audit_log a
+        where a.tenant = entered and a.reason is not null and a.old ? 'source_id'
+            and a.old ->> 'source_id' = any(gone::text[])
         union
-        select a.tenant, a.id
-        from gone g
-        join audit_log a on a.tenant = g.tenant and a.reason is not null and a.old ? 'target_id'
-            and a.old ->> 'target_id' = g.id::text
+        select a.id from audit_log a
+        where a.tenant = entered and a.reason is not null and a.old ? 'target_id'
+            and a.old ->> 'target_id' = any(gone::text[])
         union
         -- The note of an outcome stands in one entry for each of its memories.
-        select a.tenant, a.id
-        from about o
-        join audit_log a on a.tenant = o.tenant and a.command_id = o.command_id and a.action = 'outcome'
-        where o.action = 'outcome'
-    )
+        select a.id from audit_log a
+        where a.tenant = entered and a.action = 'outcome' and a.command_id in (
+            select o.command_id from audit_log o
+            where o.tenant = entered and o.target_id = any(gone) and o.action = 'outcome'
+        )
+    ) about;
     update audit_log a
     set reason = null, old = without_properties(a.old), new = without_properties(a.new)
-    from (select tenant, id from told order by tenant, id) as t
-    where a.tenant = t.tenant and a.id = t.id and a.command_id is distinct from by
+    where a.tenant = entered and a.id = any(wordy) and a.command_id is distinct from by
         and (a.reason is not null or a.old @? '$.properties.*' or a.new @? '$.properties.*');
-end;
+end
+$$;
 
 -- Blank so many entries of the tenant that was entered and is being deleted, which has to hold no node any more; how many
 -- they were. What is said of the deletion itself stays.
 create function blank_audit_of_deleted(most integer) returns bigint
-language sql volatile security definer set search_path = public, pg_temp
-begin atomic
-    with few as (
-        select a.tenant, a.id
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+    entered constant integer := nullif(current_setting('app.tenant', true), '')::integer;
+    wordy bigint[];
+begin
+    select array_agg(few.id) into wordy
+    from (
+        select a.id
         from audit_log a
-        where a.tenant = nullif(current_setting('app.tenant', true), '')::integer
-            and not exists (select from nodes n where n.tenant = a.tenant)
-            and a.action <> 'delete_tenant'
+        where a.tenant = entered and a.action <> 'delete_tenant'
+            and not exists (select 1 from nodes n where n.tenant = entered)
             and (a.reason is not null or a.old @? '$.properties.*' or a.new @? '$.properties.*')
         order by a.id
         limit most
-    ), blanked as (
-        update audit_log a
-        set reason = null, old = without_properties(a.old), new = without_properties(a.new)
-        from few f
-        where a.tenant = f.tenant and a.id = f.id
-        returning 1
-    )
-    select count(*) from blanked;
-end;
+    ) few;
+    update audit_log a
+    set reason = null, old = without_properties(a.old), new = without_properties(a.new)
+    where a.tenant = entered and a.id = any(wordy);
+    return coalesce(cardinality(wordy), 0);
+end
+$$;
 
 -- Let entries that are written from now on have higher numbers than those up to this one that are kept: they may come
 -- from another database. Other transactions take numbers meanwhile, so some are left out, lest one is given twice.
@@ -1038,7 +1032,9 @@ begin
     perform pg_advisory_xact_lock(hashtextextended('engramq.embedding_models', 0));
     insert into embedding_models (name, sha256, dimensions)
     values (model_name, model_sha256, model_dimensions)
-    on conflict (name, sha256, dimensions) do update set retired_at = null, used_at = now()
+    on conflict (name, sha256, dimensions) do nothing;
+    update embedding_models set retired_at = null, used_at = now()
+    where name = model_name and sha256 = model_sha256 and dimensions = model_dimensions
     returning id into strict found_id;
     perform make_vector_index(found_id);
     return found_id;

@@ -39,8 +39,9 @@ select enter_tenant(%(tenant)s, %(namespace)s)
 set local app.tenant to '%%d'
 
 -- fragment: plan_once
--- Plans are made once per session and go by keys, whatever the tables held at that moment.
-set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
+-- Plans are made once per session and go by keys, whatever the tables held at that moment. Citus has to know the tenant to
+-- make one, so there each statement has its own.
+set_config('plan_cache_mode', case when current_setting('engramq.sharded', true) = 'on' then 'force_custom_plan' else 'force_generic_plan' end, true), set_config('enable_seqscan', 'off', true),
 set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
 
 -- name: enter_for_lookups

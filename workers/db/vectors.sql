@@ -2,7 +2,7 @@
 -- How many memories of these partitions a namespace holds (counted up to a limit), and about how many all hold.
 select
     (select count(*) from (
-        select from memories
+        select 1 as found from memories
         where tenant = %(tenant)s and partition = any(%(partitions)s::text[])
         limit %(limit)s
     ) counted) as own,

@@ -15,6 +15,7 @@ with kept as materialized (
 )
 insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
 select %(tenant)s, deletion, id, false, record, created_by, deleted_at from kept
+returning id
 
 -- name: delete_named_nodes
 -- Remove locked nodes that have no edges any more, and keep what they were.
@@ -29,6 +30,7 @@ with kept as materialized (
 )
 insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
 select %(tenant)s, deletion, id, true, record, created_by, deleted_at from kept
+returning id
 
 -- fragment: kept
 -- What is kept of a deletion, for as long as it can be undone.
@@ -83,8 +85,20 @@ using back
 where d.tenant = %(tenant)s and d.deletion = %(deletion)s and d.id = back.id
 returning d.id
 
+-- name: lock_ends_of_deleted
+-- Keep the ends of those deleted edges from being deleted from now on.
+select n.id
+from nodes n
+where n.tenant = %(tenant)s and n.name is not null and n.id in (
+    select unnest(array[(d.record ->> 'source_id')::uuid, (d.record ->> 'target_id')::uuid])
+    from deleted_graph d
+    where {kept} and not d.is_node
+)
+order by n.id
+for key share
+
 -- name: restore_edges
--- Bring those deleted edges back whose ends are there and whose like is not. The ends cannot be deleted from now on.
+-- Bring those deleted edges back whose ends are there and whose like is not.
 with wanted as materialized (
     select e.*
     from deleted_graph d
@@ -95,8 +109,6 @@ with wanted as materialized (
     from nodes n
     where n.tenant = %(tenant)s and n.name is not null
         and n.id in (select w.source_id from wanted w union select w.target_id from wanted w)
-    order by n.id
-    for key share
 ), back as (
     insert into edges
     select w.*

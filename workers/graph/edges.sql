@@ -76,5 +76,6 @@ with gone as (
 ), kept as (
     insert into deleted_graph (tenant, deletion, id, is_node, record, created_by, deleted_at)
     select %(tenant)s, %(deletion)s, id, false, to_jsonb(gone) - 'tenant', created_by, %(deleted_at)s from gone
+    returning id
 )
 select count(*) as edges, {marked} as marked from gone

@@ -133,7 +133,7 @@ cross join lateral (
     )
 ) as e
 cross join lateral (
-    select from nodes n
+    select 1 as found from nodes n
     where n.id = e.far and n.tenant = %(tenant)s and n.partition = 'trusted' and n.name is not null
     limit 1
 ) as n

@@ -21,6 +21,7 @@ from engramq.workers.graph.deletions import restore_until
 LOCK: Final = sql("lock_deleted")
 ENTRY: Final = sql("deletion_entry")
 RESTORE_NODE: Final = sql("restore_node")
+LOCK_ENDS: Final = sql("lock_ends_of_deleted")
 RESTORE_EDGES: Final = sql("restore_edges")
 EDGES_LEFT: Final = sql("deleted_edges")
 NODES: Final = sql("nodes_and_deleted")
@@ -48,6 +49,7 @@ async def restore(tx: Transaction, envelope: Envelope, command: RestoreGraph) ->
         error = f"There is a node {kept['name']} ({kept['label']}) again, so nothing was restored."
         hint = _HINT_THERE
         return GraphRestored(status="not_restored", audit_id=command.audit_id, error=error, hint=hint, **named)
+    await tx.send(LOCK_ENDS, **deletion)
     row = await tx.row(RESTORE_EDGES, **deletion)
     assert row is not None
     restored: int = row["restored"]

@@ -51,7 +51,6 @@ async def note_pairs(tx: Transaction, pairs: Mapping[Pair, Together]) -> list[Pa
         NOTE,
         **columns_of([pair for pair, _ in seen]),
         instances=[instance for _, instance in seen],
-        enough=limits.CO_RETRIEVALS,
     )
     # Last, since it locks links: who erases a memory holds the memory and goes on to its links.
     await tx.send(COUNT, **columns_of(ordered), times=[pairs[pair].times for pair in ordered])

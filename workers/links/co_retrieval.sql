@@ -28,7 +28,7 @@ with given as (
     for key share
 )
 insert into co_retrievals (tenant, low_id, high_id, instances)
-select %(tenant)s, given.low, given.high, given.instances[:%(enough)s]
+select %(tenant)s, given.low, given.high, given.instances[:3]
 from given
 where given.low in (select id from there) and given.high in (select id from there)
     and not exists (
@@ -40,9 +40,9 @@ where given.low in (select id from there) and given.high in (select id from ther
         where t.tenant = %(tenant)s and t.low_id = given.low and t.high_id = given.high)
 order by given.low, given.high
 on conflict (tenant, low_id, high_id) do update set
-    instances = first_distinct(co_retrievals.instances || excluded.instances, %(enough)s),
+    instances = first_distinct(co_retrievals.instances || excluded.instances, 3),
     seen_at = excluded.seen_at
-returning low_id, high_id, cardinality(instances) >= %(enough)s as ripe
+returning low_id, high_id, cardinality(instances) >= 3 as ripe
 
 -- name: forget_co_retrieved
 -- Begin anew with pairs that were linked, or could not be.

@@ -41,6 +41,7 @@ from unnest(
     %(origins)s::text[], %(notes)s::text[], %(counts)s::integer[], %(declared)s::uuid[],
     %(writers)s::text[]
 ) as given (id, low, high, relation, weight, origin, note, reinforcement_count, declared_from, writer)
+returning id
 
 -- name: update_links
 -- Change links, which counts as a use of them.

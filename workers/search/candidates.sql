@@ -114,7 +114,7 @@ case when %(time_words)s::text is null then false else coalesce(m.lexemes @@ (
 -- How many memories a search may find, counted up to a limit.
 select count(*) as memories
 from (
-    select from memories_in_namespace m
+    select 1 as found from memories_in_namespace m
     where {chosen} and (%(tags)s::text[] is null or {tagged})
     limit %(limit)s
 ) counted

@@ -176,7 +176,7 @@ class Copies:
         asked, answer = await self._store.look_up(
             namespace,
             [
-                Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(questions)}),
+                Lookup(QUESTION_LEXEMES, {"questions": msgspec.json.encode(questions).decode()}),
                 Lookup(COPY_STATE, {**chosen, "since": copy.since}),
             ],
         )

@@ -64,6 +64,7 @@ with given as materialized (
 ), node as (
     insert into nodes (tenant, id, label, partition, external_id, created_at, updated_at)
     select %(tenant)s, id, 'Memory', partition, external_id, created_at, updated_at from given
+    returning id
 ), used as (
     insert into memory_usage (tenant, node_id, access_count, accessed_at, helped, hindered, last_active_hours)
     select %(tenant)s, g.id, u.access_count, u.accessed_at, u.helped, u.hindered, u.last_active_hours
@@ -73,6 +74,7 @@ with given as materialized (
         last_active_hours double precision
     )
     where g.usage is not null
+    returning node_id
 ), made as (
     insert into memories (
         tenant, node_id, state, {each memory_column: $name}, lexemes, embedding, model_id, load_id
@@ -159,6 +161,7 @@ with given as materialized (
     select %(tenant)s, g.id, a.principal, a.approved_at
     from given g
     cross join lateral jsonb_to_recordset(g.approvals) as a (principal text, approved_at timestamptz)
+    returning principal
 ), made as (
     insert into proposals (
         tenant, id, action, target_id, covers, new_sector, change, proposed_by, reason, created_at, expires_at,

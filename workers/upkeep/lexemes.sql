@@ -29,5 +29,5 @@ returning 1 as kept
 -- How many memories a partition of a namespace holds, counted up to a limit.
 select count(*) as memories
 from (
-    select from memories where tenant = %(tenant)s and partition = %(partition)s limit %(limit)s
+    select 1 as found from memories where tenant = %(tenant)s and partition = %(partition)s limit %(limit)s
 ) counted
