@@ -1,16 +1,15 @@
--- Spread the tables of tenants over a Citus cluster, all rows of a tenant on one of its nodes. Run once, by the owner, on
--- the coordinator, after `engramq migrate` and before anything is stored:
+-- Spread the tables of tenants over a Citus cluster, all rows of a tenant on one of its nodes. Run once, by the owner (a
+-- superuser), on the coordinator, after its nodes were added and `engramq migrate` has run, before anything is stored:
 --
 --     psql "$ENGRAMQ_DATABASE_URL" --single-transaction -v ON_ERROR_STOP=1 -f deploy/citus.sql
 --
--- Citus 12 or later, PostgreSQL 17 or later, pgvector on every node (CREATE EXTENSION vector), and the role engramq_worker
--- on every node. No Citus was at hand when this was written: it follows the documentation, which tests/store/test_citus.py
--- checks it against. See docs/scaling.md, "Shards".
+-- Citus 14 with PostgreSQL 18, and pgvector installed on every node. Citus brings extension, role and functions to nodes
+-- that were there before `engramq migrate`. docs/scaling.md, "Citus", says what was tried.
 
 -- Several changes of tables in one transaction go to one shard after another, not to all at once.
 set local citus.multi_shard_modify_mode to 'sequential';
 
--- What a transaction sets for itself is set on the nodes too: row-level security asks there for the tenant.
+-- What a transaction sets for itself is set on the nodes too: row-level security looks there for the tenant.
 do $$
 begin
     execute format('alter database %I set citus.propagate_set_commands to %L', current_database(), 'local');
@@ -42,6 +41,11 @@ begin
 end
 $$;
 
+-- Making a table whole on every node first makes Citus' own of all that refer to it, which fails for the partitions of
+-- memories. So these foreign keys wait until all tables have their place.
+alter table memories drop constraint memories_model_id_fkey;
+alter table loads drop constraint loads_model_id_fkey;
+
 -- Whole on every node: the directory of tenants, tokens, which are looked up before their tenant is known, and what all
 -- tenants share.
 select create_reference_table('namespaces');
@@ -49,7 +53,7 @@ select create_reference_table('embedding_models');
 select create_reference_table('reembedding');
 select create_reference_table('tokens');
 
--- By tenant, all alike, so that a tenant's rows are together; what is referred to comes first.
+-- By tenant, so that a tenant's rows are together; what is referred to comes first.
 select create_distributed_table('nodes', 'tenant');
 select create_distributed_table('memories', 'tenant', colocate_with => 'nodes');
 select create_distributed_table('memory_usage', 'tenant', colocate_with => 'nodes');
@@ -70,15 +74,28 @@ select create_distributed_table('ledger', 'tenant', colocate_with => 'nodes');
 select create_distributed_table('webhooks', 'tenant', colocate_with => 'nodes');
 select create_distributed_table('webhook_outbox', 'tenant', colocate_with => 'nodes');
 
--- What statements call beside the rows of a tenant has to be there.
-select create_distributed_function('lexeme_prefix(integer)');
-select create_distributed_function('lexeme_query(integer, text)');
-select create_distributed_function('tag_keys(integer, text[])');
-select create_distributed_function('text_configuration(text)');
-select create_distributed_function('words_in(text, text)');
-select create_distributed_function('lexemes_of(integer, text, text, text, timestamptz)');
-select create_distributed_function('words_asked(text[], text)');
-select create_distributed_function('first_distinct(text[], integer)');
-select create_distributed_function('audit_ids_kept()');
-select create_distributed_function('without_properties(jsonb)');
-select create_distributed_function('load_covered(integer, integer, text, smallint)');  -- named by searches, never called
+alter table memories add constraint memories_model_id_fkey foreign key (model_id) references embedding_models (id);
+alter table loads add constraint loads_model_id_fkey foreign key (model_id) references embedding_models (id);
+
+-- Named by searches, though never called: there are no loads. It reads a table, so Citus does not spread it by itself.
+select create_distributed_function('load_covered(integer, integer, text, smallint)');
+
+-- Who writes a table that is whole on every node locks those that it refers to, which takes a right to write there.
+grant update (used_at) on embedding_models to engramq_worker;
+
+-- What a worker has changed in a transaction no function of another owner may touch in it, so here blanking the audit log
+-- runs as the worker. It may change nothing of an entry but its words, and the policy lets it leave none.
+alter function blank_audit(uuid[], uuid) security invoker;
+alter function blank_audit_of_deleted(integer) security invoker;
+grant update (reason, old, new) on audit_log to engramq_worker;
+drop policy own_tenant on audit_log;
+create policy own_tenant_reads on audit_log for select to engramq_worker
+    using (tenant = nullif(current_setting('app.tenant', true), '')::integer);
+create policy own_tenant_writes on audit_log for insert to engramq_worker
+    with check (tenant = nullif(current_setting('app.tenant', true), '')::integer);
+create policy own_tenant_blanks on audit_log for update to engramq_worker
+    using (tenant = nullif(current_setting('app.tenant', true), '')::integer)
+    with check (
+        tenant = nullif(current_setting('app.tenant', true), '')::integer and reason is null
+        and (old @? '$.properties.*') is not true and (new @? '$.properties.*') is not true
+    );

@@ -19,6 +19,20 @@ Of one whose rows are all one tenant's: it runs on one node. The rules, with Cit
 - sequence: "Sequences cannot be used in router queries".
 - spread: a table without `tenant = …` of its own: it is not seen that all rows are on one node. A subquery that takes
   the tenant from the row around it does not count.
+- correlated: "correlated subqueries are not supported when the FROM clause contains a reference table", if they read
+  all tenants' rows.
+
+What Citus 14.0.1 refused when engramq ran on it, beyond its documentation:
+
+- copy: "COPY FROM not supported with row-level security": an INSERT … SELECT that goes by the coordinator is sent as a
+  COPY unless it has RETURNING or ON CONFLICT.
+- parameter: "could not determine data type of parameter": in ON CONFLICT or RETURNING of such an INSERT.
+- lock: FOR KEY SHARE in a part of a WITH that reads another part which reads a table, ahead of an INSERT.
+- columns: "a column definition list is required": a subquery in FROM that selects no column.
+- joined: an INSERT that takes the tenant from a table, not as a value, goes to all shards.
+
+And this, which means something else there:
+
 - order: an INSERT in a WITH is carried out apart, before the rest, and so is each part of a WITH that stands before an
   INSERT. What reads the same table sees the new rows then, where PostgreSQL shows the old ones.
 """
@@ -69,7 +83,30 @@ class Rules:
                     set(self._modifying(query, parts)) if query["commandType"] != SELECT else set(self._sent(query))
                 )
                 found |= {f"spread: {name}" for name in self._spread(query)}
+                found |= set(self._subqueries(query))
+        if any(query["kind"] == "QUERY" and query["commandType"] == INSERT for query in within(tree)):
+            found |= set(self._locks(parts))
         return found
+
+    def _subqueries(self, query: Node) -> Iterator[str]:
+        own = [table for table in _listed(query["rtable"]) if table["rtekind"] == RELATION]
+        for table in _listed(query["rtable"]):
+            if table["rtekind"] == SUBQUERY and not _listed(table["subquery"]["targetList"]):
+                yield f"columns: {', '.join(sorted(self._tables(within(table))))}"
+        if not own or any(self.catalogue.tables.get(table["relid"]) in self.distributed for table in own):
+            return
+        for link in within([query["jointree"], query["targetList"]], queries=False):
+            if link["kind"] == "SUBLINK" and any(
+                node["kind"] == "VAR" and node["varlevelsup"] == "1" for node in within(link["subselect"])
+            ):
+                yield from (f"correlated: {name}" for name in self._spread(link["subselect"]))
+
+    def _locks(self, parts: dict[str, Node]) -> Iterator[str]:
+        for name, part in parts.items():
+            others = [node["ctename"] for node in within(part["ctequery"]) if node.get("rtekind") == CTE]
+            locks = any(_listed(node["rowMarks"]) for node in within(part["ctequery"]) if node["kind"] == "QUERY")
+            if locks and any(self._tables(within(parts[other]["ctequery"])) for other in others):
+                yield f"lock: {name}"
 
     def _modifying(self, query: Node, parts: dict[str, Node]) -> Iterator[str]:
         command = query["commandType"]
@@ -86,6 +123,8 @@ class Rules:
 
     def _inserting(self, query: Node) -> Iterator[str]:
         selects = [one for one in query["rtable"] if one["rtekind"] == SUBQUERY]
+        if selects and self._target(query) in self.distributed:
+            yield from self._pulled(query, selects[0]["subquery"])
         beside = [query["returningList"], query["onConflict"], query["targetList"]]
         values = [] if selects else [query["rtable"]]
         if any(node["kind"] == "SUBLINK" for node in within([*beside, *values])):
@@ -95,6 +134,22 @@ class Rules:
             changed = [one["expr"] for one in _listed(upsert["onConflictSet"]) if one["expr"]["kind"] != "VAR"]
             yield from self._called("upsert", [*changed, upsert["arbiterWhere"], upsert["onConflictWhere"]], "s")
             yield from self._of_tenant(query, upsert["onConflictSet"])
+
+    def _pulled(self, query: Node, select: Node) -> Iterator[str]:
+        """What is wrong with an INSERT whose rows a SELECT finds."""
+        beside = [query["returningList"], query["onConflict"]]
+        if not any(_listed(found) or isinstance(found, dict) for found in beside):
+            yield f"copy: {self._target(query)}"
+        if any(node["kind"] == "PARAM" for node in within(beside)):
+            yield f"parameter: {self._target(query)}"
+        table = query["rtable"][int(query["resultRelation"]) - 1]["relid"]
+        for target in _listed(query["targetList"]):
+            if self.catalogue.columns[table, target["resno"]] != TENANT or target["expr"]["kind"] != "VAR":
+                continue
+            given = select["targetList"][int(target["expr"]["varattno"]) - 1]["expr"]
+            source = select["rtable"][int(given["varno"]) - 1] if given["kind"] == "VAR" else {}
+            if self.catalogue.tables.get(source.get("relid", "")) in self.distributed:
+                yield f"joined: {self._target(query)}"
 
     def _irreducible(self, expressions: Iterable[Any]) -> Iterator[str]:
         for node in within(list(expressions), queries=False):

@@ -5,7 +5,7 @@ parser of another version is asked. A node is a dict with its fields, and its ki
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ CALLED = {
 TYPED = (
     "vartype", "paramtype", "consttype", "funcresulttype", "opresulttype", "coalescetype", "casetype", "resulttype",
     "refrestype", "aggtype", "wintype", "minmaxtype", "array_typeid", "row_typeid",
+    "typeId",
 )  # fmt: skip
 
 
@@ -78,13 +79,6 @@ class Catalogue:
             return [self.conversions[type_of(node["arg"])][1], self.conversions[node["resulttype"]][0]]
         return []
 
-    def called_by(self, names: set[str]) -> set[str]:
-        """Return those of our functions that these call."""
-        texts = " ".join(
-            self.ours[one].partition(" RETURNS ")[2] for one in self.ours if self.functions[one][0] in names
-        )
-        return {self.functions[one][0] for one in self.ours if re.search(rf"\b{self.functions[one][0]}\(", texts)}
-
     def tables_in(self, tree: Node) -> set[str]:
         return {self.tables[one["relid"]] for one in within(tree) if one.get("relid") in self.tables}
 
@@ -106,7 +100,7 @@ class Catalogue:
 
 
 def _readers(bodies: list[tuple[str, str, str]], tables: list[str]) -> set[str]:
-    named = re.compile(rf"\b(?:from|join|into|update|using)\s+\(*(?:{'|'.join(tables)})\b", re.IGNORECASE)
+    named = re.compile(rf"\b(?:from|join|into|update|using)\s+\(*(?:public\.)?(?:{'|'.join(tables)})\b", re.IGNORECASE)
     found = {number for number, _, text in bodies if named.search(text)}
     while True:
         calling = "|".join(name for number, name, _ in bodies if number in found)
@@ -121,30 +115,47 @@ def _readers(bodies: list[tuple[str, str, str]], tables: list[str]) -> set[str]:
 
 def parsed(connection: psycopg.Connection[Any], name: str, text: str) -> Node:
     """Return the tree of one statement with `%(parameters)s`."""
-    told: list[str] = []
+    prepared = sql.SQL("prepare {} as ").format(sql.Identifier(f"tree_of_{name}")).as_bytes(None)
+    return _trees(connection, lambda: connection.execute(prepared + native(text.encode()).text))[-1]
+
+
+def run_by(connection: psycopg.Connection[Any], call: str) -> list[Node]:
+    """Return the trees of the statements that a call of a function in plpgsql runs, which must not have run before."""
+    return _trees(connection, lambda: connection.execute(f"select {call}".encode()))
+
+
+def body_of(connection: psycopg.Connection[Any], function: str) -> list[Node]:
+    """Return the trees of the statements of a function whose body is SQL."""
+    row = connection.execute("select prosqlbody::text from pg_proc where proname = %s", [function]).fetchone()
+    assert row is not None
+    found = _value_of(row[0])
+    while isinstance(found[0], list):  # of statements between BEGIN ATOMIC and END
+        found = [tree for trees in found for tree in trees]
+    return list(found)
+
+
+def _trees(connection: psycopg.Connection[Any], run: Callable[[], object]) -> list[Node]:
+    heard: list[str] = []
 
     def hear(notice: psycopg.errors.Diagnostic) -> None:
         if notice.message_primary == "parse tree:":
-            told.append(notice.message_detail or "")
+            heard.append(notice.message_detail or "")
 
-    prepared = sql.SQL("prepare {} as ").format(sql.Identifier(f"tree_of_{name}")).as_bytes(None)
     connection.execute("set debug_pretty_print = off; set client_min_messages = log; set debug_print_parse = on")
     connection.add_notice_handler(hear)
     try:
-        connection.execute(prepared + native(text.encode()).text)
+        run()
     finally:
         connection.remove_notice_handler(hear)
         connection.execute("reset debug_print_parse; reset client_min_messages")
-    tree = _read(told[-1])
-    assert tree["kind"] == "QUERY"
-    return tree
+    trees = [_value_of(text) for text in heard if not text.startswith("{QUERY :commandType 6 ")]  # utilities
+    assert all(tree["kind"] == "QUERY" for tree in trees)
+    return trees
 
 
-def _read(text: str) -> Node:
+def _value_of(text: str) -> Any:
     tokens = iter(TOKEN.findall(text))
-    tree = _value(next(tokens), tokens)
-    assert isinstance(tree, dict)
-    return tree
+    return _value(next(tokens), tokens)
 
 
 def _value(token: str, tokens: Iterator[str]) -> Any:
