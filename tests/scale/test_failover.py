@@ -21,6 +21,8 @@ from tests.scale.workshop import running, stored_under, tell
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240), pytest.mark.promise("SC-5")]
 
 CONTENTS = "select m.content from memories m join namespaces n using (tenant) where n.namespace = %s"
+HANGS_MAX_S = 15.0
+CALLERS = 4
 BETWEEN_S = 1.0  # of load between two disturbances
 
 
@@ -43,7 +45,7 @@ def standby(server: PostgresServer) -> PostgresServer:
 
 def url_of_both(server: PostgresServer, standby: PostgresServer) -> str:
     hosts = f"127.0.0.1:{server.port},127.0.0.1:{standby.port}"
-    return server.url().replace(f"127.0.0.1:{server.port}", hosts) + "?target_session_attrs=read-write"
+    return server.url().replace(f"127.0.0.1:{server.port}", hosts)
 
 
 def settings_of(database_url: str, redis_url: str, prefix: str) -> Settings:
@@ -86,12 +88,44 @@ async def test_an_address_of_several_hosts_follows_the_primary_and_loses_nothing
     assert (told["missed"], told["stored"] > 100) == (0, True)
 
 
+async def test_what_is_under_way_at_a_primary_that_hangs_is_tried_elsewhere(
+    server: PostgresServer, standby: PostgresServer
+) -> None:
+    async def write_slowly(tx: Transaction) -> None:
+        await tx.rows(b"select pg_sleep(0.1)")  # so that each caller has a session of its own
+        await write(tx)
+
+    async with await Store.open(url_of_both(server, standby)) as store:
+        await asyncio.gather(*(store.write("n", write_slowly) for _ in range(CALLERS)))
+        server.pause()
+        try:
+            waiting = asyncio.gather(*(store.write("n", write) for _ in range(CALLERS)))
+            await asyncio.to_thread(standby.promote)
+            await asyncio.wait_for(waiting, HANGS_MAX_S)
+        finally:
+            server.resume()
+    assert standby.ask("select count(*) as n from audit_log") == [{"n": 2 * CALLERS}]
+
+
+async def test_what_takes_long_at_a_server_that_serves_is_left_alone(server: PostgresServer) -> None:
+    tries = 0
+
+    async def read_slowly(tx: Transaction) -> None:
+        nonlocal tries
+        tries += 1
+        await tx.rows(b"select pg_sleep(7)")  # longer than until it is asked whether the server still serves
+
+    async with await Store.open(server.url()) as store:
+        await store.read("n", read_slowly)
+    assert tries == 1
+
+
 async def test_a_standby_as_the_only_database_is_named_and_taken_when_it_is_promoted(
     server: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     standby = server.standby("alone")
     standby.start()
-    with pytest.raises(NotReady, match=r"is a standby, which takes no writes.*target_session_attrs"):
+    with pytest.raises(NotReady, match=r"is a standby, which takes no writes.*name all hosts"):
         await Store.open(standby.url(), primary=True)
     (check,) = [check for check in await diagnose(standby.url(), "english") if check.name == "database"]
     assert (check.state, "is a standby" in check.told) == ("degraded", True)

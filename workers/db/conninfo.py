@@ -1,7 +1,8 @@
 """Connection strings: what every session of a worker is set to, and what a session must not be allowed to do."""
 
 import secrets
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -73,7 +74,29 @@ def owner_conninfo(database_url: str) -> str:
 
 def _conninfo(database_url: str, application: str, options: str) -> str:
     bounds = {"connect_timeout": CONNECT_S, "tcp_user_timeout": 5_000, "keepalives_idle": 5, "keepalives_interval": 2}
-    return make_conninfo(database_url, application_name=application, options=options, client_encoding="utf8", **bounds)
+    given = conninfo_to_dict(database_url)
+    servers = str(given.get("target_session_attrs") or "any")
+    if len(_places(given)) > 1 and servers == "any":
+        servers = "primary"  # whichever of the hosts that is
+    return make_conninfo(
+        database_url, application_name=application, options=options, client_encoding="utf8",
+        target_session_attrs=servers, **bounds,
+    )  # fmt: skip
+
+
+def host_first(conninfo: str, host: str, port: int) -> str:
+    """Return a connection string of several hosts with this one first: each that hangs before it costs CONNECT_S."""
+    places = sorted(_places(conninfo_to_dict(conninfo)), key=lambda place: place != (host, str(port)))
+    if len(places) < 2:
+        return conninfo
+    hosts, ports = zip(*places, strict=True)
+    return make_conninfo(conninfo, host=",".join(hosts), port=",".join(ports))
+
+
+def _places(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the hosts of a connection string with their ports."""
+    hosts, ports = (str(given.get(name) or "").split(",") for name in ("host", "port"))
+    return list(zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=False))
 
 
 def shown(database_url: str) -> str:

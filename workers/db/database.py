@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -276,7 +277,7 @@ class Store:
             return await ask(connection, query, values)
 
     async def _persist(self, run: Callable[[], Awaitable[T]]) -> T:
-        patient_until = time.monotonic() + PATIENCE_S
+        patient_until = math.inf
         conflicts, failures, unfit, uncertain = 0, 0, 0, False
         while True:
             began = time.monotonic()
@@ -298,6 +299,8 @@ class Store:
             if found is Meaning.UNFIT and unfit < UNFIT_MAX and await self._pool.doubt(began):
                 unfit += 1
                 continue
+            if found is Meaning.GONE:  # patience begins with the first failure, which comes late where a server hangs
+                patient_until = min(patient_until, time.monotonic() + PATIENCE_S)
             if found is Meaning.GONE and time.monotonic() < patient_until:
                 await self._pool.drop_idle()
                 await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])

@@ -19,6 +19,10 @@ select
 -- The process that serves this session, and how it is set.
 select pg_backend_pid() as pid, {settings}
 
+-- name: own_sessions
+-- The sessions of this worker process at this server.
+select pid from pg_stat_activity where application_name = current_setting('application_name')
+
 -- fragment: settings
 -- What holds in every session of a worker, by name.
 (select json_object_agg(name, current_setting(name, true)) from unnest(%(names)s::text[]) as name) as settings

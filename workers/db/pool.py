@@ -8,7 +8,9 @@ server may have the address by then.
 
 import asyncio
 import logging
+import os
 import random
+import socket
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -24,7 +26,7 @@ from engramq.telemetry.spans import are_recorded
 from engramq.workers.db import json_values
 from engramq.workers.db.bounded import within
 from engramq.workers.db.budget import Limit, share
-from engramq.workers.db.conninfo import SESSION, WORKER_SESSION
+from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
 from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
 from engramq.workers.db.queries import native, sql
 from engramq.workers.db.statements import TracedConnection
@@ -35,6 +37,7 @@ Connection = psycopg.AsyncConnection[Row]
 CONNECTION_LIMITS: Final = sql("connection_limits")
 WHOSE_SESSION: Final = sql("whose_session")
 NOTHING: Final = sql("nothing")
+OWN_SESSIONS: Final = sql("own_sessions")
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,8 @@ IDLE_KEPT: Final = 2  # connections that are kept however long nobody needs them
 IDLE_S: Final = 30.0  # how long the others are kept
 MAX_AGE_S: Final = 1800.0  # of a connection; up to a tenth less, so that not all are made anew at once
 DOUBT_S: Final = 0.5  # between two times that all connections are given up
+LONG_S: Final = 4.0  # of a loan, after which another session is asked whether this one's server still serves it
+ASK_AGAIN_S: Final = 2.0
 PREPARED_MAX: Final = 300
 IDLE_TRANSACTION: Final = psycopg.pq.TransactionStatus.IDLE
 
@@ -97,6 +102,8 @@ class Pool:
         self._growing = asyncio.Lock()  # one by one: the share may be used up sooner than the permits
         self._look_at = 0.0
         self._trimming: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._lent: dict[Connection, float] = {}  # with the time since when
+        self._watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._closed = False
 
     @asynccontextmanager
@@ -106,9 +113,12 @@ class Pool:
         Raises psycopg.Error or OSError when there is none to be had, EngramqError when all are busy for too long.
         """
         connection = await self._borrow()
+        self._lent[connection] = time.monotonic()
+        self._watch_later()
         try:
             yield connection
         finally:
+            del self._lent[connection]
             await self._take_back(connection)
 
     @property
@@ -144,8 +154,9 @@ class Pool:
     async def aclose(self) -> None:
         """Close every connection; those on loan when they come back."""
         self._closed = True
-        if self._trimming is not None:
-            self._trimming.cancel()
+        for waiting in (self._trimming, self._watching):
+            if waiting is not None:
+                waiting.cancel()
         await self.drop_idle()
 
     async def _borrow(self) -> Connection:
@@ -214,7 +225,7 @@ class Pool:
     async def _connect(self) -> Connection:
         if self._through is None:
             try:
-                connection = await _connected(self._conninfo)
+                connection = await self._direct()
             except psycopg.OperationalError as problem:
                 if not (self._looks and refuses_options(problem)):
                     raise
@@ -231,6 +242,11 @@ class Pool:
         # A pooler lets everybody in, also when it has no server's session left to lend.
         await _answer(connection, NOTHING, {})
         _settings[connection] = self._through.settings
+        return connection
+
+    async def _direct(self) -> Connection:
+        connection = await _connected(self._conninfo)
+        self._conninfo = host_first(self._conninfo, connection.info.host, connection.info.port)
         return connection
 
     async def _is_ours(self, connection: Connection) -> bool:
@@ -295,6 +311,44 @@ class Pool:
         self._until.pop(connection, None)
         await connection.close()
 
+    def _watch_later(self) -> None:
+        """Look at the loans in a while. Behind a pooler that is the pooler's affair: its sessions have no server."""
+        if self._watching is None and self._through is None and not self._closed:
+            self._watching = asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._watch)
+
+    def _watch(self) -> None:
+        self._watching = None
+        latest = time.monotonic() - LONG_S
+        if overdue := {connection: since for connection, since in self._lent.items() if since <= latest}:
+            self._watching = asyncio.create_task(self._cut_abandoned(overdue))
+        elif self._lent:
+            self._watch_later()
+
+    async def _cut_abandoned(self, overdue: Mapping[Connection, float]) -> None:
+        """Cut loans whose session is not at the server that has the address now: whoever waits for one tries again.
+
+        A server that hangs, or that a failover left behind, keeps its connections open: neither libpq nor TCP notices.
+        A server that answers nobody is waited for: there is no other one to try.
+        """
+        try:
+            async with await self._direct() as asking:
+                here = {row["pid"] for row in await _rows(asking, OWN_SESSIONS, {})}
+            lost = [
+                connection for connection, since in overdue.items()
+                if self._lent.get(connection) == since and connection.info.backend_pid not in here
+            ]  # fmt: skip
+            if lost:
+                log.warning("Sessions are cut: the database is at another server now", extra={"sessions": len(lost)})
+                await self.doubt(time.monotonic())
+            for connection in lost:
+                _cut(connection)
+        except (psycopg.Error, OSError) as problem:
+            log.info("Nobody says whether the database is at another server", extra={"error": type(problem).__name__})
+        finally:
+            self._watching = None
+            if self._lent:
+                self._watch_later()
+
     def _trim_later(self) -> None:
         waits = self._trimming is not None and not (isinstance(self._trimming, asyncio.Task) and self._trimming.done())
         if len(self._idle) > IDLE_KEPT and not waits:
@@ -317,6 +371,13 @@ def _whole(connection: Connection) -> bool:
     if connection.closed or connection.info.transaction_status != IDLE_TRANSACTION:
         return False
     return connection.info.pipeline_status == psycopg.pq.PipelineStatus.OFF
+
+
+def _cut(connection: Connection) -> None:
+    """End a connection for whoever waits for its answer, who learns that it is lost."""
+    if not connection.closed:
+        with socket.socket(fileno=os.dup(connection.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
 
 
 async def _connected(conninfo: str) -> Connection:

@@ -44,7 +44,7 @@ class NotReady(Exception):
         """Return the exception for a server that only replays what another one writes."""
         return cls(
             "The server at ENGRAMQ_DATABASE_URL is a standby, which takes no writes.",
-            "Set ENGRAMQ_DATABASE_URL to the primary, or name all hosts in it with target_session_attrs=read-write.",
+            "Set ENGRAMQ_DATABASE_URL to the primary, or name all hosts in it: postgresql://role@one,two/database.",
             Reason.STANDBY,
         )
 
