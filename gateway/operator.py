@@ -26,7 +26,7 @@ from engramq.schemas.checks import CheckName, merged, status_of
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Command, CommandReport, GetCommand, Reply
 from engramq.schemas.envelope import Answer, Principal
-from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.lanes import lanes_of
 from engramq.schemas.overview import Check, Overview
 from engramq.schemas.servers import UnsupportedServer, let_tls_end
@@ -35,6 +35,9 @@ from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
 
 ANSWER_TIMEOUT_S: Final = 20.0  # after which a command is asked after instead
 READ_TIMEOUT_S: Final = 120.0  # of one behind batches of an import
+INSIST_TIMEOUT_S: Final = 60.0
+GIVE_UP_S: Final = 300.0  # how long one batch is tried again while the service is away or overloaded
+NOT_DONE: Final = "See `engramq status`: is a worker running?"
 ASK_AGAIN_S: Final = 1.0
 PROGRESS_S: Final = 5.0
 ENDED: Final = (CommandStatus.DONE, CommandStatus.FAILED, CommandStatus.UNKNOWN)
@@ -51,6 +54,7 @@ class Asker:
     bus: AnyBus
     namespace: str
     principal: str
+    project: str = ""  # of what names none
 
     async def run(self, command: Command, kind: type[R], *, progress: Callable[[], Awaitable[None]] | None = None) -> R:
         """Return the reply, however long it takes; raises EngramqError.
@@ -75,10 +79,45 @@ class Asker:
         assert isinstance(answer.reply, kind)
         return answer.reply
 
-    async def ask(self, command: Command, timeout_s: float | None = None) -> Answer | Pending:
-        """Ask once."""
-        principal = Principal(name=self.principal, scopes=ALL_SCOPES)
-        return await self.bus.ask(command, namespace=self.namespace, principal=principal, timeout_s=timeout_s)
+    async def ask(self, command: Command, timeout_s: float | None = None, key: str | None = None) -> Answer | Pending:
+        """Ask once; with a `key` what was done for it already is not done again."""
+        return await self.bus.ask(
+            command,
+            namespace=self.namespace,
+            principal=Principal(name=self.principal, scopes=ALL_SCOPES),
+            idempotency_key=key,
+            project=self.project,
+            timeout_s=timeout_s,
+        )
+
+    async def insist(self, command: Command, key: str) -> Answer:
+        """Ask again while the service is overloaded or away: the key has it done once only; raises EngramqError."""
+        give_up = time.monotonic() + GIVE_UP_S
+        while True:
+            try:
+                answer = await self.ask(command, INSIST_TIMEOUT_S, key)
+                if isinstance(answer, Pending):
+                    await self._until_stored(answer.command_id, give_up)
+                    if time.monotonic() < give_up:
+                        continue
+                    raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
+                if answer.fault is None or answer.fault.code not in NOT_APPLIED:
+                    return answer
+                fault = answer.fault
+            except EngramqError as refused:
+                fault = refused.fault
+            if fault.code not in NOT_APPLIED or time.monotonic() > give_up:
+                raise EngramqError(fault)
+            await anyio.sleep(fault.retry_after_s if isinstance(fault.retry_after_s, float) else ASK_AGAIN_S)
+
+    async def _until_stored(self, command_id: str, give_up: float) -> None:
+        """Wait until a command that outlived our patience has ended; its stored reply is then ours by the key."""
+        while time.monotonic() < give_up:
+            answer = await self.ask(GetCommand(command_id=command_id))
+            status = getattr(getattr(answer, "reply", None), "status", None)
+            if status not in {CommandStatus.PENDING, CommandStatus.RUNNING}:
+                return
+            await anyio.sleep(ASK_AGAIN_S)
 
     async def _until_ended(self, command_id: str, kind: type[R], progress: Callable[[], Awaitable[None]] | None) -> R:
         told_at = time.monotonic()
@@ -94,10 +133,10 @@ class Asker:
 
 
 @asynccontextmanager
-async def asking(settings: Settings, namespace: str) -> AsyncIterator[Asker]:
+async def asking(settings: Settings, namespace: str, project: str = "") -> AsyncIterator[Asker]:
     """Yield what asks in one namespace, as the principal of the settings."""
     async with open_bus(settings) as bus:
-        yield Asker(bus, namespace, settings.principal)
+        yield Asker(bus, namespace, settings.principal, project)
 
 
 def reply_to(settings: Settings, namespace: str, command: Command, kind: type[R]) -> R:

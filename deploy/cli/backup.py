@@ -1,4 +1,4 @@
-"""The options of `engramq backup`."""
+"""`engramq backup`: save the home in a file, while it is used."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from engramq.deploy.backup.taking import back_up
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.progress import bytes_done
 from engramq.deploy.home import home_from
@@ -27,8 +28,6 @@ def command(file: Path, *, as_json: bool) -> None:
     if not os.access(file.absolute().parent, os.W_OK):
         raise click.BadParameter(f"{str(file.parent)!r} is no folder that can be written to.", param_hint="'FILE'")
     read_settings(os.environ)
-    from engramq.deploy.backup.taking import back_up  # noqa: PLC0415 - psycopg, wasted on wrong options
-
     home = home_from(os.environ)
     with bytes_done("saved", hidden=as_json) as tell:
         taken = back_up(home, os.environ, file, tell)

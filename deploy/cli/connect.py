@@ -1,4 +1,4 @@
-"""The options of `engramq connect`."""
+"""`engramq connect`: write engramq into the configuration of an MCP client, or take it out."""
 
 from __future__ import annotations
 

@@ -83,7 +83,13 @@ def command(
     if yes and not merge:
         raise click.UsageError("--yes goes with --merge.")
     with servers_for("duplicates") as chosen:
-        asked = asked_for(partition=partition, similarity=similarity, shown=limit, merge=merge, yes=yes)
+        asked = Asked(
+            partition=UNSET if partition is None else Partition(partition),
+            similarity=UNSET if similarity is None else similarity,
+            shown=limit,
+            merge=merge,
+            yes=yes,
+        )
         list_duplicates(asked, chosen, namespace=namespace or chosen.namespace, as_json=as_json)
 
 
@@ -117,17 +123,6 @@ class Found:
     def duplicates(self) -> int:
         """How many memories others stand for."""
         return sum(len(one.goes) for one in self.groups)
-
-
-def asked_for(*, partition: str | None, similarity: float | None, shown: int, merge: bool, yes: bool) -> Asked:
-    """Return what options ask for; None where one was not given."""
-    return Asked(
-        partition=UNSET if partition is None else Partition(partition),
-        similarity=UNSET if similarity is None else similarity,
-        shown=shown,
-        merge=merge,
-        yes=yes,
-    )
 
 
 def list_duplicates(asked: Asked, settings: Settings, *, namespace: str, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The options of `engramq forget`."""
+"""`engramq forget`: hide a memory from searches and lists, or erase it for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `engramq gateway`."""
+"""`engramq gateway`: serve MCP over HTTP (or on a socket), with the servers of the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `engramq hook`, for its help alone: it reads them by itself, since a client waits for it."""
+"""`engramq hook`: handle one event of a client; engramq hooks has clients run it."""
 
 from __future__ import annotations
 

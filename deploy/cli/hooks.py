@@ -1,4 +1,4 @@
-"""The options of `engramq hooks install` and `engramq hooks uninstall`."""
+"""`engramq hooks`: let Claude Code, Codex or Gemini CLI recall and capture without being asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `engramq list`."""
+"""`engramq list`: list memories, newest first, all that the options name."""
 
 from __future__ import annotations
 

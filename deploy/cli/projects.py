@@ -1,4 +1,4 @@
-"""The options of `engramq projects`."""
+"""`engramq projects`: list projects with how many memories each has."""
 
 from __future__ import annotations
 

@@ -80,8 +80,6 @@ def command(namespace: str | None, *, yes: bool, rewrite: bool, as_json: bool, *
             raise click.UsageError("--rewrite goes alone: give it after the purge, for all namespaces at once.")
         _rewrite(as_json=as_json)
         return
-    from engramq.schemas.commands import PurgeMemories  # noqa: PLC0415 - see above
-
     wanted = {field: value for field, value in given.items() if value is not None and value is not False}
     listing = checked_command(wanted, PurgeMemories)
     with servers_for("purge") as chosen:

@@ -1,4 +1,4 @@
-"""The options of `engramq recent`."""
+"""`engramq recent`: show the newest memories, of every kind of trust."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `engramq restore`."""
+"""`engramq restore`: bring back a memory, by its ID, or make a home of a backup, by its FILE."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _draw(reply: Reply) -> None:
 
 def _restore_backup(file: Path, *, force: bool, only_check: bool, as_json: bool) -> None:
     read_settings(os.environ)
-    from engramq.deploy.backup.restoring import restore, verify  # noqa: PLC0415 - psycopg, wasted on wrong options
+    from engramq.deploy.backup.restoring import restore, verify  # noqa: PLC0415 - psycopg, for backups alone
 
     home = home_from(os.environ)
     with bytes_done("done", hidden=as_json) as tell:

@@ -1,4 +1,8 @@
-"""`engramq` itself: the list of all commands, and what becomes of their errors."""
+"""`engramq` itself: the list of all commands, and what becomes of their errors.
+
+Each command is a module of this package, loaded when it is called: together they import gateway and workers, which
+takes a second, and the list of commands or a wrong name should not wait for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `engramq rules`."""
+"""`engramq rules`: print what AGENTS.md or CLAUDE.md should say of the memory, or write it there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `engramq search`."""
+"""`engramq search`: find memories by meaning and words, best first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `engramq show`."""
+"""`engramq show`: show one memory whole, with its links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `engramq stdio`, for its help and for what is not plain: the relay reads plain ones by itself."""
+"""`engramq stdio`: serve MCP on standard input and output, sharing the home's stack."""
 
 from __future__ import annotations
 

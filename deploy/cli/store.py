@@ -1,4 +1,4 @@
-"""The options of `engramq store`."""
+"""`engramq store`: keep one memory, and print its id."""
 
 from __future__ import annotations
 

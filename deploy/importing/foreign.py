@@ -5,7 +5,7 @@ An export is read once to its end first, so that one that is cut off leaves noth
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +86,7 @@ class Graph:
         self, importer: Importer, namespace: str, entry: Node | Edge, command: Command, slots: anyio.Semaphore
     ) -> None:
         try:
-            answer = await importer.ask_until_answered(command, namespace, f"import:{uuid7()}")
+            answer = await replace(importer.asker, namespace=namespace).insist(command, f"import:{uuid7()}")
         finally:
             slots.release()
         if answer.fault is not None:  # of this entry alone: it was not the service's failing

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -17,21 +17,17 @@ from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import Progress, Readable
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.deploy.importing.rows import Batch, Row, Secrets, check_rows, make_batches
-from engramq.gateway.queue.bus import Pending
-from engramq.gateway.queue.lanes import AnyBus, open_bus
-from engramq.schemas.commands import BatchImported, Command, GetCommand, ImportBatch
+from engramq.gateway.operator import Asker, asking
+from engramq.schemas.commands import BatchImported, ImportBatch
 from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
-from engramq.schemas.envelope import Answer, Principal
-from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.lanes import Lane, lanes_of
 from engramq.schemas.packed_lines import Source
 from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.settings import Redact, Settings
 from engramq.schemas.vocabulary import (
-    ALL_SCOPES,
     Absence,
-    CommandStatus,
     OnDuplicate,
     ReceiptStatus,
     RowFormat,
@@ -135,24 +131,19 @@ class ImportWorkers:
 
 IN_FLIGHT: Final = 3  # batches at once: one embeds, one is written, one waits
 BATCH_CHARS: Final = 400_000  # content per batch, so that a batch of long texts is not minutes of work
-ANSWER_TIMEOUT_S: Final = 60.0
-NOT_DONE: Final = "See `engramq status`: is a worker running?"
-GIVE_UP_S: Final = 300.0  # how long one batch is tried again while the service is away or overloaded
 
 
 @dataclass
 class Importer:
     """Sends batches and keeps count. `rejects` gets one JSON line per row that was not stored."""
 
-    bus: AnyBus
-    principal: Principal
+    asker: Asker
     on_duplicate: OnDuplicate
     rejects: RejectFile
     progress: Progress
     counts: Counter[ReceiptStatus] = field(default_factory=Counter)
     absent: Counter[tuple[ReceiptStatus, Absence]] = field(default_factory=Counter)
     degraded: bool = False
-    project: str = ""  # of the rows that name none
     secrets: Secrets = field(default_factory=Secrets)
 
     async def run(self, items: Iterator[Batch | Rejection]) -> None:
@@ -171,7 +162,8 @@ class Importer:
 
     async def _send(self, batch: Batch, slots: anyio.CapacityLimiter) -> None:
         try:
-            answer = await self.ask_until_answered(_command(batch, self.on_duplicate), batch.namespace, batch.key)
+            asker = replace(self.asker, namespace=batch.namespace)
+            answer = await asker.insist(_command(batch, self.on_duplicate), batch.key)
         finally:
             slots.release_on_behalf_of(batch)
         if answer.fault is not None:
@@ -187,47 +179,6 @@ class Importer:
                 if receipt.absence is not UNSET:
                     self.absent[receipt.status, receipt.absence] += 1
         self.progress.show(sum(self.counts.values()))
-
-    async def ask_until_answered(self, command: Command, namespace: str, key: str) -> Answer:
-        """Ask again while the service is overloaded or away: the key has it done once only; raises EngramqError."""
-        give_up = time.monotonic() + GIVE_UP_S
-        while True:
-            try:
-                answer = await self.bus.ask(
-                    command,
-                    namespace=namespace,
-                    principal=self.principal,
-                    idempotency_key=key,
-                    project=self.project,
-                    timeout_s=ANSWER_TIMEOUT_S,
-                )
-                if isinstance(answer, Pending):
-                    await self._until_ended(answer.command_id, namespace, give_up)
-                    if time.monotonic() < give_up:
-                        continue
-                    raise refuse(FaultCode.UNAVAILABLE, "A batch was taken, but not done in time.", recovery=NOT_DONE)
-                if answer.fault is None or answer.fault.code not in NOT_APPLIED:
-                    return answer
-                fault = answer.fault
-            except EngramqError as refused:
-                fault = refused.fault
-            await self._wait_or_give_up(fault, give_up)
-
-    async def _until_ended(self, command_id: str, namespace: str, give_up: float) -> None:
-        """Wait until a command that outlived our patience has ended; its stored reply is then ours by the key."""
-        while time.monotonic() < give_up:
-            answer = await self.bus.ask(
-                GetCommand(command_id=command_id), namespace=namespace, principal=self.principal
-            )
-            status = getattr(getattr(answer, "reply", None), "status", None)
-            if status not in {CommandStatus.PENDING, CommandStatus.RUNNING}:
-                return
-            await anyio.sleep(1.0)
-
-    async def _wait_or_give_up(self, fault: Fault, give_up: float) -> None:
-        if fault.code not in NOT_APPLIED or time.monotonic() > give_up:
-            raise EngramqError(fault)
-        await anyio.sleep(fault.retry_after_s if isinstance(fault.retry_after_s, float) else 1.0)
 
     def reject(self, rejection: Rejection) -> None:
         """Count a row that was not stored, and tell of it; raises CannotReject."""
@@ -285,17 +236,15 @@ async def importing(
     """
     async with AsyncExitStack() as resources:
         files = resources.enter_context(ExitStack())
-        bus = await resources.enter_async_context(open_bus(settings))
+        asker = await resources.enter_async_context(asking(settings, settings.namespace, settings.project))
         workers = ImportWorkers(lanes_of(settings).of(settings.namespace))
         resources.push_async_callback(workers.close)
         await workers.require(START_S)
         importer = Importer(
-            bus,
-            Principal(name=settings.principal, scopes=ALL_SCOPES),
+            asker,
             options.on_duplicate,
             RejectFile(rejects, files),
             resources.enter_context(Progress(source, total)),
-            project=settings.project,
             secrets=new_secrets(settings),
         )
         async with anyio.create_task_group() as watching:
