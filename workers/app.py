@@ -260,7 +260,7 @@ async def run(
     async with AsyncExitStack() as owned:
         # Before the database, which may let it wait.
         await owned.enter_async_context(telling_watchdog())
-        owned.enter_context(health.served(settings))
+        await owned.enter_async_context(health.served(settings))
         if settings.otel_endpoint:
             from engramq.telemetry.otlp import recording  # noqa: PLC0415 - 0.3 s of imports, for those who trace
 
@@ -275,7 +275,7 @@ async def run(
         embedder = BatchingEmbedder(model, observers=observers)
         await owned.enter_async_context(embedder)
         if metrics is not None:
-            owned.enter_context(metrics.served(settings, store, embedder))
+            await owned.enter_async_context(metrics.served(settings, store, embedder))
         lanes = lanes_of(settings)
         mailboxes = await owned.enter_async_context(LaneViews(lanes))
         services = build_services(store, embedder, settings, stopping=stop)

@@ -6,8 +6,8 @@ is waited for, so a process that does not serve need not be started anew; one th
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, Literal
 
 import msgspec
@@ -22,7 +22,6 @@ from engramq.workers.db.health import health_of
 
 log = logging.getLogger(__name__)
 
-ALIVE_S: Final = 3.0  # in which a loop gets round to an answer; what works long does so in threads
 LOOK_S: Final = 4.0  # more than PostgreSQL and the model are waited for
 JSON: Final = "application/json"
 
@@ -46,9 +45,6 @@ async def _alive() -> Answer:
     return Answer(200, b'{"status":"alive"}', JSON)
 
 
-_STUCK: Final = "Its event loop does not turn."
-_ANEW: Final = "Start this process anew."
-_STUCK_ANSWER: Final = Answer(503, msgspec.json.encode({"status": "stuck", "error": f"{_STUCK} {_ANEW}"}), JSON)
 _LATE: Final = f"It did not find out within {LOOK_S:.0f} s whether it serves."
 _AGAIN: Final = "Ask again; if it says so again, give it more processor time."
 
@@ -71,19 +67,18 @@ class WorkerHealth:
         """Tell it what the process works with, now that this is there."""
         self._known = store, checks
 
-    @contextmanager
-    def served(self, settings: Settings) -> Iterator[None]:
+    @asynccontextmanager
+    async def served(self, settings: Settings) -> AsyncIterator[None]:
         """Tell it over HTTP while the block lasts, where a port is set. Raises SettingsError where that cannot be."""
         if settings.health_port is None:
             yield
             return
         late = _ready([failed(CheckName.WORKER, _LATE, _AGAIN)])
-        stuck = _ready([failed(CheckName.WORKER, _STUCK, _ANEW)])
         pages = {
-            "/healthz": Page(read=_alive, bound_s=ALIVE_S, late=_STUCK_ANSWER),
-            "/readyz": Page(read=self._shared, bound_s=LOOK_S, late=late, stuck=stuck),
+            "/healthz": Page(read=_alive, bound_s=LOOK_S, late=late),
+            "/readyz": Page(read=self._shared, bound_s=LOOK_S, late=late),
         }
-        with serving(settings.health_host, settings.health_port, pages, variable="ENGRAMQ_HEALTH_PORT") as port:
+        async with serving(settings.health_host, settings.health_port, pages, variable="ENGRAMQ_HEALTH_PORT") as port:
             log.info("Serving health", extra={"host": settings.health_host, "port": port})
             yield
 

@@ -3,8 +3,8 @@
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
@@ -50,8 +50,8 @@ class WorkerMetrics:
             self._figures.count(catalog.EMBEDDER_FAILED)
         self._figures.observe(catalog.EMBEDDING, taken_s)
 
-    @contextmanager
-    def served(self, settings: Settings, store: Store, embedder: BatchingEmbedder) -> Iterator[None]:
+    @asynccontextmanager
+    async def served(self, settings: Settings, store: Store, embedder: BatchingEmbedder) -> AsyncIterator[None]:
         """Serve all figures over HTTP for as long as the block lasts. Raises SettingsError where that cannot be."""
         page = Page(
             read=partial(self._page, store, embedder),
@@ -61,7 +61,7 @@ class WorkerMetrics:
             token_variable="ENGRAMQ_METRICS_TOKEN",  # noqa: S106 - its name
         )
         host, port = settings.metrics_host, settings.metrics_port or 0
-        with serving(host, port, {"/metrics": page}, variable="ENGRAMQ_METRICS_PORT") as bound:
+        async with serving(host, port, {"/metrics": page}, variable="ENGRAMQ_METRICS_PORT") as bound:
             log.info("Serving metrics", extra={"host": host, "port": bound})
             yield
 

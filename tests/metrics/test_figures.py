@@ -132,7 +132,7 @@ def test_scrapes_at_the_same_time_share_a_look(told: Told) -> None:
 
 def test_a_worker_serves_nothing_but_its_metrics(told: Told) -> None:
     assert httpx.get(f"{told.worker_url}/", timeout=20).status_code == 404
-    assert httpx.post(f"{told.worker_url}/metrics", timeout=20).status_code == 501
+    assert httpx.post(f"{told.worker_url}/metrics", timeout=20).status_code == 405
 
 
 def test_a_token_of_their_own_opens_the_metrics_and_nothing_else(

@@ -2,8 +2,7 @@
 
 import asyncio
 import socket
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 
 import httpx
 import pytest
@@ -46,7 +45,7 @@ def _connected(port: int) -> socket.socket:
 
 @pytest.mark.parametrize("begun", [b"", b"GET /metrics HTTP/1.1\r\nx: "])
 async def test_the_connection_that_has_asked_nothing_for_longest_makes_room(begun: bytes) -> None:
-    with ExitStack() as held, serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
+    async with AsyncExitStack() as held, serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
         waiting = [held.enter_context(_connected(port)) for _ in range(CONNECTIONS_MAX)]
         for one in waiting:
             one.sendall(begun)
@@ -59,7 +58,7 @@ async def test_the_connection_that_has_asked_nothing_for_longest_makes_room(begu
         assert (await asyncio.to_thread(waiting[-1].recv, 99)).startswith(b"HTTP/1.0 200 ")
 
 
-async def test_connections_that_wait_for_an_answer_take_no_threads_without_end() -> None:
+async def test_of_connections_that_wait_for_an_answer_there_is_a_bound() -> None:
     go_on, waiting = asyncio.Event(), asyncio.Semaphore(0)
 
     async def slow() -> Answer:
@@ -68,7 +67,7 @@ async def test_connections_that_wait_for_an_answer_take_no_threads_without_end()
         return Answer(200, b"")
 
     pages = {"/slow": Page(read=slow, bound_s=BOUND_S, late=LATE), **PAGES}
-    with ExitStack() as held, serving("127.0.0.1", 0, pages, variable="PORT") as port:
+    async with AsyncExitStack() as held, serving("127.0.0.1", 0, pages, variable="PORT") as port:
         asking = [held.enter_context(_connected(port)) for _ in range(CONNECTIONS_MAX)]
         async with asyncio.timeout(BOUND_S):
             for one in asking:
@@ -84,7 +83,7 @@ async def test_connections_that_wait_for_an_answer_take_no_threads_without_end()
 
 @pytest.mark.parametrize(("path", "status"), [("/metrics", 200), ("/nothing", 404), ("/defect", 500)])
 async def test_the_head_of_a_page_is_that_of_the_page(path: str, status: int) -> None:
-    with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
+    async with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
         async with httpx.AsyncClient() as client:
             head, page = [await client.request(one, f"http://127.0.0.1:{port}{path}") for one in ("HEAD", "GET")]
         with _connected(port) as bare:
@@ -97,24 +96,28 @@ async def test_the_head_of_a_page_is_that_of_the_page(path: str, status: int) ->
     assert said.endswith(b"\r\n\r\n")
 
 
-async def test_a_page_that_takes_too_long_is_late_and_a_loop_that_stands_still_is_stuck() -> None:
+async def test_a_page_that_takes_too_long_is_late() -> None:
     async def endless() -> Answer:
         await asyncio.Event().wait()
         raise AssertionError
 
-    stuck = Answer(503, b"stuck")
-    pages = {"/endless": Page(read=endless, bound_s=0.05, late=LATE, stuck=stuck)}
-    with serving("127.0.0.1", 0, pages, variable="PORT") as port:
-        url = f"http://127.0.0.1:{port}/endless"
+    pages = {"/endless": Page(read=endless, bound_s=0.05, late=LATE)}
+    async with serving("127.0.0.1", 0, pages, variable="PORT") as port, httpx.AsyncClient() as client:
+        assert (await client.get(f"http://127.0.0.1:{port}/endless")).content == LATE.body
+
+
+async def test_other_methods_are_refused_and_what_is_no_request_is_left() -> None:
+    async with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
         async with httpx.AsyncClient() as client:
-            assert (await client.get(url)).content == LATE.body
-        with ThreadPoolExecutor(1) as beside:
-            asked = beside.submit(httpx.get, url, timeout=BOUND_S)
-            assert asked.result(BOUND_S).content == stuck.body  # waited for in the loop's own thread
+            assert (await client.post(f"http://127.0.0.1:{port}/metrics")).status_code == 405
+        with _connected(port) as endless:
+            endless.sendall(b"x" * 100_000)
+            assert await asyncio.to_thread(endless.recv, 1) == b""
+        assert await _answered(port) == 200
 
 
 async def test_a_page_with_a_defect_says_so_without_its_words_and_the_others_live() -> None:
-    with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
+    async with serving("127.0.0.1", 0, PAGES, variable="PORT") as port:
         async with httpx.AsyncClient() as client:
             broken = await client.get(f"http://127.0.0.1:{port}/defect")
         assert (broken.status_code, "secret" in broken.text) == (500, False)
