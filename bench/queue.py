@@ -40,6 +40,7 @@ from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Actor, Job, Outcome
 from engramq.workers.queue.process import serve
+from tests.lanes import lanes_at
 
 PAYLOAD: Final = b"x" * 200
 PRINCIPAL: Final = Principal(name="bench")
@@ -67,7 +68,7 @@ async def engramq_worker(url: str, *kinds: WorkerKind) -> None:
 
 @contextlib.asynccontextmanager
 async def engramq_asker(url: str) -> AsyncIterator[RoundTrip]:
-    async with Bus(url, KEYS, mailbox_bound=10_000, reply_timeout_s=BOUND_S) as bus:
+    async with Bus(lanes_at(url, KEYS), mailbox_bound=10_000, reply_timeout_s=BOUND_S) as bus:
 
         async def ask() -> None:
             await bus.ask(Ping(payload=PAYLOAD), namespace="bench", principal=PRINCIPAL)

@@ -16,11 +16,11 @@ import msgspec
 from msgspec import UNSET
 from redis.asyncio import Redis
 
-from engramq.schemas.clients import CLIENT_ERRORS
 from engramq.schemas.commands import Command
 from engramq.schemas.connection import refusal_of
 from engramq.schemas.faults import EngramqError, FaultCode, invalid, refuse
 from engramq.schemas.keys import Keys
+from engramq.schemas.servers import CLIENT_ERRORS
 
 CURSOR: Final = "cursor"
 NEXT_CURSOR: Final = "next_cursor"

@@ -3,7 +3,6 @@
 This is the entry of `deploy` into this package; no agent comes this way.
 """
 
-import asyncio
 import logging
 import os
 import time
@@ -19,9 +18,8 @@ import msgspec
 from engramq.gateway.health import Health, whole_health_in
 from engramq.gateway.identity.authorization import settings_caller
 from engramq.gateway.overview import overview_of, redis_check
-from engramq.gateway.queue.bus import Pending
-from engramq.gateway.queue.lanes import AnyBus, of_those_that_answer, open_bus
-from engramq.gateway.queue.look import Look, NoLook, look_at, missing_rights
+from engramq.gateway.queue.bus import Bus, Pending, open_bus
+from engramq.gateway.queue.look import NoLook, look_at, missing_rights
 from engramq.schemas.checks import CheckName, merged, status_of
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Command, CommandReport, GetCommand, Reply
@@ -51,7 +49,7 @@ T = TypeVar("T")
 class Asker:
     """Asks in the name of the operator, who may do everything in this namespace."""
 
-    bus: AnyBus
+    bus: Bus
     namespace: str
     principal: str
     project: str = ""  # of what names none
@@ -204,14 +202,12 @@ def redis_alone(settings: Settings) -> Check:
 
 async def _redis_alone(settings: Settings) -> Check:
     lanes = lanes_of(settings)
-    found = await asyncio.gather(*(look_at(lane.redis, lane.keys) for lane in lanes.all), return_exceptions=True)
     try:
-        look, away = of_those_that_answer(found)
-        there = next(lane for lane, one in zip(lanes.all, found, strict=True) if isinstance(one, Look))
-        refused = look.refused or await missing_rights(there.redis, there.keys)
+        look = await look_at(lanes)
+        refused = look.refused or await missing_rights(lanes)
     except NoLook as problem:
         return redis_check(str(problem), answers=False)
-    return redis_check(refused or away, answers=not refused)
+    return redis_check(refused or look.away, answers=not refused)
 
 
 async def _overview(settings: Settings) -> Overview:
@@ -221,9 +217,8 @@ async def _overview(settings: Settings) -> Overview:
     except UnsupportedServer as problem:
         checks = [redis_check(str(problem), answers=False)]
         return Overview(status=status_of(checks), checks=checks, mailboxes=[])
-    first = lanes_of(settings).first
     try:
-        missing = await missing_rights(first.redis, first.keys)
+        missing = await missing_rights(lanes_of(settings))
     except NoLook:
         return found  # the look has said why
     if not missing:

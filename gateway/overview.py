@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.queue.lanes import AnyBus
+from engramq.gateway.queue.bus import Bus
 from engramq.gateway.queue.look import SILENT_S, Look, NoLook
 from engramq.schemas.checks import DATABASE_AWAY, REDIS_AWAY, CheckName, degraded, failed, merged, passed, status_of
 from engramq.schemas.commands import Ping, Pong
@@ -56,7 +56,7 @@ _DATABASE_MENDS: Final = {
 }
 
 
-async def overview_of(bus: AnyBus, caller: Caller) -> Overview:
+async def overview_of(bus: Bus, caller: Caller) -> Overview:
     """Return what a look now finds, within about 8 s when nothing answers, else within milliseconds."""
     look, not_looked = None, ""
     try:
@@ -70,15 +70,16 @@ async def overview_of(bus: AnyBus, caller: Caller) -> Overview:
     return Overview(status=status_of(checks), checks=checks, mailboxes=[] if look is None else look.mailboxes)
 
 
-async def _redis_and_beyond(bus: AnyBus, caller: Caller, look: Look | None, not_looked: str) -> list[Check]:
+async def _redis_and_beyond(bus: Bus, caller: Caller, look: Look | None, not_looked: str) -> list[Check]:
     """Return the checks of Redis, and of what is reached through it as far as it is."""
     try:
         await bus.ready()
-        answer = await bus.ask_any(
+        answer = await bus.ask(
             Ping(database=True, checks=True),
             namespace=caller.namespace,
             principal=caller.principal,
             timeout_s=ANSWER_S,
+            anywhere=True,
         )
     except EngramqError:
         refused = bus.refused or not_looked

@@ -34,19 +34,17 @@ from engramq.gateway.mcp.server import McpServer, build_server, http_caller, sdk
 from engramq.gateway.mcp.wire import HttpWire, ToolCalls
 from engramq.gateway.operator import run
 from engramq.gateway.overview import overview_of
-from engramq.gateway.queue.lanes import AnyBus, open_bus
+from engramq.gateway.queue.bus import Bus, open_bus
 from engramq.gateway.rendering.replies import ReplyStyle
 from engramq.gateway.rest.app import OPEN_PATHS, Rest
 from engramq.gateway.service import Service
-from engramq.gateway.sessions import breadcrumbs_of, fresh_session
+from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
-from engramq.schemas.clients import open_client
 from engramq.schemas.keys import Keys
 from engramq.schemas.lanes import lanes_of
 from engramq.schemas.limits import REPLY_CHARS_MAX
 from engramq.schemas.logs import JsonFormatter, quieten
 from engramq.schemas.overview import Overview
-from engramq.schemas.servers import Server
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting
 from engramq.schemas.vocabulary import Detail
 from engramq.telemetry.spans import NameSubject
@@ -68,7 +66,7 @@ class Gateway:
     def __init__(
         self,
         settings: Settings,
-        bus: AnyBus,
+        bus: Bus,
         service: Service,
         redis: Redis,
         keys: Keys,
@@ -229,14 +227,12 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
         stopping = anyio.Event()
         # On failure callers read their last answers first.
         bus = await stack.enter_async_context(open_bus(settings, lanes=lanes, on_failure=stopping.set))
-        clients = [open_redis(lane.redis) for lane in lanes.all]
-        for client in clients:
-            stack.push_async_callback(client.aclose)
-        redis, keys = clients[0], lanes.first.keys
+        redis, keys = lanes.server.client(timeout_s=REDIS_S), lanes.first
+        stack.push_async_callback(redis.aclose)
         metrics = _metrics(bus) if http else None
         service = Service(
             bus,
-            breadcrumbs_of(lanes, clients),
+            Breadcrumbs(redis, lanes),
             CursorSecret(redis, keys),
             redact=settings.redact,
             observe=None if metrics is None else metrics.called,
@@ -244,15 +240,10 @@ async def run_gateway(settings: Settings, *, socket_path: Path | None, http: boo
         await _serve(Gateway(settings, bus, service, redis, keys, metrics=metrics), listener, bound, stopping)
 
 
-def _metrics(bus: AnyBus) -> GatewayMetrics:
+def _metrics(bus: Bus) -> GatewayMetrics:
     from engramq.gateway.metrics import GatewayMetrics  # noqa: PLC0415 - 0.1 s of imports, for HTTP only
 
     return GatewayMetrics(waiting=lambda: bus.waiting)
-
-
-def open_redis(redis: str | Server) -> Redis:
-    """Return a client for what is no command (breadcrumbs, the cursors' key); it connects when it is used."""
-    return open_client(redis, timeout_s=REDIS_S)
 
 
 async def _serve(

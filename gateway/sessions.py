@@ -7,7 +7,7 @@ the workers write it in the step that sends the reply.
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -17,16 +17,15 @@ from redis.asyncio import Redis
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.schemas import limits
-from engramq.schemas.clients import CLIENT_ERRORS, run
 from engramq.schemas.commands import Command, Items, Tool
 from engramq.schemas.connection import refusal_of
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, invalid, refuse
 from engramq.schemas.ids import format_time
-from engramq.schemas.keys import Keys, SessionKeys
-from engramq.schemas.lanes import Lanes, lane_of
+from engramq.schemas.lanes import Lanes
 from engramq.schemas.records import MemoryPreview
 from engramq.schemas.scripts import BEGIN_SESSION, READ_SESSION, Script
+from engramq.schemas.servers import CLIENT_ERRORS, run
 from engramq.schemas.vocabulary import RECALLED_REFERENCE, STORED_REFERENCE
 
 _RECALLED: Final = re.compile(re.escape(RECALLED_REFERENCE) + r"\[(0|[1-9][0-9]{0,5})\]")
@@ -48,17 +47,17 @@ class SessionBreadcrumbs(msgspec.Struct, frozen=True, kw_only=True):
 class Breadcrumbs:
     """The client belongs to the caller. Every method raises EngramqError `unavailable` when Redis is away."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
+    def __init__(self, redis: Redis, lanes: Lanes) -> None:
         self._redis: Any = redis
-        self._keys = keys
+        self._lanes = lanes
 
     async def begin(self, namespace: str, principal: PrincipalId, session: str) -> int:
         """Clear a session and return its new instance, a number that is never used twice."""
-        return int(await self._run(BEGIN_SESSION, self._keys.session(namespace, principal, session)))
+        return int(await self._run(BEGIN_SESSION, namespace, principal, session))
 
     async def read(self, namespace: str, principal: PrincipalId, session: str) -> SessionBreadcrumbs:
         """Return the breadcrumbs of a session."""
-        found = await self._run(READ_SESSION, self._keys.session(namespace, principal, session), 1)
+        found = await self._run(READ_SESSION, namespace, principal, session, 1)
         if not found:
             return SessionBreadcrumbs()
         stored, recalled, expires_ms, touched = found
@@ -79,7 +78,7 @@ class Breadcrumbs:
         place = _RECALLED.fullmatch(ref)
         if ref != STORED_REFERENCE and place is None:
             return None
-        found = await self._run(READ_SESSION, self._keys.session(namespace, principal, session), 0)
+        found = await self._run(READ_SESSION, namespace, principal, session, 0)
         if not found:
             return None
         if place is None:
@@ -87,42 +86,16 @@ class Breadcrumbs:
         recalled, number = _recalled(found[1]), int(place[1])
         return recalled[number] if number < len(recalled) else None
 
-    async def _run(self, script: Script, keys: SessionKeys, *arguments: int) -> Any:
+    async def _run(self, script: Script, namespace: str, principal: PrincipalId, session: str, *arguments: int) -> Any:
+        lane = self._lanes.of(namespace)
+        keys = lane.session(namespace, principal, session)
         where = (keys.state, keys.touched, keys.sessions)
         common = (keys.name, limits.BREADCRUMB_SECONDS, _GAP_MS)
         try:
-            return await run(self._redis, script, self._keys, where, *common, *arguments)
+            return await run(self._redis, script, lane, where, *common, *arguments)
         except CLIENT_ERRORS as problem:
             why = refusal_of(problem) or "The breadcrumbs cannot be reached."
             raise refuse(FaultCode.UNAVAILABLE, why) from problem
-
-
-class LaneBreadcrumbs:
-    """The breadcrumbs of every lane, as those of one. Each part belongs to the lane in its place."""
-
-    def __init__(self, lanes: Sequence[Breadcrumbs]) -> None:
-        self._lanes = lanes
-
-    async def begin(self, namespace: str, principal: PrincipalId, session: str) -> int:
-        """Clear a session; see Breadcrumbs."""
-        return await self._of(namespace).begin(namespace, principal, session)
-
-    async def read(self, namespace: str, principal: PrincipalId, session: str) -> SessionBreadcrumbs:
-        """Return the breadcrumbs of a session; see Breadcrumbs."""
-        return await self._of(namespace).read(namespace, principal, session)
-
-    async def resolve(self, ref: str, namespace: str, principal: PrincipalId, session: str) -> str | None:
-        """Return what a reference means; see Breadcrumbs."""
-        return await self._of(namespace).resolve(ref, namespace, principal, session)
-
-    def _of(self, namespace: str) -> Breadcrumbs:
-        return self._lanes[lane_of(namespace, len(self._lanes))]
-
-
-def breadcrumbs_of(lanes: Lanes, clients: Sequence[Redis]) -> Breadcrumbs | LaneBreadcrumbs:
-    """Return the breadcrumbs of all lanes, each with its client."""
-    parts = [Breadcrumbs(client, lane.keys) for lane, client in zip(lanes.all, clients, strict=True)]
-    return LaneBreadcrumbs(parts) if len(parts) > 1 else parts[0]
 
 
 def _recalled(data: bytes) -> tuple[str | None, ...]:

@@ -20,7 +20,6 @@ from redis.exceptions import (
     ClusterDownError,
     MasterDownError,
     MaxConnectionsError,
-    MovedError,
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -31,22 +30,14 @@ from redis.exceptions import (
 from redis.exceptions import (
     ConnectionError as ConnectionBroken,
 )
+from redis.sentinel import MasterNotFoundError
 
 from engramq.schemas.handshake import CLOSES, handshake_problem
 from engramq.schemas.keys import Keys
 from engramq.schemas.redis_urls import Place
 from engramq.schemas.rights import ACL_IN_SCRIPT, looked_at, missing_right, together, transaction
 from engramq.schemas.scripts import Script
-from engramq.schemas.sentinel import SentinelServer, server_of
-from engramq.schemas.servers import (
-    CONNECT_S,
-    ELSEWHERE,
-    FixedServer,
-    NoMaster,
-    Server,
-    UnsupportedServer,
-    connection_options,
-)
+from engramq.schemas.servers import CONNECT_S, ClusterServer, NoMaster, Server, UnsupportedServer, server_of
 
 EXCHANGE_S: Final = 5.0  # for the replies to commands that do not block
 
@@ -69,6 +60,7 @@ _REFUSALS: Final[dict[type[RedisError], str]] = {
     TryAgainError: "The Redis Cluster is moving the keys to another master.",
     AskError: "The Redis Cluster is moving the keys to another master.",
     NoMaster: "The Redis Cluster is down: some of its slots have no master.",
+    MasterNotFoundError: "The Sentinels cannot be reached, or know no master of that name now.",
 }
 _REFUSAL_WORDS: Final = {
     "MISCONF": "Redis cannot write to its disk.",
@@ -117,9 +109,12 @@ class RefusalLog:
         return name
 
 
-ELSEWHERE_AGAIN_S: Final = 0.05  # before what belongs elsewhere is sent again, unless the answer says where to
-ELSEWHERE_LATER_S: Final = 0.5  # at most, for a server or a cluster that is down: each time waits twice as long
-ELSEWHERE_S: Final = 0.3  # of an exchange's time that is left when it is given up, so that the refusal is told
+# What a server answers that has surely not carried a command out, since its keys are, or will soon be, elsewhere. MOVED
+# is an AskError; one that became a replica takes no writes.
+ELSEWHERE: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError)
+AGAIN_S: Final = 0.05  # before what belongs elsewhere is sent again; each time twice as long,
+AGAIN_AT_MOST_S: Final = 0.5  # but no longer
+REFUSED_AFTER_S: Final = 0.3  # of an exchange's time that is left when it is given up, so that the refusal is told
 
 
 class ClosedAfterHandshake(ConnectionBroken):
@@ -131,13 +126,15 @@ class ClosedAfterHandshake(ConnectionBroken):
 class RedisConnection:
     """A connection that opens itself when it is used. One exchange at a time: the caller sees to that.
 
-    `redis`: a server's URL, or where the master is that has the keys (which may move; it is found again then).
+    `redis`: a server's URL, or where the server is that has `key` (which may move; it is found again then).
     """
 
-    def __init__(self, redis: str | Server, scripts: Sequence[Script] = ()) -> None:
-        self._server: Server = server_of(redis)
-        pool: Any = ConnectionPool(**connection_options(self._server), socket_connect_timeout=CONNECT_S)
+    def __init__(self, redis: str | Server, scripts: Sequence[Script] = (), *, key: str = "") -> None:
+        self._server = server_of(redis)
+        self._key = key
+        pool: Any = ConnectionPool(**self._server.options, socket_connect_timeout=CONNECT_S)
         self._connection: Any = pool.make_connection()
+        self._place: Place | None = None  # where it is connected to, if that may change
         self._scripts = scripts
 
     async def open(self) -> None:
@@ -154,14 +151,18 @@ class RedisConnection:
             await self.close()
         try:
             async with asyncio.timeout(2 * CONNECT_S):
+                self._place = await self._server.locate(self._key)
+                if self._place is not None:
+                    self._connection.host, self._connection.port = self._place
                 await self._connection.connect()
                 loads = (pack("SCRIPT", "LOAD", script.text) for script in self._scripts)
                 info, *_ = await self.exchange([pack("INFO", "server"), *loads])
             if isinstance(info, ResponseError):
                 raise info
-            check_server(info.decode(), in_cluster=self._server.moves and not isinstance(self._server, SentinelServer))
+            check_server(info.decode(), in_cluster=isinstance(self._server, ClusterServer))
         except BaseException as problem:
             await self.close()
+            self._server.forget(self._place)
             if isinstance(self._connection, SSLConnection) and str(problem) == _CLOSED:
                 raise ClosedAfterHandshake(_CLOSED) from problem
             raise
@@ -176,11 +177,11 @@ class RedisConnection:
             async with asyncio.timeout(timeout_s):
                 replies = await self._exchange(commands)
                 if self._server.moves:
-                    await self._follow(commands, replies, time.monotonic() + timeout_s - ELSEWHERE_S)
+                    await self._send_elsewhere(commands, replies, time.monotonic() + timeout_s - REFUSED_AFTER_S)
         except BaseException:
             # Replies may still arrive whose commands were given up.
             await self.close()
-            self._server.forget()
+            self._server.forget(self._place)
             raise
         return replies
 
@@ -195,49 +196,26 @@ class RedisConnection:
                 replies.append(refusal)
         return replies
 
-    async def _follow(self, commands: Sequence[bytes], replies: list[Any], until: float) -> None:
+    async def _send_elsewhere(self, commands: Sequence[bytes], replies: list[Any], until: float) -> None:
         """Send what was surely not carried out to where it belongs now, and put its replies in place.
 
-        At `until` the refusals are left as they are.
+        While a slot moves its commands wait. At `until` the refusals are left as they are.
         """
-        pause_s = 0.0
+        pause_s = AGAIN_S
         while places := [place for place, reply in enumerate(replies) if isinstance(reply, ELSEWHERE)]:
-            refusal, again = replies[places[0]], [commands[place] for place in places]
-            if time.monotonic() >= until:
-                self._server.forget()
+            self._server.forget(None)
+            if (left_s := until - time.monotonic()) <= 0:
                 return
-            if isinstance(refusal, AskError) and not isinstance(refusal, MovedError):
-                answers = await self._ask_there(refusal, again)
-            else:
-                if pause_s or not isinstance(refusal, MovedError):
-                    pause_s = _next_pause(pause_s, refusal)
-                    await asyncio.sleep(min(pause_s, until - time.monotonic()))
-                answers = await self._ask_anew(again)
-                pause_s = pause_s or ELSEWHERE_AGAIN_S
+            await asyncio.sleep(min(pause_s, left_s))
+            # A slot that moves key by key is there in a moment; a failover takes longer.
+            if not isinstance(replies[places[0]], AskError | TryAgainError):
+                pause_s = min(2 * pause_s, AGAIN_AT_MOST_S)
+            if await self._server.locate(self._key) != self._place:
+                await self.close()
+            await self.open()
+            answers = await self._exchange([commands[place] for place in places])
             for place, answer in zip(places, answers, strict=True):
                 replies[place] = answer
-
-    async def _ask_anew(self, commands: Sequence[bytes]) -> list[Any]:
-        """Send to the server that has the keys now, as far as that is known: maybe still this one."""
-        place = await self._server.locate()
-        if place is not None and place != (self._connection.host, self._connection.port):
-            await self.close()
-        await self.open()
-        return await self._exchange(commands)
-
-    async def _ask_there(self, refusal: AskError, commands: Sequence[bytes]) -> list[Any]:
-        """Send behind ASKING to the server that is getting the keys; the next command goes to this one again.
-
-        One that says to try again is sent to this one again: meanwhile the move may have ended.
-        """
-        place = Place(refusal.host or self._connection.host, refusal.port)
-        target = RedisConnection(_Asked(self._server.url, place), self._scripts)
-        try:
-            await target.open()
-            behind = [packed for command in commands for packed in (_ASKING, command)]
-            return (await target._exchange(behind))[1::2]
-        finally:
-            await target.close()
 
     async def missing_rights(self, keys: Keys) -> str:
         """Return what of all that engramq does this user may not do, as a sentence; nothing is carried out.
@@ -262,36 +240,10 @@ class RedisConnection:
             writer.transport.abort()
 
 
-class _Asked(FixedServer):
-    """The server that is getting some keys."""
-
-    moves = True
-
-    def __init__(self, url: str, place: Place) -> None:
-        super().__init__(url)
-        self._place = place
-
-    async def locate(self) -> Place | None:
-        return self._place
-
-
-def _next_pause(pause_s: float, refusal: ResponseError) -> float:
-    """Return how long to wait before a refused command is sent again, in seconds.
-
-    A slot that moves key by key is there in a moment; a failover takes longer.
-    """
-    if isinstance(refusal, TryAgainError):
-        return ELSEWHERE_AGAIN_S
-    return min(max(2 * pause_s, ELSEWHERE_AGAIN_S), ELSEWHERE_LATER_S)
-
-
 def pack(*command: str | bytes | int | float) -> bytes:
     """Return a command in the form that Redis reads."""
     packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub says a tuple of one
     return packed
-
-
-_ASKING: Final = pack("ASKING")
 
 
 def pack_script(script: Script, keys: Sequence[str], arguments: Iterable[str | bytes | int | float]) -> bytes:

@@ -1,95 +1,110 @@
-"""The lanes of an installation: which there are, where each one's server is, and which namespace is on which.
+"""The lanes of an installation: queues beside each other, whose number is chosen once, at the installation.
 
-Without a cluster and with one lane there is one, whose keys have no hash tag. A lane that is no longer among those of
-the settings is a former one: a worker serves it from when anything is in it until nothing has been for a while. The
-`mark` is the most lanes that there have ever been.
+A lane is a whole queue (mailboxes, replies, sessions, dead letters, leases) under one hash tag, so that all its keys
+are at one master of a Redis Cluster. A namespace is on one lane, by a hash of its name. With one lane, and no cluster,
+no key has a tag. The number changes only while nothing waits in any lane and nobody uses one: see `require_number`.
 """
 
 import hashlib
 import itertools
+import time
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final
 
+from redis.crc import key_slot
+from redis.exceptions import ConnectionError as NotConnected
+from redis.exceptions import RedisClusterException
+
+from engramq.schemas.jobs import ALIVE_S, REGISTER_S
 from engramq.schemas.keys import Keys
-from engramq.schemas.redis_urls import is_cluster
-from engramq.schemas.sentinel import server_of
-from engramq.schemas.servers import SLOTS, Cluster, ClusterServer, Server, slot_of
+from engramq.schemas.servers import ClusterServer, Server, UnsupportedServer, server_of
 from engramq.schemas.settings import Settings
 
-_STEP: Final = 2862933555777941757  # of the generator in "A Fast, Minimal Memory, Consistent Hash Algorithm" (2014)
-_WORD: Final = 2**64 - 1
+SLOTS: Final = 16_384
 _GOLDEN: Final = (5**0.5 - 1) / 2
 _FIRST: Final = 0.11  # so that two lanes are on two of two masters, three on three of three
 _NEAR: Final = 128  # slots
-
-
-class Lane(NamedTuple):
-    """A queue: its keys, and where the server is that has them."""
-
-    keys: Keys
-    redis: Server
+_NUMBER_S: Final = 5.0  # for each answer about the number of lanes
 
 
 class Lanes:
-    """All lanes of an installation, for one process."""
+    """Where Redis is, and the keys of every lane there; shared by all parts of a process."""
 
-    def __init__(self, redis_url: str, key_prefix: str, count: int = 1) -> None:
+    def __init__(self, redis: str | Server, key_prefix: str, count: int = 1) -> None:
+        self.server = server_of(redis)
+        tagged = count > 1 or isinstance(self.server, ClusterServer)
+        self.all = _keys_of(key_prefix, count, tagged=tagged)
         self._prefix = key_prefix
-        self._cluster = Cluster(redis_url) if is_cluster(redis_url) else None
-        self._server = None if self._cluster else server_of(redis_url)  # that of all lanes, where there is no cluster
-        self.tagged = self._cluster is not None or count > 1
-        self.all = tuple(self._lane(number, count) for number in range(count)) if self.tagged else (self._plain(),)
-        # Where any server has any key the mark has no tag, so that an installation without lanes uses no key with one.
-        self.mark = f"{key_prefix}:lanes" if self._cluster is None else f"{tag_of(key_prefix, 0)}:lanes"
-        self.mark_keys = (self.mark,) if self._cluster is None else (self.mark, *self.first.keys.guard)  # of a script
+        self._number_key = f"{key_prefix}:lanes"  # string: how many lanes there are; without it one
+        self._is_right = False
 
     @property
-    def first(self) -> Lane:
+    def first(self) -> Keys:
         """The lane that has what belongs to no namespace."""
         return self.all[0]
 
-    def of(self, namespace: str) -> Lane:
+    def of(self, namespace: str) -> Keys:
         """Return the lane of a namespace."""
         return self.all[lane_of(namespace, len(self.all))]
 
-    def held(self, namespace: str, most: int) -> dict[str, Lane]:
-        """Return by prefix, the present one first, the lanes that may hold something of a namespace.
+    async def require_number(self) -> None:
+        """Take the number of lanes for the installation's.
 
-        Those are where any number of lanes up to `most` put it, whatever number came after which.
+        Raises UnsupportedServer when another number is in use: processes of that number live, or something waits in
+        their lanes. Raises RedisError, OSError.
         """
-        of_now = self.of(namespace)
-        found = {of_now.keys.prefix: of_now}
-        for count in range(1, max(most, len(self.all)) + 1):
-            plain = self._cluster is None and count == 1
-            lane = self._plain() if plain else self._lane(lane_of(namespace, count), count)
-            found.setdefault(lane.keys.prefix, lane)
-        return found
+        if self._is_right:
+            return
+        client: Any = self.server.client(timeout_s=_NUMBER_S)
+        try:
+            known = int(await client.get(self._number_key) or 1)
+            if known != len(self.all):
+                await self._change_number(client, known)
+        except RedisClusterException as problem:
+            raise NotConnected(str(problem)) from problem
+        finally:
+            await client.aclose()
+        self._is_right = True
 
-    def former(self, most: int) -> dict[str, Lane]:
-        """Return by prefix the lanes that are none of these, where there have been `most` of them."""
-        lanes = [self._lane(number, max(most, len(self.all))) for number in range(most)]
-        if self._cluster is None and self.tagged:
-            lanes.append(self._plain())
-        ours = {lane.keys.prefix for lane in self.all}
-        return {lane.keys.prefix: lane for lane in lanes if lane.keys.prefix not in ours}
-
-    def _plain(self) -> Lane:
-        return Lane(Keys(self._prefix), self._server_of(self._prefix))
-
-    def _lane(self, number: int, count: int) -> Lane:
-        keys = Keys(tag_of(self._prefix, number), lanes=count)
-        return Lane(keys, self._server_of(keys.prefix))
-
-    def _server_of(self, prefix: str) -> Server:
-        if self._server is not None:
-            return self._server
-        assert self._cluster is not None
-        return ClusterServer(self._cluster, prefix)
+    async def _change_number(self, client: Any, known: int) -> None:
+        tagged = known > 1 or isinstance(self.server, ClusterServer)
+        if used := await _use_of(client, _keys_of(self._prefix, known, tagged=tagged)):
+            raise UnsupportedServer(
+                f"ENGRAMQ_LANES is {len(self.all)}, but this Redis is used with {known}: {', '.join(used)}. Set it to "
+                f"{known} until `engramq status` shows nothing that waits and no dead letter, stop all workers and "
+                f"gateways, wait {REGISTER_S * 2:.0f} s, then start them with the new number."
+            )
+        await client.set(self._number_key, len(self.all))
 
 
 def lanes_of(settings: Settings) -> Lanes:
     """Return the lanes that settings ask for."""
     return Lanes(settings.redis_url, settings.key_prefix, settings.lanes)
+
+
+async def _use_of(client: Any, lanes: tuple[Keys, ...]) -> list[str]:
+    """Return what is in lanes and who uses them, as parts of a sentence; nothing where they are empty."""
+    jobs = dead = workers = gateways = 0
+    now = time.time()
+    for keys in lanes:
+        gateways += await client.zcount(keys.reply_lists, now - 2 * REGISTER_S, "+inf")
+        for kind in keys.of.values():
+            jobs += await client.zcard(kind.mailbox)
+            dead += await client.zcard(kind.dead_index)
+            workers += await client.zcount(kind.alive, now - 3 * ALIVE_S, "+inf")
+    counts = {"waiting jobs": jobs, "dead letters": dead, "mailboxes with workers": workers, "gateways": gateways}
+    return [f"{count} {what}" for what, count in counts.items() if count]
+
+
+def _keys_of(prefix: str, count: int, *, tagged: bool) -> tuple[Keys, ...]:
+    if not tagged:
+        return (Keys(prefix),)
+    return tuple(Keys(tag_of(prefix, number), lanes=count) for number in range(count))
+
+
+def slot_of(key: str) -> int:
+    """Return the slot of a key, as a Redis Cluster counts it: CRC16 of its hash tag, or of all of it."""
+    return int(key_slot(key.encode()))
 
 
 @cache
@@ -104,14 +119,8 @@ def tag_of(prefix: str, number: int) -> str:
     return next(tag for tag in tags if abs(slot_of(tag) - wanted) <= _NEAR)
 
 
-def lane_of(namespace: str, lanes: int) -> int:
-    """Return the number of the lane of a namespace; with one lane more, only its share of the namespaces moves."""
-    if lanes == 1:
+def lane_of(namespace: str, count: int) -> int:
+    """Return the number of the lane of a namespace."""
+    if count == 1:
         return 0
-    state = int.from_bytes(hashlib.blake2b(namespace.encode(), digest_size=8).digest())
-    lane, following = 0, 0
-    while following < lanes:
-        lane = following
-        state = (state * _STEP + 1) & _WORD
-        following = int((lane + 1) * (2**31 / ((state >> 33) + 1)))
-    return lane
+    return int.from_bytes(hashlib.blake2b(namespace.encode(), digest_size=8).digest()) % count

@@ -399,16 +399,6 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])
 """)
 
-# KEYS mark; ARGV lanes. Notes that there are so many, and returns the most that there have ever been.
-RAISE_LANES: Final = _script("""
-local most = tonumber(redis.call('GET', KEYS[1]) or '0')
-if most < tonumber(ARGV[1]) then
-  most = tonumber(ARGV[1])
-  redis.call('SET', KEYS[1], most)
-end
-return most
-""")
-
 # KEYS job tries; ARGV old payload, new payload. Returns -1 (it changed meanwhile: look again), 0 (done; the job was
 # never begun) or 1 (done; somebody had begun it).
 SCRUB_JOB: Final = _script("""

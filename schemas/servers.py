@@ -1,40 +1,42 @@
-"""Where Redis is: one server at a fixed address, or the master of some keys, which may be another one at any time.
+"""Where Redis is: one server, the master that Sentinels name, or the masters of a Redis Cluster.
 
-See schemas/redis_urls.py for how settings say it.
+redis-py finds it: its Sentinel names the master of a service, its cluster client knows which master has which keys.
+schemas/redis_urls.py has the forms of the address. The clients are for what is no command of the queue (breadcrumbs,
+dead letters, looks). They send what met a lost connection again for a while, so send nothing by them that does harm
+when it is carried out twice.
 """
 
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
-from redis.asyncio import Connection, ConnectionPool, SSLConnection
-from redis.asyncio.cluster import ClusterParser
+from redis.asyncio import BlockingConnectionPool, Connection, Redis, RedisCluster, SSLConnection
+from redis.asyncio.cluster import ClusterNode, ClusterParser
 from redis.asyncio.connection import parse_url
-from redis.crc import key_slot
-from redis.exceptions import (
-    AskError,
-    ClusterDownError,
-    MovedError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as NotConnected
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeout
 
-from engramq.schemas.redis_parameters import UNNAMED
-from engramq.schemas.redis_urls import Place, several
+from engramq.schemas.keys import Keys
+from engramq.schemas.redis_urls import Place, is_cluster, is_sentinel, sentinels_of, several
+from engramq.schemas.scripts import Script
 
 FAREWELL_S: Final = 0.1
-CONNECT_S: Final = 1.0  # to connect, and once more for the handshake
-MAP_S: Final = 0.1  # a map that is younger is not asked for anew: many connections find at once that it is wrong
+CONNECT_S: Final = 1.0  # to find the server and to connect, and once more for the handshake
+SENTINEL_S: Final = 0.4  # for one Sentinel: another one is asked then
+MAP_S: Final = 0.1  # a map that is younger is not read anew: many connections find at once that it is wrong
 
-SLOTS: Final = 16_384
+CONNECTIONS: Final = 16  # of one client; more callers wait for one
+AGAIN_S: Final = 0.05  # before a client sends again; then twice as long each time,
+AGAIN_AT_MOST_S: Final = 0.5  # but no longer
+AGAIN: Final = 4  # times
 
-# What a server answers that has surely not carried a command out, since its keys are, or will soon be, elsewhere.
-# One that became a replica takes no writes.
-ELSEWHERE: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError)  # MovedError is an AskError
+# redis-py's clients name the library to the server otherwise, which a user of the least rights may not.
+UNNAMED: Final[dict[str, Any]] = {"lib_name": None, "lib_version": None}
 
 
 class UnsupportedServer(RuntimeError):
@@ -45,210 +47,190 @@ class NoMaster(RedisError):
     """The servers answer, but none of them is the master of the keys; the message is a sentence."""
 
 
-class Server(Protocol):
-    """Where the server is that holds some keys, as far as that is known.
-
-    url    of one server: scheme, user, password, database and options hold for every server that `locate` returns
-    moves  whether another server may come to hold the keys
-    """
-
-    url: str
-    moves: bool
-
-    async def locate(self) -> Place | None:
-        """Return where it is, None for where `url` says; raises RedisError, OSError, TimeoutError, UnsupportedServer.
-
-        `NoMaster` says that there is none now.
-        """
-
-    def moved(self, place: Place) -> None:
-        """Note that a server has said that another one holds the keys now."""
-
-    def forget(self) -> None:
-        """Note that the server is gone, or not the right one any more: `locate` has to ask."""
+# What a client raises whose server is away, or cannot be used or found as the settings say.
+CLIENT_ERRORS: Final = (RedisError, RedisClusterException, OSError, UnsupportedServer)
 
 
-class FixedServer:
+class Server:
     """A server that stays where its URL says."""
 
-    moves = False
+    moves = False  # whether another server may come to hold the keys
 
     def __init__(self, url: str) -> None:
         self.url = url
 
-    async def locate(self) -> Place | None:
-        """Return None: where the URL says."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords of a connection to a server that `locate` returns."""
+        options: dict[str, Any] = UNNAMED | parse_url(self.url)
+        if options.get("connection_class") is SSLConnection:
+            _TLS.add(True)
+        # The usual parser does not tell MOVED and its like from other errors.
+        return options | {"parser_class": ClusterParser} if self.moves else options
+
+    async def locate(self, key: str) -> Place | None:  # noqa: ARG002 - a server of its own holds all keys
+        """Return where the server is that holds a key, None for where the URL says.
+
+        Raises RedisError, OSError, TimeoutError, UnsupportedServer.
+        """
         return None
 
-    def moved(self, place: Place) -> None:
-        """Do nothing: such a server holds all keys."""
+    def forget(self, place: Place | None) -> None:
+        """Note that the server there is gone, or does not hold the keys any more: `locate` has to ask."""
 
-    def forget(self) -> None:
-        """Do nothing: there is nobody to ask."""
-
-
-class _Map(NamedTuple):
-    """What a node of a cluster says of the others: first slot, last slot and master of each range, and all nodes."""
-
-    masters: Sequence[tuple[int, int, Place]]
-    nodes: Sequence[Place]
-
-    @property
-    def slots(self) -> int:
-        """How many slots have a master."""
-        return sum(last - first + 1 for first, last, _ in self.masters)
+    def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:
+        """Return a client; it connects when it is used, and belongs to the caller."""
+        times = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+        pool: Any = BlockingConnectionPool
+        return Redis.from_pool(pool(**self.options, **times, timeout=timeout_s, max_connections=connections))
 
 
-class Cluster:
-    """The map of a Redis Cluster, which masters hold which slots; shared by all connections of a process."""
+class _Sentinels(Sentinel):
+    """redis-py's Sentinel, but it leaves no connection open."""
 
-    def __init__(self, url: str) -> None:
-        self.url, self._seeds = several(url)
-        self._nodes = list(self._seeds)  # to be asked, in this order
-        self._map = _Map((), ())
-        self._told_by = self._seeds[0]
-        self._moved: dict[int, Place] = {}  # what the map does not know yet, by slot
-        self._fresh = False
-        self._asked_at = -MAP_S  # monotonic, in seconds
+    def __init__(self, places: Sequence[Place], options: dict[str, Any]) -> None:
+        super().__init__(places, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
         self._turn = asyncio.Lock()
 
-    async def locate(self, slot: int) -> Place:
-        """Return the master of a slot; see Server.locate."""
-        if not self._is_usable():
-            async with self._turn:
-                if not self._is_usable():
-                    await self._ask()
-        if slot in self._moved:
-            return self._moved[slot]
-        for first, last, place in self._map.masters:
-            if first <= slot <= last:
-                return place
-        self.forget()
-        raise NoMaster(f"No master of the Redis Cluster holds slot {slot} now.")
-
-    def moved(self, slot: int, place: Place) -> None:
-        """Note the new master of a slot."""
-        self._moved[slot] = place
-
-    def forget(self) -> None:
-        """Ask for the map before it is used again, and another node first: this one's may stay wrong."""
-        if self._fresh:
-            self._fresh = False
-            self._ask_last(self._told_by)
-
-    def _is_usable(self) -> bool:
-        return self._fresh or time.monotonic() < self._asked_at + MAP_S
-
-    async def _ask(self) -> None:
-        """Ask the nodes in turn until one knows a master of every slot; else the map with the most slots counts.
-
-        One that does not answer or knows less goes to the end: it may stand alone, outside the cluster.
-        """
-        problem: BaseException | None = None
-        best: _Map | None = None
-        for node in list(self._nodes):
+    async def discover_master(self, service_name: str) -> Any:
+        async with self._turn:
             try:
-                async with asyncio.timeout(CONNECT_S):
-                    found = await _ask_for_map(self.url, node)
-            except (RedisError, OSError, TimeoutError) as failure:
-                problem = failure
-                self._ask_last(node)
-                continue
-            if best is None or found.slots > best.slots:
-                best, self._told_by = found, node
-            if found.slots == SLOTS:
-                break
-            self._ask_last(node)
-        if best is None:
-            raise problem or NotConnected("no node of the Redis Cluster answers")
-        self._map, self._fresh, self._asked_at = best, True, time.monotonic()
-        self._moved.clear()
-        self._know(best)
-
-    def _know(self, found: _Map) -> None:
-        """Keep in their order the nodes that may be asked; whoever is not in a whole map is gone."""
-        nodes = dict.fromkeys((self._told_by, *found.nodes, *self._seeds))
-        kept = [node for node in self._nodes if node in nodes or found.slots < SLOTS]
-        self._nodes = list(dict.fromkeys((*kept, *nodes)))
-
-    def _ask_last(self, node: Place) -> None:
-        if node in self._nodes:
-            self._nodes.remove(node)
-            self._nodes.append(node)
+                return await super().discover_master(service_name)
+            except ResponseError as refusal:
+                if "unknown command" not in str(refusal).lower():
+                    raise
+                raise UnsupportedServer(
+                    "ENGRAMQ_REDIS_URL names a Redis that is no Sentinel: begin it with redis:// to use it itself."
+                ) from None
+            finally:
+                for sentinel in self.sentinels:
+                    await sentinel.aclose()
 
 
-class ClusterServer:
-    """The master of the slot of a key, and so of all keys with the same hash tag."""
+class SentinelServer(Server):
+    """The master of a service. The Sentinels are asked with each new connection: only they know of a failover."""
 
     moves = True
 
-    def __init__(self, cluster: Cluster, key: str) -> None:
-        self.url = cluster.url
-        self.slot = slot_of(key)
-        self._cluster = cluster
+    def __init__(self, url: str) -> None:
+        self._watched = sentinels_of(url)
+        super().__init__(self._watched.master_url)
+        self._sentinels = self._connected()
 
-    async def locate(self) -> Place | None:
-        """Return the master of the slot; see Server.locate."""
-        return await self._cluster.locate(self.slot)
+    async def locate(self, key: str) -> Place | None:  # noqa: ARG002 - the master holds all keys
+        """Return the master that the Sentinels name; see Server.locate."""
+        return Place(*await self._sentinels.discover_master(self._watched.service))
 
-    def moved(self, place: Place) -> None:
-        """Note the new master, which MOVED names."""
-        self._cluster.moved(self.slot, place)
+    def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:
+        """Return a client of whatever server is the master; see Server.client."""
+        client: Redis = self._connected().master_for(
+            self._watched.service,
+            **_keywords(self.url),
+            max_connections=connections,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=_again(),
+            retry_on_error=[NotConnected, RedisTimeout],
+        )
+        return client
 
-    def forget(self) -> None:
-        """Have the map asked for anew."""
-        self._cluster.forget()
+    def _connected(self) -> _Sentinels:
+        times = {"socket_timeout": SENTINEL_S, "socket_connect_timeout": SENTINEL_S}
+        return _Sentinels(self._watched.sentinels, _keywords(self._watched.sentinel_url) | times)
 
 
-def slot_of(key: str) -> int:
-    """Return the slot of a key, as a Redis Cluster counts it: CRC16 of its hash tag, or of all of it."""
-    return int(key_slot(key.encode()))
+class ClusterServer(Server):
+    """The masters of a Redis Cluster, each of some keys. All connections of a process share the map of them."""
 
+    moves = True
 
-class _Located:
-    """What finds its server each time it connects; the keyword `server` says how."""
+    def __init__(self, url: str) -> None:
+        first, self._seeds = several(url)
+        super().__init__(first)
+        self._cluster = self._of_redis_py(CONNECT_S / 2)  # for its map alone: it keeps no connection
+        self._fresh = False
+        self._read_at = -MAP_S  # monotonic, in seconds
+        self._turn = asyncio.Lock()
 
-    def __init__(self, *, server: Server, **options: Any) -> None:
-        self._server = server
-        super().__init__(**options)
-
-    async def connect(self) -> None:
-        connection: Any = self
-        if connection.is_connected:
-            return
-        place = await self._server.locate()
-        if place is not None:
-            connection.host, connection.port = place
+    async def locate(self, key: str) -> Place | None:
+        """Return the master of a key; see Server.locate."""
+        async with self._turn:
+            if not self._fresh and time.monotonic() >= self._read_at + MAP_S:
+                await self._read_map()
         try:
-            await super().connect()  # type: ignore[misc]  # of the class that this one stands before
-        except BaseException:  # a server that hangs is given up by whoever waits: CancelledError
-            self._server.forget()
-            raise
+            node = self._cluster.get_node_from_key(key)
+        except RedisClusterException:
+            node = None
+        if node is None:
+            self.forget(None)
+            raise NoMaster(f"No master of the Redis Cluster holds the slot of {key} now.")
+        return Place(node.host, int(node.port))
 
-    async def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Return a reply; a server that says that it has the keys no more is noted, as is one that does not answer."""
-        connection: Any = self
+    def forget(self, place: Place | None) -> None:
+        """Read the map before it is used again, from another node than the one that is gone."""
+        self._fresh = False
+        seeds = self._cluster.nodes_manager.startup_nodes
+        if place is not None and len(seeds) > 1:
+            seeds.pop(f"{place.host}:{place.port}", None)
+
+    def client(self, *, timeout_s: float, connections: int = CONNECTIONS) -> Redis:  # noqa: ARG002 - it has no bound
+        """Return a client of all masters, which has the commands of a single one; see Server.client."""
+        client: Any = self._of_redis_py(timeout_s, retry=_again())
+        return client  # type: ignore[no-any-return]
+
+    def _of_redis_py(self, timeout_s: float, *, retry: Retry | None = None) -> RedisCluster:
+        cluster: RedisCluster = RedisCluster(
+            startup_nodes=[ClusterNode(*seed) for seed in self._seeds],
+            **_keywords(self.url),
+            require_full_coverage=False,
+            connection_error_retry_attempts=0,
+            retry=retry,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+        )
+        return cluster
+
+    async def _read_map(self) -> None:
+        nodes = self._cluster.nodes_manager
         try:
-            return await super().read_response(*arguments, **options)  # type: ignore[misc]  # as above
-        except MovedError as refusal:
-            # Without a name of its host the new master is where this one is.
-            self._server.moved(Place(refusal.host or connection.host, refusal.port))
-            raise
-        except ResponseError as refusal:
-            if isinstance(refusal, ClusterDownError | ReadOnlyError):
-                self._server.forget()
-            raise
-        except BaseException:
-            self._server.forget()
-            raise
+            await nodes.initialize()
+        except IndexError:
+            raise NoMaster("No slot of the Redis Cluster has a master.") from None
+        except RedisClusterException as problem:
+            if "Cluster mode is not enabled" in str(problem):
+                raise UnsupportedServer(
+                    f"The Redis at {self._seeds[0].host}:{self._seeds[0].port} is no cluster: begin ENGRAMQ_REDIS_URL "
+                    "with redis:// instead."
+                ) from None
+            cause = problem.__cause__
+            raise cause if isinstance(cause, RedisError | OSError) else NotConnected(str(problem)) from None
+        finally:
+            await nodes.aclose()
+            await nodes.aclose("startup_nodes")
+        self._fresh, self._read_at = True, time.monotonic()
 
 
-class _LocatedConnection(_Located, Connection):
-    pass
+def server_of(redis: str | Server) -> Server:
+    """Return where Redis is, by its URL."""
+    if not isinstance(redis, str):
+        return redis
+    return SentinelServer(redis) if is_sentinel(redis) else ClusterServer(redis) if is_cluster(redis) else Server(redis)
 
 
-class _LocatedSsl(_Located, SSLConnection):
-    pass
+async def run(redis: Any, script: Script, keys: Keys, where: Sequence[str], *arguments: str | bytes | int) -> Any:
+    """Run a script over keys of a lane; raises one of CLIENT_ERRORS.
+
+    The text goes along each time: it is a few KB, and no NOSCRIPT has to be handled.
+    """
+    return await redis.eval(script.text, len(where) + len(keys.guard), *where, *keys.guard, *arguments)
+
+
+async def masters_of(client: Any) -> list[Any]:
+    """Return what takes commands for one server each: all masters of a cluster, else the client itself."""
+    if not isinstance(client, RedisCluster):
+        return [client]
+    await client.initialize()
+    return list(client.get_primaries())
 
 
 _TLS: Final[set[bool]] = set()  # not empty once this process has had to do with TLS
@@ -263,55 +245,15 @@ async def let_tls_end() -> None:
         await asyncio.sleep(FAREWELL_S)
 
 
-def connection_options(redis: "str | Server") -> dict[str, Any]:
-    """Return the keywords of a pool whose connections go to this server, wherever it is when they connect."""
-    options: dict[str, Any] = UNNAMED | parse_url(redis if isinstance(redis, str) else redis.url)
-    if options.get("connection_class") is SSLConnection:
+def _keywords(url: str) -> dict[str, Any]:
+    """Return what a URL says but for the address, as keywords of redis-py's clients."""
+    options: dict[str, Any] = UNNAMED | parse_url(url)
+    options.pop("host", None), options.pop("port", None)
+    if options.pop("connection_class", Connection) is SSLConnection:
+        options["ssl"] = True
         _TLS.add(True)
-    if not isinstance(redis, str) and redis.moves:
-        secure = options.pop("connection_class", Connection) is SSLConnection
-        connection_class = _LocatedSsl if secure else _LocatedConnection
-        # The usual parser does not tell MOVED and its like from other errors.
-        options |= {"connection_class": connection_class, "server": redis, "parser_class": ClusterParser}
     return options
 
 
-async def _ask_for_map(url: str, node: Place) -> _Map:
-    options: dict[str, Any] = (
-        UNNAMED
-        | parse_url(url)
-        | {
-            "host": node.host,
-            "port": node.port,
-            "socket_connect_timeout": CONNECT_S,
-        }
-    )
-    pool: Any = ConnectionPool(**options)
-    connection = pool.make_connection()
-    try:
-        await connection.connect()
-        await connection.send_command("CLUSTER", "SLOTS")
-        found: Sequence[Any] = await connection.read_response()
-    except ResponseError as refusal:
-        if "cluster support disabled" in str(refusal):
-            error = (
-                f"The Redis at {node.host}:{node.port} is no cluster: begin ENGRAMQ_REDIS_URL with redis:// instead."
-            )
-            raise UnsupportedServer(error) from None
-        raise
-    finally:
-        await connection.disconnect(nowait=True)
-    return _Map(
-        [(first, last, _place(master, node)) for first, last, master, *_ in found],
-        [_place(one, node) for _, _, *nodes in found for one in nodes],
-    )
-
-
-def _place(told: Sequence[Any], node: Place) -> Place:
-    """Return where a node is; one without a name of its host is where the one is that tells of it."""
-    return Place(_text(told[0]) or node.host, told[1])
-
-
-def _text(host: bytes | str | None) -> str:
-    """Return the name of a host; nothing where the node does not know its own."""
-    return host.decode() if isinstance(host, bytes) else host or ""
+def _again() -> Retry:
+    return Retry(ExponentialBackoff(AGAIN_AT_MOST_S, AGAIN_S / 2), AGAIN)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from engramq.schemas.redis_parameters import checked
-from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several
+from engramq.schemas.redis_urls import FORMS, is_cluster, is_sentinel, sentinels_of, several, with_name_check
 from engramq.schemas.vocabulary import LANGUAGES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 # Signatures by private keys only: with a shared secret every verifier of tokens could also issue them.
@@ -78,7 +77,7 @@ def redis_url(text: str) -> str:
         several(text)
     elif is_sentinel(text):
         sentinels_of(text)
-    return checked(text)
+    return with_name_check(text)
 
 
 def name(text: str) -> str:

@@ -13,6 +13,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.handling import CommandHandler, CommandRunner, Context, Services
 from engramq.workers.queue.contract import Job, MailboxView, Outcome
 from engramq.workers.queue.inspection import Inspection
+from tests.lanes import lanes_at
 
 EVERY_HANDLER = tuple(handler for handlers in HANDLERS.values() for handler in handlers)
 NO_SERVER = "redis://127.0.0.1:9"
@@ -29,7 +30,7 @@ def runner(
     return CommandRunner(
         handlers or EVERY_HANDLER,
         store=store,
-        mailboxes=mailboxes or Inspection(NO_SERVER, Keys("nobody")),
+        mailboxes=mailboxes or Inspection(lanes_at(NO_SERVER, Keys("nobody"))),
         settings=settings or read_settings({}),
         services=services or Services(),
     )

@@ -14,8 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeVar
 
-from redis.exceptions import RedisError
-
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.exports import LINE_BYTES
 from engramq.schemas.faults import EngramqError
@@ -23,7 +21,7 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.lanes import lanes_of
 from engramq.schemas.packed_lines import Source, UnusableFile
 from engramq.schemas.records import AuditEntry
-from engramq.schemas.servers import UnsupportedServer, let_tls_end
+from engramq.schemas.servers import CLIENT_ERRORS, UnsupportedServer, let_tls_end
 from engramq.schemas.setting_values import namespace as valid_namespace
 from engramq.schemas.settings import Pooler, Settings, SettingsError
 from engramq.schemas.vocabulary import AuditAction, WorkerKind
@@ -44,8 +42,8 @@ from engramq.workers.db.tenants import NOBODY
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.append_only import NotRewritten
 from engramq.workers.queue.contract import OutcomeUnknown
-from engramq.workers.queue.dead_letters import DeadLetter
-from engramq.workers.queue.lane_views import LaneLetters, LaneViews
+from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
+from engramq.workers.queue.inspection import Inspection
 from engramq.workers.tenants import export, restoring
 from engramq.workers.tenants.contents import Contents, contents
 from engramq.workers.tenants.export_check import Refused
@@ -92,6 +90,7 @@ __all__ = [
 
 T = TypeVar("T")
 
+LETTERS_S: Final = 5.0  # to connect to Redis, and for an answer
 REBUILDING: Final = sql("rebuilding_namespaces")
 CHANGED: Final = sql("changed_namespaces")
 PENDING: Final = sql("count_pending")
@@ -252,25 +251,26 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 @asynccontextmanager
-async def _letters(settings: Settings) -> AsyncIterator[LaneLetters]:
+async def _letters(settings: Settings) -> AsyncIterator[DeadLetters]:
+    lanes = lanes_of(settings)
     try:
-        async with LaneLetters(lanes_of(settings)) as letters:
-            yield letters
+        async with lanes.server.client(timeout_s=LETTERS_S) as client:
+            yield DeadLetters(client, lanes)
     except UnsupportedServer as problem:
         raise CommandFailed(str(problem)) from problem
-    except (RedisError, OSError) as problem:
+    except CLIENT_ERRORS as problem:
         raise CommandFailed(f"Redis cannot be asked: {problem}.") from problem
 
 
 def dead_letters(
     settings: Settings, kinds: Sequence[WorkerKind], namespace: str | None, limit: int
-) -> tuple[list[DeadLetter], int]:
-    """Return the newest letters of each kind, the newest last, and how many lanes do not answer."""
+) -> list[DeadLetter]:
+    """Return the newest letters of each kind, the newest last."""
 
-    async def listed() -> tuple[list[DeadLetter], int]:
+    async def listed() -> list[DeadLetter]:
         async with _letters(settings) as letters:
             several = [letter for kind in kinds for letter in await letters.list(kind, limit, namespace)]
-            return sorted(several, key=lambda letter: letter.died_at), letters.away
+            return sorted(several, key=lambda letter: letter.died_at)
 
     return run(listed())
 
@@ -339,7 +339,7 @@ def rewrite_redis(settings: Settings) -> bool:
     """Write the append-only file of Redis anew; False where there is none."""
 
     async def rewrite() -> bool:
-        async with LaneViews(lanes_of(settings)) as view:
+        async with Inspection(lanes_of(settings)) as view:
             try:
                 return await view.rewrite_log(at_once=True)
             except (NotRewritten, OutcomeUnknown) as problem:

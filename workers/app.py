@@ -45,7 +45,7 @@ from engramq.workers.memories.quotas import Quotas
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.append_only import REWRITE_EVERY_S
 from engramq.workers.queue.contract import Actor, MailboxView, Observe, Periodic
-from engramq.workers.queue.lane_views import LaneViews
+from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.logs import configure_logging
 from engramq.workers.queue.process import Polling, serve
 from engramq.workers.search import handlers as search
@@ -277,7 +277,7 @@ async def run(
         if metrics is not None:
             await owned.enter_async_context(metrics.served(settings, store, embedder))
         lanes = lanes_of(settings)
-        mailboxes = await owned.enter_async_context(LaneViews(lanes))
+        mailboxes = await owned.enter_async_context(Inspection(lanes))
         services = build_services(store, embedder, settings, stopping=stop)
         health.know(store, services[WorkerChecks])
         actors = build_actors(

@@ -15,7 +15,6 @@ from engramq.deploy.cli.options import limit_option
 from engramq.deploy.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.ids import format_time
-from engramq.schemas.phrases import count_of
 from engramq.schemas.setting_values import name, namespace, note, one_of
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.admin import DeadLetter, change_letter, command_of, dead_letter, dead_letters
@@ -47,10 +46,7 @@ def command() -> None:
 def list_(kind: WorkerKind | None, namespace: str | None, limit: int, *, as_json: bool) -> None:
     """List them, newest last, without what they hold. Each begins with its ID."""
     with servers_for("dead") as settings:
-        letters, away = dead_letters(settings, [kind] if kind else list(WorkerKind), namespace, limit)
-    if away:
-        lanes = count_of(away, "lane does not answer", "lanes do not answer")
-        print(f"engramq dead: {lanes}; what is in {'it' if away == 1 else 'them'} is missing here", file=sys.stderr)
+        letters = dead_letters(settings, [kind] if kind else list(WorkerKind), namespace, limit)
     for letter in letters:
         print(_json(_fields(letter)) if as_json else _line(letter))
     if not letters and not as_json:

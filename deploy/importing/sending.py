@@ -22,7 +22,7 @@ from engramq.schemas.commands import BatchImported, ImportBatch
 from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.jobs import ALIVE_S
-from engramq.schemas.lanes import Lane, lanes_of
+from engramq.schemas.lanes import Lanes, lanes_of
 from engramq.schemas.packed_lines import Source
 from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.settings import Redact, Settings
@@ -90,9 +90,10 @@ class NoWorker(Exception):
 class ImportWorkers:
     """The workers of the imports mailbox, as their signs of life in Redis show them."""
 
-    def __init__(self, lane: Lane) -> None:
-        self._redis = RedisConnection(lane.redis)
-        self._key = lane.keys.of[WorkerKind.IMPORTS].alive
+    def __init__(self, lanes: Lanes, namespace: str) -> None:
+        keys = lanes.of(namespace)
+        self._redis = RedisConnection(lanes.server, key=keys.prefix)
+        self._key = keys.of[WorkerKind.IMPORTS].alive
 
     async def require(self, patience_s: float) -> None:
         """Return when there is one; says so soon when there is none, and raises NoWorker when none comes."""
@@ -237,7 +238,7 @@ async def importing(
     async with AsyncExitStack() as resources:
         files = resources.enter_context(ExitStack())
         asker = await resources.enter_async_context(asking(settings, settings.namespace, settings.project))
-        workers = ImportWorkers(lanes_of(settings).of(settings.namespace))
+        workers = ImportWorkers(lanes_of(settings), settings.namespace)
         resources.push_async_callback(workers.close)
         await workers.require(START_S)
         importer = Importer(

@@ -13,9 +13,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from redis.asyncio import Redis
 
-from engramq.schemas.clients import CLIENT_ERRORS
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.keys import Keys
+from engramq.schemas.servers import CLIENT_ERRORS
 
 LASTS_S: Final = 12 * 3600  # then the token is asked for again
 COOKIE_BYTES: Final = 32

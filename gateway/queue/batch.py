@@ -1,16 +1,14 @@
 """Commands on their way to Redis: gathered into batches, one job each, by mailbox, kept until Redis has answered."""
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from engramq.gateway.queue.outcomes import fail, succeed, unavailable
+from engramq.gateway.queue.waiting import WaitingCall, fail
 from engramq.schemas.codec import encode_job
 from engramq.schemas.connection import pack_script
-from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.jobs import BULK, COMMANDS_PER_JOB, FEWEST_WAITING, JOB_BYTES, LONGEST_WAIT_S
 from engramq.schemas.keys import JOB_KEY, Keys
@@ -19,36 +17,6 @@ from engramq.schemas.vocabulary import WorkerKind
 
 _NO_BATCH: Final = (None, 0)
 WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further batch beyond this size
-
-
-@dataclass(slots=True, eq=False)
-class WaitingCall:
-    """A command whose caller waits: for its answer, or only until it is in its mailbox (`for_reply` false).
-
-    The future's result is the answer, or None when nothing more can be said than that it may be carried out.
-    """
-
-    id: str
-    data: bytes
-    mailbox: WorkerKind
-    write: bool
-    for_reply: bool
-    future: asyncio.Future[Answer | None]
-    born: float = field(default_factory=time.monotonic)
-    sent: bool = False
-    job_id: str = ""
-
-    @property
-    def may_be_applied(self) -> bool:
-        """Say whether the command may have an effect, now or later."""
-        return self.sent and (self.write or not self.for_reply)
-
-    def expire(self) -> None:
-        """End the wait: a write that was sent may have been or be carried out, everything else is refused."""
-        if self.may_be_applied:
-            succeed(self.future)
-        else:
-            fail(self.future, unavailable())
 
 
 @dataclass(slots=True, eq=False)

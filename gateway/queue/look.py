@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
 from redis.exceptions import RedisError
@@ -25,27 +25,45 @@ _FIGURES: Final = 5  # of each kind
 class Look(NamedTuple):
     """What a look found. `ahead_s`: how far the clock of Redis is ahead of this machine's.
 
-    `refused`: what Redis refuses besides, as a sentence.
+    `refused`: what Redis refuses besides, as a sentence. `away`: that some lanes do not answer, as a sentence.
     """
 
     mailboxes: list[MailboxState]
     ahead_s: float
     refused: str = ""
+    away: str = ""
 
 
 class NoLook(Exception):
     """Redis cannot be looked at; the message is a sentence on why, where it is there and refuses."""
 
 
-async def look_at(redis: str | Server, keys: Keys) -> Look:
-    """Return the state of every mailbox, over a connection of its own: a new one meets what new callers meet.
+async def look_at(lanes: Lanes) -> Look:
+    """Return the state of every mailbox, over connections of its own: a new one meets what new callers meet.
 
-    Raises NoLook within about 4 s.
+    Of several lanes those count together that answer. Raises NoLook within about 4 s, where none does.
     """
+    if len(lanes.all) == 1:
+        return await _look_at_lane(lanes.server, lanes.first)
+    found = await asyncio.gather(*(_look_at_lane(lanes.server, keys) for keys in lanes.all), return_exceptions=True)
+    looks = [look for look in found if isinstance(look, Look)]
+    for problem in found:
+        if isinstance(problem, BaseException) and (not looks or not isinstance(problem, NoLook)):
+            raise problem
+    away = len(found) - len(looks)
+    return Look(
+        [_sum(states) for states in zip(*(look.mailboxes for look in looks), strict=True)],
+        max((look.ahead_s for look in looks), key=abs),
+        next((look.refused for look in looks if look.refused), ""),
+        f"Redis does not answer for {away} of {len(found)} lanes." if away else "",
+    )
+
+
+async def _look_at_lane(server: Server, keys: Keys) -> Look:
     names = [name for of in keys.of.values() for name in (of.mailbox, of.depth, of.rate, of.dead_index, of.alive)]
     names += keys.guard
     look = pack("EVAL", LOOK.text, len(names), *names, SILENT_S)
-    async with _connected(redis) as connection:
+    async with _connected(server, keys) as connection:
         found, pong = await connection.exchange([look, pack("PING")], LOOK_S)
     if isinstance(found, RedisError):
         raise NoLook(refusal_of(found))
@@ -54,43 +72,23 @@ async def look_at(redis: str | Server, keys: Keys) -> Look:
     return Look(states, now / 1000 - time.time(), refusal_of(pong))
 
 
-async def look_at_former(lanes: Lanes) -> list[Look | NoLook]:
-    """Return the state of each lane that is none of these any more and has something, or why it cannot be told."""
-    try:
-        most = await _number_at(lanes.first.redis, lanes.mark)
-    except NoLook:
-        return []  # the look at that lane says so
-    looks = (look_at(lane.redis, lane.keys) for lane in lanes.former(most).values())
-    found: list[Look | NoLook] = []
-    for one in await asyncio.gather(*looks, return_exceptions=True):
-        if isinstance(one, BaseException):
-            if not isinstance(one, NoLook):
-                raise one
-            found.append(one)
-        elif any(state.depth or state.dead for state in one.mailboxes):
-            found.append(one)
-    return found
-
-
-async def _number_at(redis: str | Server, key: str) -> int:
-    """Return the number at a key, 0 where there is none; raises NoLook."""
-    async with _connected(redis) as connection:
-        (found,) = await connection.exchange([pack("GET", key)], LOOK_S)
-    if isinstance(found, RedisError):
-        raise NoLook(refusal_of(found))
-    return int(found or 0)
-
-
-async def missing_rights(redis: str | Server, keys: Keys) -> str:
+async def missing_rights(lanes: Lanes) -> str:
     """Return what of all that engramq does this user may not do, as a sentence; raises NoLook."""
-    async with _connected(redis) as connection:
+    for keys in lanes.all[:-1]:
+        with suppress(NoLook):
+            return await _missing_rights(lanes.server, keys)
+    return await _missing_rights(lanes.server, lanes.all[-1])
+
+
+async def _missing_rights(server: Server, keys: Keys) -> str:
+    async with _connected(server, keys) as connection:
         return await connection.missing_rights(keys)
 
 
 @asynccontextmanager
-async def _connected(redis: str | Server) -> AsyncIterator[RedisConnection]:
+async def _connected(server: Server, keys: Keys) -> AsyncIterator[RedisConnection]:
     """Open a connection for a block; NoLook is raised in place of the errors of Redis."""
-    connection = RedisConnection(redis)
+    connection = RedisConnection(server, key=keys.prefix)
     try:
         await connection.open()
         yield connection
@@ -110,4 +108,17 @@ def _state(kind: WorkerKind, depth: int, oldest_ms: int, per_ks: int, dead: int,
         per_s=None if per_ks < 0 else per_ks / 1000,
         dead=dead,
         workers=workers,
+    )
+
+
+def _sum(states: Sequence[MailboxState]) -> MailboxState:
+    """Return the states of a mailbox in all lanes as one; it has as many workers as the lane that has fewest."""
+    rates = [state.per_s for state in states if state.per_s is not None]
+    return MailboxState(
+        kind=states[0].kind,
+        depth=sum(state.depth for state in states),
+        oldest_s=max(state.oldest_s for state in states),
+        per_s=sum(rates) if rates else None,
+        dead=sum(state.dead for state in states),
+        workers=min(state.workers for state in states),
     )

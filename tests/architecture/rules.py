@@ -49,15 +49,13 @@ PURE_SCHEMAS: Final = (
 )
 
 CONNECTION: Final = "engramq.schemas.connection"  # with SERVERS, which finds the other end, all that does I/O
+LANES: Final = "engramq.schemas.lanes"
 SERVERS: Final = "engramq.schemas.servers"
-SENTINEL: Final = "engramq.schemas.sentinel"
-CLIENTS: Final = "engramq.schemas.clients"  # opens those of redis-py
 # What single modules of the contract may import besides: `packed_lines` unpacks what others have opened.
 BESIDES: Final = {
     CONNECTION: frozenset({"asyncio", "redis", "hiredis"}),
     SERVERS: frozenset({"asyncio", "redis"}),
-    SENTINEL: frozenset({"asyncio", "redis"}),
-    CLIENTS: frozenset({"redis"}),
+    LANES: frozenset({"redis"}),
     "engramq.schemas.handshake": frozenset({"ssl"}),  # reads its errors
     "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
 }
@@ -175,7 +173,7 @@ def loading_by_name(module: Module) -> list[str]:
 
 def input_output(module: Module) -> list[str]:
     """The contract computes: it opens no file, starts no process, and one of its modules has a connection."""
-    connects = module.name in {CONNECTION, SERVERS, SENTINEL}
+    connects = module.name in {CONNECTION, SERVERS}
     allowed = SCHEMAS_LIBRARIES | BESIDES.get(module.name, frozenset())
     found = []
     for one in imports(module):

@@ -15,6 +15,7 @@ from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
 from tests.conftest import Database
 from tests.duplicates.pairs import OPPOSED, SAME_WORDS
+from tests.lanes import lanes_at
 from tests.workers.conftest import SwitchedEmbedder, World
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +30,10 @@ NEAR = [
 
 @pytest.fixture
 async def world(database: Database, store: Store, redis_url: str, key_prefix: str) -> AsyncIterator[World]:
-    async with BatchingEmbedder(MiniLmEmbedder()) as embedder, Inspection(redis_url, Keys(key_prefix)) as mailboxes:
+    async with (
+        BatchingEmbedder(MiniLmEmbedder()) as embedder,
+        Inspection(lanes_at(redis_url, Keys(key_prefix))) as mailboxes,
+    ):
         never = Unfinished(store=store, older_than_s=3600.0)
         upkeep = Upkeep(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)
         yield World(database, store, SwitchedEmbedder(), embedder, upkeep, mailboxes, read_settings({}))

@@ -29,6 +29,7 @@ from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from tests.faults.callers import Caller, HttpCaller
 from tests.faults.disk import small_disk
 from tests.faults.proxy import Proxy
+from tests.lanes import lanes_at
 
 ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
 BOUND_S = 60.0
@@ -198,7 +199,7 @@ async def new_world(
 async def dead_letters(redis_url: str) -> list[DeadLetter]:
     """Return the newest dead letters of every mailbox."""
     async with Redis.from_url(redis_url) as client:
-        letters = DeadLetters(client, Keys("engramq"))
+        letters = DeadLetters(client, lanes_at("redis://unused", Keys("engramq")))
         return [letter for kind in WorkerKind for letter in await letters.list(kind, LETTERS_MAX)]
 
 

@@ -17,13 +17,15 @@ import pytest
 from engramq.deploy.embedded.redis import find_binary
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.queue.bus import Bus
-from engramq.gateway.run import Gateway, open_redis
+from engramq.gateway.run import Gateway
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.keys import Keys
+from engramq.schemas.servers import Server
 from engramq.schemas.settings import read_settings
 from tests.gateway.worker_side import WorkerSide, worker_side
+from tests.lanes import lanes_at
 
 
 @pytest.fixture(scope="session")
@@ -82,9 +84,9 @@ async def gateway_over(
     settings = read_settings(
         {"ENGRAMQ_REDIS_URL": redis_url, "ENGRAMQ_PORT": "0", "ENGRAMQ_HOME": "/nowhere", **changes}
     )
-    redis = open_redis(redis_url)
-    async with Bus(redis_url, keys, mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
-        service = Service(bus, Breadcrumbs(redis, keys), CursorSecret(redis, keys))
+    redis = Server(redis_url).client(timeout_s=5.0)
+    async with Bus(lanes_at(redis_url, keys), mailbox_bound=1_000, reply_timeout_s=reply_timeout_s) as bus:
+        service = Service(bus, Breadcrumbs(redis, lanes_at("redis://unused", keys)), CursorSecret(redis, keys))
         yield Gateway(settings, bus, service, redis, keys)
     await redis.aclose()
 

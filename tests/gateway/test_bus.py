@@ -26,6 +26,7 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from tests.gateway.worker_side import WorkerSide
+from tests.lanes import lanes_at
 
 pytestmark = pytest.mark.anyio
 
@@ -37,8 +38,8 @@ HEADERS = {"accept": "application/json", "mcp-protocol-version": "2025-11-25"}
 BROKEN = """
 import sys
 from engramq.deploy.cli import main
-from engramq.gateway.queue import bus
-bus.decode_answer = lambda data: {}["defect"]
+from engramq.gateway.queue import lane
+lane.decode_answer = lambda data: {}["defect"]
 sys.exit(main())
 """
 
@@ -50,7 +51,7 @@ def defect(monkeypatch: pytest.MonkeyPatch) -> None:
     def decode(_data: bytes) -> Answer:
         raise KeyError("defect")
 
-    monkeypatch.setattr("engramq.gateway.queue.bus.decode_answer", decode)
+    monkeypatch.setattr("engramq.gateway.queue.lane.decode_answer", decode)
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def sending_defect(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bus_over(redis_url: str, keys: Keys, **more: Any) -> Bus:
-    return Bus(redis_url, keys, mailbox_bound=100, reply_timeout_s=BOUND_S, **more)
+    return Bus(lanes_at(redis_url, keys), mailbox_bound=100, reply_timeout_s=BOUND_S, **more)
 
 
 def ask(bus: Bus, command: Command) -> Awaitable[Answer | Pending]:
@@ -289,7 +290,7 @@ def every_command() -> list[type[Command]]:
 
 
 async def test_no_more_callers_wait_than_may(redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.callers.WAITING_MAX", 2)
+    monkeypatch.setattr("engramq.gateway.queue.waiting.WAITING_MAX", 2)
     async with bus_over(redis_url, keys) as bus:
         waiting = [asyncio.create_task(outcome(bus, Ping())) for _ in range(2)]
         await asyncio.wait(waiting, timeout=0)
@@ -303,10 +304,10 @@ async def test_an_error_in_place_of_answers_is_logged_and_the_list_is_read_again
 ) -> None:
     bus = bus_over(redis_url, keys)
     async with Redis.from_url(redis_url) as redis:
-        await redis.set(bus._reply_list, "not a list")
+        await redis.set(bus._lanes[0].reply_list, "not a list")
         async with bus:
             refused = "Redis refused a read"
             assert await logged(caplog, refused, lambda record: str(record.__dict__["error"])) == "ResponseError"
-            await redis.delete(bus._reply_list)
+            await redis.delete(bus._lanes[0].reply_list)
             assert await outcome(bus, Ping()) == "answered"
         assert critical(caplog.records) == []

@@ -11,6 +11,7 @@ from engramq.gateway.queue.look import SILENT_S, look_at
 from engramq.schemas.keys import Keys
 from engramq.schemas.overview import MailboxState
 from engramq.schemas.vocabulary import WorkerKind
+from tests.lanes import lanes_at
 
 pytestmark = pytest.mark.anyio
 KIND = WorkerKind.RECALL
@@ -29,7 +30,7 @@ def keys(key_prefix: str) -> Keys:
 
 
 async def look(redis_url: str, keys: Keys) -> MailboxState:
-    found = {one.kind: one for one in (await look_at(redis_url, keys)).mailboxes}
+    found = {one.kind: one for one in (await look_at(lanes_at(redis_url, keys))).mailboxes}
     assert set(found) == set(WorkerKind)
     return found[KIND]
 

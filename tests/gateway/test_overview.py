@@ -16,6 +16,7 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.overview import Check, MailboxState, Overview
 from engramq.schemas.vocabulary import WorkerKind
 from tests.gateway.worker_side import WorkerSide
+from tests.lanes import lanes_at
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ async def test_a_mailbox_tells_depth_age_rate_dead_letters_and_workers(redis_url
     await redis.hset(of.rate, mapping={"at": now_ms, "served": 500, "busy": 2_000})
     await redis.zadd(of.dead_index, {"x": 1})
     await redis.zadd(of.alive, {"here": time.time(), "gone": time.time() - 60})
-    look = await look_at(redis_url, keys)
+    look = await look_at(lanes_at(redis_url, keys))
     (found,) = [one for one in look.mailboxes if one.kind is WorkerKind.EDGES]
     assert (found.depth, found.dead, found.workers) == (3, 1, 1)
     assert 39 < found.oldest_s < 45
@@ -111,7 +112,7 @@ async def test_a_database_that_is_silent_is_missing_and_one_that_refuses_is_told
 
 async def test_a_redis_that_is_not_there_cannot_be_looked_at() -> None:
     with pytest.raises(NoLook):
-        await look_at("redis://127.0.0.1:1/0", Keys("nobody"))
+        await look_at(lanes_at("redis://127.0.0.1:1/0", Keys("nobody")))
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.mcp.listing import profile_of
 from engramq.gateway.mcp.server import build_server
-from engramq.gateway.queue.lanes import open_bus
+from engramq.gateway.queue.bus import open_bus
 from engramq.gateway.rendering.replies import ReplyStyle
-from engramq.gateway.run import open_redis
 from engramq.gateway.service import Service
-from engramq.gateway.sessions import breadcrumbs_of
+from engramq.gateway.sessions import Breadcrumbs
 from engramq.schemas import limits
 from engramq.schemas.envelope import Principal
 from engramq.schemas.keys import Keys
@@ -84,11 +83,10 @@ class Stage:
         settings = self.settings
         lanes = lanes_of(settings)
         bus = await self.resources.enter_async_context(open_bus(settings, lanes=lanes))
-        clients = [open_redis(lane.redis) for lane in lanes.all]
-        for client in clients:
-            self.resources.push_async_callback(client.aclose)
-        secret = CursorSecret(clients[0], lanes.first.keys)
-        return Service(bus, breadcrumbs_of(lanes, clients), secret, style=WHOLE, redact=settings.redact)
+        client = lanes.server.client(timeout_s=5.0)
+        self.resources.push_async_callback(client.aclose)
+        secret = CursorSecret(client, lanes.first)
+        return Service(bus, Breadcrumbs(client, lanes), secret, style=WHOLE, redact=settings.redact)
 
 
 @asynccontextmanager

@@ -292,8 +292,8 @@ async def test_an_import_waits_a_while_for_workers_that_come_back_and_no_longer(
 ) -> None:
     monkeypatch.setattr(sending, "ALIVE_S", 0.05)
     monkeypatch.setattr(sending, "QUIET_S", 0.0)
-    lane = lanes_of(settings).first
-    alive, workers = lane.keys.of[WorkerKind.IMPORTS].alive, ImportWorkers(lane)
+    lanes = lanes_of(settings)
+    alive, workers = lanes.first.of[WorkerKind.IMPORTS].alive, ImportWorkers(lanes, settings.namespace)
     async with Redis.from_url(redis_url) as redis, asyncio.timeout(30):
         waiting = asyncio.create_task(workers.require(30.0))
 

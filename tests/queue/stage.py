@@ -15,17 +15,17 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from engramq.gateway.queue.bus import Bus, Pending
-from engramq.schemas.clients import open_client, run
 from engramq.schemas.commands import Command, Ping, Pong, StoreMemory
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys
-from engramq.schemas.lanes import Lane
+from engramq.schemas.lanes import Lanes
 from engramq.schemas.scripts import ENQUEUE_WRITES
-from engramq.schemas.servers import Server
+from engramq.schemas.servers import run
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import ALL_SCOPES, WorkerKind
 from engramq.workers.queue.contract import Actor, Handler, Job, Outcome, Periodic
 from engramq.workers.queue.process import serve
+from tests.lanes import lanes_at
 
 BOUND_S = 15.0  # of every wait
 ADA = Principal(name="ada", scopes=ALL_SCOPES)
@@ -86,16 +86,17 @@ class Child:
 class Stage:
     """Starts what a test asks for and ends all of it."""
 
-    def __init__(self, url: str, keys: Keys, lane: Lane | None = None) -> None:
-        """`keys` are all keys at `url`, unless they are those of `lane`, one of an installation there."""
+    def __init__(self, url: str, keys: Keys, lanes: Lanes | None = None) -> None:
+        """`keys` are all keys at `url`, unless `lanes` are those of a cluster there."""
         self.url = url
         self.keys = keys
-        self.server: str | Server = url if lane is None else lane.redis
+        self.lanes = lanes or lanes_at(url, keys)
+        self.server = self.lanes.server
         # A test's own questions must not fail because its server was restarted since the last one.
         self.redis: Any = (
             Redis.from_url(url, retry=Retry(NoBackoff(), 3), retry_on_error=[RedisConnectionError])
-            if lane is None
-            else open_client(lane.redis, timeout_s=BOUND_S)
+            if lanes is None
+            else lanes.server.client(timeout_s=BOUND_S)
         )
         self._stack = AsyncExitStack()
         self._workers: list[InProcess] = []
@@ -123,7 +124,7 @@ class Stage:
 
     async def bus(self, *, bound: int = 1000, timeout_s: float = BOUND_S) -> Bus:
         """Return a running gateway half."""
-        bus = Bus(self.server, self.keys, mailbox_bound=bound, reply_timeout_s=timeout_s)
+        bus = Bus(self.lanes, mailbox_bound=bound, reply_timeout_s=timeout_s)
         return await self._stack.enter_async_context(bus)
 
     async def workers(self, *actors: Actor, grace_s: float = 2.0) -> InProcess:

@@ -12,6 +12,7 @@ from engramq.schemas.keys import Keys
 from engramq.workers.queue import append_only
 from engramq.workers.queue.append_only import NotRewritten
 from engramq.workers.queue.inspection import Inspection
+from tests.lanes import lanes_at
 from tests.queue.server import Server
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +22,7 @@ SECRET = "zwetschkenknoedel"
 
 @pytest.fixture
 async def view(own_server: Server, keys: Keys) -> AsyncIterator[Inspection]:
-    async with Inspection(own_server.url, keys) as view:
+    async with Inspection(lanes_at(own_server.url, keys)) as view:
         yield view
 
 

@@ -93,7 +93,7 @@ async def test_an_error_in_the_counter_does_not_outlast_the_mailbox(stage: Stage
 
 
 async def test_callers_that_wait_are_bounded_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.callers.WAITING_MAX", 3)
+    monkeypatch.setattr("engramq.gateway.queue.waiting.WAITING_MAX", 3)
     bus = await stage.bus()
     asked = [asyncio.create_task(outcome(bus, number)) for number in range(5)]
     await asyncio.wait(asked[3:])

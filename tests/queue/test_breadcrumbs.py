@@ -15,6 +15,7 @@ from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.workers.queue.contract import Job, Outcome, SessionState
+from tests.lanes import lanes_at
 from tests.queue.server import Server
 from tests.queue.stage import ADA_ID, NAMESPACE, Stage, an_actor, payload_of, ping
 
@@ -39,13 +40,13 @@ async def bus(stage: Stage) -> Bus:
 
 @pytest.fixture
 def breadcrumbs(redis: Redis, keys: Keys) -> Breadcrumbs:
-    return Breadcrumbs(redis, keys)
+    return Breadcrumbs(redis, lanes_at("redis://unused", keys))
 
 
 @pytest.fixture
 async def other_gateway(server: Server, keys: Keys) -> AsyncIterator[Breadcrumbs]:
     async with Redis.from_url(server.url) as client:
-        yield Breadcrumbs(client, keys)
+        yield Breadcrumbs(client, lanes_at("redis://unused", keys))
 
 
 @pytest.mark.promise("CN-39")
@@ -125,7 +126,7 @@ async def test_begin_session_clears_and_gives_a_new_instance(bus: Bus, breadcrum
 async def test_breadcrumbs_outlive_a_gateway_and_are_shared_by_others(
     stage: Stage, bus: Bus, other_gateway: Breadcrumbs
 ) -> None:
-    async with Bus(stage.server, stage.keys, mailbox_bound=10, reply_timeout_s=10) as gone:
+    async with Bus(stage.lanes, mailbox_bound=10, reply_timeout_s=10) as gone:
         await ping(gone, "stored a")
     assert (await other_gateway.read(*WHOSE)).last_stored_id == "a"
     await ping(bus, "stored b")
@@ -209,7 +210,7 @@ async def test_without_redis_breadcrumbs_are_unavailable(own_server: Server, key
     own_server.kill()
     async with Redis.from_url(own_server.url) as client:
         with pytest.raises(EngramqError) as refusal:
-            await Breadcrumbs(client, keys).read(*WHOSE)
+            await Breadcrumbs(client, lanes_at("redis://unused", keys)).read(*WHOSE)
     assert refusal.value.fault.code is FaultCode.UNAVAILABLE
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from engramq.gateway.queue import callers
+from engramq.gateway.queue import waiting
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import LEASE_KEY
@@ -51,7 +51,7 @@ async def test_the_oldest_letters_make_room_for_newer_ones_by_bytes(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settlement, "DEAD_BYTES_MAX", 10_000)
-    dead = DeadLetters(stage.redis, stage.keys)
+    dead = DeadLetters(stage.redis, stage.lanes)
     letters = [a_letter(2_000) for _ in range(9)]
     for letter in letters:
         await bury(stage, letter)
@@ -79,7 +79,7 @@ async def test_letters_of_an_earlier_version_are_counted_too(stage: Stage, monke
     assert await counted(stage) == 0  # nothing is counted before one is added
     new = a_letter(3_000)
     await bury(stage, new)
-    dead = DeadLetters(stage.redis, stage.keys)
+    dead = DeadLetters(stage.redis, stage.lanes)
     assert [letter.id for letter in await dead.list(RECALL)] == [new.id, old[3].id, old[2].id]
     for letter in (new, old[3], old[2]):
         assert await dead.retry(letter.id)
@@ -89,7 +89,7 @@ async def test_letters_of_an_earlier_version_are_counted_too(stage: Stage, monke
 async def test_callers_who_wait_are_bounded_by_the_bytes_of_their_commands(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers, "WAITING_BYTES", 100_000)
+    monkeypatch.setattr(waiting, "WAITING_BYTES", 100_000)
     bus = await stage.bus()
     asked = [asyncio.create_task(ping(bus, b"x" * 30_000)) for _ in range(3)]
     await stage.until(lambda: _waits(stage, 3))

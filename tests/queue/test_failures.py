@@ -60,7 +60,7 @@ async def test_a_command_that_always_fails_is_set_aside_after_its_tries_and_bloc
     assert "secret" not in answer.fault.error
     assert handler.tries == Counter({b"bad": 5} | {str(number).encode(): 1 for number in range(50)})
 
-    dead = DeadLetters(stage.redis, stage.keys)
+    dead = DeadLetters(stage.redis, stage.lanes)
     (letter,) = await dead.list(WorkerKind.RECALL)
     assert (letter.id, letter.mailbox, letter.error, letter.attempts) == (answer.id, "recall", "ValueError", 5)
     assert "secret" not in letter.message
@@ -81,7 +81,7 @@ async def test_a_dead_letter_can_be_dropped(stage: Stage) -> None:
     await stage.workers(an_actor(Flaky(*(ValueError() for _ in range(5)))))
     answer = await ping(await stage.bus(), "bad")
     assert isinstance(answer, Answer)
-    dead = DeadLetters(stage.redis, stage.keys)
+    dead = DeadLetters(stage.redis, stage.lanes)
     assert await dead.drop(answer.id)
     assert not await dead.drop(answer.id)
     assert await dead.list(WorkerKind.RECALL) == []
@@ -125,7 +125,7 @@ async def test_undecodable_bytes_are_set_aside_raw_at_once_and_block_nobody(stag
     async with asyncio.timeout(5):
         await seen.wait()
     await stage.until(stage.empty)
-    letters = {letter.id: letter for letter in await DeadLetters(stage.redis, stage.keys).list(WorkerKind.RECALL)}
+    letters = {letter.id: letter for letter in await DeadLetters(stage.redis, stage.lanes).list(WorkerKind.RECALL)}
     assert {name: letter.raw for name, letter in letters.items()} == {
         f"{job}#0": b"\xc1 garbage",
         f"{job}#2": unknown,
@@ -137,7 +137,7 @@ async def test_undecodable_bytes_are_set_aside_raw_at_once_and_block_nobody(stag
 
 @pytest.mark.promise("QP-7")
 async def test_undecodable_bytes_can_be_retried_and_dropped(stage: Stage) -> None:
-    dead = DeadLetters(stage.redis, stage.keys)
+    dead = DeadLetters(stage.redis, stage.lanes)
     await stage.workers(an_actor(echo))
     for job, payload in (("whole", b"\xc1"), ("part", encode_job([b"\xc1"], 0))):
         await stage.enqueue(stage.keys.job_id(job, 1), payload, bound=100)
@@ -157,7 +157,7 @@ async def test_a_command_that_no_handler_takes_is_set_aside_and_its_caller_told(
     assert isinstance(answer, Answer)
     assert answer.fault is not None
     assert answer.fault.code is FaultCode.INTERNAL
-    letter = await DeadLetters(stage.redis, stage.keys).show(answer.id)
+    letter = await DeadLetters(stage.redis, stage.lanes).show(answer.id)
     assert letter is not None
     assert letter.error == "UnknownCommand"
 
@@ -187,7 +187,7 @@ async def test_a_command_that_kills_its_worker_takes_only_itself_to_the_dead_let
     assert isinstance(answers[1], Answer)
     assert answers[1].fault is not None
     assert answers[1].fault.code is FaultCode.INTERNAL
-    (letter,) = await DeadLetters(stage.redis, stage.keys).list(WorkerKind.RECALL)
+    (letter,) = await DeadLetters(stage.redis, stage.lanes).list(WorkerKind.RECALL)
     assert (letter.id, letter.error, letter.attempts) == (answers[1].id, "WorkerDied", 5)
     assert decode_envelope(letter.raw).command == Ping(payload=b"die")
     assert child.alive
@@ -243,7 +243,7 @@ async def _tried(handler: Flaky, times: int) -> bool:
 
 
 async def _dead(stage: Stage, count: int) -> bool:
-    return len(await DeadLetters(stage.redis, stage.keys).list(WorkerKind.RECALL)) == count and await stage.empty()
+    return len(await DeadLetters(stage.redis, stage.lanes).list(WorkerKind.RECALL)) == count and await stage.empty()
 
 
 async def _waiting(stage: Stage, commands: int) -> bool:

@@ -48,7 +48,7 @@ ERASED = uuid7()
 
 @pytest.fixture
 async def view(stage: Stage) -> AsyncIterator[Inspection]:
-    async with Inspection(stage.server, stage.keys) as view:
+    async with Inspection(stage.lanes) as view:
         yield view
 
 
@@ -213,12 +213,12 @@ async def test_pending_writes_that_an_older_version_could_not_read_are_found_whe
     for letter_id, raw in raws.items():
         settlement.bury(unreadable(kind, letter_id, raw, tries=1, error="DecodeError", whole_job=whole_job))
     await stage.redis.set(LEASE_KEY + job, "me")
-    connection = RedisConnection(stage.server, (SETTLE,))
+    connection = RedisConnection(stage.server, (SETTLE,), key=stage.keys.prefix)
     await connection.open()
     assert await connection.exchange([settlement.pack(job, "me")]) == [1]
     await connection.close()
     assert await stage.empty(kind)
-    assert [await DeadLetters(stage.redis, stage.keys).retry(letter_id) for letter_id in raws] == [True] * len(raws)
+    assert [await DeadLetters(stage.redis, stage.lanes).retry(letter_id) for letter_id in raws] == [True] * len(raws)
     assert (await stage.depth(kind))[1] == 2
     assert await find_all(view, *ids) == [False, False]
     await stage.workers(an_actor(echo, store, kind=kind))
@@ -244,7 +244,7 @@ async def test_an_erased_memory_of_unknown_content_takes_no_unreadable_letter_al
     await stage.enqueue(stage.job("whole.1"), b"\xc1\xa0" + NAMESPACE.encode(), bound=100)
 
     async def set_aside() -> bool:
-        return len(await DeadLetters(stage.redis, stage.keys).list(WorkerKind.RECALL)) == 1
+        return len(await DeadLetters(stage.redis, stage.lanes).list(WorkerKind.RECALL)) == 1
 
     await stage.until(set_aside)
     await view.scrub(NAMESPACE, {ERASED: ""})
@@ -254,7 +254,7 @@ async def test_an_erased_memory_of_unknown_content_takes_no_unreadable_letter_al
 @pytest.mark.promise("MT-19")
 async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: Inspection) -> None:
     bus = await stage.bus()
-    breadcrumbs = Breadcrumbs(stage.redis, stage.keys)
+    breadcrumbs = Breadcrumbs(stage.redis, stage.lanes)
 
     async def leave(job: Job) -> Outcome:
         return Outcome(Pong(), session_state=SessionState(stored=ERASED, recalled=("a", ERASED, "b")))
@@ -362,7 +362,7 @@ async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
 
 async def test_without_redis_the_outcome_is_unknown(own_server: Server, own_stage: Stage) -> None:
     own_server.kill()
-    async with Inspection(own_server.url, own_stage.keys) as view:
+    async with Inspection(own_stage.lanes) as view:
         with pytest.raises(OutcomeUnknown):
             await view.scrub(NAMESPACE, {ERASED: SECRET})
         with pytest.raises(OutcomeUnknown):
@@ -376,7 +376,7 @@ async def test_what_was_scrubbed_cannot_be_brought_back_by_a_retry(stage: Stage,
     answer = await send(await stage.bus(), StoreMemory(content=SECRET))
     assert isinstance(answer, Answer)
     assert await view.scrub(NAMESPACE, {ERASED: SECRET}) >= 1
-    assert not await DeadLetters(stage.redis, stage.keys).retry(answer.id)
+    assert not await DeadLetters(stage.redis, stage.lanes).retry(answer.id)
 
 
 def _raise(answer: Answer | Pending) -> None:

@@ -1,35 +1,36 @@
-"""Lanes on one server: what each command touches, what lanes share, and lanes of other settings."""
+"""Lanes on one server: what each command touches, what lanes share, and another number of them."""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.overview import overview_of
-from engramq.gateway.queue import callers
-from engramq.gateway.queue.bus import Bus
-from engramq.gateway.queue.lanes import AnyBus, LaneBuses, open_bus
+from engramq.gateway.queue import waiting as waiting_module
+from engramq.gateway.queue.bus import Bus, open_bus
+from engramq.gateway.queue.lane import BusLane
 from engramq.gateway.sessions import Breadcrumbs
+from engramq.schemas import lanes as lanes_module
 from engramq.schemas import scripts
-from engramq.schemas.clients import open_client
 from engramq.schemas.commands import Ping, StoreMemory
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.lanes import Lanes, lane_of, lanes_of, tag_of
+from engramq.schemas.lanes import Lanes, lane_of, lanes_of, slot_of, tag_of
 from engramq.schemas.scripts import Script
-from engramq.schemas.servers import slot_of
+from engramq.schemas.servers import Server as RedisServer
+from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue import lanes as served_lanes
 from engramq.workers.queue import worker as worker_module
 from engramq.workers.queue.contract import Actor, FollowUp, Job, Outcome, Periodic
-from engramq.workers.queue.lane_views import LaneLetters, LaneViews
-from engramq.workers.queue.room import Room
+from engramq.workers.queue.dead_letters import DeadLetters
+from engramq.workers.queue.inspection import Inspection
+from engramq.workers.queue.process import serve
 from tests.queue.server import Server
 from tests.queue.stage import ADA, ADA_ID, BOUND_S, InProcess, echo, payload_of
 
@@ -73,7 +74,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def ask(bus: AnyBus, namespace: str, payload: str) -> str:
+async def ask(bus: Bus, namespace: str, payload: str) -> str:
     answer = await bus.ask(
         Ping(payload=payload.encode()), namespace=namespace, principal=ADA, session="s", in_session=True
     )
@@ -173,26 +174,23 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
         return tuple(FollowUp(namespace, Ping()) for namespace in namespaces(3))
 
     actors = handlers.actors(schedule=(Periodic("turn", 0.05, turn),))
-    async with open_bus(settings) as bus, LaneViews(lanes) as views:
-        async with working(settings, *actors), AsyncExitStack() as owned:
+    async with open_bus(settings) as bus, Inspection(lanes) as views:
+        async with working(settings, *actors), lanes.server.client(timeout_s=2.0) as client:
+            breadcrumbs, letters = Breadcrumbs(client, lanes), DeadLetters(client, lanes)
             for namespace in namespaces(3):
-                lane = lanes.of(namespace)
-                client = await owned.enter_async_context(open_client(lane.redis, timeout_s=2.0))
-                breadcrumbs = Breadcrumbs(client, lane.keys)
                 await breadcrumbs.begin(namespace, ADA_ID, "s")
                 assert await ask(bus, namespace, "hello") == "hello"
                 await breadcrumbs.read(namespace, ADA_ID, "s")
                 slow = asyncio.create_task(ask(bus, namespace, "slow"))
                 told = await bus.tell(StoreMemory(content="never"), namespace=namespace, principal=ADA)
-                async with LaneLetters(lanes) as letters:
 
-                    async def died(letters: LaneLetters = letters, told: str = told.command_id) -> bool:
-                        return await letters.show(told) is not None
+                async def died(letter_id: str = told.command_id) -> bool:
+                    return await letters.show(letter_id) is not None
 
-                    await until(died)
-                    assert await letters.retry(told.command_id)
-                    await until(died)
-                    assert await letters.drop(told.command_id)
+                await until(died)
+                assert await letters.retry(told.command_id)
+                await until(died)
+                assert await letters.drop(told.command_id)
                 handlers.go.set()
                 await slow
                 handlers.go.clear()
@@ -206,66 +204,90 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
         await views.rewrite_log()
 
 
-@pytest.mark.parametrize(("before", "after"), [(4, 2), (3, 1), (1, 3)])
-async def test_jobs_of_other_settings_are_carried_out(
-    server: Server, prefix: str, before: int, after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(served_lanes, "ALIVE_S", 0.05)
-    names = [f"tenant-{number}" for number in range(40)]
-    async with open_bus(settings_of(server, prefix, before)) as old:
+@pytest.mark.promise("MT-19")
+async def test_what_was_erased_leaves_the_lane_of_its_namespace(server: Server, prefix: str) -> None:
+    lanes, names = Lanes(server.url, prefix, 4), namespaces(4)
+    async with open_bus(settings_of(server, prefix, 4)) as bus, Inspection(lanes) as views:
         for name in names:
-            await old.tell(Ping(), namespace=name, principal=ADA)
-        handlers = Handlers()
-        async with working(settings_of(server, prefix, after), *handlers.actors()):
-
-            async def all_seen() -> bool:
-                return len(handlers.seen) == len(names)
-
-            await until(all_seen)
-            # A gateway with the old settings is still served; so is one that is new.
-            assert await ask(old, names[0], "old") == "old"
-            async with open_bus(settings_of(server, prefix, after)) as new:
-                assert await ask(new, names[0], "new") == "new"
-    assert sorted(handlers.seen) == sorted([*names, names[0], names[0]])
-
-
-async def test_connections_of_a_former_lane_are_given_back(
-    own_server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(served_lanes, "ALIVE_S", 0.05)
-    handlers = Handlers()
-    async with Redis.from_url(own_server.url) as administrator:
-
-        async def connections() -> int:
-            return int((await administrator.info("clients"))["connected_clients"])
-
-        async with working(settings_of(own_server, prefix, 1), *handlers.actors()):
-            async with open_bus(settings_of(own_server, prefix, 3)) as old:
-                assert await ask(old, "ada", "old") == "old"
-            served = await connections()
-            monkeypatch.setattr(served_lanes, "QUIET_S", 0.1)
-            for lane in Lanes(own_server.url, prefix, 3).all:  # as it expires when its gateway is gone
-                await administrator.delete(lane.keys.reply_lists)
-
-            async def fewer() -> bool:
-                return await connections() <= served - 3  # two of its worker, one of the lane
-
-            await until(fewer)
-            # What comes later is served again.
-            async with open_bus(settings_of(own_server, prefix, 3)) as old:
-                assert await ask(old, "ada", "again") == "again"
-    assert handlers.seen == ["ada", "ada"]
-
-
-async def test_an_operator_and_a_handler_find_what_is_in_lanes_of_other_settings(server: Server, prefix: str) -> None:
-    names = namespaces(4)
-    async with open_bus(settings_of(server, prefix, 4)) as old:
-        for name in names:
-            await old.tell(StoreMemory(content="secret"), namespace=name, principal=ADA)
-    lanes = Lanes(server.url, prefix, 2)
-    async with LaneViews(lanes) as views:
+            await bus.tell(StoreMemory(content="secret"), namespace=name, principal=ADA)
         assert (await views.depths())[WorkerKind.EMBEDDING] == (4, 0)
         assert [await views.scrub(name, {"id": "secret"}) for name in names] == [1, 1, 1, 1]
+        assert [await views.scrub(name, {"id": "secret"}) for name in names] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (4, 2), (3, 1)])
+async def test_another_number_of_lanes_is_refused_until_nothing_waits(
+    server: Server, prefix: str, before: int, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = settings_of(server, prefix, before), settings_of(server, prefix, after)
+    async with open_bus(old) as bus:
+        await bus.tell(Ping(), namespace=namespaces(before)[-1], principal=ADA)
+    monkeypatch.setattr(lanes_module, "REGISTER_S", -1.0)  # the gateway has been gone for a while
+    with pytest.raises(UnsupportedServer, match=f"is {after}, but this Redis is used with {before}: 1 waiting jobs"):
+        await open_bus(new).__aenter__()
+    with pytest.raises(UnsupportedServer, match="`engramq status` shows nothing that waits"):
+        await serve([], new, handle_signals=False)
+    handlers = Handlers()
+    async with working(old, *handlers.actors()), open_bus(old) as bus:
+        assert await ask(bus, "ada", "served") == "served"
+        await until(lambda: _is_empty(bus))
+    async with open_bus(new) as bus, working(new, *handlers.actors()):
+        assert await ask(bus, "ada", "new") == "new"
+    with pytest.raises(UnsupportedServer, match=f"is used with {after}"):
+        async with working(new, *handlers.actors()):
+            await open_bus(old).__aenter__()
+
+
+async def _is_empty(bus: Bus) -> bool:
+    return not any(state.depth for state in (await bus.look()).mailboxes)
+
+
+async def test_the_number_of_lanes_stays_while_a_gateway_or_a_dead_letter_is_there(server: Server, prefix: str) -> None:
+    new = Lanes(server.url, prefix, 2)
+    async with Redis.from_url(server.url) as redis:
+        await redis.zadd(f"{prefix}:dead-index:recall", {"letter": 1})
+        with pytest.raises(UnsupportedServer, match=r"used with 1: 1 dead letters\. Set it to 1"):
+            await new.require_number()
+        await redis.delete(f"{prefix}:dead-index:recall")
+        async with open_bus(settings_of(server, prefix, 1)) as bus:
+            await until(lambda: redis.exists(f"{prefix}:reply-lists"))
+            with pytest.raises(UnsupportedServer, match=r"used with 1: 1 gateways\. Set it to 1"):
+                await new.require_number()
+            await bus.ready()
+        await redis.delete(f"{prefix}:reply-lists")
+        await new.require_number()
+        assert await redis.get(f"{prefix}:lanes") == b"2"
+
+
+async def test_an_installation_without_lanes_uses_no_key_with_a_tag(own_server: Server, prefix: str) -> None:
+    rights = ("+@all", "-@dangerous", "+info", "allkeys", "resetkeys", f"~{prefix}:*", "~arq:*")
+    async with Redis.from_url(own_server.url) as administrator:
+        await administrator.execute_command("ACL", "SETUSER", "default", *rights)
+        lanes = Lanes(own_server.url, prefix)
+        await lanes.require_number()
+        async with Inspection(lanes) as views:
+            assert (await views.depths())[WorkerKind.RECALL] == (0, 0)
+            assert await views.scrub("n", {"id": "secret"}) == 0
+            assert await views.find(str(uuid4()), "n", None) is None
+        assert await DeadLetters(administrator, lanes).list(WorkerKind.RECALL) == []
+
+
+class HalfAway(RedisServer):
+    """A server that is not there for the keys of one lane, like a cluster of which one master is dead."""
+
+    away = ""
+
+    async def locate(self, key: str) -> None:
+        if key and key == self.away:
+            raise RedisConnectionError(key)
+
+
+def half_away(server: Server, prefix: str) -> Lanes:
+    """Return two lanes, the second of which is away."""
+    away = HalfAway(server.url)
+    lanes = Lanes(away, prefix, 2)
+    away.away = lanes.all[1].prefix
+    return lanes
 
 
 async def test_all_lanes_together_carry_out_no_more_than_a_kind_may(server: Server, prefix: str) -> None:
@@ -282,26 +304,16 @@ async def test_all_lanes_together_carry_out_no_more_than_a_kind_may(server: Serv
     assert handlers.most == 4
 
 
-def test_a_lane_asks_for_its_share_of_the_room() -> None:
-    room, running = Room(8), [0, 0, 0]
-    for lane in range(3):
-        room.join(partial(running.__getitem__, lane))
-    assert room.share(room.left) == 3
-    while (left := room.left) > 0:  # one lane alone fills it
-        running[0] += room.share(left)
-    assert running[0] == 8
-
-
 async def test_callers_of_all_lanes_are_bounded_together(
     server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers, "WAITING_MAX", 3)
+    monkeypatch.setattr(waiting_module, "WAITING_MAX", 3)
     settings = settings_of(server, prefix, 3)
     async with open_bus(settings) as bus:
         asked = [asyncio.create_task(ask(bus, name, "x")) for name in namespaces(3)]
 
         async def waiting() -> bool:
-            return bus.waiting == 3
+            return bool(bus.waiting == 3)
 
         await until(waiting)
         with pytest.raises(EngramqError) as refusal:
@@ -314,21 +326,17 @@ async def test_callers_of_all_lanes_are_bounded_together(
 
 @pytest.mark.long
 async def test_gateways_stay_ready_while_some_lanes_are_away(server: Server, prefix: str) -> None:
-    of_lane_one = namespaces(2)[1]
-    lanes = Lanes(server.url, prefix, 2)
-    reached, _ = lanes.all
-    buses = [
-        Bus(redis, reached.keys, mailbox_bound=10, reply_timeout_s=BOUND_S)
-        for redis in (reached.redis, "redis://127.0.0.1:9")
-    ]
-    caller = Caller(of_lane_one, ADA)
-    async with LaneBuses(buses, lanes) as bus, working(settings_of(server, prefix, 2), *Handlers().actors()):
-        checks = {check.name: check for check in (await overview_of(bus, caller)).checks}
-        assert (checks["redis"].state, checks["redis"].told) == ("degraded", "Redis does not answer for 1 of 2 lanes.")
-        assert "failed" not in {check.state for check in checks.values()}
-        assert await ask(bus, namespaces(2)[0], "x") == "x"
+    lanes, (first, second) = half_away(server, prefix), namespaces(2)
+    settings = settings_of(server, prefix, 2)
+    async with working(settings, *Handlers().actors()), open_bus(settings, lanes=lanes) as bus:
+        for namespace in (first, second):  # the gateway's own too
+            checks = {check.name: check for check in (await overview_of(bus, Caller(namespace, ADA))).checks}
+            assert checks["redis"].state == "degraded"
+            assert checks["redis"].told == "Redis does not answer for 1 of 2 lanes."
+            assert "No worker answers." not in checks["worker"].told
+        assert await ask(bus, first, "x") == "x"
         with pytest.raises(EngramqError) as refusal:
-            await bus.tell(StoreMemory(content="x"), namespace=of_lane_one, principal=ADA)
+            await bus.tell(StoreMemory(content="x"), namespace=second, principal=ADA)
         assert refusal.value.fault.code == FaultCode.UNAVAILABLE
 
 
@@ -354,23 +362,23 @@ async def test_a_start_that_is_cancelled_leaves_no_connection_open(
 ) -> None:
     """A lane that does not answer holds up the start of all: a caller who gives up meanwhile leaves nothing behind."""
     hanging, connected, closed = asyncio.Event(), 0, 0
-    connect, disconnect = Bus.connect, Bus.disconnect
+    connect, close = BusLane.connect, BusLane.close
 
-    async def hang_once(bus: Bus) -> None:
+    async def hang_once(lane: BusLane) -> None:
         nonlocal connected
         if not hanging.is_set():
             hanging.set()
             await asyncio.Event().wait()
-        await connect(bus)
+        await connect(lane)
         connected += 1
 
-    async def count(bus: Bus) -> None:
+    async def count(lane: BusLane) -> None:
         nonlocal closed
-        await disconnect(bus)
+        await close(lane)
         closed += 1
 
-    monkeypatch.setattr(Bus, "connect", hang_once)
-    monkeypatch.setattr(Bus, "disconnect", count)
+    monkeypatch.setattr(BusLane, "connect", hang_once)
+    monkeypatch.setattr(BusLane, "close", count)
 
     async def start() -> None:
         async with open_bus(settings_of(server, prefix, 3)):

@@ -109,7 +109,7 @@ async def test_a_write_whose_fate_is_unknown_is_pending_and_happens_once(own_ser
 async def test_a_write_whose_fate_is_unknown_waits_for_a_full_mailbox_without_haste(
     own_server: Server, own_stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.bus.SEND_S", 0.2)
+    monkeypatch.setattr("engramq.gateway.queue.lane.SEND_S", 0.2)
     bus = await own_stage.bus(bound=1, timeout_s=1.0)
     await bus.tell(StoreMemory(content="x"), namespace=NAMESPACE, principal=ADA)
     own_server.pause()
@@ -124,7 +124,7 @@ async def test_a_write_whose_fate_is_unknown_waits_for_a_full_mailbox_without_ha
 
 async def test_a_gateway_starts_without_redis_and_serves_when_it_comes(own_server: Server, own_stage: Stage) -> None:
     own_server.kill()
-    async with Bus(own_server.url, own_stage.keys, mailbox_bound=10, reply_timeout_s=10) as bus:
+    async with Bus(own_stage.lanes, mailbox_bound=10, reply_timeout_s=10) as bus:
         asked = asyncio.create_task(ping(bus, "x"))
         own_server.start()
         await own_stage.workers(an_actor(echo))

@@ -97,7 +97,7 @@ async def test_only_the_holder_ends_and_answers(stage: Stage) -> None:
     settlement.end(job, 1)
     asked = Envelope(id=uuid7(), namespace=NAMESPACE, principal=ADA, command=Ping(), reply_to=stage.keys.replies("x"))
     settlement.add([Result(asked, answer=b"answer")])
-    connection = RedisConnection(stage.server, (SETTLE,))
+    connection = RedisConnection(stage.server, (SETTLE,), key=stage.keys.prefix)
     await connection.open()
     assert await connection.exchange([settlement.pack(job, "other")]) == [0]
     assert await stage.depth() == (1, 1)

@@ -14,6 +14,7 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.workers.queue.contract import Actor, Job, Outcome, SessionState, SessionUse
+from tests.lanes import lanes_at
 from tests.queue.stage import ADA_ID, BOUND_S, NAMESPACE, Stage, an_actor, ping
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +65,7 @@ async def answer(job: Job) -> Outcome:
 
 @pytest.fixture
 def clock(stage: Stage, keys: Keys) -> Clock:
-    return Clock(stage, Breadcrumbs(stage.redis, keys))
+    return Clock(stage, Breadcrumbs(stage.redis, lanes_at("redis://unused", keys)))
 
 
 @pytest.fixture

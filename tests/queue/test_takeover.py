@@ -263,8 +263,8 @@ async def test_a_handler_is_told_less_than_redis_granted(stage: Stage) -> None:
 class Holding(RedisConnection):
     """Holds the first answer that gives jobs to a claim back, as if the process had been paused."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self.held, self.go = HOLDING
 
     async def exchange(self, commands: Sequence[bytes], timeout_s: float = EXCHANGE_S) -> list[Any]:

@@ -11,7 +11,6 @@ import signal
 import sys
 from typing import Any
 
-from engramq.schemas.clients import open_client
 from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory
 from engramq.schemas.lanes import Lanes
 from engramq.schemas.records import Memory
@@ -32,9 +31,9 @@ return new
 
 async def main() -> None:
     url, prefix = sys.argv[1:]
-    lane = Lanes(url, prefix).first
-    redis: Any = open_client(lane.redis, timeout_s=2 * WAIT_S)
-    tests = f"{lane.keys.prefix}:test"
+    lanes = Lanes(url, prefix)
+    redis: Any = lanes.server.client(timeout_s=2 * WAIT_S)
+    tests = f"{lanes.first.prefix}:test"
 
     async def ping(job: Job) -> Outcome:
         command = job.envelope.command

@@ -18,8 +18,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from engramq.deploy.embedded.redis import find_binary
+from engramq.schemas.lanes import SLOTS, slot_of
 from engramq.schemas.redis_urls import Place
-from engramq.schemas.servers import SLOTS, slot_of
 from tests.faults.world import free_port
 
 BOUND_S: Final = 30.0

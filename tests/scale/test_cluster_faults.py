@@ -13,8 +13,7 @@ from uuid import uuid4
 import pytest
 
 from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
-from engramq.schemas.lanes import Lanes, lanes_of
-from engramq.schemas.servers import slot_of
+from engramq.schemas.lanes import Lanes, lanes_of, slot_of
 from engramq.schemas.settings import Settings
 from tests.conftest import Database
 from tests.pipeline.stage import stage_settings, staged
@@ -42,7 +41,7 @@ async def test_a_lane_stands_still_while_its_slot_moves_and_then_goes_on(
     settings: Settings, database: Database, cluster: RedisCluster
 ) -> None:
     namespaces = one_of_each_lane(LANES)
-    keys = lanes_of(settings).of(namespaces[1]).keys
+    keys = lanes_of(settings).of(namespaces[1])
     source = await asyncio.to_thread(cluster.master_of, keys.prefix)
     targets = [node for node in cluster.masters if node is not source]
     async with staged(settings) as stage, loaded(await stage.gateway(), namespaces) as load:
@@ -66,7 +65,7 @@ async def taken_over(
 ) -> None:
     """Lose a master under load, and prove that its replica serves its lane soon, with nothing lost or doubled."""
     namespaces = one_of_each_lane(LANES)
-    keys = lanes_of(settings).of(namespaces[0]).keys
+    keys = lanes_of(settings).of(namespaces[0])
     master: Node = await asyncio.to_thread(cluster.master_of, keys.prefix)
     async with staged(settings) as stage, loaded(await stage.gateway(), namespaces) as load:
         lose(master)
@@ -85,11 +84,12 @@ async def test_a_master_that_hangs_is_left_for_its_replica(database: Database, l
 
 
 async def test_a_connection_that_was_given_up_in_the_handshake_finds_the_new_master(locked: RedisCluster) -> None:
-    lane = Lanes(locked.whole_url, f"t-{uuid4().hex[:8]}").first
-    master = await asyncio.to_thread(locked.master_of, lane.keys.prefix)
-    assert await lane.redis.locate() == master.place
+    lanes = Lanes(locked.whole_url, f"t-{uuid4().hex[:8]}")
+    server, key = lanes.server, lanes.first.prefix
+    master = await asyncio.to_thread(locked.master_of, key)
+    assert await server.locate(key) == master.place
     master.hang()
-    connection, deadline = RedisConnection(lane.redis), time.monotonic() + BACK_S
+    connection, deadline = RedisConnection(server, key=key), time.monotonic() + BACK_S
     with pytest.raises(TimeoutError):
         await connection.open()
     while True:
@@ -99,8 +99,8 @@ async def test_a_connection_that_was_given_up_in_the_handshake_finds_the_new_mas
             assert time.monotonic() < deadline, "the lane stays dead"
         else:
             break
-    assert await connection.exchange([pack("EXISTS", lane.keys.prefix)]) == [0]
-    assert await lane.redis.locate() != master.place
+    assert await connection.exchange([pack("EXISTS", key)]) == [0]
+    assert await server.locate(key) != master.place
     await connection.close()
 
 

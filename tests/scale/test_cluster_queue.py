@@ -6,9 +6,8 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
-from engramq.schemas.clients import open_client
 from engramq.schemas.keys import Keys
-from engramq.schemas.lanes import Lane, Lanes
+from engramq.schemas.lanes import Lanes
 from tests.queue.stage import BOUND_S, Stage
 from tests.queue.test_bounds import *  # noqa: F403
 from tests.queue.test_byte_bounds import *  # type: ignore[assignment]  # noqa: F403 - its marks are a list
@@ -35,23 +34,23 @@ def cluster() -> Iterator[RedisCluster]:
 
 
 @pytest.fixture
-def lane(cluster: RedisCluster) -> Lane:
-    return Lanes(cluster.url, f"t-{uuid4().hex[:8]}").first
+def lanes(cluster: RedisCluster) -> Lanes:
+    return Lanes(cluster.url, f"t-{uuid4().hex[:8]}")
 
 
 @pytest.fixture
-def keys(lane: Lane) -> Keys:
-    return lane.keys
+def keys(lanes: Lanes) -> Keys:
+    return lanes.first
 
 
 @pytest.fixture
-async def redis(lane: Lane) -> AsyncIterator[Redis]:
-    client = open_client(lane.redis, timeout_s=BOUND_S)
+async def redis(lanes: Lanes) -> AsyncIterator[Redis]:
+    client = lanes.server.client(timeout_s=BOUND_S)
     yield client
     await client.aclose()
 
 
 @pytest.fixture
-async def stage(cluster: RedisCluster, lane: Lane) -> AsyncIterator[Stage]:
-    async with Stage(cluster.url, lane.keys, lane) as stage:
+async def stage(cluster: RedisCluster, lanes: Lanes) -> AsyncIterator[Stage]:
+    async with Stage(cluster.url, lanes.first, lanes) as stage:
         yield stage

@@ -9,18 +9,17 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from redis.sentinel import MasterNotFoundError
 
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.signed_in import SignedIn
 from engramq.gateway.queue.look import NoLook, look_at
 from engramq.gateway.sessions import Breadcrumbs
-from engramq.schemas.clients import open_client
-from engramq.schemas.connection import RedisConnection
+from engramq.schemas.connection import RedisConnection, refusal_of
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.redis_urls import Place, sentinels_of
-from engramq.schemas.sentinel import server_of
-from engramq.schemas.servers import UnsupportedServer
+from engramq.schemas.servers import UnsupportedServer, server_of
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.inspection import Inspection
@@ -28,6 +27,7 @@ from tests.conftest import Database
 from tests.faults.load import Load
 from tests.faults.verdict import verdict
 from tests.faults.world import new_world
+from tests.lanes import lanes_at
 from tests.pipeline.stage import stage_settings, staged
 from tests.queue.stage import ADA_ID
 from tests.scale.redis_sentinel import CONTINUE, PASSWORD, SENTINEL_PASSWORD, SERVICE, STOP, RedisSentinel, until
@@ -101,20 +101,20 @@ async def test_a_sentinel_that_is_gone_is_passed_over(watched: RedisSentinel) ->
 
 async def test_what_is_no_sentinel_and_an_unknown_service_are_said(watched: RedisSentinel, key_prefix: str) -> None:
     keys = Keys(key_prefix)
-    with pytest.raises(NoLook, match="knows no master called 'memories'"):
-        await look_at(watched.url.replace(f"/{SERVICE}?", "/memories?"), keys)
+    with pytest.raises(NoLook, match="know no master of that name"):
+        await look_at(lanes_at(watched.url.replace(f"/{SERVICE}?", "/memories?"), keys))
     plain = f"redis+sentinel://127.0.0.1:{watched.master.port}/{SERVICE}?sentinel_password={PASSWORD}"
     with pytest.raises(NoLook, match="is no Sentinel"):
-        await look_at(plain, keys)
+        await look_at(lanes_at(plain, keys))
     sentinel = f"redis://:{SENTINEL_PASSWORD}@127.0.0.1:{watched.sentinels[0].port}"
     connection = RedisConnection(sentinel)
     with pytest.raises(UnsupportedServer, match="This is a Redis Sentinel"):
         await connection.open()
     wrong = watched.url.replace(f":{PASSWORD}@", ":wrong@")
     with pytest.raises(NoLook, match="wants a password"):
-        await look_at(wrong, keys)
-    with pytest.raises(NoLook, match="wants a password"):
-        await look_at(watched.url.replace(SENTINEL_PASSWORD, "wrong"), keys)
+        await look_at(lanes_at(wrong, keys))
+    with pytest.raises(NoLook, match="The Sentinels cannot be reached"):
+        await look_at(lanes_at(watched.url.replace(SENTINEL_PASSWORD, "wrong"), keys))
 
 
 async def test_an_unknown_service_is_said_whichever_sentinels_are_gone(watched: RedisSentinel) -> None:
@@ -124,17 +124,18 @@ async def test_an_unknown_service_is_said_whichever_sentinels_are_gone(watched: 
         unknown.replace("/memories?", ",127.0.0.1:1/memories?"),
     )
     for url in gone:
-        with pytest.raises(UnsupportedServer, match="knows no master called 'memories'"):
-            await server_of(url).locate()
+        with pytest.raises(MasterNotFoundError) as problem:
+            await server_of(url).locate("")
+        assert "know no master of that name" in refusal_of(problem.value)
 
 
 async def test_callers_are_told_unavailable_while_the_sentinels_know_no_master(
     watched: RedisSentinel, key_prefix: str
 ) -> None:
     server, keys = server_of(watched.url.replace(f"/{SERVICE}?", "/memories?")), Keys(key_prefix)
-    client = open_client(server, timeout_s=1.0)
+    client = server.client(timeout_s=1.0)
     calls = [
-        Breadcrumbs(client, keys).read("tenant", ADA_ID, "default"),
+        Breadcrumbs(client, lanes_at("redis://unused", keys)).read("tenant", ADA_ID, "default"),
         CursorSecret(client, keys).cursor_secret(),
         SignedIn(client, keys).keep("token"),
         SignedIn(client, keys).token_of("cookie"),
@@ -145,7 +146,7 @@ async def test_callers_are_told_unavailable_while_the_sentinels_know_no_master(
             await call
         assert refusal.value.fault.code is FaultCode.UNAVAILABLE
     await client.aclose()
-    async with Inspection(server, keys) as view:
+    async with Inspection(lanes_at(server, keys)) as view:
         with pytest.raises(OutcomeUnknown):
             await view.depths()
 

@@ -22,6 +22,7 @@ from engramq.workers.app import run
 from engramq.workers.db.database import Store
 from engramq.workers.db.readiness import NotReady
 from tests.conftest import Database
+from tests.lanes import lanes_at
 from tests.pipeline.stage import stage_settings, staged, until
 from tests.queue.server import Server
 from tests.scale.certificates import Authority, TlsDoor, context_of
@@ -196,7 +197,7 @@ async def test_what_is_wrong_with_a_handshake_is_said(
         )  # fmt: skip
         settings = read_settings({"ENGRAMQ_REDIS_URL": url + named})
         with pytest.raises(NoLook, match=told):
-            await look_at(settings.redis_url, Keys(key_prefix))
+            await look_at(lanes_at(settings.redis_url, Keys(key_prefix)))
 
 
 async def test_another_name_an_expired_certificate_and_the_wrong_scheme_are_said(
@@ -206,14 +207,14 @@ async def test_another_name_an_expired_certificate_and_the_wrong_scheme_are_said
 
     async def refusal(url: str) -> str:
         with pytest.raises(NoLook) as raised:
-            await look_at(read_settings({"ENGRAMQ_REDIS_URL": url}).redis_url, keys)
+            await look_at(lanes_at(read_settings({"ENGRAMQ_REDIS_URL": url}).redis_url, keys))
         return str(raised.value)
 
     async with TlsDoor(guarded.socket, context_of(authority.issue("elsewhere.example"))) as door:
         address = f"{USER}@localhost:{door.port}/0"
         assert "another host name" in await refusal(f"rediss://{address}{trusted}")
         unchecked = read_settings({"ENGRAMQ_REDIS_URL": f"rediss://{address}{trusted}&ssl_check_hostname=false"})
-        await look_at(unchecked.redis_url, keys)
+        await look_at(lanes_at(unchecked.redis_url, keys))
     async with TlsDoor(guarded.socket, context_of(authority.issue("localhost", days=-1))) as door:
         assert "not valid now" in await refusal(f"rediss://{USER}@localhost:{door.port}/0{trusted}")
     async with tls_redis(guarded, authority) as url:
@@ -237,7 +238,7 @@ async def test_a_gateway_says_at_start_what_is_wrong(
 ) -> None:
     async with tls_redis(guarded, authority) as url:
         settings = read_settings({"ENGRAMQ_REDIS_URL": url})
-        async with Bus(settings.redis_url, Keys(key_prefix), mailbox_bound=10, reply_timeout_s=1.0):
+        async with Bus(lanes_at(settings.redis_url, Keys(key_prefix)), mailbox_bound=10, reply_timeout_s=1.0):
             said = [vars(record)["error"] for record in caplog.records if record.message == "Redis refuses"]
     assert said[0] == "Redis shows a certificate of a CA that is not trusted here."
 

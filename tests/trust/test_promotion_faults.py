@@ -19,6 +19,7 @@ from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Verification
 from engramq.workers.db.transaction import Sent, Transaction
 from tests.conftest import Database
 from tests.jobs import OWNER, job
+from tests.lanes import lanes_at
 from tests.pipeline.stage import until
 from tests.workers.conftest import World
 
@@ -188,7 +189,7 @@ async def test_promotions_survive_workers_killed_at_random(
     waiting = [await researched(world) for _ in range(60)]
     ids, done = set(waiting), 0
 
-    async with Bus(redis_url, Keys(key_prefix), mailbox_bound=1000, reply_timeout_s=40.0) as bus:
+    async with Bus(lanes_at(redis_url, Keys(key_prefix)), mailbox_bound=1000, reply_timeout_s=40.0) as bus:
 
         async def caller() -> None:
             nonlocal done

@@ -23,6 +23,7 @@ from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
 from tests.conftest import Database
 from tests.jobs import OWNER, job
+from tests.lanes import lanes_at
 from tests.running import runner
 
 T = TypeVar("T", bound=Reply)
@@ -98,7 +99,7 @@ class World:
 @pytest.fixture
 async def world(database: Database, store: Store, redis_url: str, key_prefix: str) -> AsyncIterator[World]:
     model = SwitchedEmbedder()
-    async with BatchingEmbedder(model) as embedder, Inspection(redis_url, Keys(key_prefix)) as mailboxes:
+    async with BatchingEmbedder(model) as embedder, Inspection(lanes_at(redis_url, Keys(key_prefix))) as mailboxes:
         # Nobody classifies here unless a test does; a sweep that looked for it would find every memory.
         never = Unfinished(store=store, older_than_s=3600.0)
         upkeep = Upkeep(store=store, unfinished=never, interval_s=5.0, pending_s=0.0)

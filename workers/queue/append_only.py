@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
-from engramq.schemas.clients import run
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
+from engramq.schemas.lanes import Lanes
 from engramq.schemas.scripts import MARK_ERASED, UNMARK_ERASED
+from engramq.schemas.servers import masters_of, run
 
 log = logging.getLogger(__name__)
 
@@ -30,30 +31,36 @@ async def mark_erased(redis: Any, keys: Keys) -> None:
     await run(redis, MARK_ERASED, keys, (keys.erased,), uuid7())
 
 
-async def rewrite_marked(redis: Any, keys: Keys) -> bool:
+async def rewrite_marked(redis: Any, lanes: Lanes) -> bool:
     """Write the file anew if something was erased since it last was; return whether it was written.
 
-    What a server refuses is tried again the next time, and logged each time. Raises RedisError, OSError.
+    What a server refuses is tried again the next time, and logged each time. Raises CLIENT_ERRORS.
     """
-    mark = await redis.get(keys.erased)
-    if mark is None:
+    marks = {keys: mark for keys in lanes.all if (mark := await redis.get(keys.erased)) is not None}
+    if not marks:
         return False
     try:
         written = await rewrite(redis)
     except NotRewritten as problem:
         log.warning("What was erased is still in Redis's append-only file", extra={"problem": str(problem)})
         return False
-    if not await run(redis, UNMARK_ERASED, keys, (keys.erased,), mark):
-        log.info("More was erased while the append-only file was written anew")
+    for keys, mark in marks.items():
+        if not await run(redis, UNMARK_ERASED, keys, (keys.erased,), mark):
+            log.info("More was erased while the append-only file was written anew")
     return written
 
 
 async def rewrite(redis: Any) -> bool:
-    """Write the file anew and wait until that is done; return False where there is no such file.
+    """Write the file anew, of each master of a cluster, and wait until that is done.
 
-    Raises NotRewritten when the server refuses or fails, or is not done in time; RedisError, OSError.
+    Returns False where there is no such file. Raises NotRewritten when a server refuses or fails, or is not done in
+    time; CLIENT_ERRORS.
     """
-    if not (await redis.info("persistence")).get("aof_enabled"):
+    return any([await _rewrite(master) for master in await masters_of(redis)])
+
+
+async def _rewrite(redis: Any) -> bool:
+    if not (await redis.execute_command("INFO", "persistence")).get("aof_enabled"):
         return False
     try:
         async with asyncio.timeout(REWRITE_S):
@@ -73,7 +80,7 @@ async def rewrite(redis: Any) -> bool:
 async def _settled(redis: Any) -> dict[str, Any]:
     """Wait until no writing is under way or about to begin; return what the server then says of persistence."""
     while True:
-        found: dict[str, Any] = await redis.info("persistence")
+        found: dict[str, Any] = await redis.execute_command("INFO", "persistence")
         if not (found.get("aof_rewrite_in_progress") or found.get("aof_rewrite_scheduled")):
             return found
         await asyncio.sleep(POLL_S)

@@ -1,18 +1,20 @@
 """Dead letters: commands that were given up, kept with their raw bytes until an operator retries or drops them."""
 
+import builtins
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from redis.asyncio import Redis
 
-from engramq.schemas.clients import run
 from engramq.schemas.codec import DecodeError, decode_envelope, decoded, encode_job
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.jobs import FOLLOW_UP_BOUND
 from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.lanes import Lanes
 from engramq.schemas.scripts import DROP_LETTERS, REVIVE
+from engramq.schemas.servers import run
 from engramq.schemas.vocabulary import WorkerKind
 
 
@@ -69,36 +71,50 @@ async def drop_letters(redis: Any, keys: Keys, mailbox: WorkerKind, ids: Sequenc
 
 
 class DeadLetters:
-    """The dead letters of every mailbox. The client belongs to the caller; its errors come through."""
+    """The dead letters of every mailbox, in all lanes. The client belongs to the caller; its errors come through."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
+    def __init__(self, redis: Redis, lanes: Lanes) -> None:
         self._redis: Any = redis
-        self._keys = keys
+        self._lanes = lanes
 
     async def list(self, mailbox: WorkerKind, limit: int = 100, namespace: str | None = None) -> list[DeadLetter]:
         """Return the newest letters of a mailbox, of one namespace if it is named, the newest first.
 
         Who wrote what cannot be read is not known: such letters are of no namespace.
         """
-        found: list[DeadLetter] = []
+        found = [letter for keys in self._lanes.all for letter in await self._in_lane(keys, mailbox, limit, namespace)]
+        return sorted(found, key=lambda letter: -letter.died_at)[:limit]
+
+    async def _in_lane(
+        self, keys: Keys, mailbox: WorkerKind, limit: int, namespace: str | None
+    ) -> builtins.list[DeadLetter]:
+        found: builtins.list[DeadLetter] = []
         start = 0
         while len(found) < limit:
-            ids = await self._redis.zrevrange(self._keys.of[mailbox].dead_index, start, start + _PER_READ - 1)
+            ids = await self._redis.zrevrange(keys.of[mailbox].dead_index, start, start + _PER_READ - 1)
             if not ids:
                 break
             start += len(ids)
-            letters = await self._redis.hmget(self._keys.of[mailbox].dead, ids)
-            decoded_ = (decode_letter(data) for data in letters if data is not None)
-            found += [one for one in decoded_ if namespace is None or one.namespace == namespace]
+            letters = await self._redis.hmget(keys.of[mailbox].dead, ids)
+            known = (decode_letter(data) for data in letters if data is not None)
+            found += [letter for letter in known if namespace is None or letter.namespace == namespace]
         return found[:limit]
 
     async def show(self, letter_id: str) -> DeadLetter | None:
         """Return the letter with this id, in whatever mailbox it is."""
-        async with self._redis.pipeline(transaction=False) as batch:
-            for mailbox in WorkerKind:
-                batch.hget(self._keys.of[mailbox].dead, letter_id)
-            found = [data for data in await batch.execute() if data is not None]
-        return decode_letter(found[0]) if found else None
+        found = await self._find(letter_id)
+        return None if found is None else found[1]
+
+    async def _find(self, letter_id: str) -> tuple[Keys, DeadLetter] | None:
+        """Return a letter, and the lane that it is in."""
+        for keys in self._lanes.all:
+            async with self._redis.pipeline(transaction=False) as batch:
+                for mailbox in WorkerKind:
+                    batch.hget(keys.of[mailbox].dead, letter_id)
+                for data in await batch.execute():
+                    if data is not None:
+                        return keys, decode_letter(data)
+        return None
 
     async def retry(self, letter_id: str) -> bool:
         """Put a letter back into its mailbox; False when it is gone or the mailbox is full.
@@ -106,25 +122,30 @@ class DeadLetters:
         Its job has the id under which get_command looks for the command: a whole job its own, a command its own too,
         once this version can read it.
         """
-        letter = await self.show(letter_id)
-        if letter is None:
+        found = await self._find(letter_id)
+        if found is None:
             return False
+        keys, letter = found
         envelope = letter.envelope()
-        job = letter.id if letter.whole_job else self._keys.job_id(letter.id if envelope is None else envelope.id, 1)
-        of = self._keys.of[letter.mailbox]
+        job = letter.id if letter.whole_job else keys.job_id(letter.id if envelope is None else envelope.id, 1)
+        of = keys.of[letter.mailbox]
         revived = await run(
             self._redis,
             REVIVE,
-            self._keys,
+            keys,
             (of.dead, of.dead_index, of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.dead_bytes),
             letter.id,
             job,
             letter.raw if letter.whole_job else encode_job([letter.raw], int(letter.died_at * 1000)),
-            FOLLOW_UP_BOUND // self._keys.lanes,
+            FOLLOW_UP_BOUND // keys.lanes,
         )
         return bool(revived)
 
     async def drop(self, letter_id: str) -> bool:
         """Remove a letter for good; False when there is none."""
-        dropped = [await drop_letters(self._redis, self._keys, mailbox, [letter_id]) for mailbox in WorkerKind]
+        dropped = [
+            await drop_letters(self._redis, keys, mailbox, [letter_id])
+            for keys in self._lanes.all
+            for mailbox in WorkerKind
+        ]
         return any(dropped)

@@ -8,17 +8,15 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import UNSET
 
-from engramq.schemas.clients import CLIENT_ERRORS, open_client, run
 from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, decode_note, encode, encode_job
 from engramq.schemas.commands import DeleteTenant, ForgetMemory
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
-from engramq.schemas.redis_urls import Place
+from engramq.schemas.lanes import Lanes
 from engramq.schemas.scripts import SCRUB_JOB, SCRUB_SESSION
-from engramq.schemas.sentinel import server_of
-from engramq.schemas.servers import Server
+from engramq.schemas.servers import CLIENT_ERRORS, run
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.append_only import mark_erased, rewrite, rewrite_marked
 from engramq.workers.queue.contract import OutcomeUnknown
@@ -37,10 +35,9 @@ class Inspection:
     Every method raises OutcomeUnknown when Redis is away: the command whose handler asked is tried again later.
     """
 
-    def __init__(self, redis: str | Server, keys: Keys) -> None:
-        self._server = server_of(redis)
-        self._redis: Any = open_client(redis, timeout_s=REDIS_S)
-        self._keys = keys
+    def __init__(self, lanes: Lanes) -> None:
+        self._redis: Any = lanes.server.client(timeout_s=REDIS_S)
+        self._lanes = lanes
 
     async def __aenter__(self) -> "Inspection":
         return self
@@ -48,35 +45,29 @@ class Inspection:
     async def __aexit__(self, *_: object) -> None:
         await self._redis.aclose()
 
-    async def server(self) -> Place | None:
-        """Return where the server is, None where its URL says."""
-        async with self._reached():
-            return await self._server.locate()
-
-    async def number(self, key: str) -> int:
-        """Return the number at a key of this lane, 0 where there is none."""
-        async with self._reached():
-            return int(await self._redis.get(key) or 0)
-
     async def depths(self) -> Mapping[WorkerKind, tuple[int, int]]:
         """Return (commands waiting or running, dead letters) by mailbox."""
-        async with self._reached(), self._redis.pipeline(transaction=False) as batch:
-            for kind in WorkerKind:
-                batch.zcard(self._keys.of[kind].mailbox)
-                batch.get(self._keys.of[kind].depth)
-                batch.zcard(self._keys.of[kind].dead_index)
-            found = iter(await batch.execute())
-        # The counter means nothing while the mailbox is empty.
-        rows = zip(WorkerKind, zip(found, found, found, strict=True), strict=True)
-        return {kind: (int(depth or 0) if jobs else 0, dead) for kind, (jobs, depth, dead) in rows}
+        depths = dict.fromkeys(WorkerKind, (0, 0))
+        for lane in self._lanes.all:
+            async with self._reached(), self._redis.pipeline(transaction=False) as batch:
+                for kind in WorkerKind:
+                    batch.zcard(lane.of[kind].mailbox)
+                    batch.get(lane.of[kind].depth)
+                    batch.zcard(lane.of[kind].dead_index)
+                found = iter(await batch.execute())
+            # The counter means nothing while the mailbox is empty.
+            for kind, jobs, depth, dead in zip(WorkerKind, found, found, found, strict=True):
+                depths[kind] = (depths[kind][0] + (int(depth or 0) if jobs else 0), depths[kind][1] + dead)
+        return depths
 
     async def find(self, command_id: str, namespace: str, principal: PrincipalId | None) -> Answer | bool | None:
         """Look for a command that the ledger does not know; see MailboxView."""
+        keys = self._lanes.of(namespace)
         async with self._reached():
             async with self._redis.pipeline(transaction=False) as batch:
-                batch.get(self._keys.note(command_id))
+                batch.get(keys.note(command_id))
                 for kind in WorkerKind:
-                    batch.hget(self._keys.of[kind].dead, command_id)
+                    batch.hget(keys.of[kind].dead, command_id)
                 note_data, *letters = await batch.execute()
             for data in letters:
                 letter = decode_letter(data) if data is not None else None
@@ -91,7 +82,7 @@ class Inspection:
             if not _may_see(owner, namespace, principal):
                 return None
             # A command that was tried again, or handed back by its worker, is a job of its own.
-            jobs = {note.job_id, self._keys.job_id(command_id, 1)}
+            jobs = {note.job_id, keys.job_id(command_id, 1)}
             leases = await self._redis.exists(*(LEASE_KEY + job for job in jobs))
             waiting = await self._redis.exists(*(JOB_KEY + job for job in jobs))
         if not waiting:
@@ -106,14 +97,14 @@ class Inspection:
         """
         if not erased:
             return 0
-        gone = _Erased(namespace, erased)
+        keys, gone = self._lanes.of(namespace), _Erased(namespace, erased)
         async with self._reached():
             places = 0
             for kind in WorkerKind:
-                places += await self._scrub_mailbox(kind, gone)
-                places += await self._scrub_dead(kind, gone)
-            places += await self._scrub_replies(gone) + await self._scrub_sessions(gone)
-            await mark_erased(self._redis, self._keys)
+                places += await self._scrub_mailbox(keys, kind, gone)
+                places += await self._scrub_dead(keys, kind, gone)
+            places += await self._scrub_replies(keys, gone) + await self._scrub_sessions(keys, gone)
+            await mark_erased(self._redis, keys)
             return places
 
     async def scrub_namespace(self, namespace: str) -> int:
@@ -122,17 +113,17 @@ class Inspection:
         The caller of a command that was never begun gets `unavailable`. Answers that wait for a gateway name no
         namespace: they are scrubbed by the ids of memories, or gone within a minute.
         """
-        gone = _Deleted(namespace)
+        keys, gone = self._lanes.of(namespace), _Deleted(namespace)
         async with self._reached():
             places = 0
             for kind in WorkerKind:
-                places += await self._scrub_mailbox(kind, gone)
-                places += await self._scrub_dead(kind, gone)
-            sessions = self._keys.sessions(namespace)
+                places += await self._scrub_mailbox(keys, kind, gone)
+                places += await self._scrub_dead(keys, kind, gone)
+            sessions = keys.sessions(namespace)
             for session in await self._redis.zrange(sessions, 0, -1):
-                places += await self._redis.delete(*self._keys.session_keys_of(session.decode()))
+                places += await self._redis.delete(*keys.session_keys_of(session.decode()))
             await self._redis.delete(sessions)
-            await mark_erased(self._redis, self._keys)
+            await mark_erased(self._redis, keys)
             return places
 
     async def rewrite_log(self, *, at_once: bool = False) -> bool:
@@ -141,20 +132,20 @@ class Inspection:
         Raises NotRewritten when it was to be done at once and was not.
         """
         async with self._reached():
-            return await (rewrite(self._redis) if at_once else rewrite_marked(self._redis, self._keys))
+            return await (rewrite(self._redis) if at_once else rewrite_marked(self._redis, self._lanes))
 
-    async def _scrub_mailbox(self, kind: WorkerKind, erased: "_Gone") -> int:
-        ids = [job.decode() for job in await self._redis.zrange(self._keys.of[kind].mailbox, 0, -1)]
+    async def _scrub_mailbox(self, keys: Keys, kind: WorkerKind, erased: "_Gone") -> int:
+        ids = [job.decode() for job in await self._redis.zrange(keys.of[kind].mailbox, 0, -1)]
         places = 0
         for start in range(0, len(ids), JOBS_PER_READ):
             several = ids[start : start + JOBS_PER_READ]
             payloads = await self._redis.mget([JOB_KEY + job for job in several])
             for job, payload in zip(several, payloads, strict=True):
                 if payload is not None and erased.may_be_in(payload):
-                    places += await self._scrub_job(job, payload, erased)
+                    places += await self._scrub_job(keys, job, payload, erased)
         return places
 
-    async def _scrub_job(self, job: str, payload: bytes | None, erased: "_Gone") -> int:
+    async def _scrub_job(self, keys: Keys, job: str, payload: bytes | None, erased: "_Gone") -> int:
         for _ in range(TRIES):
             if payload is None:
                 return 0
@@ -166,7 +157,7 @@ class Inspection:
             if len(kept) == len(parts):
                 return 0
             less = encode_job(kept, time.time_ns() // 1_000_000)
-            begun = await run(self._redis, SCRUB_JOB, self._keys, (JOB_KEY + job, TRIES_KEY + job), payload, less)
+            begun = await run(self._redis, SCRUB_JOB, keys, (JOB_KEY + job, TRIES_KEY + job), payload, less)
             if begun >= 0:
                 if not begun:
                     await self._refuse([part for part in parts if part not in kept], erased.told)
@@ -186,23 +177,23 @@ class Inspection:
                 await self._redis.rpush(envelope.reply_to, encode(Answer(id=envelope.id, fault=fault)))
                 await self._redis.expire(envelope.reply_to, REPLY_TTL_S)
 
-    async def _scrub_dead(self, kind: WorkerKind, erased: "_Gone") -> int:
-        ids = await self._redis.zrange(self._keys.of[kind].dead_index, 0, -1)
+    async def _scrub_dead(self, keys: Keys, kind: WorkerKind, erased: "_Gone") -> int:
+        ids = await self._redis.zrange(keys.of[kind].dead_index, 0, -1)
         places = 0
         for start in range(0, len(ids), LETTERS_PER_READ):
             several = ids[start : start + LETTERS_PER_READ]
-            letters = await self._redis.hmget(self._keys.of[kind].dead, several)
+            letters = await self._redis.hmget(keys.of[kind].dead, several)
             gone = [
                 letter_id
                 for letter_id, data in zip(several, letters, strict=True)
                 if data is not None and erased.is_in_letter(data)
             ]
             if gone:
-                places += await drop_letters(self._redis, self._keys, kind, gone)
+                places += await drop_letters(self._redis, keys, kind, gone)
         return places
 
-    async def _scrub_replies(self, erased: "_Erased") -> int:
-        lists = self._keys.reply_lists
+    async def _scrub_replies(self, keys: Keys, erased: "_Erased") -> int:
+        lists = keys.reply_lists
         await self._redis.zremrangebyscore(lists, "-inf", time.time() - REPLY_LIST_MAX_AGE_S)
         places = 0
         for reply_list in await self._redis.zrange(lists, 0, -1):
@@ -211,16 +202,15 @@ class Inspection:
                     places += await self._redis.lrem(reply_list, 1, data)
         return places
 
-    async def _scrub_sessions(self, erased: "_Erased") -> int:
-        names = [one.decode() for one in await self._redis.zrange(self._keys.sessions(erased.namespace), 0, -1)]
+    async def _scrub_sessions(self, keys: Keys, erased: "_Erased") -> int:
+        names = [one.decode() for one in await self._redis.zrange(keys.sessions(erased.namespace), 0, -1)]
         places = 0
         for start in range(0, len(names), SESSIONS_PER_TRIP):
             async with self._redis.pipeline(transaction=False) as batch:
-                batch.script_load(SCRUB_SESSION.text)
                 for name in names[start : start + SESSIONS_PER_TRIP]:
-                    where = (*self._keys.session_keys_of(name), *self._keys.guard)
-                    batch.evalsha(SCRUB_SESSION.sha, len(where), *where, *erased.ids)
-                places += sum((await batch.execute())[1:])
+                    where = (*keys.session_keys_of(name), *keys.guard)
+                    batch.eval(SCRUB_SESSION.text, len(where), *where, *erased.ids)
+                places += sum(await batch.execute())
         return places
 
     @asynccontextmanager

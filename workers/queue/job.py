@@ -44,7 +44,7 @@ class Mailbox:
     keys: Keys
     pipeline: Pipeline
     background: BackgroundTasks
-    room: asyncio.Semaphore  # bounds the handlers that run at a time
+    handlers: asyncio.Semaphore  # bounds those that run at a time, in all lanes
     follow_ups: GatheredFollowUps
 
 
@@ -144,7 +144,7 @@ class ClaimedJob:
         # Whoever takes over from a worker that died learns that this is another try.
         tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
         try:
-            async with self.mailbox.room:
+            async with self.mailbox.handlers:
                 watch.begin()
                 with _counted(actor.activity, envelope):
                     outcome = await handler(Job(tried, self.lease))

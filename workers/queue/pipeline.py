@@ -23,8 +23,8 @@ class ConnectionLost(Exception):
 class Pipeline:
     """Owns one connection. Anybody may `call`; `run` is the task that sends the calls that had to wait."""
 
-    def __init__(self, redis: str | Server, scripts: Sequence[Script]) -> None:
-        self._connection = RedisConnection(redis, scripts)
+    def __init__(self, redis: str | Server, scripts: Sequence[Script], *, key: str = "") -> None:
+        self._connection = RedisConnection(redis, scripts, key=key)
         self._calls: list[tuple[bytes, asyncio.Future[Any]]] = []
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()

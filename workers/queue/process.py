@@ -1,39 +1,90 @@
-"""A worker process: the workers of several kinds, their schedules and the signals, in one task group."""
+"""A worker process: the workers of several kinds in every lane, their schedules and the signals, in one task group."""
 
 import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, doubt_of
-from engramq.schemas.lanes import Lanes, lanes_of
+from redis.exceptions import RedisError
+
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, doubt_of, pack
+from engramq.schemas.ids import uuid7
+from engramq.schemas.jobs import ALIVE_S
+from engramq.schemas.keys import Keys
+from engramq.schemas.lanes import Lanes, lane_of, lanes_of
 from engramq.schemas.settings import Settings
-from engramq.workers.queue.contract import Actor
-from engramq.workers.queue.lanes import ServedLanes
-from engramq.workers.queue.periodic import Schedule
-from engramq.workers.queue.pipeline import BACKOFF_S
+from engramq.workers.queue.contract import Actor, FollowUp
+from engramq.workers.queue.follow_ups import send_follow_ups
+from engramq.workers.queue.lease import PoisonSlot
+from engramq.workers.queue.periodic import SCRIPTS, Schedule
+from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
+from engramq.workers.queue.worker import MailboxWorker
 
 log = logging.getLogger(__name__)
 
 GRACE_S: Final = 8.0  # for what runs when the process is asked to stop
 FAREWELL_S: Final = 1.0  # for what a process that ends says of it, once its workers have ended
+FORGOTTEN_S: Final = 60.0  # after which a silent worker is forgotten
 
 
 class Polling:
     """Whether the workers of a process take commands: not before they have begun, nor while Redis is away."""
 
     def __init__(self) -> None:
-        self._lanes: ServedLanes | None = None
+        self._workers: Sequence[MailboxWorker] = ()
 
-    def begin(self, lanes: ServedLanes) -> None:
+    def begin(self, workers: Sequence[MailboxWorker]) -> None:
         """Look at these workers from now on."""
-        self._lanes = lanes
+        self._workers = workers
 
     def is_under_way(self) -> bool:
         """Say whether they do."""
-        return self._lanes is not None and self._lanes.polls
+        return bool(self._workers) and all(worker.polls for worker in self._workers)
+
+
+class _Lanes:
+    """What a process runs in its lanes: workers of each kind, a pipeline, and the signs of life of both."""
+
+    def __init__(self, actors: Sequence[Actor], lanes: Lanes, stop: asyncio.Event, *, grace_s: float) -> None:
+        self._actors = actors
+        self._lanes = lanes
+        self._stop = stop
+        self._worker_id = uuid7()
+        self.pipelines = [Pipeline(lanes.server, SCRIPTS, key=keys.prefix) for keys in lanes.all]
+        slot = PoisonSlot()
+        handlers = {actor.kind: asyncio.Semaphore(actor.concurrency) for actor in actors}
+        self.workers = [
+            MailboxWorker(actor, lanes.server, keys, grace_s=grace_s, slot=slot, handlers=handlers[actor.kind])
+            for keys in lanes.all
+            for actor in actors
+        ]
+
+    async def send(self, follow_ups: Iterable[FollowUp]) -> None:
+        """Enqueue follow-ups, each in the lane of its namespace. Raises ConnectionLost, RedisError."""
+        for follow_up in follow_ups:
+            number = lane_of(follow_up.namespace, len(self.pipelines))
+            await send_follow_ups(self.pipelines[number], self._lanes.all[number], [follow_up])
+
+    async def report_alive(self) -> None:
+        """Write until `stop` which workers live, so that a mailbox that nobody serves can be told of; then undo it."""
+        await asyncio.gather(*map(self._report_alive, self._lanes.all, self.pipelines))
+
+    async def _report_alive(self, keys: Keys, pipeline: Pipeline) -> None:
+        alive = [keys.of[actor.kind].alive for actor in self._actors]
+        while not self._stop.is_set():
+            now = time.time()
+            with contextlib.suppress(ConnectionLost, RedisError):
+                for key in alive:
+                    await pipeline.call(pack("ZADD", key, now, self._worker_id))
+                    await pipeline.call(pack("ZREMRANGEBYSCORE", key, "-inf", now - FORGOTTEN_S))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), ALIVE_S)
+        with contextlib.suppress(ConnectionLost, RedisError):
+            for key in alive:
+                await pipeline.call(pack("ZREM", key, self._worker_id))
 
 
 async def serve(
@@ -50,8 +101,8 @@ async def serve(
     """Carry out the commands of these kinds until SIGTERM, SIGINT or `stop`.
 
     Waits for Redis when it is away. Sets `ready` when the workers listen; `polling` is told of them. Raises
-    UnsupportedServer when Redis is too old. `settings.redis_url` must name a server; `lanes` are those of the settings,
-    shared with others who ask there.
+    UnsupportedServer when Redis is too old, or used with another number of lanes. `settings.redis_url` must name a
+    server; `lanes` are those of the settings, shared with others who ask there.
     """
     stop = stop or asyncio.Event()
     lanes = lanes or lanes_of(settings)
@@ -61,10 +112,13 @@ async def serve(
     if not await _reach(lanes, stop):
         return
     async with asyncio.TaskGroup() as group:
-        served = ServedLanes(actors, lanes, group, stop, grace_s=grace_s)
+        served = _Lanes(actors, lanes, stop, grace_s=grace_s)
+        working = [group.create_task(worker.run()) for worker in served.workers]
+        reporting = group.create_task(served.report_alive())
+        piping = [group.create_task(pipeline.run()) for pipeline in served.pipelines]
         if polling is not None:
-            polling.begin(served)
-        first, keys = served.pipelines[0], lanes.first.keys
+            polling.begin(served.workers)
+        first, keys = served.pipelines[0], lanes.first
         schedules = [
             Schedule(actor.kind, periodic, keys, first, served.send) for actor in actors for periodic in actor.schedule
         ]
@@ -76,25 +130,27 @@ async def serve(
         log.info("Workers stop", extra={"jobs": sum(len(worker.running) for worker in served.workers)})
         for worker in served.workers:
             worker.stop()
-        await asyncio.wait(served.running)
-        await asyncio.wait(served.reporting, timeout=FAREWELL_S)
-        giving_back = (*served.reporting, *scheduled)
+        await asyncio.wait(working)
+        await asyncio.wait([reporting], timeout=FAREWELL_S)
+        giving_back = (reporting, *scheduled)
         for task in giving_back:
             task.cancel()
         await asyncio.wait(giving_back, timeout=FAREWELL_S)  # the schedules give their keys back by the first pipeline
-        for task in served.endless:
+        for task in piping:
             task.cancel()
 
 
 async def _reach(lanes: Lanes, stop: asyncio.Event) -> bool:
     """Wait until Redis answers for some lane and is new enough; False when `stop` came first."""
-    connections, failures, refusals = [RedisConnection(lane.redis) for lane in lanes.all], 0, RefusalLog(log)
+    connections = [RedisConnection(lanes.server, key=keys.prefix) for keys in lanes.all]
+    failures, refusals = 0, RefusalLog(log)
     try:
         while not stop.is_set():
-            for lane, connection in zip(lanes.all, connections, strict=True):
+            for keys, connection in zip(lanes.all, connections, strict=True):
                 try:
                     await connection.open()
-                    if missing := await connection.missing_rights(lane.keys):
+                    await lanes.require_number()
+                    if missing := await connection.missing_rights(keys):
                         log.error("Redis refuses", extra={"error": missing})
                 except CONNECTION_ERRORS as problem:
                     if not refusals.note(problem) and not failures:

@@ -1,9 +1,10 @@
-"""arq's Worker, made fast and safe for one mailbox.
+"""The worker of one mailbox, on arq's queue.
 
-What differs from arq: it waits on a wake-up list instead of polling, with a claim behind the wait that the server runs
-as soon as the wait ends, so that one answer brings the jobs themselves; it holds each job under a lease that it renews
-(arq holds it for the longest job's time), and ends a job, its answers included, in one step that only the holder of the
-lease can take. Queue, payload, lease and try counter stay where arq keeps them.
+Queue, payload, lease and try counter stand where arq keeps them, so that arq's own tools read them; the loop is our
+own, since arq's Worker polls and takes ten round trips a job. It waits on a wake-up list, with a claim behind the wait
+that the server runs as soon as the wait ends, so that one answer brings the jobs themselves. It holds each job under a
+lease that it renews (arq holds it for the longest job's time), and ends a job, its answers included, in one step that
+only the holder of the lease can take.
 """
 
 import asyncio
@@ -13,24 +14,20 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
-import msgspec
-from arq.worker import Worker, func
+from arq.constants import in_progress_key_prefix, job_key_prefix, retry_key_prefix
 from redis.exceptions import NoScriptError, RedisError
 
-from engramq.schemas.codec import JOB_FUNCTION
 from engramq.schemas.connection import CONNECTION_ERRORS, EXCHANGE_S, RedisConnection, RefusalLog, pack, pack_script
 from engramq.schemas.ids import uuid7
-from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
+from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.schemas.servers import Server
 from engramq.workers.queue.background import BackgroundTasks
 from engramq.workers.queue.contract import Actor
-from engramq.workers.queue.failures import MAX_TRIES
 from engramq.workers.queue.follow_ups import GatheredFollowUps
 from engramq.workers.queue.job import ClaimedJob, Mailbox
 from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, PoisonSlot, clock
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
-from engramq.workers.queue.room import Room
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +39,8 @@ LOOK_BEYOND: Final = 32  # jobs more than there is room for that a claim looks a
 _LEASE_MS: Final = round(LEASE_S * 1000)
 
 
-class MailboxWorker(Worker):
-    """Carries out the commands of one mailbox. `async_run` serves until `stop` has been called and the rest is done."""
+class MailboxWorker:
+    """Carries out the commands of one mailbox. `run` serves until `stop` has been called and the rest is done."""
 
     def __init__(
         self,
@@ -53,38 +50,26 @@ class MailboxWorker(Worker):
         *,
         grace_s: float,
         slot: PoisonSlot,
-        room: Room | None = None,
+        handlers: asyncio.Semaphore | None = None,
     ) -> None:
-        """`keys` are those of a lane, whose server is `redis`; `room` is what the lanes of the kind share."""
+        """`keys` are those of a lane at `redis`; `handlers` bounds those of the kind that run, in all lanes."""
         self._mailbox_key, self._wakeups_key = keys.of[actor.kind].mailbox, keys.of[actor.kind].wakeups
         self._depth_key = keys.of[actor.kind].depth
-        super().__init__(
-            functions=[func(self.carry_out, name=JOB_FUNCTION)],
-            queue_name=self._mailbox_key,
-            handle_signals=False,
-            max_jobs=actor.concurrency,
-            keep_result=0,
-            poll_delay=0,
-            max_tries=MAX_TRIES,
-            allow_abort_jobs=False,
-            job_serializer=msgspec.msgpack.encode,
-            job_deserializer=msgspec.msgpack.decode,
-        )
         self.actor = actor
         self._grace_s = grace_s
         self._slot = slot
         self._guard = keys.guard
-        self._room = room or Room(actor.concurrency)
-        self._room.join(self._commands)
+        self._concurrency = -(-actor.concurrency // keys.lanes)  # commands under way, at most
+        self._has_room = asyncio.Event()
         worker_id = uuid7()
-        self._claiming = RedisConnection(redis, (CLAIM,))
+        self._claiming = RedisConnection(redis, (CLAIM,), key=keys.prefix)
         self._wait_s = 0.0  # how long the next claim waits for a wake-up at most
         self._interrupt_key = keys.interrupt(actor.kind, worker_id)
-        self._pipeline = Pipeline(redis, (RENEW, RELEASE, WAKE, SETTLE, ENQUEUE_READS))
+        self._pipeline = Pipeline(redis, (RENEW, RELEASE, WAKE, SETTLE, ENQUEUE_READS), key=keys.prefix)
         self._background = BackgroundTasks()
         self._follow_ups = GatheredFollowUps(keys, self._pipeline, actor.activity)
-        self._mailbox = Mailbox(actor, keys, self._pipeline, self._background, self._room.handlers, self._follow_ups)
-        self._claimed: dict[str, ClaimedJob] = {}  # claimed but not started, by id
+        handlers = handlers or asyncio.Semaphore(actor.concurrency)
+        self._mailbox = Mailbox(actor, keys, self._pipeline, self._background, handlers, self._follow_ups)
         # By task, not by id: a job whose lease was lost may be claimed again here while its first run still ends.
         self.running: dict[asyncio.Task[None], ClaimedJob] = {}
         self._tokens = map(f"{worker_id}:{{}}".format, itertools.count())
@@ -96,9 +81,10 @@ class MailboxWorker(Worker):
         self._picking: asyncio.Task[None] | None = None
         self._interrupting: asyncio.Task[None] | None = None
         self._busy = asyncio.Event()
+        self._stopping = False
         self.polls = False  # Redis answers its claims
 
-    async def main(self) -> None:
+    async def run(self) -> None:
         """Serve the mailbox; returns in order after `stop`. Redis may come and go meanwhile."""
         self._picking = asyncio.create_task(self._pick_jobs())
         endless = (self._pipeline.run(), self._renew_forever(), self._follow_ups.run())
@@ -115,11 +101,13 @@ class MailboxWorker(Worker):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self.close()
+            if self._interrupting is not None:
+                self._interrupting.cancel()
+            await self._claiming.close()
 
     def stop(self) -> None:
-        """Claim nothing more; `async_run` returns when what runs has ended or been handed back."""
-        self.allow_pick_jobs = False
+        """Claim nothing more; `run` returns when what runs has ended or been handed back."""
+        self._stopping = True
         if self._picking is None:
             return
         if self._unsure is None:
@@ -136,22 +124,11 @@ class MailboxWorker(Worker):
                 await asyncio.wait([picking])
         picking.cancel()
 
-    async def close(self) -> None:
-        """Close the connections that this worker opened itself, and leave its room to others."""
-        if self._interrupting is not None:
-            self._interrupting.cancel()
-        self._room.leave(self._commands)
-        await self._claiming.close()
-
-    async def carry_out(self, ctx: dict[Any, Any], envelopes: list[bytes]) -> None:
-        """Give arq a function of the job's name; `run_job` runs jobs without it."""
-        raise NotImplementedError(f"{len(envelopes)} commands for {ctx.get('job_id')} did not come through run_job")
-
     async def _pick_jobs(self) -> None:
         failures = 0
-        while self.allow_pick_jobs:
+        while not self._stopping:
             try:
-                await self._poll_iteration()
+                await self._claim_and_start()
             except Exception as problem:  # noqa: BLE001 - a worker that stops serving is worse than one that tries again
                 self.polls = False
                 refused = self._refusals.note(problem)
@@ -164,40 +141,43 @@ class MailboxWorker(Worker):
             else:
                 failures, self.polls = 0, True
 
-    async def _poll_iteration(self) -> None:
+    async def _claim_and_start(self) -> None:
         """Claim what is ready or becomes ready while this waits, and start it. Or wait for room."""
         if self._unsure is not None:
             await self._release_unsure()
             self._wait_s = 0.0
-        room = self._room.left
+        room = self._concurrency - self._commands()
         if room <= 0:
-            await self._room.wait()
+            self._has_room.clear()
+            await self._has_room.wait()
             self._wait_s = 0.0
             return
-        share = self._room.share(room)
-        with self._room.reserved(0 if self._wait_s else share):
-            job_ids, self._wait_s = await self._claim(share)
-            await self.start_jobs(job_ids)
+        jobs, self._wait_s = await self._claim(room)
+        for job in jobs:
+            task = asyncio.create_task(self._run_job(job))
+            self.running[task] = job
+            task.add_done_callback(self._ended)
+            self._busy.set()
         await asyncio.sleep(0)  # the jobs start before time is spent on the next claim
 
     def _commands(self) -> int:
         """How many commands are under way."""
         return sum(len(job.open) or 1 for job in self.running.values())
 
-    async def _claim(self, room: int) -> tuple[list[bytes], float]:
-        """Return the ids of claimed jobs, and how long the next claim may wait for a wake-up.
+    async def _claim(self, room: int) -> tuple[list[ClaimedJob], float]:
+        """Return claimed jobs, and how long the next claim may wait for a wake-up.
 
         How much is claimed is fixed when this begins; what ends meanwhile makes room for the next claim.
         """
         token, sent_at = next(self._tokens), clock()
         slot = self._poison_left and self._slot.take()
         where = (self._mailbox_key, self._wakeups_key, self._depth_key, *self._guard)
-        arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, JOB_KEY, LEASE_KEY, TRIES_KEY, int(slot))
+        prefixes = (job_key_prefix, in_progress_key_prefix, retry_key_prefix)
+        arguments = (token, _LEASE_MS, room, room + LOOK_BEYOND, *prefixes, int(slot))
         self._unsure = token
         try:
             more, due_ms, left, *found = await self._exchange(pack_script(CLAIM, where, arguments))
-            # While a claim waited, those of other lanes may have taken the room: another process may have some.
-            if not self.allow_pick_jobs or (found and self._wait_s and self._room.left <= 0):
+            if self._stopping:
                 await self._release_unsure()
                 return [], 0.0
             jobs = [
@@ -207,7 +187,6 @@ class MailboxWorker(Worker):
             if jobs and clock() - sent_at > STALE_CLAIM_S:
                 jobs = await self._renew_claimed(jobs)
             self._unsure = None
-            self._claimed.update((job.job_id, job) for job in jobs)
             poison_jobs = [job for job in jobs if job.tries > POISON_TRIES]
             if poison_jobs:
                 self._poison_job, slot = poison_jobs[0], False
@@ -220,7 +199,7 @@ class MailboxWorker(Worker):
         elif left:
             more = True  # the next claim takes the slot
         wait_s = 0.0 if more else POLL_S if due_ms < 0 else min(POLL_S, due_ms / 1000)
-        return [job.job_id.encode() for job in jobs], wait_s
+        return jobs, wait_s
 
     async def _exchange(self, claim: bytes) -> list[Any]:
         """Return the answer to a claim, which waits for a wake-up first if this is a time to wait."""
@@ -253,14 +232,14 @@ class MailboxWorker(Worker):
 
     async def _renew(self, jobs: Iterable[ClaimedJob]) -> list[int]:
         tokens = [part for job in jobs for part in (job.job_id, job.lease.token)]
-        renew = pack_script(RENEW, (self._mailbox_key, *self._guard), (_LEASE_MS, LEASE_KEY, *tokens))
+        renew = pack_script(RENEW, (self._mailbox_key, *self._guard), (_LEASE_MS, in_progress_key_prefix, *tokens))
         granted: list[int] = await self._pipeline.call(renew)
         return granted
 
     async def _release_unsure(self) -> None:
         """Give back at once what a claim took whose answer was lost, instead of letting its lease run out."""
         if self._unsure is not None:
-            arguments = (self._unsure, _LEASE_MS, LEASE_KEY, TRIES_KEY)
+            arguments = (self._unsure, _LEASE_MS, in_progress_key_prefix, retry_key_prefix)
             where = (self._mailbox_key, self._wakeups_key, *self._guard)
             await self._pipeline.call(pack_script(RELEASE, where, arguments))
             self._unsure = None
@@ -273,21 +252,12 @@ class MailboxWorker(Worker):
         with contextlib.suppress(ConnectionLost):
             await self._pipeline.call(pack_script(WAKE, (self._wakeups_key, *self._guard), ()))
 
-    async def start_jobs(self, job_ids: list[bytes]) -> None:
-        """Start the jobs that have been claimed."""
-        for job_id in job_ids:
-            name = job_id.decode()
-            task = asyncio.create_task(self.run_job(name, 0))
-            self.running[task] = self._claimed[name]
-            task.add_done_callback(self._ended)
-            self._busy.set()
-
-    async def run_job(self, job_id: str, score: int) -> None:  # noqa: ARG002 - arq's signature
+    async def _run_job(self, job: ClaimedJob) -> None:
         """Carry a claimed job out; whatever goes wrong, the worker lives and the lease runs out."""
         try:
-            await self._claimed.pop(job_id).run()
+            await job.run()
         except Exception as problem:  # noqa: BLE001 - see above
-            log.error("A job could not be ended", extra={"job_id": job_id, "error": type(problem).__name__})
+            log.error("A job could not be ended", extra={"job_id": job.job_id, "error": type(problem).__name__})
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         job = self.running.pop(task)
@@ -296,7 +266,7 @@ class MailboxWorker(Worker):
             self._slot.give_back()
         if not self.running:
             self._busy.clear()
-        self._room.freed()
+        self._has_room.set()
 
     async def _renew_forever(self) -> None:
         while True:

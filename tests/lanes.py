@@ -1,0 +1,12 @@
+"""The lanes of a test that has one, by its keys."""
+
+from engramq.schemas.keys import Keys
+from engramq.schemas.lanes import Lanes
+from engramq.schemas.servers import Server
+
+
+def lanes_at(redis: str | Server, keys: Keys) -> Lanes:
+    """Return the lanes of an installation whose only lane has these keys."""
+    lanes = Lanes(redis, keys.prefix.strip("{}").partition(":")[0])
+    lanes.all = (keys,)
+    return lanes
