@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import hiredis
 from redis.asyncio import ConnectionPool, SSLConnection
+from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import (
     AskError,
     AuthenticationError,
@@ -30,7 +31,6 @@ from redis.exceptions import (
 from redis.exceptions import (
     ConnectionError as ConnectionBroken,
 )
-from redis.sentinel import MasterNotFoundError
 
 from engramq.schemas.handshake import CLOSES, handshake_problem
 from engramq.schemas.keys import Keys

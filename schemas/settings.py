@@ -193,7 +193,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "lanes",
         "1",
         "Lanes that namespaces are spread over, each a queue of its own: on a Redis Cluster several for each master. "
-        "Equal for all processes",
+        "Chosen at installation, equal for all processes; another number is refused while anything waits",
         integer(1, LANES_MAX),
     ),
     Setting(

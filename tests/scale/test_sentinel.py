@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from redis.sentinel import MasterNotFoundError
+from redis.asyncio.sentinel import MasterNotFoundError
 
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.identity.signed_in import SignedIn
