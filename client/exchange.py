@@ -4,15 +4,14 @@
 """
 
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
+from engramq.client.call import Call, ReplyT, Request
 from engramq.client.failures import NotReached, Refused, StillPending
-from engramq.client.operation import Operation, ReplyT, Request
-from engramq.client.operations import GET_COMMAND
 from engramq.client.policy import REPEATED, Policy
 from engramq.schemas.commands import CommandReport
 
@@ -58,19 +57,17 @@ Conversation = Generator[Step, Heard, ReplyT]
 Clock = Callable[[], float]
 
 
-def carry_out(
-    operation: Operation[ReplyT], given: Mapping[str, Any], policy: Policy, now: Clock
-) -> Conversation[ReplyT]:
+def carry_out(call: Call[ReplyT], policy: Policy, now: Clock) -> Conversation[ReplyT]:
     """Carry a call out and return its reply; raises EngramqFailure.
 
     Every repetition of a write has the key of the first request, so that it is carried out once.
     """
-    request = operation.request(given, str(uuid.uuid4()))
+    request = call.request(str(uuid.uuid4()))
     http_status, body = yield from _answered(request, policy, now)
     if http_status == 202:
         body = yield from _outcome(body["command_id"], policy, now)
         http_status = 200
-    return operation.reply(body, http_status)
+    return call.reply(body, http_status)
 
 
 def _answered(request: Request, policy: Policy, now: Clock) -> Conversation[tuple[int, dict[str, Any]]]:
@@ -94,11 +91,12 @@ def _answered(request: Request, policy: Policy, now: Clock) -> Conversation[tupl
 def _outcome(command_id: str, policy: Policy, now: Clock) -> Conversation[dict[str, Any]]:
     """Return what a write that was pending answered in the end."""
     until, wait_s = now() + policy.pending_s, _FIRST_LOOK_S
-    look = GET_COMMAND.request({"command_id": command_id}, "")
+    look: Call[CommandReport] = Call("get_command", {"command_id": command_id})
+    request = look.request("")
     while now() + wait_s < until:
         yield Pause(wait_s)
-        http_status, body = yield from _answered(look, policy, now)
-        report: CommandReport = GET_COMMAND.reply(body, http_status)
+        http_status, body = yield from _answered(request, policy, now)
+        report = look.reply(body, http_status)
         if report.reply is not None:
             return report.reply
         wait_s = min(_LAST_LOOK_S, wait_s * 2)

@@ -1,6 +1,6 @@
 """Which requests of MCP change nothing: when their gateway dies, they may simply be made again.
 
-Imported by the stdio relay: standard library only. A test compares the tools with the gateway's.
+Imported by the stdio relay: standard library only. `make generate` writes the names of the tools.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The page that documents the settings, made from their one table: `python -m engramq.schemas.settings_reference`."""
-
-import sys
+"""The page that documents the settings, made from their one table: `make generate`."""
 
 from engramq.schemas.settings import SETTINGS
 
@@ -10,7 +8,7 @@ Environment variables, read once at start. A bad value is refused then, with a m
 counts as not set. What is secret may come from a file instead, one line in it, as operators mount them: the variable's
 name with `_FILE` behind it names the file ({secrets}, and a client's
 `ENGRAMQ_TOKEN_FILE`). This page is made from the table that the program reads:
-`python -m engramq.schemas.settings_reference`.
+`make generate`.
 
 | variable | default | meaning |
 |---|---|---|
@@ -25,7 +23,3 @@ def settings_page() -> str:
     )
     secrets = ", ".join(f"`{setting.variable}_FILE`" for setting in SETTINGS if setting.secret)
     return HEAD.format(secrets=secrets) + "\n".join(rows) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(settings_page())

@@ -1,7 +1,8 @@
 """Write docs/promises.md: every promise as a sentence, with the test files that name it.
 
-`python -m tools.promises > docs/promises.md` renews the page. The sentences are in tests/architecture/promises.toml;
-tests name a promise by `@pytest.mark.promise("MT-1")` or, for a whole file, by `pytestmark`.
+`python -m tools.promises > docs/promises.md`, or `make generate`, renews the page. The sentences are in
+tests/architecture/promises.toml; tests name a promise by `@pytest.mark.promise("MT-1")` or, for a whole file, by
+`pytestmark`.
 """
 
 import ast
@@ -22,7 +23,7 @@ HEAD: Final = """\
 # Promises
 
 What engramq promises, and the tests that prove it. A promise without a test fails the build; so does a test that names
-a promise which is not here. The number behind a file counts its tests of that promise. `python -m tools.promises` makes
+a promise which is not here. The number behind a file counts its tests of that promise. `make generate` makes
 this page.
 """
 

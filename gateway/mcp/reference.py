@@ -1,7 +1,6 @@
-"""Writes docs/tools.md from the tools' live descriptions: `python -m engramq.gateway.mcp.reference > docs/tools.md`."""
+"""Writes docs/tools.md from the tools' live descriptions: `make generate`."""
 
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ _CORE: Final = " \\*"
 _HEAD: Final = """\
 # Tools
 
-Written by `python -m engramq.gateway.mcp.reference` from the schemas that arguments are checked against; a test
+Written by `make generate` from the schemas that arguments are checked against; a test
 compares the two. Edit the descriptions, not this file. Clients are listed a subset that every host takes (types,
 required, enum, minimum, maximum, default, description), without bounds above 1,000 and without what is said here of
 `detail` and `idempotency_key`; lengths, patterns, times and all bounds are checked when a tool is called.
@@ -139,7 +138,3 @@ def _others() -> str:
         f"- `{resources.GUIDE_URI}` and `{resources.GUIDE_PREFIX}{{topic}}`: what guide answers.\n\n"
         f"## Prompts\n\n- {prompt}: {resources.RECALL_PROMPT_DESCRIPTION}\n"
     )
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

@@ -1,7 +1,6 @@
-"""The OpenAPI document of REST, from the same Structs as the tools: `... gateway.rest.openapi > docs/openapi.json`."""
+"""The OpenAPI document of REST, from the same Structs as the tools: `make generate`."""
 
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -226,7 +225,3 @@ def _moved(node: Any) -> Any:
 def written() -> str:
     """Return the document as docs/openapi.json holds it."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(written())

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -141,3 +142,16 @@ class Tool:
         }
         for name, value in following.items():
             object.__setattr__(self, name, value)
+
+
+@cache
+def replies_by_status(tool: Tool) -> Mapping[str, type[msgspec.Struct]]:
+    """Return the Structs of a tool's replies by their `status`; none where that word does not tell them apart."""
+    words = [(word, reply) for reply in tool.replies for word in _statuses(reply)]
+    by_status = dict(words)
+    return by_status if len(by_status) == len(words) else {}
+
+
+def _statuses(reply: type[msgspec.Struct]) -> list[str]:
+    status: Any = next(field.type for field in msgspec.structs.fields(reply) if field.name == "status")
+    return [str(word) for word in (get_args(status) or status)]

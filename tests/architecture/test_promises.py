@@ -1,7 +1,6 @@
-"""Every promise has a test that names it, every named promise exists, and the page of promises is up to date."""
+"""Every promise has a test that names it, and every named promise exists."""
 
-from tests.architecture.source import ROOT
-from tools.promises import evidence, page, promises
+from tools.promises import evidence, promises
 
 ALL = {promise.number: promise for family in promises().values() for promise in family}
 
@@ -19,8 +18,3 @@ def test_each_number_and_each_sentence_stand_once() -> None:
     sentences = [promise.sentence for promise in ALL.values()]
     assert len(set(sentences)) == len(sentences) == sum(len(family) for family in promises().values())
     assert all(sentence.endswith(".") for sentence in sentences)
-
-
-def test_the_page_is_up_to_date() -> None:
-    recovery = "run `python -m tools.promises > docs/promises.md`"
-    assert (ROOT / "docs" / "promises.md").read_text(encoding="utf-8") == page(), recovery

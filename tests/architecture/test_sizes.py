@@ -68,7 +68,7 @@ def test_broad_except_stands_only_where_it_keeps_others_alive() -> None:
 
 
 # Written from the vocabulary, by way of the OpenAPI document: a test compares them.
-GENERATED = frozenset(f"engramq.client.{name}" for name in ("async_calls", "calls", "operations", "parameters"))
+GENERATED = frozenset(f"engramq.client.{name}" for name in ("calls", "methods"))
 
 
 def test_sectors_partitions_and_verifications_are_written_once() -> None:

@@ -9,14 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from engramq.client import operations
+from engramq.client import calls
+from engramq.client.call import Call
 from engramq.client.exchange import Answer, Heard, Lost, Pause, Send, carry_out
 from engramq.client.failures import EngramqFailure, Erased, NotReached, Refused, StillPending
-from engramq.client.operation import Operation
 from engramq.client.policy import Policy
 from engramq.schemas.commands import EdgeMissing, Stored
 from tests.gateway.worker_side import a_memory
-from tools.clients.python import CLIENT, modules
 
 STORED = msgspec.json.encode(Stored(stored=a_memory(), command_id="c"))
 BUSY = {"status": "error", "code": "overloaded", "error": "Too much.", "recovery": "Wait."}
@@ -25,11 +24,11 @@ BUSY = {"status": "error", "code": "overloaded", "error": "Too much.", "recovery
 class Talk:
     """A call that hears what is given, and the clock that its pauses move."""
 
-    def __init__(self, operation: Operation[Any], given: dict[str, Any], heard: Iterable[Heard]) -> None:
+    def __init__(self, call: Call[Any], heard: Iterable[Heard]) -> None:
         self.sent: list[Send] = []
         self.pauses: list[float] = []
         self.time = 1_000.0
-        self._conversation = carry_out(operation, given, Policy(), lambda: self.time)
+        self._conversation = carry_out(call, Policy(), lambda: self.time)
         self._heard = iter(heard)
 
     def reply(self) -> Any:
@@ -54,7 +53,7 @@ def answer(http_status: int, retry_after_s: float = 0.0, /, **body: Any) -> Answ
 
 
 def store(*heard: Heard, **given: Any) -> Talk:
-    return Talk(operations.STORE, {"content": "x", **given}, heard)
+    return Talk(calls.store("x", **given), heard)
 
 
 @pytest.mark.promise("RC-8")
@@ -73,7 +72,7 @@ def test_a_key_of_ones_own_is_taken_and_reads_have_none() -> None:
     talk = store(Answer(200, STORED), idempotency_key="mine")
     talk.reply()
     assert (talk.sent[0].request.key, b"idempotency_key" in (talk.sent[0].request.body or b"")) == ("mine", False)
-    read = Talk(operations.SEARCH, {"query": "x"}, [answer(200, status="success", memories=[], count=0)])
+    read = Talk(calls.search("x"), [answer(200, status="success", memories=[], count=0)])
     read.reply()
     assert read.sent[0].request.key is None
 
@@ -151,7 +150,7 @@ def test_a_repeated_write_whose_memory_was_erased_says_so() -> None:
     with pytest.raises(Erased) as erased:
         store(answer(200, status="erased", id="m-1")).reply()
     assert erased.value.memory_id == "m-1"
-    kept = Talk(operations.FORGET, {"memory_id": "m"}, [answer(200, status="erased", id="m")])
+    kept = Talk(calls.forget("m"), [answer(200, status="erased", id="m")])
     assert kept.reply().status == "erased"
 
 
@@ -162,39 +161,26 @@ def test_a_reply_that_this_version_does_not_know_is_a_failure() -> None:
 
 def test_what_is_not_there_is_a_reply() -> None:
     given = {"source_name": "a", "target_name": "b", "relation": "R"}
-    talk = Talk(operations.GET_EDGE, given, [answer(404, status="not_found", edge=None)])
+    talk = Talk(calls.get_edge(**given), [answer(404, status="not_found", edge=None)])
     assert isinstance(talk.reply(), EdgeMissing)
 
 
 def test_arguments_stand_where_the_operation_takes_them() -> None:
-    talk = Talk(
-        operations.RECENT,
-        {
-            "limit": 3,
-            "tags": ["a", "b"],
-            "include_superseded": True,
-            "thread": None,
-            "as_of": datetime(2026, 1, 31, 9, tzinfo=UTC),
-        },
-        [answer(200, status="success", memories=[], count=0)],
+    call = calls.recent(
+        limit=3, tags=["a", "b"], include_superseded=True, thread=None, as_of=datetime(2026, 1, 31, 9, tzinfo=UTC)
     )
+    talk = Talk(call, [answer(200, status="success", memories=[], count=0)])
     talk.reply()
     request = talk.sent[0].request
     assert (request.body, request.query["limit"], request.query["tags"]) == (None, 3, ["a", "b"])
     assert (request.query["include_superseded"], "thread" in request.query) == ("true", False)
     assert datetime.fromisoformat(request.query["as_of"]) == datetime(2026, 1, 31, 9, tzinfo=UTC)
-    path = operations.GET.request({"memory_id": "a/b ü"}, "").path
+    path = calls.get("a/b ü").request("").path
     assert path == "/v1/memories/a%2Fb%20%C3%BC"
-    body = operations.STORE.request({"content": "x", "occurred_at": date(2026, 1, 31)}, "k").body
+    body = calls.store("x", occurred_at=date(2026, 1, 31)).request("k").body
     assert body == b'{"content":"x","occurred_at":"2026-01-31"}'
-    local = operations.STORE.request({"content": "x", "occurred_at": datetime(2026, 1, 31, 9)}, "k").body  # noqa: DTZ001
+    local = calls.store("x", occurred_at=datetime(2026, 1, 31, 9)).request("k").body  # noqa: DTZ001
     assert datetime.fromisoformat(msgspec.json.decode(local or b"")["occurred_at"]).tzinfo is not None
-
-
-@pytest.mark.promise("RC-8")
-def test_the_generated_modules_are_what_the_document_makes() -> None:
-    for name, text in modules().items():
-        assert (CLIENT / name).read_text(encoding="utf-8") == text, f"run: make clients ({name})"
 
 
 def test_the_package_loads_a_client_only_when_it_is_named() -> None:

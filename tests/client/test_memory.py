@@ -66,8 +66,8 @@ def visit(memory: Memory) -> None:
     assert memory.find_path("Ada", "Engine").status == "success"
     assert memory.list_proposals().proposals == []
 
-    assert memory.begin_session(session="today")["session"] == "today"
-    assert memory.breadcrumbs("today")["status"] == "success"
+    assert memory.begin_session(session="today").session == "today"
+    assert memory.breadcrumbs("today").status == "success"
     assert memory.guide(topic="store_memory")["entry"]["what"]
     assert memory.stats().memories >= 2
     assert memory.audit(target=new.id).entries != []

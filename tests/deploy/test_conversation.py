@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from engramq.deploy.conversation import Conversation
 from engramq.deploy.lines import LineBuffer
-from engramq.deploy.reads import READ_TOOLS
-from engramq.schemas.commands import TOOLS
 
 
 def line(**fields: object) -> bytes:
@@ -178,7 +176,3 @@ def test_an_id_that_is_used_again_is_what_it_is_now() -> None:
             conversation.note_received(b'{"jsonrpc":"2.0","id":1,"result":{}}')
     (answer,) = conversation.fail_open("gone")
     assert json.loads(answer)["error"]["data"]["status"] == "pending"
-
-
-def test_the_relay_knows_the_tools_that_read() -> None:
-    assert {name for name, tool in TOOLS.items() if tool.read_only} == READ_TOOLS

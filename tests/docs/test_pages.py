@@ -6,15 +6,10 @@ from pathlib import Path
 from bench import recall, recall_page
 from bench.all import read
 from bench.page import SECTION, section, svg
-from engramq.schemas.settings_reference import settings_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 PLACE = re.compile(r"`((?:schemas|gateway|workers|deploy|tests)/[\w/.]+)`")
-
-
-def test_the_settings_page_is_the_table_that_the_program_reads() -> None:
-    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == settings_page()
 
 
 def test_links_between_pages_lead_to_files_that_exist() -> None:

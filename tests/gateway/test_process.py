@@ -15,7 +15,6 @@ import httpx
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.gateway.mcp.reference import reference
 from engramq.gateway.run import serve
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError, read_settings
@@ -189,10 +188,3 @@ def test_one_record_tells_of_each_call_and_nothing_of_its_contents(redis_url: st
     assert told["ms"] >= 0
     assert "private" not in json.dumps(records) + rest
     assert "bogus" not in json.dumps(records) + rest
-
-
-@pytest.mark.promise("MT-16")
-def test_the_reference_of_the_tools_is_what_clients_see() -> None:
-    assert (ROOT / "docs" / "tools.md").read_text() == reference(), (
-        "run: python -m gateway.mcp.reference > docs/tools.md"
-    )

@@ -14,7 +14,7 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
 from tests.gateway.test_identity_end_to_end import served, settings
-from tools.clients import typescript
+from tools import generate
 
 __all__ = ["settings"]
 
@@ -52,13 +52,14 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.promise("RC-8")
 def test_what_follows_from_the_document_is_as_it_makes_it(tmp_path: Path) -> None:
-    assert typescript.CALLS.read_text(encoding="utf-8") == typescript.written(), "run: make clients"
     made = tmp_path / "schema.ts"
     run(
         *(node(), str(MODULES / "openapi-typescript" / "bin" / "cli.js")),
         *(str(DOCS / "openapi.json"), "--output", str(made)),
     )
-    assert (CLIENT / "src" / "schema.ts").read_text(encoding="utf-8") == made.read_text(encoding="utf-8")
+    assert (CLIENT / "src" / "schema.ts").read_text(encoding="utf-8") == generate.origin() + made.read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.promise("RC-8")

@@ -1,4 +1,4 @@
-"""Writes the generated calls of the TypeScript client, as `make clients` does: `python -m tools.clients.typescript`.
+"""The generated calls of the TypeScript client, made of docs/openapi.json.
 
 Its types, src/schema.ts, are written by openapi-typescript from the same document.
 """
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from engramq.gateway.mcp.schema import ErasedSince
 from engramq.gateway.rendering.brief import BARE_FORMS, BRIEF_FORMS
-from tools.clients.python import DOCUMENT, ROOT, Call, calls
+from tools.clients.python import ROOT, Call, calls
 
 CALLS: Final = ROOT / "clients" / "typescript" / "src" / "calls.ts"
 _SHORTER: Final = {ErasedSince.__name__} | {
@@ -17,7 +17,7 @@ _SHORTER: Final = {ErasedSince.__name__} | {
 }
 _REF: Final = "#/components/schemas/"
 _HEAD: Final = """\
-/** The calls of `Memory`. Written by `make clients` from docs/openapi.json: edit neither. */
+/** The calls of `Memory`. Written by `make generate` from docs/openapi.json: edit neither. */
 
 import type { Operation, Options } from "./operation.js";
 import type { components } from "./schema.js";
@@ -27,9 +27,9 @@ type Said = components["schemas"];
 """
 
 
-def written() -> str:
-    """Return the module's text."""
-    document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
+def written(text: str) -> str:
+    """Return the module's text, for the text of a document."""
+    document = json.loads(text)
     said = {one["x-method-name"]: one for methods in document["paths"].values() for one in methods.values()}
     every = [(call, said[call.name], _replies(said[call.name])) for call in calls(document)]
     shapes = document["components"]["schemas"]
@@ -82,7 +82,3 @@ def _methods(every: list[_Described]) -> Iterator[str]:
 def _camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(other.capitalize() for other in others)
-
-
-if __name__ == "__main__":
-    CALLS.write_text(written(), encoding="utf-8")

@@ -1,4 +1,4 @@
-/** The calls of `Memory`. Written by `make clients` from docs/openapi.json: edit neither. */
+/** The calls of `Memory`. Written by `make generate` from docs/openapi.json: edit neither. */
 
 import type { Operation, Options } from "./operation.js";
 import type { components } from "./schema.js";
