@@ -466,3 +466,26 @@ def test_receipts_of_many_are_never_cut() -> None:
     for name in ("results", "receipts", "updated"):
         report = {"status": "done", "reply": {"status": "success", name: [{"note": "n" * 2_000}] * 20}}
         assert json.loads(cut("get_command", dict(report), 8_000)) == report
+
+
+def test_a_text_is_cut_at_a_word_of_its_last_third_and_else_where_the_room_ends() -> None:
+    words = "word " * 200
+    whole = "Once " + "x" * 995
+    for content, ends in ((words, "word"), (whole, "x")):
+        body = brief(MemoryList(memories=[memory(content)], count=1))
+        cut("search_memories", body, 700)
+        shown = body["memories"][0]["content"]
+        assert content.startswith(shown)
+        assert len(shown) > LEAST_CHARS
+        assert shown.endswith(ends)
+
+
+def test_who_has_the_largest_budget_is_told_to_ask_for_less() -> None:
+    told = {
+        name: rest_of(TOOLS[name], {"status": "success"}, is_full=False, needed=limits.REPLY_CHARS_MAX)
+        for name in ("search_memories", "get_memory")
+    }
+    assert told["search_memories"].endswith("and a smaller limit for what that leaves out.")
+    assert told["get_memory"].endswith("and a narrower filter for what that leaves out.")
+    less = rest_of(TOOLS["get_memory"], {"status": "success"}, is_full=False, needed=limits.REPLY_CHARS_MAX - 1)
+    assert less == f"Repeat the call with max_chars={limits.REPLY_CHARS_MAX - 1}."

@@ -4,7 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engramq.schemas.vocabulary import Origin
 from engramq.workers.embedders.calibration import Calibration
+from engramq.workers.search import search
+from engramq.workers.search.boosts import Boosted, Reached
+from engramq.workers.search.ranking import Candidates, Ranked
 from engramq.workers.search.selection import is_weak
 
 CURVE = Calibration(15.0, -7.7)
@@ -34,3 +38,16 @@ def test_without_a_vector_words_alone_decide() -> None:
     assert is_weak(None, None, CURVE)
     assert is_weak(None, 0.2, CURVE)
     assert not is_weak(None, 0.8, CURVE)
+
+
+def test_few_of_the_words_say_little_and_all_of_them_much() -> None:
+    assert is_weak(0.32, 0.5, CURVE)  # half of the words are worth a quarter of what all of them are
+    assert not is_weak(0.32, 1.0, CURVE)
+
+
+def test_a_hit_over_a_link_is_as_weak_as_the_hit_that_it_is_linked_to() -> None:
+    candidates = Candidates(ids=["seed", "linked", "alone"], similarity=[0.9, 0.1, 0.1], covered=[None, None, None])
+    ranked = Ranked(candidates=candidates, scores=np.zeros(3), parts={}, order=[0, 1, 2])
+    link = Reached("seed", "linked", "supports", 1.0, Origin.AGENT, 0.0)
+    found = Boosted(ranked=ranked, via={1: link})
+    assert [search.is_weak_hit(found, row, CURVE) for row in ranked.order] == [False, False, True]

@@ -146,7 +146,7 @@ def _scored(memory: Memory, found: Boosted, row: int, search: _Search) -> Memory
     if (link := found.via.get(row)) is not None:
         memory.via = _via(link)
     curve = search.vectors.curve
-    if curve is not None and _is_weak(found, row, curve):  # without a curve nobody knows what a cosine means
+    if curve is not None and is_weak_hit(found, row, curve):  # without a curve nobody knows what a cosine means
         memory.weak = True
     if search.command.explain:
         parts = ranked.explained(row)
@@ -154,7 +154,7 @@ def _scored(memory: Memory, found: Boosted, row: int, search: _Search) -> Memory
     return memory
 
 
-def _is_weak(found: Boosted, row: int, curve: Calibration) -> bool:
+def is_weak_hit(found: Boosted, row: int, curve: Calibration) -> bool:
     """Say whether a hit is weak; one that came over a link is as weak as the hit that it is linked to."""
     candidates = found.ranked.candidates
     link = found.via.get(row)
