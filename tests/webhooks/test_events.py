@@ -1,13 +1,14 @@
 """Which replies are announced."""
 
+from typing import Any
+
 import pytest
 
 from engramq.schemas.commands import Connected, Proposed, Reply
-from engramq.schemas.commands.links import LinkAction
-from engramq.schemas.vocabulary import WebhookEvent
+from engramq.schemas.vocabulary import LinkAction, WebhookEvent
 from engramq.workers.webhooks.events import announcement
 
-PROPOSAL = {"proposal_id": "p", "expires_at": "2026-01-31T09:00:00Z"}
+PROPOSAL: Any = {"proposal_id": "p", "expires_at": "2026-01-31T09:00:00Z"}
 
 
 def test_a_proposal_that_waits_for_others_is_announced_by_its_id_alone() -> None:
