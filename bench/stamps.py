@@ -51,9 +51,7 @@ GATEWAY: Final = (
     Point("engramq.gateway.queue.batch:Batch.seal", "sealed", ids=lambda given: [one.id for one in given[0].commands]),
 )
 WORKER: Final = (
-    Point(
-        "engramq.workers.handling:CommandRunner.run", "handler", opens=True, ids=lambda given: (given[1].envelope.id,)
-    ),
+    Point("engramq.workers.runner:CommandRunner.run", "handler", opens=True, ids=lambda given: (given[1].envelope.id,)),
     Point("engramq.workers.embedders.vectorizer:Vectorizer.try_embed", "model"),
     Point("engramq.workers.db.database:Store.read", "transaction"),
     Point("engramq.workers.db.database:Store.look_up", "transaction"),

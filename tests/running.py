@@ -10,9 +10,9 @@ from engramq.schemas.settings import Settings, read_settings
 from engramq.workers.app import HANDLERS
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.handling import CommandHandler, CommandRunner, Context, Services
 from engramq.workers.queue.contract import Job, MailboxView, Outcome
 from engramq.workers.queue.inspection import Inspection
+from engramq.workers.runner import CommandHandler, CommandRunner, Context, Services
 from tests.lanes import lanes_at
 
 EVERY_HANDLER = tuple(handler for handlers in HANDLERS.values() for handler in handlers)

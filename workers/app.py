@@ -31,7 +31,6 @@ from engramq.workers.embedders.keeping import EmbedderFile
 from engramq.workers.embedders.other_models import ForeignVectors, FormerModels
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.graph import handlers as graph
-from engramq.workers.handling import CommandHandler, CommandRunner, Services
 from engramq.workers.health import WorkerHealth
 from engramq.workers.links import handlers as links
 from engramq.workers.links.co_retrieval import CoRetrievals
@@ -48,6 +47,7 @@ from engramq.workers.queue.contract import Actor, MailboxView, Observe, Periodic
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.logs import configure_logging
 from engramq.workers.queue.process import Polling, serve
+from engramq.workers.runner import CommandHandler, CommandRunner, Services
 from engramq.workers.search import handlers as search
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.handlers import Usage

@@ -15,8 +15,8 @@ from engramq.workers.db import ledger
 from engramq.workers.db.audit import Wanted, entries
 from engramq.workers.db.health import Health, health_of
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.handling import Context, handles, handles_without_transaction
 from engramq.workers.replies import filled
+from engramq.workers.runner import Context, handles, handles_without_transaction
 
 _UNKNOWN: Final = CommandReport(status=CommandStatus.UNKNOWN)
 

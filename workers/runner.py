@@ -1,4 +1,4 @@
-"""From a command to its handler, and to its effect, which happens once.
+"""What surrounds a handler: the ledger, the transaction and the recorded reply, so that an effect happens once.
 
 A handler is a function: `@handles(Connect) async def connect(tx, command, context) -> Connected`. A write runs in one
 transaction with its ledger row; a read in a read-only one. What takes time and needs no transaction (a model) is done
@@ -80,7 +80,7 @@ class Context:
     replayed: bool = False
     begun: bool = False
     since: float = field(default_factory=time.monotonic)
-    kept: Any = None  # what `before` keeps for `after`
+    erased: str = ""  # the content that an erasure takes, to be looked for in the queues once more
     session_state: SessionState | None = None
     follow_ups: tuple[FollowUp, ...] = ()
     after_reply: Callable[[SessionUse | None], Awaitable[None]] | None = None

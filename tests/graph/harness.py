@@ -11,8 +11,8 @@ from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope
 from engramq.workers.db.database import Store
-from engramq.workers.handling import CommandRunner
 from engramq.workers.queue.contract import Job, Outcome
+from engramq.workers.runner import CommandRunner
 from tests.conftest import Database
 from tests.jobs import job
 from tests.running import runner

@@ -16,9 +16,9 @@ from engramq.workers.db.database import Store
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, EmbedderUnavailable, EmbeddingFailure, Vectors
-from engramq.workers.handling import CommandRunner, Services
 from engramq.workers.queue.contract import Job, Outcome
 from engramq.workers.queue.inspection import Inspection
+from engramq.workers.runner import CommandRunner, Services
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
 from tests.conftest import Database

@@ -50,7 +50,7 @@ from engramq.workers.authority import require_admin
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph import consent, edges, nodes, proposals, reads, restoration, walks
 from engramq.workers.graph.reclassification import actor_of, reclassify
-from engramq.workers.handling import Context, handles, handles_without_transaction
+from engramq.workers.runner import Context, handles, handles_without_transaction
 
 log = logging.getLogger(__name__)
 

@@ -28,13 +28,13 @@ from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.other_models import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.handling import Context, handles, handles_without_transaction
 from engramq.workers.links import disconnect, lookup, outcomes, writer
 from engramq.workers.links.lookup import Guesses
 from engramq.workers.links.replies import connected
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
 from engramq.workers.queue.contract import SessionUse
+from engramq.workers.runner import Context, handles, handles_without_transaction
 
 
 @handles(Connect)

@@ -11,12 +11,12 @@ from msgspec import UNSET
 from engramq.schemas.commands import BatchImported, ImportMemories, MemoriesImported, Reply
 from engramq.schemas.vocabulary import Partition, ReceiptStatus
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.handling import Context, handles
 from engramq.workers.memories import importing
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.import_rows import Batch
 from engramq.workers.memories.pending import embedding
 from engramq.workers.memories.quotas import Quotas
+from engramq.workers.runner import Context, handles
 
 _WRITTEN: Final = frozenset({ReceiptStatus.STORED, ReceiptStatus.UPDATED})
 

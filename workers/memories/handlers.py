@@ -57,7 +57,6 @@ from engramq.workers.db.pool import Row
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.handling import Context, handles, handles_without_transaction
 from engramq.workers.links.replies import displaced_records
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import linking
@@ -85,6 +84,7 @@ from engramq.workers.memories.stats import counts, vectors_of
 from engramq.workers.memories.store import Draft
 from engramq.workers.memories.supersession import lock_with_successor, pointers, replaced_by, supersede
 from engramq.workers.queue.contract import FollowUp, SessionState
+from engramq.workers.runner import Context, handles, handles_without_transaction
 from engramq.workers.sectors.handlers import classifying
 
 log = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ async def scrub_before(command: ForgetMemory, context: Context) -> str:
         return ""
     _require_eraser(known, envelope.principal)
     await context.mailboxes.scrub(envelope.namespace, {str(memory_id): known["content"]})
-    context.kept = content = str(known["content"])
+    context.erased = content = str(known["content"])
     return content
 
 
@@ -253,7 +253,7 @@ async def scrub_after(_reply: Reply, command: ForgetMemory, context: Context) ->
     """Take an erased memory out of Redis once more: an answer may have been on its way."""
     memory_id = parse_uuid(command.memory_id)
     if command.erase and memory_id is not None:
-        await context.mailboxes.scrub(context.envelope.namespace, {str(memory_id): context.kept or ""})
+        await context.mailboxes.scrub(context.envelope.namespace, {str(memory_id): context.erased})
 
 
 @handles(ForgetMemory, before=scrub_before, after=scrub_after)

@@ -14,7 +14,7 @@ from engramq.schemas.vocabulary import ReceiptStatus, Scope
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.handling import Context, handles
+from engramq.workers.runner import Context, handles
 
 BATCHES: Final = sql("import_batches")
 WAITING: Final = sql("waiting_for_vectors")

@@ -27,9 +27,9 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import unpacked
 from engramq.workers.embedders.minilm import interchangeable
-from engramq.workers.handling import Context, handles_without_transaction
 from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.contract import FollowUp, Lease, OutcomeUnknown
+from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.sectors.model import SectorModel, UnusableWeights
 
 CONFIDENCE_DIGITS: Final = 2  # as shown: a filter by what was shown finds what showed it

@@ -7,7 +7,7 @@ from engramq.schemas.missing import missing
 from engramq.schemas.vocabulary import Thing
 from engramq.workers.authority import require_admin
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.handling import Context, handles
+from engramq.workers.runner import Context, handles
 from engramq.workers.tenants.contents import contents
 from engramq.workers.tenants.deletion import Deletion, recorded
 
