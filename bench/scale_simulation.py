@@ -2,7 +2,7 @@
 
 Calls come at random (Poisson), are served first come, first served by so many worker cores, and take a random time
 around the measured one (exponential: harder on the queue than what was measured). Who would have to expect a longer
-wait than LONGEST_WAIT_S is refused, as by the script that takes commands in (`schemas/scripts.py`, ENQUEUE), and does
+wait than LONGEST_WAIT_S is refused, as by the script that takes commands in (`schemas/lua/enqueue.lua`), and does
 not come back: a client that tries again later is another call.
 """
 

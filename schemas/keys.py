@@ -29,7 +29,7 @@ class MailboxKeys(NamedTuple):
     mailbox     zset, arq's queue: job id -> when it is due, in milliseconds
     wakeups     list: one element for each wake-up
     depth       integer: commands waiting or running; means 0 while the mailbox is empty
-    rate        hash: how fast the mailbox is served, as far as that is known; see schemas/scripts.py
+    rate        hash: how fast the mailbox is served, as far as that is known; see schemas/lua/prelude.lua
     dead        hash: id -> dead letter
     dead_index  zset: id of a dead letter -> when it died, in milliseconds
     dead_bytes  integer: bytes of the dead letters together; not there while it has to be counted

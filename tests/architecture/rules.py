@@ -50,6 +50,7 @@ PURE_SCHEMAS: Final = (
 
 CONNECTION: Final = "engramq.schemas.connection"  # with SERVERS, which finds the other end, all that does I/O
 LANES: Final = "engramq.schemas.lanes"
+SCRIPTS: Final = "engramq.schemas.scripts"  # reads the .lua files beside it
 SERVERS: Final = "engramq.schemas.servers"
 # What single modules of the contract may import besides: `packed_lines` unpacks what others have opened.
 BESIDES: Final = {
@@ -173,7 +174,7 @@ def loading_by_name(module: Module) -> list[str]:
 
 def input_output(module: Module) -> list[str]:
     """The contract computes: it opens no file, starts no process, and one of its modules has a connection."""
-    connects = module.name in {CONNECTION, SERVERS}
+    connects = module.name in {CONNECTION, SERVERS, SCRIPTS}
     allowed = SCHEMAS_LIBRARIES | BESIDES.get(module.name, frozenset())
     found = []
     for one in imports(module):

@@ -1,0 +1,46 @@
+-- KEYS mailbox wakeups depth; ARGV token, lease, commands wanted, most jobs to look at, prefixes of job, lease, tries,
+-- and how many poison jobs may be taken (0 or 1). A poison job was begun POISON_TRIES times and never ended: it may be
+-- what kills its workers, so a process runs one at a time. Returns 1 when more is ready, milliseconds until the next job
+-- is due (-1: unknown), 1 when a poison job was left for later, then id, payload, tries of each.
+local mailbox, wakeups, depth_key = KEYS[1], KEYS[2], KEYS[3]
+local token, lease, wanted, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local job_key, lease_key, tries_key = ARGV[5], ARGV[6], ARGV[7]
+local poison_jobs = tonumber(ARGV[8])
+local now = now_ms()
+local ids = redis.call('ZRANGEBYSCORE', mailbox, '-inf', now, 'LIMIT', 0, most)
+local more, left, out = false, 0, {0, -1, 0}
+for _, id in ipairs(ids) do
+  if wanted <= 0 then more = true break end
+  if redis.call('SET', lease_key .. id, token, 'NX', 'PX', lease) then
+    local payload = redis.call('GET', job_key .. id)
+    local tries = payload and redis.call('INCR', tries_key .. id)
+    if payload and tries > POISON_TRIES and poison_jobs == 0 then
+      redis.call('DECR', tries_key .. id)
+      redis.call('DEL', lease_key .. id)
+      left = left + 1
+    elseif payload then
+      if tries > POISON_TRIES then poison_jobs = 0 end
+      redis.call('ZADD', mailbox, now + lease, id)
+      out[#out + 1] = id
+      out[#out + 1] = payload
+      out[#out + 1] = tries
+      wanted = wanted - commands_in(id)
+    else
+      redis.call('DEL', lease_key .. id, tries_key .. id)
+      redis.call('ZREM', mailbox, id)
+      subtract(depth_key, commands_in(id))
+    end
+  else
+    redis.call('ZADD', mailbox, now + math.max(1, redis.call('PTTL', lease_key .. id)), id)
+  end
+end
+if left > 0 then out[3] = 1 end
+if more or (#ids == most and left < most) then
+  out[1] = 1
+  wake(wakeups)
+elseif left == 0 then
+  redis.call('DEL', wakeups)
+  local first = redis.call('ZRANGE', mailbox, 0, 0, 'WITHSCORES')
+  if first[2] then out[2] = math.max(1, first[2] - now) end
+end
+return out
