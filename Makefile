@@ -36,7 +36,7 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 unit quick test-stack: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup run test check lint types unit quick profile lock clean test-stack test-clients test-conformance test-deploy \
-	test-image test-faults test-models test-page test-scale test-package release screenshots \
+	test-image test-faults test-models test-page test-scale test-citus test-package release screenshots \
 	test-rest generate lock-clients lock-conformance lock-deploy lock-models lock-release lock-rest
 
 setup: $(STAMP)
@@ -212,6 +212,13 @@ $(PAGE)/.installed: tests/page/requirements.lock tests/page/package-lock.json | 
 # Servers beyond one machine: a Redis Cluster, poolers, failovers. Debian's programs where the machine has none.
 test-scale: setup $(SCALE)/.installed
 	$(BIN)/pytest -n 0 $(FAILED) tests/scale
+
+# On a Citus of yours, which no package brings. One process: all tests share its database.
+test-citus: setup
+	@if [ -n "$$ENGRAMQ_TEST_CITUS_URL" ]; then \
+		$(BIN)/pytest -n 0 $(FAILED) -m "not own_database and not long" tests/citus tests/links tests/pipeline \
+			tests/tenancy/test_row_security.py tests/tenancy/test_foreign_ids.py; \
+	else echo "test-citus: nothing was run, since ENGRAMQ_TEST_CITUS_URL names no Citus (see CONTRIBUTING.md)"; fi
 
 $(SCALE)/.installed: tests/scale/binaries.py | setup
 	rm -rf $(SCALE)

@@ -4,7 +4,7 @@
 test with the marker own_database, which is for those that change rights or settings, or read statistics. `store` is
 opened on it; `key_prefix` is a fresh prefix on a shared Redis. Each xdist process has servers of its own, unless
 ENGRAMQ_TEST_DATABASE_URL (a superuser's, or the owner's of databases with pgvector) and ENGRAMQ_TEST_REDIS_URL name
-others.
+others. ENGRAMQ_TEST_CITUS_URL names a database of a Citus cluster that all tests share instead: see `make test-citus`.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.migrate import migrate
 
 TESTS = Path(__file__).resolve().parent
+CITUS = os.environ.get("ENGRAMQ_TEST_CITUS_URL", "")
 MEMORY = Path("/dev/shm")
 LOCK_S = 10  # nobody holds a lock so long, least of all a test that has ended
 ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at most, and what tests start themselves
@@ -156,14 +157,14 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[TestServers]:
-    database_url = os.environ.get("ENGRAMQ_TEST_DATABASE_URL", "")
+    database_url = CITUS or os.environ.get("ENGRAMQ_TEST_DATABASE_URL", "")
     redis_url = os.environ.get("ENGRAMQ_TEST_REDIS_URL", "")
     with ExitStack() as owned:
         if not (database_url and redis_url):
             home = Path(tempfile.mkdtemp(prefix="engramq-test-"))
             owned.callback(shutil.rmtree, home, ignore_errors=True)
             running = owned.enter_context(running_servers(home, fsync=False))
-        embedded = not database_url
+        embedded = not database_url or bool(CITUS)
         database_url = database_url or running.database_url_owner
         administrator = owned.enter_context(psycopg.connect(database_url, autocommit=True))
         yield TestServers(database_url, redis_url or running.redis_url, embedded, administrator)
@@ -171,7 +172,15 @@ def servers() -> Iterator[TestServers]:
 
 @pytest.fixture(scope="session")
 def template(servers: TestServers) -> Iterator[str]:
-    """The name of a migrated database that nobody is connected to."""
+    """The name of a migrated database that nobody is connected to; of Citus the one that there is, spread by now."""
+    if CITUS:
+        if asyncio.run(migrate(CITUS)):
+            spread = (TESTS.parent / "deploy" / "citus.sql").read_bytes()
+            with psycopg.connect(CITUS) as connection:
+                connection.execute("set citus.shard_count to 2")
+                connection.execute(spread)
+        yield urlsplit(CITUS).path.removeprefix("/")
+        return
     name = f"engramq_template_{uuid4().hex[:12]}"
     servers.administer(f"create database {name}")
     try:
@@ -184,6 +193,9 @@ def template(servers: TestServers) -> Iterator[str]:
 @contextmanager
 def new_database(servers: TestServers, template: str) -> Iterator[Database]:
     """Make a migrated database that is dropped at the end."""
+    if CITUS:
+        yield Database(template, servers.url(template, WORKER_ROLE), CITUS)
+        return
     name = f"engramq_test_{uuid4().hex[:12]}"
     servers.administer(f"create database {name} template {template} strategy file_copy")
     role = WORKER_ROLE if servers.worker_may_log_in else None
