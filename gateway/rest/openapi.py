@@ -81,7 +81,7 @@ _LICENSE: Final = {"name": "Apache 2.0", "identifier": "Apache-2.0"}
 
 def _described(tool: Tool) -> dict[str, Any]:
     listed = parameters_of(tool)
-    example = _example(tool)
+    example = example_of(tool)
     beside = {name: one.schema for name, one in listed.items() if name not in tool.in_path and name != KEY}
     described: dict[str, Any] = {
         "operationId": tool.name,
@@ -130,7 +130,7 @@ def _parameter(name: str, place: str, schema: Mapping[str, Any], required: bool,
     return parameter
 
 
-def _example(tool: Tool) -> dict[str, Any]:
+def example_of(tool: Tool) -> dict[str, Any]:
     """Return the arguments of the guide's example, with an id for each reference to an earlier step."""
     arguments = msgspec.to_builtins(TOOLS[tool.name].guide.example.arguments)
     names = [name for name in arguments if name != "session" or tool.name in ("begin_session", "get_breadcrumbs")]

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from engramq.gateway.mcp.arguments import check_arguments, parameters_of
 from engramq.gateway.mcp.parameters import problem_in
 from engramq.gateway.mcp.schema import input_schema
+from engramq.gateway.rest.openapi import example_of
 from engramq.schemas.codec import decode_envelope, encode, fingerprint
 from engramq.schemas.commands import (
     TOOLS,
@@ -28,47 +29,14 @@ from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.vocabulary import OnDuplicate
 from tests.gateway.fitting import JSON, fitting
 
+# What each tool must be given, as its guide's example has it, and where that is not enough to be carried out, by hand.
 MINIMAL: dict[str, dict[str, Any]] = {
-    "store_memory": {"content": "Ada prefers tea"},
-    "search_memories": {"query": "tea"},
-    "list_recent_memories": {},
-    "get_memory": {"memory_id": "m"},
-    "supersede_memory": {"old_memory_id": "a", "new_memory_id": "b"},
-    "update_memory": {"memory_id": "m"},
-    "forget_memory": {"memory_id": "m"},
-    "restore_memory": {"memory_id": "m"},
+    tool.name: {name: value for name, value in example_of(tool).items() if parameters_of(tool)[name].required}
+    for tool in TOOLS.values()
+} | {
     "import_memories": {"records": [{"content": "Ada prefers tea"}]},
-    "verify_memory": {"memory_id": "m", "verification": "verified"},
-    "memory_promote_to_trusted": {"record_id": "m"},
-    "connect": {"source": "a", "target": "b"},
-    "disconnect": {"source": "a", "target": "b"},
-    "connect_by_query": {"source_query": "tea", "target_query": "coffee"},
-    "connects": {"edges": [{"source": "a", "target": "b"}]},
-    "record_outcome": {"memory_ids": ["a", "b"], "signal": 0.9},
-    "graph_add_node": {"name": "Ada"},
-    "graph_add_edge": {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"},
-    "graph_delete_edge": {"edge_id": "e"},
-    "graph_delete_node": {"node_id": "n"},
-    "get_node_by_name": {"name": "Ada"},
-    "get_edge": {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"},
     "graph_list_edges": {"node_name": "Ada"},
-    "graph_query_neighbors": {"node_name": "Ada"},
-    "graph_find_path": {"start_node": "Ada", "end_node": "Bob"},
-    "reclassify_memory_sector": {
-        "source_name": "Ada",
-        "target_name": "Bob",
-        "relation": "KNOWS",
-        "new_sector": "episodic",
-    },
-    "propose_reclassification": {"edge_id": "e", "new_sector": "episodic"},
-    "decide_proposal": {"proposal_id": "p", "decision": "approve"},
-    "list_proposals": {},
-    "begin_session": {},
     "get_breadcrumbs": {"session": "s"},
-    "guide": {},
-    "get_command": {"command_id": "c"},
-    "audit": {},
-    "memory_stats": {},
 }
 
 NOT_TEXTS: list[Any] = [

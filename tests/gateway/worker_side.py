@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from engramq.schemas.codec import decode_envelope, decode_job, encode
 from engramq.schemas.commands import (
+    TOOLS,
     AuditList,
     Command,
     CommandReport,
@@ -39,7 +40,6 @@ from engramq.schemas.commands import (
     SupersedeMemory,
     UpdateMemory,
     WriteReply,
-    tools_of,
 )
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Envelope
@@ -72,6 +72,12 @@ def _sampled(kind: type[Any], _command: Command, envelope: Envelope) -> Reply:
 
 
 SCRIPT: dict[type[Command], Script] = {
+    # What stands below counts before this: the first of each tool's replies, with every field.
+    **{
+        tool.parameters: partial(_sampled, tool.replies[0])
+        for tool in TOOLS.values()
+        if issubclass(tool.parameters, Command)
+    },
     StoreMemory: lambda command, envelope: Stored(stored=a_memory(content=command.content), command_id=envelope.id),
     SearchMemories: lambda _command, _envelope: MemoryList(memories=[a_memory(score=0.5, similarity=None)], count=1),
     ListRecentMemories: no_memories,
@@ -98,13 +104,6 @@ SCRIPT: dict[type[Command], Script] = {
     ),
     Ping: lambda command, _envelope: Pong(payload=command.payload),
     ListAudit: lambda _command, _envelope: AuditList(entries=[], next_cursor=None),
-    # Of these tools: the first of each one's replies, with every field.
-    **{
-        tool.parameters: partial(_sampled, tool.replies[0])
-        for area in ("knowledge graph", "sectors of edges, consent", "links", "trust")
-        for tool in tools_of(area)
-        if issubclass(tool.parameters, Command)
-    },
 }
 
 LIVES_S = 3_600  # what the signs of life are good for
