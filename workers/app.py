@@ -36,7 +36,7 @@ from engramq.workers.links import handlers as links
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
-from engramq.workers.memories import accepting, import_runs
+from engramq.workers.memories import background_import, import_runs
 from engramq.workers.memories import duplicate_handlers as duplicates
 from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
@@ -126,7 +126,7 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
     WorkerKind.IMPORTS: (
         memories.import_batch,
         memories.embed_pending,
-        accepting.import_memories,
+        background_import.import_memories,
         duplicates.find_duplicates,
         duplicates.group_duplicates,
         duplicates.merge_duplicates,

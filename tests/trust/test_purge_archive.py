@@ -31,10 +31,10 @@ from engramq.schemas.commands import (
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES
-from engramq.workers.memories import authored_archive
 from engramq.workers.memories import purge as purging
-from engramq.workers.memories.authored import Take
+from engramq.workers.memories import purge_graph
 from engramq.workers.memories.purge_filters import Filters
+from engramq.workers.memories.purge_graph import Take
 from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import OWNER, HeldLease, job, repeated
 from tests.refusals import refused
@@ -198,8 +198,8 @@ async def test_archiving_a_graph_that_was_broken_off_is_finished_and_tells_the_w
             assert isinstance(command.lease, HeldLease)
             command.lease.held = False
 
-    kinds = [replace(kind, take=partial(losing, kind.take)) for kind in authored_archive.KINDS]
-    monkeypatch.setattr(authored_archive, "KINDS", kinds)
+    kinds = [replace(kind, take=partial(losing, kind.take)) for kind in purge_graph.ARCHIVED]
+    monkeypatch.setattr(purge_graph, "ARCHIVED", kinds)
     with pytest.raises(LeaseLost):
         await world.outcome(command)
     assert (world.count("edges"), world.count("deleted_graph")) == (5, 3)
@@ -214,7 +214,7 @@ async def test_a_node_on_which_somebody_hangs_an_edge_meanwhile_stays(world: Wor
     purge = job(PurgeMemories(created_by="crawler", archive=True))
     command = purge.envelope.command
     assert isinstance(command, PurgeMemories)
-    found, (_, nodes) = [{"id": UUID(node.node_id)}], authored_archive.KINDS  # as it was found before the edge
+    found, (_, nodes) = [{"id": UUID(node.node_id)}], purge_graph.ARCHIVED  # as it was found before the edge
     await world.store.write(
         purge.envelope.namespace, lambda tx: nodes.take(tx, purge.envelope, Filters.of(command), found)
     )

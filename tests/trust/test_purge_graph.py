@@ -30,9 +30,9 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, Partition
-from engramq.workers.memories import authored
 from engramq.workers.memories import purge as purging
-from engramq.workers.memories.authored import Take
+from engramq.workers.memories import purge_graph
+from engramq.workers.memories.purge_graph import Take
 from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import OWNER, HeldLease, job, repeated
 from tests.workers.conftest import World
@@ -213,8 +213,8 @@ async def test_a_purge_of_a_graph_that_was_broken_off_is_finished_and_tells_the_
             assert isinstance(command.lease, HeldLease)
             command.lease.held = False
 
-    kinds = [replace(kind, take=partial(losing, kind.take)) for kind in authored.KINDS]
-    monkeypatch.setattr(authored, "KINDS", kinds)
+    kinds = [replace(kind, take=partial(losing, kind.take)) for kind in purge_graph.ERASED]
+    monkeypatch.setattr(purge_graph, "ERASED", kinds)
     with pytest.raises(LeaseLost):
         await world.outcome(command)
     assert len(facts(world)) == 5

@@ -353,7 +353,7 @@ async def erase_all(command: PurgeMemories, context: Context) -> Filters:
         async for _ in steps.erase_everything():
             context.begun = True
         if filters.take_graph:
-            async for _ in steps.erase_authored():
+            async for _ in steps.take_graph():
                 context.begun = True
         if command.restore_replaced:
             await steps.restore_replaced(context.services[LinkRules])

@@ -1,7 +1,7 @@
 """Purging: erasing for good, or archiving, memories of one principal, source type, thread, project, partition or time.
 
-Of a principal its nodes, edges and links are erased too: see authored.py. Archiving deletes its nodes and edges so that
-they can be restored: see authored_archive.py.
+Of a principal its nodes, edges and links are erased too, and archiving deletes its nodes and edges so that they can be
+restored: see purge_graph.py.
 """
 
 import logging
@@ -24,9 +24,9 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph import taking_back
 from engramq.workers.graph.taking_back import ChangedBy
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.memories import authored, authored_archive, change, restoration, still_hidden
-from engramq.workers.memories.authored import Kind
+from engramq.workers.memories import change, purge_graph, restoration, still_hidden
 from engramq.workers.memories.purge_filters import Filters
+from engramq.workers.memories.purge_graph import Kind
 from engramq.workers.queue.contract import Lease, MailboxView
 
 log = logging.getLogger(__name__)
@@ -146,14 +146,14 @@ class Purge:
             yield position
             position = await self._erase_some(filters, position)
 
-    async def erase_authored(self) -> AsyncIterator[UUID]:
+    async def take_graph(self) -> AsyncIterator[UUID]:
         """Take what the principal has written of the graph by now, yielding as it goes on."""
         filters = await self._until_now()
-        for kind in authored_archive.KINDS if self.archive else authored.KINDS:
-            after = await self._erase_some_authored(kind, filters, authored.BEGINNING)
+        for kind in purge_graph.ARCHIVED if self.archive else purge_graph.ERASED:
+            after = await self._take_some_of_graph(kind, filters, purge_graph.BEGINNING)
             while after is not None:
                 yield after
-                after = await self._erase_some_authored(kind, filters, after)
+                after = await self._take_some_of_graph(kind, filters, after)
 
     async def take_back(self) -> AsyncIterator[int]:
         """Set back what the principal changed of edges and nodes of others, yielding as it goes on."""
@@ -202,7 +202,7 @@ class Purge:
         _, now = await self.store.read(self.envelope.namespace, lambda tx: count(tx, filters))
         return replace(filters, until=now) if filters.until is None or filters.until > now else filters
 
-    async def _erase_some_authored(self, kind: Kind, filters: Filters, after: UUID) -> UUID | None:
+    async def _take_some_of_graph(self, kind: Kind, filters: Filters, after: UUID) -> UUID | None:
         """Take the next few of a kind and return where to go on; None when there were none left."""
         namespace = self.envelope.namespace
         found = await self.store.read(namespace, lambda tx: kind.find(tx, filters, after, ERASED_AT_ONCE))

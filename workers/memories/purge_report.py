@@ -11,7 +11,7 @@ from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.memories import authored, still_hidden
+from engramq.workers.memories import purge_graph, still_hidden
 from engramq.workers.memories.purge import BEGINNING, count, find, hidden_by
 from engramq.workers.memories.purge_filters import GRAPH_STAYS, Filters, told
 
@@ -38,8 +38,8 @@ async def listed(tx: Transaction, filters: Filters) -> Purged:
     previews = [MemoryPreview(id=one, preview=None) for one in ids]  # read later: see workers/replies.py
     reply = Purged(matched=matched, erased=0, memory_ids=ids, memory_previews=previews)
     if filters.take_graph:
-        await authored.tell_listed(tx, reply, filters)
-        await authored.tell_changed(tx, reply, filters)
+        await purge_graph.tell_listed(tx, reply, filters)
+        await purge_graph.tell_changed(tx, reply, filters)
     else:
         reply.notice = GRAPH_STAYS
     return reply
@@ -63,8 +63,8 @@ async def recorded(tx: Transaction, envelope: Envelope, filters: Filters, *, arc
     new = {"archived" if archived else "erased": taken, "filters": told(filters)}
     if filters.take_graph:
         new |= await _tell_erased(tx, envelope, reply)
-        await authored.tell_stays(tx, reply, filters)
-        await authored.tell_changed(tx, reply, filters)
+        await purge_graph.tell_stays(tx, reply, filters)
+        await purge_graph.tell_changed(tx, reply, filters)
     else:
         reply.notice = GRAPH_STAYS
     await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=audit.reason_of(envelope.command))
@@ -77,7 +77,7 @@ async def _tell_erased(tx: Transaction, envelope: Envelope, reply: Purged) -> di
     counts = {name: number for name, (number, _) in taken.items()}
     reply.edge_count, reply.link_count, reply.node_count = counts["edges"], counts["links"], counts["nodes"]
     reply.edge_previews, reply.link_previews, reply.node_previews = (
-        authored.named(taken[name][1]) for name in ("edges", "links", "nodes")
+        purge_graph.named(taken[name][1]) for name in ("edges", "links", "nodes")
     )
     reply.deleted_count, reply.proposal_count = counts["deleted"], counts["proposals"]
     reply.emptied_count, reply.taken_back_count = counts["emptied"], counts["taken_back"]

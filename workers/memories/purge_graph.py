@@ -1,8 +1,12 @@
-"""What a purge erases of a principal besides its memories: the named nodes, edges and links that it wrote.
+"""What a purge takes of a principal besides its memories: the named nodes, edges and links that it wrote.
 
 Nodes on which edges of others hang stay, since those edges would go with them; the properties that the principal wrote
 go, those that others wrote last stay. What was deleted before and is kept to be restored goes too, and so do proposals:
 those that the principal made, and those about its edges.
+
+A purge that archives takes nodes and edges as agents delete them, each under an entry of its own in the audit log, by
+which `engramq graph restore` brings it back. Links have no such way back and stay; those of memories that are archived
+are hidden with these. No consent is asked for: whoever purges may erase all of it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +25,7 @@ from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, entered_many
 from engramq.workers.graph.taking_back import ChangedBy, changed
 from engramq.workers.links.deferred import drop_by_id
 from engramq.workers.memories.purge_filters import LINKS_STAY, Filters
@@ -40,6 +45,9 @@ ERASE_DELETIONS: Final = sql("erase_deletions")
 PROPOSALS: Final = sql("authored_proposals")
 ERASE_PROPOSALS: Final = sql("erase_proposals")
 ERASE_ABOUT: Final = sql("erase_proposals_about")
+
+LOCK_EDGES: Final = sql("lock_authored_edges")
+BARE_NODES: Final = sql("bare_nodes")
 
 BEGINNING: Final = UUID(int=0)  # of the ids, which count up
 
@@ -110,7 +118,7 @@ async def _erase_proposals(tx: Transaction, envelope: Envelope, filters: Filters
 
 
 # In this order: a node that only its own edges hold goes after them, and what somebody deletes meanwhile is found last.
-KINDS: Final = (
+ERASED: Final = (
     Kind(found_by=EDGES, take=_erase_edges),
     Kind(found_by=LINKS, take=_erase_links),
     Kind(found_by=NODES, take=_erase_nodes),
@@ -144,6 +152,22 @@ async def _blank_edges(tx: Transaction, gone: Sequence[Row]) -> None:
 
 async def _blank_nodes(tx: Transaction, gone: Sequence[Row]) -> None:
     await ledger.blank(tx, AddNode, "node_id", ids_of(gone), {"label": "", "name": "", "properties": {}})
+
+
+async def _archive_edges(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+    locked = await tx.rows(LOCK_EDGES, **asdict(filters), ids=ids_of(rows))
+    olds = {row["id"]: edge_as_it_was(row) | ({"constitutive": True} if row["constitutive"] else {}) for row in locked}
+    await delete_edges(tx, await entered_many(tx, envelope, AuditAction.DELETE_EDGE, olds))
+
+
+async def _archive_nodes(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+    locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
+    bare = await tx.rows(BARE_NODES, ids=ids_of(locked))
+    olds = {row["id"]: {"label": row["label"], "edges": 0} for row in bare}
+    await delete_nodes(tx, await entered_many(tx, envelope, AuditAction.DELETE_NODE, olds))
+
+
+ARCHIVED: Final = (Kind(found_by=EDGES, take=_archive_edges), Kind(found_by=NODES, take=_archive_nodes))
 
 
 async def tell_listed(tx: Transaction, reply: Purged, filters: Filters) -> None:
