@@ -45,8 +45,8 @@ from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.tenants import export, restoring
-from engramq.workers.tenants.contents import Contents, contents
 from engramq.workers.tenants.export_check import Refused
+from engramq.workers.tenants.handlers import Contents, contents
 from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.hooks import DeadMessage, Webhook
 

@@ -26,8 +26,7 @@ from engramq.workers.db.readiness import NotReady, Reason
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.batching import BatchingEmbedder, BatchObserver
 from engramq.workers.embedders.confidence import Confidence
-from engramq.workers.embedders.factory import create_embedder
-from engramq.workers.embedders.keeping import EmbedderFile
+from engramq.workers.embedders.factory import EmbedderFile, create_embedder
 from engramq.workers.embedders.other_models import ForeignVectors, FormerModels
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.graph import handlers as graph

@@ -13,8 +13,7 @@ import pytest
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.workers.webhooks.addresses import LookUp, NotAllowed, address_for, check_url, is_public
-from engramq.workers.webhooks.sending import Message, Sender
-from engramq.workers.webhooks.signing import SigningKey, signing_key
+from engramq.workers.webhooks.sending import Message, Sender, SigningKey, signing_key
 from tests.webhooks.receiver import SILENCE, receiving
 
 PRIVATE = [

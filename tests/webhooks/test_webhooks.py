@@ -20,7 +20,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.figures import WebhookFigures, webhook_figures
 from engramq.workers.webhooks import hooks
 from engramq.workers.webhooks.delivery import Delivery
-from engramq.workers.webhooks.signing import KEY_FILE
+from engramq.workers.webhooks.sending import KEY_FILE
 from tests.conftest import Database
 from tests.pipeline.stage import Agent, agent_of, running_workers, stage_settings, staged, until
 from tests.webhooks.receiver import SILENCE, Receiver, receiving

@@ -9,9 +9,8 @@ import pytest
 from engramq.schemas.kept_embedder import KeptEmbedder, kept_in, text_of
 from engramq.schemas.settings import read_settings
 from engramq.workers.embedders.batching import BatchingEmbedder
-from engramq.workers.embedders.factory import create_embedder
+from engramq.workers.embedders.factory import EmbedderFile, create_embedder
 from engramq.workers.embedders.interface import EmbedderUnavailable
-from engramq.workers.embedders.keeping import EmbedderFile
 
 BOUND_S = 20.0
 NOWHERE = "http://127.0.0.1:1/v1"

@@ -1,13 +1,19 @@
-"""From the setting ENGRAMQ_EMBEDDER to an embedder.
+"""From the setting ENGRAMQ_EMBEDDER to an embedder, and the home's file that keeps the name once it made vectors.
 
 Knows: the names that the setting accepts. Refuses to know: what workers do with vectors.
 """
 
+import asyncio
+import logging
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from engramq.schemas.endpoint import endpoint_problem
+from engramq.schemas.kept_embedder import KeptEmbedder, kept_in, text_of
+from engramq.schemas.settings import Settings
 from engramq.workers.embedders.e5 import build as e5
 from engramq.workers.embedders.fastembed import FastembedEmbedder
 from engramq.workers.embedders.hashing import HashEmbedder
@@ -78,3 +84,50 @@ def _openai(name: str, model: str, url: str, key: str) -> Embedder:
     if not (key.isascii() and key.isprintable()):
         raise ValueError("ENGRAMQ_EMBEDDER_KEY (or OPENAI_API_KEY) holds a character that no HTTP header can carry")
     return openai.OpenAiEmbedder(openai.Endpoint(model=bare, url=url, dimensions=int(dimensions)), key=key)
+
+
+log = logging.getLogger(__name__)
+
+
+class EmbedderFile:
+    """One per process that is the worker of a home."""
+
+    def __init__(self, file: Path, settings: Settings) -> None:
+        """`file`: the home's, which its supervisor names."""
+        self._file = file
+        self._kept = KeptEmbedder(settings.embedder, settings.embedder_url)
+        self._made = asyncio.Event()
+        self.settled = asyncio.Event()  # it is written, or cannot be
+
+    def seen(self, _texts: int, _taken_s: float, made: bool) -> None:
+        """Note one batch of texts; `made`: the model made their vectors."""
+        if made:
+            self._made.set()
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Write the file at the first vectors that are made while the block lasts."""
+        async with asyncio.TaskGroup() as group:
+            writing = group.create_task(self._write_when_made())
+            try:
+                yield
+            finally:
+                writing.cancel()
+
+    async def _write_when_made(self) -> None:
+        await self._made.wait()
+        try:
+            await asyncio.to_thread(self._write)
+        except OSError as problem:
+            error = f"{type(problem).__name__}: {problem.strerror}"
+            log.error("The home's embedder cannot be kept", extra={"file": str(self._file), "error": error})
+        self.settled.set()
+
+    def _write(self) -> None:
+        if self._file.exists() and kept_in(self._file.read_text("utf-8", "replace")) == self._kept:
+            return
+        new = self._file.with_name(f"{self._file.name}.new")
+        new.unlink(missing_ok=True)
+        new.touch(0o600, exist_ok=False)
+        new.write_text(text_of(self._kept), "utf-8")
+        new.replace(self._file)

@@ -20,8 +20,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.queue.contract import OutcomeUnknown
-from engramq.workers.webhooks.sending import Message, Sender
-from engramq.workers.webhooks.signing import signing_key
+from engramq.workers.webhooks.sending import Message, Sender, signing_key
 
 log = logging.getLogger(__name__)
 
