@@ -1,42 +1,150 @@
 """How far it goes: `python -m bench.scale [--memories N] [--seconds S] [--write]`. Linux only (/proc).
 
-Prints JSON lines: stores and searches a second with 1, 2 and 4 worker processes on 1 and 2 databases, and the CPU of a
-call by kind of process (on two cores that is efficiency, not speed-up); bytes of a memory, of a store's rows in ledger
-and audit log, and of a command that waits; and the queue at ten times the measured rates, simulated. With
---write the section of docs/scaling.md is written anew from the lines.
+Prints JSON lines: stores and searches a second with 1, 2 and 4 worker processes, and the CPU of a call by kind of
+process (on two cores that is efficiency, not speed-up); bytes of a memory, of a store's rows in ledger and audit log,
+and of a command that waits. With --write the section of docs/scaling.md is written anew from the lines, with a worked
+example of sizes that follows from them.
 """
 
 import argparse
 import asyncio
 import itertools
 import json
+import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from redis import Redis
 
-from bench.common import McpClient, PrivateStack, Samples, closed_loop, emit, private_stack
+from bench.common import McpClient, PrivateStack, closed_loop, emit, private_stack
 from bench.measured import Work
 from bench.page import Generated
 from bench.processes import processor
-from bench.scale_simulation import SECONDS, cores_for, simulate
-from bench.scale_sizing import FIGURES, example_table, figures_table
 from bench.search import link
 from bench.synthetic import Corpus, Texts, filled
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
 
+GB: Final = 1_000_000_000
+BUSY: Final = 0.6  # of a core that is counted on: the rest is for peaks, and for a machine that is gone
+SEARCHES_PER_STORE: Final = 4.0
+CALLS_PER_MEMORY_A_DAY: Final = 0.2  # stores and searches of a day by what there is
+PEAK: Final = 3.0  # the busiest second over the mean of the day
+DAY_S: Final = 86_400.0
+AUDIT_DAYS: Final = 365.0  # rows of the audit log that are kept, as the example assumes
+LEDGER_DAYS: Final = 7.0  # likewise of the ledger
+BACKUP: Final = 2.0  # disk for WAL, free room of tables, an index that is built anew
+
+# (name in the table, what it is): the measured figures that the example needs.
+FIGURES: Final = {
+    "table_bytes": "bytes of a memory in tables",
+    "hnsw_bytes": "bytes of a memory in the vector index (HNSW)",
+    "text_bytes": "bytes of a memory in the text index (GIN)",
+    "index_bytes": "bytes of a memory in other indexes",
+    "link_bytes": "bytes of a memory's links",
+    "ledger_bytes": "bytes of a store in the ledger",
+    "audit_bytes": "bytes of a store in the audit log",
+    "redis_bytes": "bytes of a command that waits in Redis",
+    "search_gateway_ms": "CPU ms of a search in the gateway",
+    "search_worker_ms": "CPU ms of a search in a worker",
+    "search_postgres_ms": "CPU ms of a search in PostgreSQL",
+    "search_redis_ms": "CPU ms of a search in Redis",
+    "store_gateway_ms": "CPU ms of a store in the gateway",
+    "store_worker_ms": "CPU ms of a store in a worker",
+    "store_postgres_ms": "CPU ms of a store in PostgreSQL",
+    "store_redis_ms": "CPU ms of a store in Redis",
+}
+CASES: Final = ((1_000_000, 10), (100_000_000, 10_000), (1_000_000_000, 100_000))  # memories, tenants
+
+
+class Need(NamedTuple):
+    """What so many memories of so many tenants need."""
+
+    memories: int
+    tenants: int
+    stores_per_s: float  # at the peak
+    searches_per_s: float
+    index_gb: float  # of vectors: has to be in memory
+    memory_gb: float  # for PostgreSQL: the vectors' index, the texts', a tenth of the tables
+    disk_gb: float
+    gateway_cores: int
+    worker_cores: int
+    postgres_cores: int
+    redis_cores: float
+
+
+def need(figures: Mapping[str, float], memories: int, tenants: int) -> Need:
+    """Return what the figures of one call and one memory come to."""
+    calls_per_s = memories * CALLS_PER_MEMORY_A_DAY / DAY_S * PEAK
+    stores = calls_per_s / (1 + SEARCHES_PER_STORE)
+    searches = calls_per_s - stores
+    stores_a_day = memories * CALLS_PER_MEMORY_A_DAY / (1 + SEARCHES_PER_STORE)
+    kept = figures["table_bytes"] + figures["text_bytes"] + figures["index_bytes"] + figures["link_bytes"]
+    logs = stores_a_day * (AUDIT_DAYS * figures["audit_bytes"] + LEDGER_DAYS * figures["ledger_bytes"])
+    index = memories * figures["hnsw_bytes"]
+
+    def cores(kind: str) -> float:
+        spent_ms = searches * figures[f"search_{kind}_ms"] + stores * figures[f"store_{kind}_ms"]
+        return spent_ms / 1000 / BUSY
+
+    return Need(
+        memories,
+        tenants,
+        stores,
+        searches,
+        index / GB,
+        (index + memories * (figures["text_bytes"] + 0.1 * (figures["table_bytes"] + figures["link_bytes"]))) / GB,
+        BACKUP * (memories * kept + index + logs) / GB,
+        math.ceil(cores("gateway")),
+        math.ceil(cores("worker")),
+        math.ceil(cores("postgres")),
+        cores("redis"),
+    )
+
+
+def figures_table(figures: Mapping[str, float]) -> str:
+    """Return the table of the measured figures; `read_figures` reads it back."""
+    rows = [f"| `{name}` | {meaning} | {figures[name]:g} |" for name, meaning in FIGURES.items()]
+    return "\n".join(["| figure | what | measured |", "|---|---|---|", *rows])
+
+
+def read_figures(page: str) -> dict[str, float]:
+    """Return the figures of the table in a page."""
+    found = {}
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[0].strip("`") in FIGURES:
+            found[cells[0].strip("`")] = float(cells[2])
+    return found
+
+
+def example_table(figures: Mapping[str, float]) -> str:
+    """Return the worked example: a row for each case."""
+    head = (
+        "| memories | tenants | stores/s | searches/s | vector index | RAM of PostgreSQL | disk | gateway cores | "
+        "worker cores | PostgreSQL cores | Redis cores |\n|---|---|---|---|---|---|---|---|---|---|---|"
+    )
+    return "\n".join([head, *(_row(need(figures, *case)) for case in CASES)])
+
+
+def _row(one: Need) -> str:
+    cells = (
+        f"{one.memories:,}", f"{one.tenants:,}", f"{one.stores_per_s:,.1f}", f"{one.searches_per_s:,.1f}",
+        f"{one.index_gb:,.1f} GB", f"{one.memory_gb:,.1f} GB", f"{one.disk_gb:,.0f} GB", f"{one.gateway_cores:,}",
+        f"{one.worker_cores:,}", f"{one.postgres_cores:,}", f"{one.redis_cores:,.2f}",
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
 BENCH: Final = "scale"
 NAMESPACE: Final = "bench"
-ARRANGEMENTS: Final = ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4))  # databases, workers
+WORKERS: Final = (1, 2, 4)
 CALLERS: Final = 16
 TOKENS: Final = 24
-TIMES: Final = 10  # the measured rates
 WAITING: Final = 256  # commands that are left to wait
 SECTION: Final = Generated("bench.scale")
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "scaling.md"
@@ -63,9 +171,9 @@ SIZES: Final = b"""
 class Fed:
     """A stack that is filled, its gateway, and what is asked of it."""
 
-    def __init__(self, stack: PrivateStack, memories: int, seed: int) -> None:
+    def __init__(self, stack: PrivateStack, memories: int) -> None:
         self.stack = stack
-        corpus, texts = Corpus(memories, seed=seed), Texts()
+        corpus, texts = Corpus(memories), Texts()
         filled(stack, corpus, BENCH)
         link(stack.owner_url)
         self.loaded = sizes(stack)
@@ -113,33 +221,22 @@ def _part(owner: str, kind: str, method: str | None) -> str:
     return {"hnsw": "hnsw", "gin": "text"}.get(str(method), "index")
 
 
-async def _together(fed: Sequence[Fed], seconds: float, tool: str) -> list[Samples]:
-    def work(one: Fed) -> Work:
-        return one.search if tool == "search" else one.store
-
-    callers = CALLERS // len(fed)
-    return await asyncio.gather(*(closed_loop(one.port, callers, seconds, work(one)) for one in fed))
-
-
-def measure_rates(fed: Sequence[Fed], workers: int, seconds: float) -> list[Line]:
-    """Search and store on these databases with so many workers together; return the lines."""
-    for one in fed:
-        one.start(workers // len(fed))
-    asyncio.run(_together(fed, min(seconds, 3.0), "search"))  # models are loaded first
+def measure_rates(fed: Fed, workers: int, seconds: float) -> list[Line]:
+    """Search and store with so many workers; return the lines."""
+    fed.start(workers)
+    asyncio.run(closed_loop(fed.port, CALLERS, min(seconds, 3.0), fed.search))  # models are loaded first
     lines = []
-    for tool in ("search", "store"):
-        with ExitStack() as noting:
-            used = [noting.enter_context(one.stack.cpu_used()) for one in fed]
-            taken = asyncio.run(_together(fed, seconds, tool))
-            for one in fed:
-                one.wait()  # sectors and links of what was stored belong to the store
-        calls = sum(len(one.latencies_ms) for one in taken)
-        spent = {kind: sum(one.get(kind, 0.0) for one in used) for kind in ("gateway", "worker", "postgres", "redis")}
+    works: Mapping[str, Work] = {"search": fed.search, "store": fed.store}
+    for tool, work in works.items():
+        with fed.stack.cpu_used() as used:
+            taken = asyncio.run(closed_loop(fed.port, CALLERS, seconds, work))
+            fed.wait()  # sectors and links of what was stored belong to the store
+        calls = len(taken.latencies_ms)
+        spent = {kind: used.get(kind, 0.0) for kind in ("gateway", "worker", "postgres", "redis")}
         lines.append(
             emit(
-                BENCH, "rate", tool=tool, databases=len(fed), workers=workers, callers=CALLERS,
-                per_s=calls / max(one.seconds for one in taken),
-                refused=sum(one.failures.total() for one in taken),
+                BENCH, "rate", tool=tool, workers=workers, callers=CALLERS, per_s=calls / taken.seconds,
+                refused=taken.failures.total(),
                 cpu_ms={kind: round(1000 * seconds_ / max(1, calls), 3) for kind, seconds_ in spent.items()},
                 per_cpu_s=calls / max(0.001, sum(spent.values())),
             )
@@ -179,33 +276,12 @@ def _waiting_bytes(fed: Fed) -> float:
         return (int(redis.info("memory")["used_memory"]) - before) / max(1, int(redis.get(depth_key) or 0))
 
 
-def simulated(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of the queue at TIMES the rates that one worker on one database was measured at."""
-    found = []
-    for line in lines:
-        if (line["databases"], line["workers"]) != (1, 1):
-            continue
-        # As the page shows them, so that whoever reads it can make the same.
-        per_s, service_ms = float(round(TIMES * line["per_s"])), round(line["cpu_ms"]["worker"], 2)
-        for cores in cores_for(per_s, service_ms):
-            came = simulate(per_s, service_ms, cores)
-            found.append(
-                emit(
-                    BENCH, "simulated", tool=line["tool"], per_s=per_s, service_ms=service_ms, worker_cores=cores,
-                    load=per_s * service_ms / 1000 / cores, seconds=SECONDS, calls=came.calls,
-                    refused_share=came.refused / max(1, came.calls), wait_p50_ms=came.wait_ms(0.5),
-                    wait_p99_ms=came.wait_ms(0.99), digits=3,
-                )
-            )  # fmt: skip
-    return found
-
-
 def figures_of(lines: Sequence[Line]) -> dict[str, float]:
     """Return the figures that the sizing needs, rounded as the page shows them."""
     bytes_line = next(line for line in lines if line["measure"] == "bytes")
     found = {name: round(float(bytes_line[name])) for name in FIGURES if name.endswith("_bytes")}
     for line in lines:
-        if line["measure"] == "rate" and (line["databases"], line["workers"]) == (1, 1):
+        if line["measure"] == "rate" and line["workers"] == 1:
             for kind, spent in line["cpu_ms"].items():
                 found[f"{line['tool']}_{kind}_ms"] = round(spent, 2)
     return {name: float(found[name]) for name in FIGURES}
@@ -217,25 +293,20 @@ def section(lines: Sequence[Line]) -> str:
     machine = next(line for line in lines if line["measure"] == "machine")
     command = f"`python -m bench.scale --memories {machine['memories']} --seconds {machine['seconds']:g}`"
     rates = [
-        f"| {line['tool']} | {line['databases']} | {line['workers']} | {line['per_s']:.1f} | {line['per_cpu_s']:.1f} | "
+        f"| {line['tool']} | {line['workers']} | {line['per_s']:.1f} | {line['per_cpu_s']:.1f} | "
         + " | ".join(f"{line['cpu_ms'][kind]:.2f}" for kind in ("gateway", "worker", "postgres", "redis"))
         + f" | {line['load_1m']} |"
         for line in lines
         if line["measure"] == "rate"
-    ]
-    waits = [
-        f"| {line['tool']} | {line['per_s']:.0f} | {line['worker_cores']} | {100 * line['load']:.0f} % | "
-        f"{line['wait_p50_ms']:.1f} ms | {line['wait_p99_ms']:.1f} ms | {100 * line['refused_share']:.1f} % |"
-        for line in lines
-        if line["measure"] == "simulated"
     ]
     measured = (
         f"Measured on {machine['date']} by {command} on {machine['cpus']} shared cores ({machine['processor']}), with "
         f"other work on them: the load of each line is in its last column. {CALLERS} callers."
     )
     heads = (
-        "| call | databases | workers | calls/s | calls per CPU second | gateway ms | worker ms | PostgreSQL ms | "
-        "Redis ms | load |\n|---|---|---|---|---|---|---|---|---|---|\n"
+        "| call | workers | calls/s | calls per CPU second | gateway ms | worker ms | PostgreSQL ms | Redis ms "
+        "| load |\n"
+        "|---|---|---|---|---|---|---|---|---|\n"
     )
     return "\n\n".join(
         [
@@ -245,9 +316,6 @@ def section(lines: Sequence[Line]) -> str:
             figures_table(figures),
             "The worked example, from this table alone:",
             example_table(figures),
-            f"The queue at {TIMES} times the rates of the first lines, simulated ({SECONDS:.0f} s, one seed):",
-            "| call | calls/s | worker cores | busy | wait p50 | wait p99 | refused |\n|---|---|---|---|---|---|---|\n"
-            + "\n".join(waits),
             SECTION.end,
         ]
     )
@@ -255,13 +323,12 @@ def section(lines: Sequence[Line]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--memories", type=int, default=20_000, help="on each database")
+    parser.add_argument("--memories", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
     parser.add_argument("--write", action="store_true", help="write the section of docs/scaling.md anew")
     parser.add_argument("--from", dest="lines", type=Path, help="lines that were printed before, instead of measuring")
     given = parser.parse_args()
     lines = _read(given.lines) if given.lines else _measured(given.memories, given.seconds)
-    lines += simulated([line for line in lines if line["measure"] == "rate"])
     if given.write:
         PAGE.write_text(SECTION.replaced(PAGE.read_text(), section(lines)))
 
@@ -276,11 +343,11 @@ def _measured(memories: int, seconds: float) -> list[Line]:
         emit(BENCH, "machine", processor=processor(), memories=memories, seconds=seconds,
              date=datetime.now(UTC).date().isoformat())
     ]  # fmt: skip
-    with ExitStack() as stacks:
-        fed = [Fed(stacks.enter_context(private_stack()), memories, seed) for seed in (1, 2)]
-        for databases, workers in ARRANGEMENTS:
-            lines += measure_rates(fed[:databases], workers, seconds)
-        lines.append(measure_bytes(fed[0], memories))
+    with private_stack() as stack:
+        fed = Fed(stack, memories)
+        for workers in WORKERS:
+            lines += measure_rates(fed, workers, seconds)
+        lines.append(measure_bytes(fed, memories))
     return lines
 
 
