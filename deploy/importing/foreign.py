@@ -66,7 +66,7 @@ class Graph:
         if not self.secrets.left_out:
             return dict(given)
         redaction = Redaction()
-        texts = {name: redaction.of_text(value, name) for name, value in given.items() if isinstance(value, str)}
+        texts = {name: redaction.of_text(value) for name, value in given.items() if isinstance(value, str)}
         self.secrets.found += redaction.found
         return {**given, **texts}
 

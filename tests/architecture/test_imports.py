@@ -21,7 +21,6 @@ OWNERS = [
     ("mcp_types", ("engramq.gateway.mcp",), "only one package touches the MCP SDK"),
     ("jwt", ("engramq.gateway.identity",), "only one package says who a caller is"),
     ("cryptography", ("engramq.gateway.identity",), "only one package says who a caller is"),
-    ("detect_secrets", ("engramq.gateway.detection",), "only one module looks for secrets"),
     ("onnxruntime", ("engramq.workers.embedders", "tools"), "only the embedders load models"),
     ("tokenizers", ("engramq.workers.embedders", "tools"), "only the embedders load models"),
 ]

@@ -1,21 +1,16 @@
 """Keys, tokens and passwords in what is kept: taken out and marked, in bounded time, and nothing else is."""
 
-import itertools
 import random
 import socket
 import time
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as some
 from msgspec import UNSET
 
-from engramq.gateway import private_keys, redaction
-from engramq.gateway.detection import detectors, may_have
-from engramq.gateway.passwords import has_name, passwords
 from engramq.gateway.redaction import Redaction, redacted
+from engramq.gateway.secret_patterns import KEY_MARK, passwords, without_private_keys
 from engramq.schemas import limits
 from engramq.schemas.commands import (
     ImportBatch,
@@ -51,7 +46,16 @@ ISSUED = [
     "sk-proj-" + "aB3_" * 20 + "T3BlbkFJ" + RANDOM[:40],
     "sk-" + RANDOM[:20] + "T3BlbkFJ" + RANDOM[:40],
     "ghp_" + RANDOM,
-    "AKIA" + "IOSFODNN7EXAMPL2" + RANDOM[:12],  # detect-secrets knows how it begins
+    "AKIA" + "IOSFODNN7EXAMPL2" + RANDOM[:12],
+    "AP" + "6" + RANDOM[:20],
+    "SG." + RANDOM[:22] + "." + RANDOM[:43],
+    "sq0csp-" + RANDOM[:43],
+    "pypi-" + "AgEIcHlwaS5vcmc" + RANDOM * 2,
+    "AC" + "ab12" * 8,
+    "GR1348941" + RANDOM[:20],
+    "M" + RANDOM[:23] + "." + RANDOM[:6] + "." + RANDOM[:27],
+    "12345678:" + RANDOM[:35],
+    "0a1b2c3d" * 4 + "-us12",
     "eyJ" + RANDOM * 60 + ".eyJ" + RANDOM * 60 + "." + RANDOM,
 ]
 STRIPE = "sk_live_" + "ReTllpYQYfIZu2Jnf2lAPFjD"
@@ -171,13 +175,18 @@ def test_a_secret_behind_a_name_is_found_whole_however_long_it_is(form: str) -> 
             assert secret[:6] not in kept, (length, offset)
 
 
-def test_all_names_of_the_detector_of_passwords_are_known() -> None:
-    from detect_secrets.plugins import keyword  # noqa: PLC0415 - one module looks for secrets
+NAMES = (
+    "api_key", "auth_key", "service_key", "account_key", "db_key", "database_key", "priv_key", "private_key",
+    "client_key", "db_pass", "database_pass", "key_pass", "password", "passwd", "pwd", "secret", "secret_key",
+    "api_token", "cloudant_pw", "sl_pass", "contraseña", "contrasena", "passphrase", "passcode",
+)  # fmt: skip
 
-    for name in keyword.DENYLIST:
-        for said in {name.replace("_?", ""), name.replace("_?", "_"), name.replace("_?", "").upper()}:
-            assert list(passwords(f"my_{said}_2 = 'hunter2x'")), said
-            assert has_name(said.casefold()), said
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_usual_names_of_passwords_are_known(name: str) -> None:
+    for said in (f"my_{name}", f"my_{name.upper()}", f"my_{name.replace('_', '')}"):
+        assert list(passwords(f"{said} = 'hunter2x'")), said
+        assert "hunter2x" not in Redaction().of_text(f"{said} = 'hunter2x'"), said
 
 
 @pytest.mark.parametrize(
@@ -212,26 +221,16 @@ def test_keys_of_metadata_say_what_is_a_secret_numbers_too() -> None:
     assert looked.found == len(secret)
 
 
-@settings(max_examples=2, deadline=None)
-@given(some.data())
-def test_each_detector_is_asked_about_all_that_it_finds(data: some.DataObject) -> None:
-    made = detectors()
-    for kind, one in made.anywhere:
-        for pattern in one.denylist:
-            text = data.draw(some.from_regex(pattern, alphabet=PRINTED))
-            assert may_have(kind, text, text.casefold()), (kind, text)
-    for pattern in [pattern for _, one in made.behind_names for pattern in one.denylist]:
-        text = data.draw(some.from_regex(pattern, alphabet=PRINTED))
-        assert has_name(text.casefold()), text
+@pytest.mark.parametrize("kind", ["", "RSA ", "DSA ", "EC ", "OPENSSH ", "ENCRYPTED ", "SSH2 ENCRYPTED ", "PGP "])
+def test_all_kinds_of_private_keys_are_known(kind: str) -> None:
+    block = " BLOCK" if kind == "PGP " else ""
+    text = f"-----BEGIN {kind}PRIVATE " + f"KEY{block}-----\n{'MIIEpAIB4' * 7}\n"
+    assert without_private_keys(text) == (f"{KEY_MARK}\n", 1)
 
 
-def test_all_kinds_of_private_keys_of_the_detector_are_known() -> None:
-    from detect_secrets.plugins.private_key import PrivateKeyDetector  # noqa: PLC0415 - one module looks for secrets
-
-    for pattern in PrivateKeyDetector.denylist:
-        head = f"-----{pattern.pattern}-----" if pattern.pattern.startswith("BEGIN") else f"{pattern.pattern}: ssh-rsa"
-        text, found = private_keys.without_private_keys(f"{head}\n{'MIIEpAIB4' * 7}\n")
-        assert (text, found) == (f"{private_keys.KEY_MARK}\n", 1), pattern.pattern
+def test_a_text_that_only_speaks_of_a_private_key_stays() -> None:
+    text = "The PRIVATE " + "KEY is in the vault"
+    assert Redaction().of_text(text) == text
 
 
 def test_what_the_marks_make_too_large_is_refused() -> None:
@@ -301,34 +300,20 @@ def test_an_update_is_looked_through_in_all_that_it_keeps() -> None:
 WORST = [
     "key" + " " * 247, "key" + " " * 100, "api_key" + " " * 50 + "=", "password= ", 'password="', 'password=\\"',
     "password='", "password\\'\\'", "password=a(", "authToken=//", "'=='password", "http://a:", "x@://a:b@", "eyJ",
-    "-eyJ", "sk-", "aws key", "bearer ", "-----BEGIN PRIVATE KEY-----", "[redacted: ", "password\n",
+    "-eyJ", "sk-", "sk-a", "AKC", "APA", "aws'", "SG.", "MNO",
+    "aws key", "bearer ", "-----BEGIN PRIVATE KEY-----", "[redacted: ", "password\n",
 ]  # fmt: skip
 
 
 def test_no_text_takes_more_than_in_proportion_to_its_length() -> None:
-    """Of CPU time, in which others on the machine do not count: the former patterns took minutes for the first."""
-    Redaction().of_text("sk- password://.")  # loads the detectors
-    for text in WORST:
+    """Of CPU time, in which others on the machine do not count."""
+    pieces = ["password", "password= ", "secret'", "cloudant_api_key", "eyJ", "-----BEGIN ", "a.", "'", "http://a:"]
+    chance = random.Random(7)
+    hostile = ["".join(chance.choice(pieces) for _ in range(20_000)) for _ in range(2)]
+    for text in (*WORST, *hostile):
         began = time.thread_time()
-        Redaction().of_text((text * limits.CONTENT_CHARS)[: limits.CONTENT_CHARS])
-        assert time.thread_time() - began < 1.0, text
-
-
-def test_a_command_has_one_budget_for_all_of_its_texts() -> None:
-    """Each look at the clock is a tenth of a second: thousands of texts have the time of one."""
-    ticks = itertools.count()
-    value = WORST[0] * 4
-    memory = StoreMemory(content="x", metadata={str(number): value for number in range(60)}, tags=(value[:200],) * 50)
-    with pytest.raises(EngramqError, match="in time"):
-        Redaction(clock=lambda: next(ticks) / 10).of_memory(memory)
-    assert next(ticks) < 50
-    ticks = itertools.count()
-    records = tuple(ImportRow(content=value, tags=(value[:200],)) for _ in range(1_000))
-    began = time.thread_time()
-    found = redacted(ImportMemories(records=records), Redact.IMPORTS)
-    assert time.thread_time() - began < redaction.BUDGET_S * 2 + 1
-    assert isinstance(found.command, ImportMemories)
-    assert all(row.fault is UNSET for row in found.command.records)
+        Redaction().of_text((text * (limits.CONTENT_CHARS // len(text) + 1))[: limits.CONTENT_CHARS])
+        assert time.thread_time() - began < 1.0, text[:80]
 
 
 def test_who_has_gone_ends_the_look() -> None:
@@ -337,37 +322,6 @@ def test_who_has_gone_ends_the_look() -> None:
 
     with pytest.raises(InterruptedError):
         redacted(StoreMemory(content=f"token {GITHUB}"), Redact.ALL, gone)
-
-
-def test_no_text_takes_longer_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redaction, "BUDGET_S", 0.3)
-    pieces = ["password", "password= ", "secret'", "cloudant_api_key", "eyJ", "-----BEGIN ", "a.", "'", "http://a:"]
-    chance = random.Random(7)
-    hostile = ["".join(chance.choice(pieces) for _ in range(20_000))[: limits.CONTENT_CHARS] for _ in range(2)]
-    for text in (*hostile, "password" * 4_096, "eyJ" * 10_922):
-        began = time.monotonic()
-        with suppress(EngramqError):
-            Redaction().of_text(text)
-        assert time.monotonic() - began < 3.0  # and one last piece, on a machine that others use too
-
-
-def test_what_takes_too_long_is_refused_by_row_and_never_kept_unseen() -> None:
-    clock = iter(3.0 * tick for tick in range(100_000))
-    with pytest.raises(EngramqError, match="in time") as refusal:
-        Redaction(clock=lambda: next(clock)).of_text(f"token {GITHUB}")
-    assert refusal.value.fault.field == "content"
-
-
-def test_a_row_that_cannot_be_looked_through_is_refused_and_no_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redaction, "BUDGET_S", -1.0)
-    rows = (ImportRow(content="Ada prefers tea"), ImportRow(content=f"token {GITHUB}"))
-    found = redacted(ImportMemories(records=rows), Redact.IMPORTS)
-    assert isinstance(found.command, ImportMemories)
-    first, second = found.command.records
-    assert first == rows[0]
-    assert second.fault is not UNSET
-    assert (second.fault.field, second.content, found.secrets) == ("content", "", 0)
-    assert "in time" in second.fault.error
 
 
 def test_what_a_refused_row_is_quoted_with_is_looked_through_too() -> None:
@@ -382,7 +336,7 @@ def test_what_a_refused_row_is_quoted_with_is_looked_through_too() -> None:
 
 def test_nothing_goes_over_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("a detector wants the network")
+        raise AssertionError("a pattern wants the network")
 
     monkeypatch.setattr(socket, "socket", refuse)
     for text, secret in SECRETS.items():
