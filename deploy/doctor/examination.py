@@ -148,9 +148,9 @@ def _overview(settings: Settings) -> _Found:
 
 
 def _model_files(settings: Settings) -> _Found:
-    from engramq.workers import doctor  # noqa: PLC0415 - its package, wasted on a bad setting
+    from engramq.workers import model_files  # noqa: PLC0415 - its package, wasted on a bad setting
 
-    return [doctor.files_check(settings)], []
+    return [model_files.files_check(settings)], []
 
 
 def _database_before_migration(settings: Settings) -> _Found:

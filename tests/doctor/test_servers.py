@@ -15,7 +15,7 @@ from engramq.deploy.embedded.postgres import WORKER_ROLE
 from engramq.deploy.embedded.servers import Servers
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.doctor import files_check
+from engramq.workers.model_files import files_check
 from tests.doctor.conftest import Command, Environment, administer, url_of, wrong
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.promise("OP-4")]
