@@ -80,7 +80,7 @@ lock: setup
 
 # What `make test` has no room for in its minutes: whole stacks, started by the command as users start them, killed
 # and erased; the wheel; what people install, operate and call; and the tests that take seconds each.
-STACK := $(addprefix tests/,stack packaging reach/hooks reach/connect reach/formats reach/langgraph reach/people \
+STACK := $(addprefix tests/,stack packaging reach/hooks reach/connect reach/langgraph \
 	client deploy doctor metrics ui webhooks)
 
 test-stack: setup

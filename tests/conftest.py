@@ -59,7 +59,7 @@ LONG = (
     "queue/test_stopping", "pipeline/test_sectors", "doctor/test_machine", "automatic/test_co_retrieval",
     "webhooks/test_webhooks", "duplicates/test_steps", "deploy/test_stdio", "gateway/test_refusing_servers",
     "recall/test_plans", "doctor/test_killed", "tenancy/test_export_format", "links/test_deferred",
-    "recall/test_ranking", "reach/formats/test_importing", "doctor/test_servers", "recall/test_search",
+    "recall/test_ranking", "deploy/importing/test_importing", "doctor/test_servers", "recall/test_search",
     "workers/test_sectors", "gateway/test_identity_end_to_end", "architecture/test_promises",
 )  # fmt: skip
 

@@ -18,7 +18,7 @@ from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
-from tests.reach.formats import exports
+from tests.deploy.importing import exports
 
 pytestmark = pytest.mark.promise("RC-11")
 

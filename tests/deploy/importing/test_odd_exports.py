@@ -16,7 +16,7 @@ from engramq.deploy.importing.records import Given
 from engramq.deploy.importing.rows import check_rows
 from engramq.schemas.packed_lines import UnusableFile
 from engramq.schemas.vocabulary import ForeignFormat
-from tests.reach.formats import exports
+from tests.deploy.importing import exports
 
 pytestmark = pytest.mark.promise("RC-11")
 

@@ -12,8 +12,8 @@ from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.conftest import Database
+from tests.deploy.importing import exports
 from tests.pipeline.stage import Stage, agent_of, stage_settings, staged
-from tests.reach.formats import exports
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-11")]
 
