@@ -173,14 +173,8 @@ class DisplacedLink(msgspec.Struct, frozen=True, kw_only=True):
     relation: Label
     weight: float
     origin: Origin
-    source_id: Id = ""
-    target_id: Id = ""
-
-    def __post_init__(self) -> None:
-        """Name the ends of a record of earlier versions, which had neither: the full one first."""
-        if not self.source_id:
-            msgspec.structs.force_setattr(self, "source_id", self.memory_id)
-            msgspec.structs.force_setattr(self, "target_id", self.other_id)
+    source_id: Id
+    target_id: Id
 
 
 class UsefulMemory(msgspec.Struct, frozen=True, kw_only=True):

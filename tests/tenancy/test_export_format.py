@@ -278,6 +278,11 @@ def test_what_is_cut_or_of_a_later_release_is_refused(lines: list[bytes], line: 
     assert reason in found[2]
 
 
+def test_an_export_of_an_unreleased_revision_is_taken() -> None:
+    """They counted 30 migrations: a home of one is refused, and its export is the way into a new one."""
+    assert checked(whole(records(), head(schema=30))).summary.counts["memory"] == 3
+
+
 def test_blank_lines_and_a_byte_order_mark_are_passed_over() -> None:
     first, *rest = whole(records())
     assert checked([b"\xef\xbb\xbf" + first, b"\n", *rest, b"\r\n"]).summary.counts["memory"] == 3
