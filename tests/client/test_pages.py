@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from pathlib import Path
 
 import anyio
 import pytest
@@ -11,13 +10,14 @@ import pytest
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
+from tests.architecture.source import ROOT
 from tests.gateway.test_identity_end_to_end import served, settings
 
 __all__ = ["settings"]
 
 pytestmark = pytest.mark.anyio
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 def examples(page: str, language: str) -> list[str]:

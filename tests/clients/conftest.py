@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.source import ROOT
+
 INSTALLED = ROOT / ".environments" / "clients"
 PROGRAMS = Path(__file__).with_name("programs")
 ENGRAMQ = str(Path(sys.executable).with_name("engramq"))

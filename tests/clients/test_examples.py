@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from tests.clients.conftest import INSTALLED, ROOT, Stack
+from tests.architecture.source import ROOT
+from tests.clients.conftest import INSTALLED, Stack
 
 BOUND_S = 240.0
 EXAMPLES = {

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import INSTALLED, PROGRAMS, ROOT, Stack
+from tests.architecture.source import ROOT
+from tests.clients.conftest import INSTALLED, PROGRAMS, Stack
 
 BOUND_S = 300.0
 

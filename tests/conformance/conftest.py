@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import ROOT, stack
+from tests.architecture.source import ROOT
+from tests.clients.conftest import stack
 
 __all__ = ["stack"]
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import ROOT, Stack
+from tests.architecture.source import ROOT
+from tests.clients.conftest import Stack
 from tests.conformance.fixture.contents import PROMPTS
 from tests.conformance.fixture.tools import RUNS
 from tests.conformance.suite import EDITIONS, Edition, Findings, expected, run

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.architecture.source import ROOT
+
 DEPLOY: Final = ROOT / "deploy"
 CHART: Final = DEPLOY / "helm" / "engramq"
 INSTALLED: Final = ROOT / ".environments" / "deploy"

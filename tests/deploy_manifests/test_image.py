@@ -19,7 +19,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from engramq.deploy.embedded.servers import start_servers
-from tests.deploy_manifests.conftest import DEPLOY, ROOT
+from tests.architecture.source import ROOT
+from tests.deploy_manifests.conftest import DEPLOY
 from tests.deploy_manifests.image import Stage, as_container, bootstrap, build
 from tests.faults.proxy import Proxy
 from tests.faults.world import free_port

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from engramq.schemas.vocabulary import WorkerKind
-from tests.deploy_manifests.conftest import CHART, DEPLOY, ROOT, Object, objects, run, tool
+from tests.architecture.source import ROOT
+from tests.deploy_manifests.conftest import CHART, DEPLOY, Object, objects, run, tool
 from tests.deploy_manifests.test_chart import secrets
 
 pytestmark = pytest.mark.promise("OP-8")

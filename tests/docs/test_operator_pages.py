@@ -11,9 +11,9 @@ import yaml
 
 from engramq.deploy.secret_files import SECRETS
 from engramq.schemas.checks import CheckName
+from tests.architecture.source import ROOT
 from tools.session import STEPS
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 

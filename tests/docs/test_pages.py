@@ -1,13 +1,12 @@
 """Pages that are made from the program say what the program says; links lead somewhere."""
 
 import re
-from pathlib import Path
 
 from bench import recall, recall_page
 from bench.all import read
 from bench.page import SECTION, section, svg
+from tests.architecture.source import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 PLACE = re.compile(r"`((?:schemas|gateway|workers|deploy|tests)/[\w/.]+)`")
 

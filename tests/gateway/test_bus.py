@@ -25,12 +25,12 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind
+from tests.architecture.source import ROOT
 from tests.gateway.worker_side import WorkerSide
 from tests.lanes import lanes_at
 
 pytestmark = pytest.mark.anyio
 
-ROOT = Path(__file__).resolve().parents[2]
 BOUND_S = 20
 LOST = "The queue's connection has failed for good"
 HEADERS = {"accept": "application/json", "mcp-protocol-version": "2025-11-25"}

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from engramq.gateway.http import bind
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SETTINGS
+from tests.architecture.source import ROOT
 from tests.gateway.conftest import gateway_over
 from tests.gateway.provider import Provider, provider
 from tests.gateway.test_http import Site
@@ -26,7 +26,7 @@ from tests.gateway.worker_side import WorkerSide, worker_side
 pytestmark = pytest.mark.anyio
 
 REDIRECT = "http://127.0.0.1:7777/callback"  # nobody listens: the test reads the address that it is sent to
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "oauth.md"
+PAGE = ROOT / "docs" / "oauth.md"
 
 
 class Person:

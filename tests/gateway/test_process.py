@@ -18,9 +18,8 @@ from engramq.deploy.cli import main
 from engramq.gateway.run import serve
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import SettingsError, read_settings
+from tests.architecture.source import ROOT
 from tests.gateway.conftest import await_socket
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager

@@ -15,12 +15,12 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry import catalog
 from engramq.telemetry.catalog import Sort
+from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.metrics.conftest import Told
 from tests.metrics.scraping import scrape
 from tests.tracing.processes import environment_of, live, process
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.promise("OP-6")
 KINDS = {str(kind) for kind in WorkerKind}
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +10,10 @@ import yaml
 
 from engramq.telemetry import catalog
 from engramq.telemetry.catalog import metrics_page
+from tests.architecture.source import ROOT
 from tests.metrics.conftest import Told
 from tests.metrics.queries import asked
 
-ROOT = Path(__file__).resolve().parents[2]
 OBSERVABILITY = ROOT / "deploy" / "observability"
 CATALOG = (*catalog.GATEWAY, *catalog.WORKER, *catalog.UPKEEP)
 OF_THE_SCRAPE = {"instance", "job", "le"}

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from engramq.deploy.embedded.postgres import find_binaries
+from tests.architecture.source import ROOT
 
 pytestmark = pytest.mark.promise("SE-18")
 
-ROOT = Path(__file__).parents[2]
 NOTICES = (ROOT / "THIRD_PARTY_NOTICES").read_text()
 UPSTREAM = Path(__file__).with_name("upstream")
 # A licence's name in older metadata.

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import yaml
 
+from tests.architecture.source import ROOT
 from tests.metrics.scraping import Scrape
-from tests.page.stack import ROOT
 
 RULES: Final = ROOT / "deploy/observability/alerts.yaml"
 INSTANCE: Final = "gateway"  # the label that Prometheus gives to all that one address tells

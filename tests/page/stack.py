@@ -16,7 +16,8 @@ from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.source import ROOT
+
 ENGRAMQ = str(ROOT / ".venv/bin/engramq")
 ALL = "read,write,verify,admin"
 PROTOCOL = "2025-11-25"

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.architecture.source import ROOT
 from tests.page.conftest import Watched
-from tests.page.stack import ROOT, Stack
+from tests.page.stack import Stack
 
 pytestmark = [pytest.mark.promise("OP-12"), pytest.mark.timeout(400)]
 

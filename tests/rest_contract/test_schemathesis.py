@@ -9,13 +9,13 @@ from engramq.gateway.rest.app import OPENAPI_PATH
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
+from tests.architecture.source import ROOT
 from tests.gateway.test_identity_end_to_end import served, settings
 
 __all__ = ["settings"]
 
 pytestmark = pytest.mark.anyio
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEMATHESIS = ROOT / ".environments" / "rest" / "bin" / "st"
 TIME_S = 60
 # What these find is meant so: texts that mean a number are taken, as from every model and from each query

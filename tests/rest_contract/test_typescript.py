@@ -13,12 +13,12 @@ import pytest
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.auth.tokens import NewToken
+from tests.architecture.source import ROOT
 from tests.gateway.test_identity_end_to_end import served, settings
 from tools import generate
 
 __all__ = ["settings"]
 
-ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "clients" / "typescript"
 INSTALLED = ROOT / ".environments" / "rest"
 MODULES = INSTALLED / "node_modules"

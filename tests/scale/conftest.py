@@ -1,11 +1,12 @@
 """What all tests of servers beyond one machine need."""
 
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-ENVIRONMENT: Final = Path(__file__).parents[2] / ".environments" / "scale"  # of `make test-scale`
+from tests.architecture.source import ROOT
+
+ENVIRONMENT: Final = ROOT / ".environments" / "scale"  # of `make test-scale`
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.workers.app import run
 from engramq.workers.db.database import Store
 from engramq.workers.db.readiness import NotReady
+from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.lanes import lanes_at
 from tests.pipeline.stage import stage_settings, staged, until
@@ -30,7 +31,7 @@ from tests.scale.story import tell, terminal_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-4"), pytest.mark.timeout(120)]
 
-ACL = Path(__file__).resolve().parents[2] / "deploy" / "redis.acl"
+ACL = ROOT / "deploy" / "redis.acl"
 PASSWORD = "heather%2Fhoney"  # as a URL has it
 USER = f"engramq:{PASSWORD}"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engramq.schemas.settings import GONE, PREFIX, SETTINGS, SettingsError, read_settings
+from tests.architecture.source import ROOT
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,6 @@ def test_a_setting_that_is_gone_is_refused_with_what_to_do_instead(field: str, s
 
 
 PROGRAMS = ("gateway", "workers", "deploy")
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.promise("OP-11")

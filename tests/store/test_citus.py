@@ -7,7 +7,6 @@ engramq ran on it. `make test-citus` runs on one.
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,13 +19,14 @@ from engramq.workers.db.loads import open_load
 from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
+from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.store.citus_rules import Rules
 from tests.store.query_trees import SELECT, Catalogue, Node, body_of, parsed, run_by
 from tests.tenancy.statements import DIMENSIONS, PREDICATE, STATEMENT
 from tests.tenancy.tables import furnish, tenant_tables
 
-CITUS = Path(__file__).parents[2] / "deploy" / "citus.sql"
+CITUS = ROOT / "deploy" / "citus.sql"
 DISTRIBUTED = re.compile(r"create_distributed_table\('(\w+)', 'tenant'(, colocate_with => 'nodes')?\)")
 REFERENCE = re.compile(r"create_reference_table\('(\w+)'\)")
 

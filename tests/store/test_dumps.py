@@ -17,9 +17,10 @@ from engramq.deploy.embedded.servers import running_servers
 from engramq.deploy.home import Home
 from engramq.workers.db.conninfo import WORKER_ROLE, worker_conninfo
 from engramq.workers.db.migrate import migrate
+from tests.architecture.source import ROOT
 from tests.tenancy.tables import furnish, snapshot, tenant_tables
 
-PAGE = (Path(__file__).parents[2] / "docs" / "backup.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "backup.md").read_text(encoding="utf-8")
 # What a superuser does once, and the options of both commands: as the page has them.
 ROLES = (
     "create role engramq_worker login;",

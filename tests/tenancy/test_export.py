@@ -19,13 +19,14 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.tenants import export
 from engramq.workers.tenants.export import LEFT_OUT, TABLES_LEFT_OUT, Wanted, lines
+from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.tenancy.tables import Tenant, furnish, tenant_tables
 
 pytestmark = pytest.mark.anyio
 
 BOUND_S = 20.0
-PAGE = Path(__file__).parents[2] / "docs" / "export.md"
+PAGE = ROOT / "docs" / "export.md"
 TYPES = ["memory", "node", "edge", "link", "deferred_link", "tombstone", "proposal", "imported_row"]
 # How the page calls what is told of the rows of a table.
 PLACES = {

@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.source import ROOT
+
 BOUND_S = 60.0
 ACCEPT = {"accept": "application/json, text/event-stream"}
 

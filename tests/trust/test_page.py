@@ -1,7 +1,6 @@
 """The page on partitions says what the program does."""
 
 import re
-from pathlib import Path
 
 import pytest
 from msgspec import UNSET, UnsetType
@@ -11,9 +10,10 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES, UNTRUSTED_WARNING, SourceType, Verification
 from engramq.workers.memories.routing import TRUSTED_WHEN_VOUCHED_FOR, route
+from tests.architecture.source import ROOT
 from tests.refusals import refused
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "partitions.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "partitions.md").read_text(encoding="utf-8")
 OWNER = Principal(name="owner", scopes=ALL_SCOPES)
 
 

@@ -3,12 +3,12 @@
 import asyncio
 import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
+from tests.architecture.source import ROOT
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import site_of
 from tests.gateway.test_identity_end_to_end import served
@@ -16,7 +16,7 @@ from tests.pipeline.stage import Agent, agent_of, running_workers, staged
 
 pytestmark = pytest.mark.anyio
 
-SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "examples" / "trust_scenario.py"
+SCRIPT = ROOT / "docs" / "examples" / "trust_scenario.py"
 BOUND_S = 60.0
 
 

@@ -14,6 +14,7 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.workers.webhooks.addresses import LookUp, NotAllowed, address_for, check_url, is_public
 from engramq.workers.webhooks.sending import Message, Sender, SigningKey, signing_key
+from tests.architecture.source import ROOT
 from tests.webhooks.receiver import SILENCE, receiving
 
 PRIVATE = [
@@ -23,7 +24,7 @@ PRIVATE = [
 ]  # fmt: skip
 PUBLIC = ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "::ffff:93.184.216.34", "64:ff9b::93.184.216.34"]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "webhooks.md"
+PAGE = ROOT / "docs" / "webhooks.md"
 
 
 def finding(*addresses: str) -> LookUp:

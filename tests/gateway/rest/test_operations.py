@@ -1,7 +1,6 @@
 """The table of operations is complete, and the document says what they take and answer."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,9 @@ from engramq.gateway.rest.openapi import document
 from engramq.gateway.rest.operations import match
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.faults import NOT_APPLIED, FaultCode
+from tests.architecture.source import ROOT
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = ROOT / "docs"
 
 
 @pytest.mark.promise("RC-7")
