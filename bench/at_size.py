@@ -170,7 +170,7 @@ def measure_edges(at: Site, load: Load) -> None:
         await client.call("get_edge", **graph.triple())
 
     async def without_worker(client: McpClient) -> None:
-        await client.call("get_breadcrumbs")
+        await client.call("get_breadcrumbs", session="bench")
 
     async def connect(client: McpClient) -> None:
         source, target = dice.sample(ids, 2)

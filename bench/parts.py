@@ -88,9 +88,9 @@ def measure_front(at: Site, load: Load) -> None:
         with stdio_client(environment) as client:
             client.initialize()
             client.ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
+            _search(at, client, WARMING)  # before the status, which fails while no worker lives yet
             home_kinds = kinds_of(stack_processes(environment))
             kinds = {**at.stack.kinds, **home_kinds, "front": Kind((client.process.pid,))}
-            _search(at, client, WARMING)
             rounds = []
             for _ in range(load.rounds):
                 before = cpu_by_kind(kinds)
