@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.gateway.mcp.lenient import ABSENT, meaning
-from engramq.gateway.mcp.parameters import BatchParameter, Parameter, problem_in, shown
+from engramq.gateway.mcp.parameters import ABSENT, BatchParameter, Parameter, meaning, problem_in, shown
 from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
 from engramq.schemas.commands import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid

@@ -1,4 +1,9 @@
-"""One parameter of a tool: what it takes, in a type and in words, and the check of a value."""
+"""Check one value of a tool's parameter, and coerce values that clients send in the wrong type.
+
+Half of the clients send null for what they leave out, and models write numbers, booleans, objects and dates as text.
+What can mean one thing only is taken as that; everything else stays as it is, and is refused by the check. Nothing
+inside an object is touched.
+"""
 
 import math
 import re
@@ -10,12 +15,30 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.gateway.mcp.lenient import ABSENT, meaning
 from engramq.schemas import limits
 from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.ids import format_time
 
 _UNKEEPABLE: Final = re.compile("[\0\ud800-\udfff]")
 _INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for
+
+ABSENT: Final = object()  # what stands for a parameter that was given and means nothing
+
+_NOTHING: Final = frozenset({"", "null"})
+# Texts of any word, but nobody means this one: each names something, and all who send "null" would share it.
+_NEVER_NULL: Final = frozenset(
+    {
+        *("session", "idempotency_key", "cursor", "external_id", "thread", "source_type", "project"),
+        *("edge_id", "record_id", "target", "actor", "action", "created_by"),
+    }
+)
+_UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there
+_AS_OF: Final = "as_of"  # a day stands for its beginning there, but today for now
+
+_NUMBER: Final = re.compile(r"\s*(-?(?:0|[1-9]\d{0,30}|(?=\.))(\.\d{1,30})?([eE][+-]?\d{1,3})?)\s*", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_NO_ZONE: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?", re.ASCII)
+_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,3 +204,63 @@ def shown(value: Any) -> str:
         return str(value) if abs(value) < 10**18 else "a huge number"
     text = ascii(value) if isinstance(value, str | float) else "a list" if isinstance(value, list) else "an object"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def meaning(name: str, schema: Mapping[str, Any], value: Any, *, required: bool) -> Any:
+    """Return what a value means for the parameter of this name and schema; ABSENT when it means: not given."""
+    if value is None:
+        return value if required else ABSENT
+    if not isinstance(value, str):
+        return value
+    if not required and value in _NOTHING and (value == "" or _is_no_word(name, schema)):
+        return ABSENT
+    read = _READERS.get(_kind(schema))
+    return value if read is None else read(name, value)
+
+
+def _is_no_word(name: str, schema: Mapping[str, Any]) -> bool:
+    return name in _NEVER_NULL or "enum" in schema or _kind(schema) != "string"
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    kind: str = schema["type"]
+    return schema.get("format", kind) if kind == "string" else kind
+
+
+def _number(_name: str, text: str) -> Any:
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return text
+    return float(found[1]) if found[2] or found[3] else int(found[1])
+
+
+def _boolean(_name: str, text: str) -> Any:
+    return _BOOLEANS.get(text.strip().lower(), text)
+
+
+def _object(_name: str, text: str) -> Any:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
+
+
+def _moment(name: str, text: str) -> Any:
+    if _DATE.fullmatch(text):
+        now = datetime.now(UTC)
+        if name == _AS_OF and text == now.date().isoformat():
+            return format_time(now)
+        return f"{text}T23:59:59.999999Z" if name in _UNTIL else f"{text}T00:00:00Z"
+    found = _NO_ZONE.fullmatch(text)
+    return text if found is None else f"{found[1]}T{found[2]}{found[3] or ':00'}Z"
+
+
+_READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "integer": _number,
+    "number": _number,
+    "boolean": _boolean,
+    "object": _object,
+    "date-time": _moment,
+}
