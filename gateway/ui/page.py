@@ -3,13 +3,16 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from redis.asyncio import Redis
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engramq.gateway.identity.signed_in import new_cookie
+from engramq.gateway.identity.bearer import Authenticator
+from engramq.gateway.identity.local_peer import Account
+from engramq.gateway.identity.signed_in import SignedIn, new_cookie
 from engramq.gateway.service import Service
 from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, PATH, Door, Visitor
 from engramq.gateway.ui.rendering import STATIC, Asset, environment, read_assets
@@ -17,6 +20,8 @@ from engramq.gateway.ui.views import audit, consent, graph, imports, inbox, memo
 from engramq.gateway.ui.visit import AskOverview, Refused, Site, Visit, read_form
 from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import EngramqError
+from engramq.schemas.keys import Keys
+from engramq.schemas.settings import Auth, Settings
 
 View = Callable[[Visit], Awaitable[Response]]
 
@@ -165,3 +170,25 @@ def _is_browser_at_root(scope: Scope) -> bool:
     if scope["type"] != "http" or scope["path"] != "/" or scope["method"] not in {"GET", "HEAD"}:
         return False
     return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
+
+
+def beside_page(
+    app: ASGIApp,
+    service: Service,
+    look: AskOverview,
+    *,
+    authenticator: Authenticator,
+    account: Account | None,
+    redis: Redis,
+    keys: Keys,
+    settings: Settings,
+) -> ASGIApp:
+    """Return the application with the page beside it.
+
+    `look` finds how the installation is, `account` whose processes need no token.
+    """
+    door = Door(SignedIn(redis, keys), authenticator, account, public_url=settings.public_url)
+    page = Page(
+        service, door, look, has_tokens=settings.auth is not Auth.JWT, needs_sign_in=settings.auth is not Auth.NONE
+    )
+    return BesidePage(app, page)

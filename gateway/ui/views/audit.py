@@ -6,7 +6,7 @@ from typing import Final
 from starlette.responses import Response
 
 from engramq.gateway.rendering.budget import Body
-from engramq.gateway.ui.undoing import undo_of
+from engramq.gateway.ui.actions import undo_of
 from engramq.gateway.ui.views.welcome import nothing
 from engramq.gateway.ui.visit import Refused, Visit
 from engramq.schemas.vocabulary import AuditAction

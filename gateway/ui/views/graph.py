@@ -1,11 +1,19 @@
-"""The graph around a memory or a named node: drawn in the browser, and as tables for whoever does not see drawings."""
+"""The graph around a memory or a named node: drawn in the browser, and as tables for whoever does not see drawings.
 
-from typing import Any
+A node is `{id, kind, text, label, apart, more}`: `apart` is an untrusted one, `more` the address of what is around it.
+An edge is `{id, source, target, relation, weight, directed}`; ids are unique within a drawing.
+"""
+
+from typing import Any, Final
+from urllib.parse import urlencode
 
 from starlette.responses import JSONResponse, Response
 
-from engramq.gateway.ui.drawing import around_memory, around_node
 from engramq.gateway.ui.visit import Visit
+from engramq.schemas import limits
+from engramq.schemas.vocabulary import Direction, Partition
+
+_TEXT_CHARS: Final = 80
 
 
 async def show(visit: Visit) -> Response:
@@ -34,3 +42,82 @@ async def _around(visit: Visit) -> dict[str, Any] | None:
     if visit.query("node"):
         return await around_node(visit, visit.query("node"), visit.query("label"))
     return None
+
+
+async def around_memory(visit: Visit, memory_id: str) -> dict[str, Any]:
+    """Return a memory with the memories that are linked to it."""
+    found = await visit.ask("get_memory", memory_id=memory_id, include_untrusted=True)
+    memory = found["memory"]
+    if memory is None:
+        return {"missing": "There is no memory of this id.", "suggestions": []}
+    nodes = {memory["id"]: _memory(memory["id"], memory["content"], memory["partition"] == Partition.UNTRUSTED)}
+    edges = []
+    for link in found["links"]:
+        other = link["memory_id"]
+        nodes[other] = _memory(other, link["preview"] or "", bool(link.get(Partition.UNTRUSTED)))
+        ends = [memory["id"], other]
+        source, target = ends if link["direction"] == Direction.OUTGOING else reversed(ends)
+        edges.append(
+            {
+                "id": f"link:{min(ends)}:{max(ends)}:{link['relation']}",
+                "source": source,
+                "target": target,
+                "relation": link["relation"],
+                "weight": link["weight"],
+                "directed": False,
+            }
+        )
+    return {"start": memory["id"], "nodes": list(nodes.values()), "edges": edges, "told": ""}
+
+
+async def around_node(visit: Visit, name: str, label: str) -> dict[str, Any]:
+    """Return a named node with the nodes at the other ends of its edges."""
+    found = await visit.ask("graph_list_edges", node_name=name, label=label, limit=limits.NEIGHBOR_LIMIT)
+    if found["status"] == "not_found":
+        looked = await visit.ask("get_node_by_name", name=name, label=label)
+        return {"missing": found["error"], "suggestions": looked.get("suggestions", [])}
+    start = found["node"]
+    nodes = {start["node_id"]: _node(start)}
+    for edge in found["edges"]:
+        for end in (edge["source"], edge["target"]):
+            nodes.setdefault(end["node_id"], _node(end))
+    edges = [
+        {
+            "id": edge["edge_id"],
+            "source": edge["source"]["node_id"],
+            "target": edge["target"]["node_id"],
+            "relation": edge["relation"],
+            "weight": edge["weight"],
+            "directed": True,
+        }
+        for edge in found["edges"]
+    ]
+    told = []
+    if found.get("next_cursor"):
+        told.append(f"These are the {len(edges)} heaviest of its edges; there are more.")
+    if found.get("candidates"):
+        told.append(f"{found['match_count']} nodes have this name; this is the oldest, a {start['label']}.")
+    return {"start": start["node_id"], "nodes": list(nodes.values()), "edges": edges, "told": " ".join(told)}
+
+
+def _memory(memory_id: str, content: str, apart: bool) -> dict[str, Any]:
+    text = content if len(content) <= _TEXT_CHARS else f"{content[: _TEXT_CHARS - 1]}…"
+    return {
+        "id": memory_id,
+        "kind": "memory",
+        "text": text,
+        "label": "memory",
+        "apart": apart,
+        "more": urlencode({"memory": memory_id}),
+    }
+
+
+def _node(node: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": node["node_id"],
+        "kind": "node",
+        "text": node["name"],
+        "label": node["label"],
+        "apart": False,
+        "more": urlencode({"node": node["name"], "label": node["label"]}),
+    }

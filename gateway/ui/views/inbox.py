@@ -5,8 +5,7 @@ from typing import Final
 from starlette.responses import Response
 
 from engramq.gateway.rendering.budget import Body
-from engramq.gateway.ui.actions import done_by
-from engramq.gateway.ui.undoing import Undo
+from engramq.gateway.ui.actions import Undo, done_by
 from engramq.gateway.ui.views.memory import carried_out, read
 from engramq.gateway.ui.visit import Visit
 from engramq.gateway.ui.words import DONE

@@ -6,8 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from engramq.gateway.rendering.budget import Body
-from engramq.gateway.ui.actions import ACTIONS_ON_MEMORIES, done_by
-from engramq.gateway.ui.undoing import undo_of
+from engramq.gateway.ui.actions import ACTIONS_ON_MEMORIES, done_by, undo_of
 from engramq.gateway.ui.views.welcome import nothing
 from engramq.gateway.ui.visit import Refused, Visit
 from engramq.schemas.vocabulary import MemoryState, Scope, Verification
