@@ -19,9 +19,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engramq.gateway.connections import BOUNDS, Bounds, Connections, room_for
-from engramq.gateway.health import AskHealth, Health
 from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.identity.shared import Shared
+from engramq.gateway.overview import AskHealth, Health
 from engramq.gateway.protocol import BoundedProtocol
 from engramq.schemas import limits
 from engramq.schemas.faults import EngramqError

@@ -15,9 +15,8 @@ from typing import Any, Final, TypeVar
 import anyio
 import msgspec
 
-from engramq.gateway.health import Health, whole_health_in
 from engramq.gateway.identity.authorization import settings_caller
-from engramq.gateway.overview import overview_of, redis_check
+from engramq.gateway.overview import Health, overview_of, redis_check, whole_health_in
 from engramq.gateway.queue.bus import Bus, Pending, open_bus
 from engramq.gateway.queue.look import NoLook, look_at, missing_rights
 from engramq.schemas.checks import CheckName, merged, status_of

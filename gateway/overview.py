@@ -3,8 +3,10 @@
 What only a worker can see (database, model, vectors) comes with its answer to a ping.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.queue.bus import Bus
@@ -23,6 +25,10 @@ ANSWER_S: Final = 2.0  # in which a worker answers
 STUCK_S: Final = 30.0  # a command that was due for so long, with workers alive, is stuck
 STUCK_BULK_S: Final = 600.0  # likewise where callers wait as long as it takes
 CLOCK_S: Final = 2.0  # by which clocks may differ: the time that a refused caller is told to wait is as short
+
+_NEEDED: Final = frozenset({CheckName.REDIS, CheckName.WORKER, CheckName.DATABASE})
+_SERVERS: Final = frozenset({CheckName.REDIS, CheckName.DATABASE})
+_AWAY: Final = frozenset({REDIS_AWAY, DATABASE_AWAY})
 
 _REDIS_MENDS: Final = {
     "Redis is out of memory.": "Raise its maxmemory, or see in `engramq status` which mailbox is not served.",
@@ -162,3 +168,36 @@ def _oldest_of(one: MailboxState) -> str:
 
 def _patience_s(kind: WorkerKind) -> float:
     return STUCK_BULK_S if kind in BULK else STUCK_S
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`unavailable`: calls are not answered, and `missing` names what they lack. `degraded`: reads are.
+
+    `refused` holds a sentence on each server that is there and refuses; `checks` those that did not pass (all, where
+    the mailboxes are told too).
+    """
+
+    status: Literal["ready", "degraded", "unavailable"]
+    missing: list[str] = []
+    refused: list[str] = []
+    checks: list[Check] = []
+    mailboxes: list[MailboxState] = []
+
+
+AskHealth = Callable[[], Coroutine[Any, Any, Health]]
+
+
+def health_in(overview: Overview) -> Health:
+    """Return what everybody may know of an overview."""
+    troubles = [check for check in overview.checks if check.state != "ok"]
+    return Health(
+        overview.status,
+        missing=[check.name for check in troubles if check.state == "failed" and check.name in _NEEDED],
+        refused=[check.told for check in troubles if check.name in _SERVERS and check.told not in _AWAY],
+        checks=troubles,
+    )
+
+
+def whole_health_in(overview: Overview) -> Health:
+    """Return the same with every check and every mailbox: it reads as an Overview too."""
+    return msgspec.structs.replace(health_in(overview), checks=overview.checks, mailboxes=overview.mailboxes)

@@ -18,7 +18,6 @@ from starlette.types import ASGIApp
 
 from engramq.gateway.connections import BOUNDS, Bounds
 from engramq.gateway.cursors import CursorSecret
-from engramq.gateway.health import Health, health_in, whole_health_in
 from engramq.gateway.http import GRACE_S, HEALTH_PATHS, METRICS_PATH, HttpServer, bind, health_routes, http_server
 from engramq.gateway.identity.authorization import local_caller, settings_caller, untrusted_caller
 from engramq.gateway.identity.bearer import Authenticator, Bearer
@@ -33,7 +32,7 @@ from engramq.gateway.mcp.listing import Profile, profile_of
 from engramq.gateway.mcp.server import McpServer, build_server, http_caller, sdk_app
 from engramq.gateway.mcp.wire import HttpWire, ToolCalls
 from engramq.gateway.operator import run
-from engramq.gateway.overview import overview_of
+from engramq.gateway.overview import Health, health_in, overview_of, whole_health_in
 from engramq.gateway.queue.bus import Bus, open_bus
 from engramq.gateway.rendering.replies import ReplyStyle
 from engramq.gateway.rest.app import OPEN_PATHS, Rest
@@ -142,7 +141,7 @@ class Gateway:
         settings = self._settings
         if not settings.ui:
             return app
-        from engramq.gateway.ui.wiring import beside_page  # noqa: PLC0415 - 60 ms of imports, for HTTP only
+        from engramq.gateway.ui.page import beside_page  # noqa: PLC0415 - 60 ms of imports, for HTTP only
 
         service = self.service.for_clients(limits, WHOLE)
         return beside_page(

@@ -21,7 +21,7 @@ from anyio import CancelScope
 from anyio.abc import ByteReceiveStream, SocketAttribute, SocketListener, SocketStream, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from engramq.gateway.health import AskHealth
+from engramq.gateway.overview import AskHealth
 from engramq.schemas import limits
 from engramq.schemas.fields import Name, SessionName
 from engramq.schemas.settings import SettingsError, parse_setting

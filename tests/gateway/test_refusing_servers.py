@@ -13,7 +13,7 @@ from redis.exceptions import BusyLoadingError, ResponseError
 
 from engramq.deploy.cli.status_table import health_line
 from engramq.deploy.supervisor import report
-from engramq.gateway.health import Health
+from engramq.gateway.overview import Health
 from engramq.gateway.run import Gateway
 from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory
 from engramq.schemas.connection import refusal_of
