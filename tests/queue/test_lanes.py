@@ -215,6 +215,23 @@ async def test_what_was_erased_leaves_the_lane_of_its_namespace(server: Server, 
         assert [await views.scrub(name, {"id": "secret"}) for name in names] == [0, 0, 0, 0]
 
 
+async def test_one_server_writes_its_file_anew_once_for_all_lanes(own_server: Server, prefix: str) -> None:
+    lanes = Lanes(own_server.url, prefix, 4)
+    async with Redis.from_url(own_server.url) as redis, Inspection(lanes) as views:
+        await redis.config_set("appendonly", "yes")
+        for name in namespaces(4):
+            assert await views.scrub(name, {"id": "secret"}) == 0  # which leaves a mark in each lane
+        await until(lambda: _writes_nothing(redis))
+        await redis.config_resetstat()
+        assert await views.rewrite_log()
+        assert not await views.rewrite_log()
+        assert (await redis.info("commandstats"))["cmdstat_bgrewriteaof"]["calls"] == 1
+
+
+async def _writes_nothing(redis: Redis) -> bool:
+    return not (await redis.info("persistence"))["aof_rewrite_in_progress"]
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (4, 2), (3, 1)])
 async def test_another_number_of_lanes_is_refused_until_nothing_waits(
     server: Server, prefix: str, before: int, after: int, monkeypatch: pytest.MonkeyPatch
