@@ -40,12 +40,11 @@ from engramq.workers.memories import duplicate_handlers as duplicates
 from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.quotas import Quotas
-from engramq.workers.queue.activity import Activity
 from engramq.workers.queue.append_only import REWRITE_EVERY_S
+from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import Actor, MailboxView, Observe, Periodic
 from engramq.workers.queue.inspection import Inspection
-from engramq.workers.queue.logs import configure_logging
-from engramq.workers.queue.process import Polling, serve
+from engramq.workers.queue.process import Polling, configure_logging, serve
 from engramq.workers.runner import CommandHandler, CommandRunner, Services
 from engramq.workers.search import handlers as search
 from engramq.workers.search.copies import Copies

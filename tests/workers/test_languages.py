@@ -12,7 +12,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.languages import change_language, known_languages
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.vectors import Sizes
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.copies import Copies
 from engramq.workers.search.question import Question

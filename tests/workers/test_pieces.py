@@ -24,7 +24,7 @@ from engramq.schemas.vocabulary import OnDuplicate, Partition, Ranking
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, Vectors
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 from engramq.workers.search.copies import SEARCHES_FIRST
 from engramq.workers.upkeep import pieces
 from engramq.workers.upkeep.pieces import PIECE_BYTES, Pieces, pieces_of

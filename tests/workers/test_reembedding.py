@@ -24,7 +24,7 @@ from engramq.workers.embedders import other_models
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import EmbedderSpec, EmbeddingFailure, InputRejected, Vectors
 from engramq.workers.embedders.vectorizer import Vectorizer
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 from engramq.workers.search import copies
 from engramq.workers.search.handlers import ALL_WEAK
 from engramq.workers.upkeep import reembedding

@@ -16,8 +16,8 @@ from engramq.schemas.commands import (
     PendingEmbedded,
     StoreMemory,
 )
-from engramq.workers.queue import activity
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue import background
+from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp
 from engramq.workers.upkeep import schedule, unfinished
 from engramq.workers.upkeep.schedule import Upkeep
@@ -138,7 +138,7 @@ async def test_words_of_large_namespaces_are_counted(world: World, monkeypatch: 
 async def test_what_is_imported_is_linked_after_the_load_or_when_that_takes_too_long(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(activity, "BETWEEN_BATCHES_S", 0.0)
+    monkeypatch.setattr(background, "BETWEEN_BATCHES_S", 0.0)
     records = tuple(ImportRecord(content=f"row {number}") for number in range(3))
     await world.ask(BatchImported, ImportBatch(records=records))
     doing = Activity()

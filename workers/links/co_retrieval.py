@@ -16,8 +16,8 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import LinkRules, Pair, pair_of
 from engramq.workers.links.snapshot import columns_of
 from engramq.workers.links.writer import AutomaticLink, write_automatic
+from engramq.workers.queue.background import Debounce
 from engramq.workers.queue.contract import SessionUse
-from engramq.workers.queue.debounce import Debounce
 
 DEBOUNCE_S: Final = 0.5  # searches of this long become one statement for each namespace
 PAIRS_MAX: Final = 20_000  # that wait; beyond, further ones are left out: it is best effort

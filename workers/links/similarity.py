@@ -28,9 +28,8 @@ from engramq.workers.db.vectors import TEN_EF_SEARCH, Sizes, cheaper
 from engramq.workers.links.deferred import settle_deferred
 from engramq.workers.links.rules import LinkRules, clamped, rounded
 from engramq.workers.links.writer import AutomaticLink, write_automatic
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity, Debounce
 from engramq.workers.queue.contract import FollowUp
-from engramq.workers.queue.debounce import Debounce
 
 log = logging.getLogger(__name__)
 

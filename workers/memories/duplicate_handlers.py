@@ -27,7 +27,7 @@ from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories import duplicates
 from engramq.workers.memories.duplicates import Sought
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 from engramq.workers.runner import Context, handles, handles_without_transaction
 
 BETWEEN_LOOK_UPS_MAX_S: Final = 0.1  # how long each few look-ups wait while somebody waits for this process

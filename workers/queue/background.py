@@ -1,14 +1,110 @@
-"""Background tasks that commands leave behind after their reply: best effort, bounded, nobody waits for them."""
+"""Work that nobody waits for: it gives way to callers and bulk loads; what comes close together is done in one go."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 log = logging.getLogger(__name__)
 
+QUIET_S: Final = 0.05  # without a command before a pause ends: a lone caller's next call comes sooner than that
+BETWEEN_BATCHES_S: Final = 2.0  # of one bulk load: a longer gap ends it
 AT_ONCE: Final = 4
 WAITING_MAX: Final = 1_000
+
+
+class Activity:
+    """Counts the commands under way that somebody waits for, and those of bulk loads; one per process."""
+
+    def __init__(self) -> None:
+        self._serving = 0
+        self._served_at = -QUIET_S  # when the last one ended, in monotonic seconds
+        self._loading = 0
+        self._loaded_at = -BETWEEN_BATCHES_S
+        self._load_began_at = 0.0
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Count a command that somebody waits for, while the block runs."""
+        self._serving += 1
+        try:
+            yield
+        finally:
+            self._serving -= 1
+            self._served_at = time.monotonic()
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Count a command of a bulk load, while the block runs."""
+        if not self.loading_s:
+            self._load_began_at = time.monotonic()
+        self._loading += 1
+        try:
+            yield
+        finally:
+            self._loading -= 1
+            self._loaded_at = time.monotonic()
+
+    @property
+    def loading_s(self) -> float:
+        """For how long bulk loads have been under way; 0 when none is."""
+        now = time.monotonic()
+        if not self._loading and now - self._loaded_at >= BETWEEN_BATCHES_S:
+            return 0.0
+        return now - self._load_began_at
+
+    async def pause(self, at_least_s: float, at_most_s: float, stopping: asyncio.Event) -> None:
+        """Wait for `at_least_s`, then until nobody has been waiting for a moment, but no longer than `at_most_s`.
+
+        `stopping` ends the pause at once.
+        """
+        until = time.monotonic() + at_most_s
+        await _wait(stopping, at_least_s)
+        while not stopping.is_set() and (left_s := until - time.monotonic()) > 0:
+            quiet_s = 0.0 if self._serving else time.monotonic() - self._served_at
+            if quiet_s >= QUIET_S:
+                return
+            await _wait(stopping, min(left_s, QUIET_S - quiet_s))
+
+
+class Debounce:
+    """Runs `work` once for all calls of `soon` within `debounce_s`, or within `at_most_s` while somebody is waited on.
+
+    The first caller waits and runs it; the others return at once. `work` handles what has been collected so far; it
+    never runs twice at a time. `stopping` ends the wait early; `activity` knows whether somebody waits for the process.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], Awaitable[None]],
+        debounce_s: float,
+        stopping: asyncio.Event | None,
+        *,
+        activity: Activity | None = None,
+        at_most_s: float = 0.0,
+    ) -> None:
+        self._work = work
+        self._debounce_s = debounce_s
+        self._at_most_s = at_most_s
+        self._stopping = stopping or asyncio.Event()
+        self._activity = activity or Activity()
+        self._requested = self._running = False
+
+    async def soon(self) -> None:
+        """Run the work after a while, unless another caller is about to; raises what `work` raises."""
+        self._requested = True
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._requested:
+                await self._activity.pause(self._debounce_s, self._at_most_s, self._stopping)
+                self._requested = False
+                await self._work()
+        finally:
+            self._running = False
 
 
 class BackgroundTasks:
@@ -41,3 +137,8 @@ class BackgroundTasks:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)

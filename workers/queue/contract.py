@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from engramq.schemas.commands import Command, Reply
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 
 
 class Lease(Protocol):

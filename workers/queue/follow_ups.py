@@ -18,7 +18,7 @@ from engramq.schemas.connection import pack_script
 from engramq.schemas.jobs import FOLLOW_UP_BOUND
 from engramq.schemas.keys import JOB_KEY, Keys
 from engramq.schemas.scripts import ENQUEUE_READS
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
 from engramq.workers.queue.settlement import follow_up_envelope

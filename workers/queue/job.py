@@ -20,8 +20,7 @@ from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.activity import Activity
-from engramq.workers.queue.background import BackgroundTasks
+from engramq.workers.queue.background import Activity, BackgroundTasks
 from engramq.workers.queue.contract import Actor, Job, LeaseLost, OutcomeUnknown, SessionUse
 from engramq.workers.queue.dead_letters import DeadLetter
 from engramq.workers.queue.failures import MAX_TRIES, given_up, refused, retried, unreadable

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -15,7 +16,9 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.lanes import Lanes, lane_of, lanes_of
+from engramq.schemas.logs import JsonFormatter, quieten
 from engramq.schemas.settings import Settings
+from engramq.telemetry.spans import NameSubject
 from engramq.workers.queue.contract import Actor, FollowUp
 from engramq.workers.queue.follow_ups import send_follow_ups
 from engramq.workers.queue.lease import PoisonSlot
@@ -165,3 +168,12 @@ async def _reach(lanes: Lanes, stop: asyncio.Event) -> bool:
     finally:
         for connection in connections:
             await connection.close()
+
+
+def configure_logging(level: str) -> None:
+    """Send records of this level and above to standard error as JSON lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    handler.addFilter(NameSubject())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    quieten("httpx")

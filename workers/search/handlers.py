@@ -20,8 +20,8 @@ from engramq.workers.embedders.confidence import Confidence
 from engramq.workers.embedders.other_models import ForeignVectors
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.co_retrieval import CoRetrievals
+from engramq.workers.queue.background import Debounce
 from engramq.workers.queue.contract import SessionState, SessionUse
-from engramq.workers.queue.debounce import Debounce
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.search.candidates import QuestionVectors
 from engramq.workers.search.copies import Copies

@@ -27,7 +27,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import unpacked
 from engramq.workers.embedders.minilm import interchangeable
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp, Lease, OutcomeUnknown
 from engramq.workers.runner import Context, handles_without_transaction
 from engramq.workers.sectors.model import SectorModel, UnusableWeights

@@ -8,8 +8,8 @@ from engramq.schemas.faults import EngramqError
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.queue.background import Debounce
 from engramq.workers.queue.contract import OutcomeUnknown, SessionUse
-from engramq.workers.queue.debounce import Debounce
 
 DEBOUNCE_S: Final = 1.0  # the uses of this long become one statement for each namespace
 WAITING_MAX: Final = 20_000  # sessions that wait to be told; beyond, further ones are left out: it is best effort

@@ -15,7 +15,7 @@ from engramq.workers.db import changes
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)

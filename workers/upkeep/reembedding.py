@@ -24,7 +24,7 @@ from engramq.workers.db.transaction import Transaction
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.pending import Vectorized, embedded
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)

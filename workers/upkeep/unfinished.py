@@ -17,7 +17,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.deferred import deferred_due
 from engramq.workers.links.similarity import linking
-from engramq.workers.queue.activity import Activity
+from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp
 from engramq.workers.sectors.handlers import BATCH, classifying
 

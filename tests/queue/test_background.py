@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from engramq.workers.queue import activity
-from engramq.workers.queue.activity import QUIET_S, Activity
+from engramq.workers.queue import background
+from engramq.workers.queue.background import QUIET_S, Activity
 
 pytestmark = pytest.mark.anyio
 
@@ -69,5 +69,5 @@ async def test_a_load_goes_on_between_two_of_its_batches(monkeypatch: pytest.Mon
     assert first > 0
     with doing.loading():
         assert doing.loading_s > first
-    monkeypatch.setattr(activity, "BETWEEN_BATCHES_S", 0.0)
+    monkeypatch.setattr(background, "BETWEEN_BATCHES_S", 0.0)
     assert doing.loading_s == 0
