@@ -98,10 +98,11 @@ def test_the_items_of_a_batch_may_come_as_json() -> None:
 
 @pytest.mark.promise("AG-7")
 def test_an_alias_that_is_null_is_left_out() -> None:
-    assert checked("memory_promote_to_trusted", recordId=None).record_id == "m"
+    usual = MINIMAL["memory_promote_to_trusted"]["record_id"]
+    assert checked("memory_promote_to_trusted", recordId=None).record_id == usual
     tool = TOOLS["memory_promote_to_trusted"]
     for nothing in ("", "null", None):
-        assert checked("memory_promote_to_trusted", recordId=nothing).record_id == "m"
+        assert checked("memory_promote_to_trusted", recordId=nothing).record_id == usual
     assert check_arguments(tool, {"record_id": None, "recordId": "n"}).parameters.record_id == "n"  # type: ignore[attr-defined]
 
 
