@@ -38,8 +38,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, packaged
 from engramq.workers.db.reembedding import Progress, progress
 from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database
-from engramq.workers.db.tenants import NOBODY
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.queue.append_only import NotRewritten
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters

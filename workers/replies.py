@@ -35,8 +35,7 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import LinkAction, Partition, Scope
 from engramq.workers.db import json_values
-from engramq.workers.db.graph_previews import edge_previews, node_previews
-from engramq.workers.db.memory_previews import previews
+from engramq.workers.db.previews import edge_previews, node_previews, previews
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import Pair, pair_of

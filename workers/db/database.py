@@ -30,8 +30,7 @@ from engramq.workers.db.pool import Connection, Pool, Pooled, PoolFigures, Row, 
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
 from engramq.workers.db.session import ask, take_settings
-from engramq.workers.db.tenants import NOBODY, Tenants
-from engramq.workers.db.transaction import AtEnd, CommitUnknown, Transaction, transaction
+from engramq.workers.db.transaction import NOBODY, AtEnd, CommitUnknown, Tenants, Transaction, transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,8 @@ from typing import Final, NamedTuple, Protocol
 
 from engramq.schemas.checks import DATABASE_AWAY
 from engramq.schemas.faults import EngramqError
-from engramq.workers.db.bounded import within
 from engramq.workers.db.errors import READ_ONLY
-from engramq.workers.db.pool import Row
+from engramq.workers.db.pool import Row, within
 from engramq.workers.db.queries import sql
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ import os
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -24,7 +24,6 @@ from psycopg.types.json import set_json_loads
 from engramq.schemas.settings import Pooler
 from engramq.telemetry.spans import are_recorded
 from engramq.workers.db import json_values
-from engramq.workers.db.bounded import within
 from engramq.workers.db.budget import Limit, share
 from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
 from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
@@ -56,6 +55,9 @@ PREPARED_MAX: Final = 300
 IDLE_TRANSACTION: Final = psycopg.pq.TransactionStatus.IDLE
 
 
+T = TypeVar("T")
+
+_leaving: Final[set[asyncio.Task[Any]]] = set()  # what nobody waits for any more
 _settings: Final[WeakKeyDictionary[Connection, Mapping[str, str]]] = WeakKeyDictionary()  # of those through a pooler
 
 
@@ -364,6 +366,30 @@ class Pool:
             await self._close(self._idle.pop(0)[0])
         self._trimming = None
         self._trim_later()
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns; raises TimeoutError when that takes longer, and lets it end by itself.
+
+    The driver answers a cancellation by asking the server to cancel, and waits some ten seconds for one that is silent.
+    """
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait([task], timeout=seconds)
+    finally:
+        if not task.done():
+            _leaving.add(task)
+            task.add_done_callback(_left)
+            task.cancel()
+    if not task.done():
+        raise TimeoutError
+    return task.result()
+
+
+def _left(task: asyncio.Task[Any]) -> None:
+    _leaving.discard(task)
+    if not task.cancelled():
+        task.exception()  # of a server that nobody waits for
 
 
 def _whole(connection: Connection) -> bool:

@@ -3,8 +3,8 @@
 BEGIN, the entry and the first queries share a round trip; the last queries share one with COMMIT.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,14 +12,13 @@ import psycopg
 from psycopg import generators
 from psycopg.types.numeric import Int4
 
-from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
+from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, SYSTEM_PRINCIPAL
 from engramq.workers.db import lookups
 from engramq.workers.db.errors import Meaning, meaning
 from engramq.workers.db.lookups import BEGIN_READ_ONLY, Answer, Lookup
 from engramq.workers.db.pool import Connection, Row, execute, settings_of
 from engramq.workers.db.queries import native, sql
-from engramq.workers.db.session import AT_LENGTH, BEGIN, COMMIT, NO_CHANGES, take_settings
-from engramq.workers.db.tenants import NOBODY
+from engramq.workers.db.session import AT_LENGTH, BEGIN, COMMIT, NO_CHANGES, ask, take_settings
 from engramq.workers.queue.contract import Lease
 
 BEGIN_SNAPSHOT: Final = sql("begin_snapshot")
@@ -27,10 +26,57 @@ ENTER: Final = sql("enter_tenant")
 ENTER_NODES: Final = native(sql("enter_tenant_on_nodes")).text  # with a place for the number
 NOTHING: Final = sql("nothing")
 LOOK_UP: Final = sql("look_up")
+FIND: Final = sql("find_tenant")
+MAKE: Final = sql("make_tenant")
+
+NOBODY: Final = Int4(0)  # what a namespace without a number reads as: no row has it
+STRANGER: Final = "EQ001"  # the SQLSTATE of `enter_tenant`
+KEPT: Final = 100_000  # namespaces; about 150 bytes each
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
 # does is harmless then too, since its command id is in the ledger, or its writes name the state that they expect.
 COMMIT_LEASE_S: Final = 2.5
+
+
+class Tenants:
+    """Which number a namespace has: every key of its rows begins with it. One per process.
+
+    A number never changes and is never given again, so what is remembered holds for as long as the database is the
+    same. That it is, each transaction finds out as it enters (`enter_tenant`); the error is dealt with here.
+    """
+
+    def __init__(self, language: str = DEFAULT_LANGUAGE) -> None:
+        """`language`: of namespaces that are new."""
+        self._language = language
+        self._known: dict[str, Int4] = {}
+
+    async def of(self, connection: Connection, namespace: str, *, make: bool) -> Int4:
+        """Return the number of a namespace; one that has none gets one if it is to be made, else it is NOBODY's.
+
+        Asks the database, outside any transaction, only when the number is not known. Raises psycopg.Error.
+        """
+        known = self._known.get(namespace)
+        if known is not None:
+            return known
+        values = {"namespace": namespace} | ({"language": self._language} if make else {})
+        rows = await ask(connection, MAKE if make else FIND, values)
+        row = next(iter(rows), None)
+        if row is None or row["tenant"] is None:
+            return NOBODY
+        if len(self._known) >= KEPT:
+            del self._known[next(iter(self._known))]
+        found = self._known[namespace] = Int4(row["tenant"])
+        return found
+
+    @contextmanager
+    def doubting(self, namespace: str) -> Iterator[None]:
+        """Forget a number that turns out to be not this namespace's: the database was emptied or brought back."""
+        try:
+            yield
+        except psycopg.Error as error:
+            if error.sqlstate == STRANGER:
+                self._known.pop(namespace, None)
+            raise
 
 
 class CommitUnknown(Exception):

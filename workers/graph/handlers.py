@@ -46,11 +46,10 @@ from engramq.schemas.commands import (
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.vocabulary import ReclassifyStatus, Scope
-from engramq.workers.authority import require_admin
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph import consent, edges, nodes, proposals, reads, restoration, walks
 from engramq.workers.graph.reclassification import actor_of, reclassify
-from engramq.workers.runner import Context, handles, handles_without_transaction
+from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,8 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.authority import require_admin
-from engramq.workers.db.memory_previews import previews
 from engramq.workers.db.pool import Row
+from engramq.workers.db.previews import previews
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.confidence import Confidence
@@ -28,7 +27,7 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories import duplicates
 from engramq.workers.memories.duplicates import Sought
 from engramq.workers.queue.background import Activity
-from engramq.workers.runner import Context, handles, handles_without_transaction
+from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
 
 BETWEEN_LOOK_UPS_MAX_S: Final = 0.1  # how long each few look-ups wait while somebody waits for this process
 

@@ -49,11 +49,10 @@ from engramq.schemas.ids import format_time, list_position, parse_uuid
 from engramq.schemas.missing import missing
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition, Scope, Thing, Verification
-from engramq.workers.authority import require_admin
 from engramq.workers.db import audit
-from engramq.workers.db.memory_previews import previews
 from engramq.workers.db.memory_rows import lock, memory_record, read_memories, similarity
 from engramq.workers.db.pool import Row
+from engramq.workers.db.previews import previews
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.vectorizer import Vectorizer
@@ -84,7 +83,7 @@ from engramq.workers.memories.stats import counts, vectors_of
 from engramq.workers.memories.store import Draft
 from engramq.workers.memories.supersession import lock_with_successor, pointers, replaced_by, supersede
 from engramq.workers.queue.contract import FollowUp, SessionState
-from engramq.workers.runner import Context, handles, handles_without_transaction
+from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
 from engramq.workers.sectors.handlers import classifying
 
 log = logging.getLogger(__name__)

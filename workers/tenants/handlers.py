@@ -8,11 +8,9 @@ from typing import Final
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
 from engramq.schemas.missing import missing
 from engramq.schemas.vocabulary import Thing
-from engramq.workers.authority import require_admin
 from engramq.workers.db.queries import sql
-from engramq.workers.db.tenants import NOBODY
-from engramq.workers.db.transaction import Transaction
-from engramq.workers.runner import Context, handles
+from engramq.workers.db.transaction import NOBODY, Transaction
+from engramq.workers.runner import Context, handles, require_admin
 from engramq.workers.tenants.deletion import Deletion, recorded
 
 CONTENTS: Final = sql("tenant_contents")
