@@ -238,16 +238,7 @@ class Service:
         if not isinstance(command, Command):
             answered = await self._local[tool.name](call, session, command)
             return self._rendered(call, arguments, to_body(answered))
-        authorize(command, caller.principal)
-        if caller.principal.untrusted and isinstance(command, StoreMemory):
-            command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
-        secrets = 0
-        if brings_memories(command, self._redact):
-            # A caller who has gone ends it: a batch may take seconds.
-            found = await anyio.to_thread.run_sync(
-                redacted, command, self._redact, anyio.from_thread.check_cancelled, limiter=self._redacting
-            )
-            command, secrets = found.command, found.secrets
+        command, secrets = await self._permitted(command, caller)
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None
         await _report(call, command, settled=False)
@@ -286,6 +277,18 @@ class Service:
             return fault_reply(_fault_of(answer), call.reader)
         await _report(call, command, settled=True)
         return await self._reply(call, arguments, command, answer.reply, secrets)
+
+    async def _permitted(self, command: Command, caller: Caller) -> tuple[Command, int]:
+        """Return a command as this caller may give it, without secrets, and how many there were."""
+        authorize(command, caller.principal)
+        if caller.principal.untrusted and isinstance(command, StoreMemory):
+            command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
+        if not brings_memories(command, self._redact):
+            return command, 0
+        # A caller who has gone ends it: a batch may take seconds.
+        return await anyio.to_thread.run_sync(
+            redacted, command, self._redact, anyio.from_thread.check_cancelled, limiter=self._redacting
+        )
 
     async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply, secrets: int) -> ToolReply:
         """Return a worker's reply as the client reads it."""
