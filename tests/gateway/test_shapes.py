@@ -125,12 +125,6 @@ def test_previews_nodes_and_edges_are_the_shared_records(struct: type[msgspec.St
         assert struct is GraphEdge, usual + "GraphEdge"
 
 
-def test_a_displaced_link_of_an_earlier_version_gets_its_ends() -> None:
-    earlier = b'{"memory_id":"a","other_id":"b","relation":"similar","weight":0.4,"origin":"similarity"}'
-    link = msgspec.json.decode(earlier, type=DisplacedLink)
-    assert (link.source_id, link.target_id) == ("a", "b")
-
-
 ELSEWHERE: Final = "`engramq stdio --tools full`, or ENGRAMQ_TOOLS=full, lists a tool for this."
 
 
