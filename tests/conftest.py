@@ -9,10 +9,12 @@ others. ENGRAMQ_TEST_CITUS_URL names a database of a Citus cluster that all test
 
 import asyncio
 import gc
+import importlib.util
 import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -40,28 +42,45 @@ LOCK_S = 10  # nobody holds a lock so long, least of all a test that has ended
 ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at most, and what tests start themselves
 
 
-# Each module runs in one process, these first: what takes longest must not begin last.
-LONG = (
-    "stack/test_backup", "stack/test_reembedding", "stack/test_whole_stack", "stack/test_oversight",
-    "stack/test_agents", "packaging/test_wheel", "stack/test_erasing", "reach/connect/test_connect",
-    "pipeline/test_export_command", "pipeline/test_import_memories", "models/test_sectors",
-    "gateway/test_import_records", "pipeline/test_import_command", "deploy/test_embedded", "pipeline/test_memories",
-    "gateway/test_arguments", "gateway/test_wire", "deploy/test_backup", "deploy/test_commands",
-    "trust/test_no_side_door", "gateway/test_http_bounds", "faults/test_short", "graph/test_consent_to_change",
-    "ui/test_page", "tenancy/test_row_security", "models/test_minilm", "client/test_memory", "recall/test_copies",
-    "gateway/test_process", "gateway/test_listing", "metrics/test_figures", "workers/test_reembedding",
-    "pipeline/test_replies", "deploy/test_supervisor", "store/test_connections", "workers/test_bulk_loads",
-    "automatic/test_similarity", "gateway/test_server", "workers/test_embedding", "architecture/test_rules",
-    "deploy/test_restoring", "ui/test_door", "trust/test_purge", "graph/test_consent", "trust/test_scenario",
-    "trust/test_undoing", "workers/test_upkeep", "pipeline/test_time", "graph/test_walks", "architecture/test_sizes",
-    "tenancy/test_foreign_ids", "links/test_cap", "tenancy/test_restoring", "workers/test_languages",
-    "queue/test_takeover", "graph/test_undo", "pipeline/test_commands", "gateway/test_redaction",
-    "queue/test_stopping", "pipeline/test_sectors", "doctor/test_machine", "automatic/test_co_retrieval",
-    "webhooks/test_webhooks", "duplicates/test_steps", "deploy/test_stdio", "gateway/test_refusing_servers",
-    "recall/test_plans", "doctor/test_killed", "tenancy/test_export_format", "links/test_deferred",
-    "recall/test_ranking", "deploy/importing/test_importing", "doctor/test_servers", "recall/test_search",
-    "workers/test_sectors", "gateway/test_identity_end_to_end", "architecture/test_promises",
-)  # fmt: skip
+# The make target of tests that `make test` has no room for, or that need more than Python: by folder or file, the longest
+# that fits. NEEDS names the package that only the target's own environment has.
+TARGETS = {
+    "citus": "citus",
+    "client": "stack",
+    "clients": "clients",
+    "conformance": "conformance",
+    "deploy": "stack",
+    "deploy/importing": "unit",
+    "deploy/manifests": "deploy",
+    "deploy/manifests/test_image.py": "image",
+    "gateway/ui": "stack",
+    "integrations": "stack",
+    "model_packages": "models",
+    "packaging": "stack",
+    "packaging/installed": "package",
+    "page": "page",
+    "rest_contract": "rest",
+    "scale": "scale",
+    "stack": "stack",
+    "telemetry/metrics": "stack",
+    "workers/webhooks": "stack",
+}
+NEEDS = {"model_packages": "fastembed", "page": "playwright"}
+UNIT = "unit"
+
+
+def target_of(path: Path) -> str:
+    """Return the make target that runs a test file: `unit` for what `make test` runs."""
+    inside = path.relative_to(TESTS)
+    fitting = [place for place in TARGETS if inside.is_relative_to(place)]
+    return TARGETS[max(fitting, key=len)] if fitting else UNIT
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --target."""
+    parser.addoption(
+        "--target", help="run the tests of this make target, such as stack; default: unit, or all that is named"
+    )
 
 
 def pytest_configure() -> None:
@@ -86,10 +105,26 @@ def pytest_configure() -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long modules first, the longest before all."""
-    ranks = {TESTS / f"{name}.py": place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what cannot be imported here: its make target has an environment of its own."""
+    needed = NEEDS.get(collection_path.name)
+    return True if needed is not None and importlib.util.find_spec(needed) is None else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the tests of one make target, unless files are named; put modules with many tests first.
+
+    Each module runs in one process, so what takes longest must not begin last.
+    """
+    target = config.getoption("--target")
+    if target is None and config.args_source.name != "ARGS":
+        target = UNIT
+    if target is not None:
+        others = [item for item in items if target_of(item.path) != target]
+        items[:] = [item for item in items if target_of(item.path) == target]
+        config.hook.pytest_deselected(items=others)
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: -sizes[item.path])
 
 
 @pytest.hookimpl(wrapper=True)

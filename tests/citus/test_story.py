@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import CITUS, Database
-from tests.pipeline.stage import stage_settings, staged
 from tests.scale.story import tell, terminal_of
-from tests.tenancy.tables import tenant_tables
+from tests.scenarios.stage import stage_settings, staged
+from tests.workers.tenants.tables import tenant_tables
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 

@@ -17,7 +17,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES, Scope
 from engramq.workers.auth.tokens import NewToken
 from tests.gateway.test_identity_end_to_end import Served, served, settings
 from tests.gateway.test_process import records_until, started
-from tests.pipeline.stage import running_workers
+from tests.scenarios.stage import running_workers
 
 __all__ = ["settings"]
 

@@ -13,7 +13,7 @@ import yaml
 from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.faults.world import free_port
-from tests.tracing.processes import environment_of, process
+from tests.telemetry.tracing.processes import environment_of, process
 
 pytestmark = [pytest.mark.promise("OP-8"), pytest.mark.timeout(120)]
 

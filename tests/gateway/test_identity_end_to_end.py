@@ -25,7 +25,7 @@ from tests.gateway.conftest import gateway_over
 from tests.gateway.issuer import AUDIENCE, ISSUER, claims, key_for, public_pem, signed
 from tests.gateway.test_http import ERAS, Site, site_of
 from tests.gateway.test_http_identity import client_with
-from tests.pipeline.stage import Agent, running_workers, stage_settings
+from tests.scenarios.stage import Agent, running_workers, stage_settings
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source import ROOT
-from tests.reach.package.test_installing import PYTHONS
+from tests.packaging.installed.test_installing import PYTHONS
 from tools.release.__main__ import build, digests
 from tools.release.notes import NoNotes, notes_of
 from tools.release.runtime_lock import Unlocked, runtime_lock

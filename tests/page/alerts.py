@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from tests.architecture.source import ROOT
-from tests.metrics.scraping import Scrape
+from tests.telemetry.metrics.scraping import Scrape
 
 RULES: Final = ROOT / "deploy/observability/alerts.yaml"
 INSTANCE: Final = "gateway"  # the label that Prometheus gives to all that one address tells

@@ -18,11 +18,11 @@ from mcp.client.stdio import StdioServerParameters
 from playwright.sync_api import Browser, expect
 
 from engramq.deploy.embedded import process
-from tests.metrics.scraping import Scrape, scrape
 from tests.page.alerts import INSTANCE, matched, promtool, replay
 from tests.page.conftest import Watched
 from tests.page.stack import ENGRAMQ, Stack, running_stack
-from tests.pipeline.stage import MODERN, Agent
+from tests.scenarios.stage import MODERN, Agent
+from tests.telemetry.metrics.scraping import Scrape, scrape
 
 pytestmark = pytest.mark.timeout(500)
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 from engramq.gateway.service import Service
 from engramq.schemas.lanes import lane_of
 from tests.conftest import Database
-from tests.pipeline.stage import Agent, agent_of, until
+from tests.scenarios.stage import Agent, agent_of, until
 
 CALLERS = 3  # in each namespace
 

@@ -11,8 +11,8 @@ import pytest
 
 from engramq.deploy.cli import main
 from engramq.schemas.settings import Settings
-from tests.pipeline.stage import Stage, agent_of, until
-from tests.pipeline.test_dead_command import a_store, bury
+from tests.scenarios.stage import Stage, agent_of, until
+from tests.scenarios.test_dead_command import a_store, bury
 
 Terminal = Callable[..., Awaitable[tuple[int, str, str]]]
 

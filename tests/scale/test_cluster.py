@@ -19,9 +19,9 @@ from engramq.schemas.settings import SETTINGS, Settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.dead_letters import DeadLetters
 from tests.conftest import Database
-from tests.pipeline.stage import Agent, Stage, agent_of, stage_settings, staged, until
 from tests.scale.cluster_load import one_of_each_lane
 from tests.scale.redis_cluster import Node, RedisCluster
+from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, staged, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-2")]
 

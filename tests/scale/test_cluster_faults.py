@@ -16,9 +16,9 @@ from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, pack
 from engramq.schemas.lanes import Lanes, lanes_of, slot_of
 from engramq.schemas.settings import Settings
 from tests.conftest import Database
-from tests.pipeline.stage import stage_settings, staged
 from tests.scale.cluster_load import loaded, one_of_each_lane
 from tests.scale.redis_cluster import Node, RedisCluster
+from tests.scenarios.stage import stage_settings, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-2")]
 

@@ -14,9 +14,9 @@ from engramq.workers.db.diagnosis import diagnose
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.transaction import Transaction
-from tests.pipeline.stage import until
 from tests.scale.standby import PostgresServer, primary
 from tests.scale.workshop import running, stored_under, tell
+from tests.scenarios.stage import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240), pytest.mark.promise("SC-5")]
 

@@ -28,10 +28,10 @@ from tests.faults.load import Load
 from tests.faults.verdict import verdict
 from tests.faults.world import new_world
 from tests.lanes import lanes_at
-from tests.pipeline.stage import stage_settings, staged
 from tests.queue.stage import ADA_ID
 from tests.scale.redis_sentinel import CONTINUE, PASSWORD, SENTINEL_PASSWORD, SERVICE, STOP, RedisSentinel, until
 from tests.scale.story import tell, terminal_of
+from tests.scenarios.stage import stage_settings, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-3"), pytest.mark.timeout(180)]
 

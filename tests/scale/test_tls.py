@@ -24,10 +24,10 @@ from engramq.workers.db.readiness import NotReady
 from tests.architecture.source import ROOT
 from tests.conftest import Database
 from tests.lanes import lanes_at
-from tests.pipeline.stage import stage_settings, staged, until
 from tests.queue.server import Server
 from tests.scale.certificates import Authority, TlsDoor, context_of
 from tests.scale.story import tell, terminal_of
+from tests.scenarios.stage import stage_settings, staged, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("SC-4"), pytest.mark.timeout(120)]
 

@@ -12,7 +12,7 @@ from typing import IO, Any, Final
 
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Scope
-from tests.pipeline.stage import Agent, Stage, agent_of, staged, until
+from tests.scenarios.stage import Agent, Stage, agent_of, staged, until
 
 READY_S: Final = 60.0
 ROWS: Final = 300

@@ -21,7 +21,7 @@ from anyio import to_thread
 from engramq.deploy.embedded import process
 from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
 from engramq.deploy.home import Home
-from tests.pipeline.stage import LEGACY, MODERN, Agent
+from tests.scenarios.stage import LEGACY, MODERN, Agent
 from tests.stack.test_whole_stack import BOUND_S, ENGRAMQ, Installation, installation
 
 __all__ = ["installation"]

@@ -11,7 +11,7 @@ import pytest
 
 from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
 from engramq.deploy.home import Home
-from tests.pipeline.stage import MODERN, Agent
+from tests.scenarios.stage import MODERN, Agent
 from tests.stack.test_whole_stack import Installation, installation
 
 __all__ = ["installation"]

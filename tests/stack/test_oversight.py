@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.stage import LEGACY, MODERN, Agent
+from tests.scenarios.stage import LEGACY, MODERN, Agent
 from tests.stack.test_whole_stack import Installation, installation
 
 __all__ = ["installation"]

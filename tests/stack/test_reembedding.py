@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.embedded import process
-from tests.pipeline.stage import MODERN, Agent
+from tests.scenarios.stage import MODERN, Agent
 from tests.stack.test_whole_stack import BOUND_S, Installation, installation, kill_everything
 
 __all__ = ["installation"]

@@ -19,7 +19,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
 from engramq.deploy.embedded import process
-from tests.pipeline.stage import LEGACY, MODERN, Agent
+from tests.scenarios.stage import LEGACY, MODERN, Agent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 

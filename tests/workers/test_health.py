@@ -23,9 +23,9 @@ from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.health import WorkerHealth
 from tests.conftest import Database, TestServers
 from tests.faults.world import free_port
-from tests.pipeline.stage import stage_settings, until
 from tests.queue.server import Server
 from tests.scale.standby import primary
+from tests.scenarios.stage import stage_settings, until
 from tests.workers.conftest import SwitchedEmbedder, World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-8"), pytest.mark.timeout(90)]

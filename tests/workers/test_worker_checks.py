@@ -10,7 +10,7 @@ from engramq.workers import checks as worker_checks
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.embedders.vectorizer import Vectorizer
 from tests.workers.conftest import World
-from tests.workers.test_reembedding import Change, OtherModel, change, stop_halfway
+from tests.workers.upkeep.test_reembedding import Change, OtherModel, change, stop_halfway
 
 __all__ = ["change"]
 

@@ -13,7 +13,7 @@ from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ForeignFormat
 from tests.conftest import Database
 from tests.deploy.importing import exports
-from tests.pipeline.stage import Stage, agent_of, stage_settings, staged
+from tests.scenarios.stage import Stage, agent_of, stage_settings, staged
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120), pytest.mark.promise("RC-11")]
 

@@ -1,0 +1,152 @@
+"""Hooks over a stack that is away: they start nothing and are silent, and what they could not tell is told later."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engramq.deploy.home import Home
+from engramq.deploy.hooks.progress import FOLDER, QUIET_S, Progress
+from tests.deploy.local.hooks.conftest import Owner
+from tests.deploy.local.hooks.gateway import answering, takes_all
+from tests.deploy.local.hooks.sessions import Session
+from tests.deploy.local.hooks.test_sessions import told
+
+pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(240)]
+
+TOPIC = "Which port has the zebra server?"
+KETTLE = {"id": "01a2073f-0142-7000-ab42-aa1323cb0e68", "content": "The kettle is blue."}
+RECALLS = ["SessionStart", "UserPromptSubmit"]
+
+
+@pytest.fixture
+def somebody(tmp_path: Path) -> Session:
+    """A session in a home whose stack does not run."""
+    environment = {"PATH": os.environ["PATH"], "ENGRAMQ_HOME": str(tmp_path / "home")}
+    Home(tmp_path / "home").ensure()
+    begun = Session(tmp_path / "transcript.jsonl", environment)
+    begun.transcript.touch()
+    return begun
+
+
+def home_of(session: Session) -> Home:
+    return Home(Path(session.environment["ENGRAMQ_HOME"]))
+
+
+def notes_of(session: Session) -> Progress:
+    return Progress(home_of(session), session.client, session.id)
+
+
+def knows(call: dict[str, Any]) -> dict[str, Any]:
+    return {**takes_all(call), "memories": [KETTLE]}
+
+
+@pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"])
+def test_a_hook_starts_nothing_and_says_nothing(somebody: Session, event: str) -> None:
+    home = home_of(somebody)
+    before = {path for path in home.path.rglob("*") if FOLDER not in path.parts}
+    ended = somebody.tell(event, prompt=TOPIC)
+    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    assert {path for path in home.path.rglob("*") if FOLDER not in path.parts} == before
+    assert not home.supervisor_socket.exists()
+
+
+def test_what_a_sessions_start_could_not_tell_the_next_prompt_is_told(
+    owner: Owner, session: Callable[..., Session], somebody: Session
+) -> None:
+    owner.stores("The kettle is blue.")
+    owner.stores("The zebra server runs on port 4711.")
+    begun = session(ENGRAMQ_HOME=somebody.environment["ENGRAMQ_HOME"])
+    for event, source in (("SessionStart", "startup"), ("UserPromptSubmit", "")):
+        assert begun.tell(event, source=source, prompt=TOPIC).output == ""
+    (note,) = (home_of(somebody).path / FOLDER).iterdir()
+    folder = owner.stack.home.path / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    shutil.move(note, folder / note.name)  # between file systems, too
+    begun.environment["ENGRAMQ_HOME"] = str(owner.stack.home.path)
+    context = told(begun, "UserPromptSubmit", prompt=TOPIC)
+    assert context.index("4711") < context.index("kettle"), "what bears on the prompt comes first"
+    assert 'This project is "time machine"' in context
+    assert told(begun, "UserPromptSubmit", bound=3, prompt=TOPIC) == ""
+
+
+def test_a_prompt_without_words_is_told_what_a_start_owes(somebody: Session) -> None:
+    somebody.tell("SessionStart", source="startup")
+    with answering(home_of(somebody), knows) as calls:
+        assert "kettle" in told(somebody, "UserPromptSubmit", prompt=" ")
+    assert {call["name"] for call in calls} == {"list_recent_memories"}
+    assert not notes_of(somebody).owes_start
+
+
+@pytest.mark.parametrize("tokens", ["0", "1", "100"])
+def test_what_is_owed_is_paid_whatever_the_budget_and_whatever_there_is(somebody: Session, tokens: str) -> None:
+    somebody.tell("SessionStart", source="startup")
+    assert notes_of(somebody).owes_start
+    somebody.environment["ENGRAMQ_HOOK_TOKENS"] = tokens
+    deadline = time.monotonic() + 60
+    with answering(home_of(somebody)):
+        while notes_of(somebody).owes_start:
+            assert time.monotonic() < deadline
+            assert somebody.tell("UserPromptSubmit", prompt=TOPIC).output == ""
+
+
+def test_with_a_budget_of_nothing_no_prompt_asks_anything(somebody: Session) -> None:
+    behind(somebody)
+    somebody.environment["ENGRAMQ_HOOK_TOKENS"] = "0"
+    somebody.tell("SessionStart", source="startup")
+    with answering(home_of(somebody), knows) as calls:
+        ended = somebody.tell("UserPromptSubmit", prompt=TOPIC)
+    assert (ended.code, ended.output, ended.errors, calls) == (0, "", "", [])
+    assert not notes_of(somebody).owes_start
+
+
+def behind(session: Session) -> Progress:
+    """Leave another session of which something is still to be captured."""
+    other = Session(session.transcript.with_name("other.jsonl"), session.environment)
+    other.says("user", "The last word.")
+    progress = notes_of(other)
+    progress.transcript = str(other.transcript)
+    progress.write()
+    note = home_of(session).path / FOLDER / f"{other.client}.{other.id}.json"
+    os.utime(note, (time.time() - 2 * QUIET_S,) * 2)
+    return progress
+
+
+@pytest.mark.parametrize("event", RECALLS)
+def test_a_stack_that_goes_while_another_session_is_caught_up_takes_nothing_back(somebody: Session, event: str) -> None:
+    """Clients read one JSON object, and what was told must not be owed any more."""
+    left = behind(somebody)
+    somebody.tell("SessionStart", source="startup")
+    tried: list[str] = []
+
+    def refusing(call: dict[str, Any]) -> dict[str, Any]:
+        if call["name"] != "import_memories":
+            return knows(call)
+        tried.append(call["name"])
+        return {"status": "error", "code": "unavailable", "error": "Not now."}
+
+    deadline = time.monotonic() + 60
+    with answering(home_of(somebody), refusing):
+        while True:
+            ended = somebody.tell(event, prompt=TOPIC)
+            assert (ended.code, ended.errors) == (0, "")
+            if ended.output:
+                break
+            assert time.monotonic() < deadline
+        told_once = json.loads(ended.output)["hookSpecificOutput"]["additionalContext"]
+        assert KETTLE["content"] in told_once
+        assert not notes_of(somebody).owes_start
+        assert somebody.tell("UserPromptSubmit", prompt=TOPIC).output == ""
+    assert tried
+    assert Progress(home_of(somebody), left.client, left.session).is_behind, "a later session tries again"
+
+
+def test_a_home_that_takes_no_notes_is_recalled_from_all_the_same(somebody: Session) -> None:
+    (home_of(somebody).path / FOLDER).write_text("in the way")
+    with answering(home_of(somebody), knows):
+        assert "kettle" in told(somebody, "SessionStart", source="startup")

@@ -1,0 +1,155 @@
+"""Whatever comes, and whatever is away: the hook says a clear word or nothing, ends with 0 in time, changes nothing."""
+
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engramq.deploy.home import Home
+from engramq.deploy.hooks.event import LONGEST, project_of
+from engramq.deploy.hooks.run import BOUND_S
+from tests.deploy.local.hooks.sessions import ENGRAMQ, Session
+
+pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> Session:
+    """A session of somebody whose stack does not run."""
+    environment = {"PATH": os.environ["PATH"], "ENGRAMQ_HOME": str(tmp_path / "home")}
+    return Session(tmp_path / "transcript.jsonl", environment)
+
+
+@pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd", "Unheard"])
+def test_without_a_stack_it_is_silent_and_leaves_nothing(nobody: Session, event: str, tmp_path: Path) -> None:
+    nobody.says("user", "Hello.")
+    ended = nobody.tell(event, prompt="Hello.")
+    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (b"", "no JSON"),
+        (b"\x00\xff\xfe garbage", "no JSON"),
+        (b"[1, 2]", "no JSON object"),
+        (b'{"hook_event_name": "Stop"', "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b'{"session_id": "a"}', "hook_event_name"),
+        (b'{"hook_event_name": "Stop", "session_id": "../../etc/passwd"}', "session_id"),
+        (b'{"hook_event_name": "Stop", "session_id": 7}', "session_id"),
+        (
+            b'{"hook_event_name": "UserPromptSubmit", "session_id": "a", "prompt": "' + b"x" * 10_000_000 + b'"}',
+            str(LONGEST),
+        ),
+    ],
+    ids=["empty", "bytes", "list", "cut", "deep", "nameless", "path", "number", "10 MB"],
+)
+def test_what_is_no_event_is_said_in_one_line(nobody: Session, given: bytes, word: str) -> None:
+    ended = nobody.hook(given)
+    assert (ended.code, ended.output) == (0, "")
+    assert ended.errors.startswith("engramq hook: ")
+    assert word in ended.errors
+    assert ended.errors.count("\n") == 1
+
+
+def test_half_a_character_in_an_event_is_no_trouble(nobody: Session) -> None:
+    given = {"hook_event_name": "UserPromptSubmit", "session_id": "a", "prompt": "\ud800", "cwd": "/\ud800"}
+    ended = nobody.hook(json.dumps(given).encode())
+    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+
+
+@pytest.mark.parametrize("arguments", [[], ["cursor"]])
+def test_a_client_that_is_not_known_is_said(arguments: list[str], nobody: Session) -> None:
+    ended = subprocess.run(
+        [ENGRAMQ, "hook", *arguments], input=b"{}", env=nobody.environment, capture_output=True, check=False
+    )
+    assert ended.returncode == 0
+    assert b"claude-code, codex or gemini" in ended.stderr
+
+
+def test_a_budget_that_is_no_number_is_said(nobody: Session) -> None:
+    nobody.environment["ENGRAMQ_HOOK_TOKENS"] = "many"
+    ended = nobody.tell("SessionStart")
+    assert ended.code == 0
+    assert "ENGRAMQ_HOOK_TOKENS='many'" in ended.errors
+
+
+@pytest.fixture
+def deaf(nobody: Session) -> Iterator[Session]:
+    """A session whose gateway takes connections and answers none."""
+    home = Home(Path(nobody.environment["ENGRAMQ_HOME"]))
+    home.ensure()
+    with socket.socket(socket.AF_UNIX) as listener:
+        home.gateway_socket.unlink(missing_ok=True)  # outside the home: a home of before may have had this path
+        listener.bind(str(home.gateway_socket))
+        listener.listen()
+        yield nobody
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop"])
+def test_a_gateway_that_does_not_answer_costs_no_more_than_its_bound(deaf: Session, event: str) -> None:
+    deaf.says("user", "Hello.")
+    ended = deaf.tell(event, prompt="Hello.")
+    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+    assert BOUND_S < 2
+    assert ended.seconds > BOUND_S - 0.5
+
+
+def test_a_client_that_never_ends_its_event_is_not_waited_for_longer(nobody: Session) -> None:
+    with subprocess.Popen(
+        [ENGRAMQ, "hook", "claude-code"], stdin=subprocess.PIPE, env=nobody.environment, stderr=subprocess.PIPE
+    ) as hook:
+        assert hook.wait(60) == 0
+
+
+def test_a_gateway_that_says_nonsense_is_as_one_that_is_away(deaf: Session) -> None:
+    home = Home(Path(deaf.environment["ENGRAMQ_HOME"]))
+    home.gateway_socket.unlink()
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"nonsense\n")
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        home.gateway_socket.unlink(missing_ok=True)  # outside the home: a home of before may have had this path
+        listener.bind(str(home.gateway_socket))
+        listener.listen()
+        server = threading.Thread(target=serve, args=(listener,))
+        server.start()
+        ended = deaf.tell("UserPromptSubmit", prompt="Hello.")
+        server.join(60)
+    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+
+
+def test_a_transcript_that_is_a_pipe_is_not_waited_for(nobody: Session, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "transcript.jsonl")
+    ended = nobody.tell("Stop")
+    assert (ended.code, ended.output, ended.errors) == (0, "", "")
+
+
+def test_a_session_in_a_repository_is_of_its_project(tmp_path: Path) -> None:
+    (tmp_path / "app" / "src" / "deep").mkdir(parents=True)
+    (tmp_path / "app" / ".git").write_text("gitdir: elsewhere\n")  # as in a worktree
+    assert project_of(str(tmp_path / "app" / "src" / "deep")) == "app"
+    assert project_of(str(tmp_path)) == tmp_path.name
+    assert [project_of(folder) for folder in ("", "/", "a\0b", "/*")] == ["", "", "", ""]
+
+
+def test_hooks_stay_small() -> None:
+    """What a hook imports is what a client waits for at every prompt."""
+    heavy = "{'click', 'msgspec', 'asyncio', 'dataclasses', 'inspect', 'subprocess', 'anyio', 'tomlkit', 'email'}"
+    ours = "{'engramq.deploy.conversation', 'engramq.deploy.stdio'}"  # patterns to compile that hooks have no use for
+    kept_out = f"({heavy} | {ours})"
+    code = f"import sys; from engramq.deploy.hooks import run; sys.exit(' '.join({kept_out} & set(sys.modules)))"
+    ended = subprocess.run(
+        [ENGRAMQ.replace("/engramq", "/python"), "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.strip() == ""

@@ -1,0 +1,293 @@
+"""What the page shows and does, read as a browser without scripts reads it, over the whole pipeline."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from engramq.schemas import limits
+from engramq.schemas.vocabulary import Scope
+from engramq.workers.auth.tokens import NewToken, create, revoke
+from tests.gateway.ui.conftest import WHO, Served
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("OP-12")]
+
+PAGES = ("/ui", "/ui/memories", "/ui/graph", "/ui/inbox", "/ui/consent", "/ui/imports", "/ui/audit", "/ui/tokens")
+
+
+async def test_every_page_answers_an_admin_with_and_without_content(here: Served) -> None:
+    browser = await here.browser("ada")
+    for _ in range(2):
+        for path in PAGES:
+            page = await browser.get(path)
+            assert (path, page.status, page.path) == (path, 200, path), page.text
+            assert ("main", {"id": "main", "tabindex": "-1"}) in page.reader.elements
+        agent = await here.agent("ada")
+        await agent.store("Ada drinks tea", tags=["drinks"], project="kitchen")
+        await agent.call("graph_add_edge", source_name="Ada", target_name="Engine", relation="DESIGNED")
+        await agent.call("import_memories", records=[{"content": "Imported"}])
+        await (await here.agent("researcher")).store("The web says tea is blue")
+
+
+async def test_a_search_shows_what_each_score_is_the_sum_of(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for text in ("Ada drinks tea in the morning", "The engine needs coal", "Bob drinks coffee"):
+        await agent.store(text)
+    (best, *_) = await agent.search("what does Ada drink", explain=True, detail="full")
+    while True:  # what follows a store may change how much its words weigh: the same must have been asked for
+        page = await browser.get("/ui/memories", q="what does Ada drink")
+        before, (best, *_) = best, await agent.search("what does Ada drink", explain=True, detail="full")
+        if best["score"] == before["score"]:
+            break
+    assert best["content"] in page.text
+    assert f"Score {best['score']:,.2f}" in page.text
+    for part in best["explain"].values():
+        assert part is None or f"{part:+.3f}" in page.text
+    assert sum(filter(None, best["explain"].values())) == pytest.approx(best["score"], abs=0.001)
+
+
+async def test_a_memory_shows_all_of_it_its_history_and_what_undoes_it(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    old = await agent.store("The office is in Porto", tags=["place"], metadata={"floor": 3}, speaker="Bea")
+    new = await agent.store("The office is in Lisbon")
+    await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=new["id"])
+    page = await browser.get(f"/ui/memories/{old['id']}")
+    for word in (old["id"], "place", '"floor": 3', "said by Bea", "superseded", "The office is in Lisbon"):
+        assert word in page.text, word
+    assert "The office is in Porto" in (await browser.get(f"/ui/memories/{new['id']}")).text
+    back = await browser.send(page, f"/ui/memories/{old['id']}/restore")
+    assert "The memory is back." in back.text
+    assert not back.has_form(f"/ui/memories/{old['id']}/restore")
+
+    await agent.call("update_memory", memory_id=old["id"], confidence=0.25)
+    changed = await browser.get(f"/ui/memories/{old['id']}")
+    assert "0.25" in changed.text
+    reset = await browser.send(changed, f"/ui/memories/{old['id']}/set_back")
+    assert "set back" in reset.text
+    read = await agent.call("get_memory", memory_id=old["id"], detail="full")
+    assert read["memory"]["confidence"] == 1.0
+
+
+async def test_erasing_takes_a_tick_and_then_leaves_nothing(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    memory = (await agent.store("Nobody may know this"))["id"]
+    page, action = await browser.get(f"/ui/memories/{memory}"), f"/ui/memories/{memory}/erase"
+    refused = await browser.send(page, action)
+    assert (refused.status, "not ticked" in refused.text) == (400, True)
+    assert "erased for good" in (await browser.send(page, action, sure="erase")).text
+    assert (await browser.get(f"/ui/memories/{memory}")).status == 404
+
+
+async def test_the_inbox_verifies_promotes_rejects_and_undoes(here: Served) -> None:
+    scout, browser = await here.agent("researcher"), await here.browser("ada")
+    good, bad = [(await scout.store(text, source_type="research"))["id"] for text in ("Tea is green", "Tea is blue")]
+    inbox = await browser.get("/ui/inbox")
+    assert "Tea is green" in inbox.text
+    assert not inbox.has_form(f"/ui/inbox/{good}/promote")
+    parts = {"hx-request": "true"}
+    row = await browser.send(inbox, f"/ui/inbox/{good}/verify", parts, verification="verified")
+    assert row.text.startswith("Tea is green")
+    undone = await browser.send(row, f"/ui/inbox/{good}/verify", parts, verification="unverified")
+    assert undone.has_form(f"/ui/inbox/{good}/verify")
+    row = await browser.send(undone, f"/ui/inbox/{good}/verify", parts, verification="verified")
+    promoted = await browser.send(row, f"/ui/inbox/{good}/promote", parts)
+    assert "The memory is trusted now" in promoted.text
+    assert "Tea is green" in (await browser.get("/ui/memories")).text
+    rejected = await browser.send(inbox, f"/ui/inbox/{bad}/verify", verification="rejected")
+    assert rejected.path == "/ui/inbox"
+    assert "Nothing waits." in rejected.text
+    assert "Tea is blue" in (await browser.get("/ui/inbox", verification="rejected")).text
+    early = (await scout.store("Tea is red", source_type="research"))["id"]
+    page = await browser.get("/ui/inbox")
+    page.reader.forms[0].action = f"/ui/inbox/{early}/promote"
+    refused = await browser.send(page, f"/ui/inbox/{early}/promote")
+    assert (refused.status, "verified or approved" in refused.text) == (409, True)
+
+
+async def test_a_second_principal_consents_with_old_and_new_before_them(here: Served) -> None:
+    agent = await here.agent("ada")
+    edge = await agent.call(
+        "graph_add_edge",
+        source_name="Finance",
+        target_name="Refunds",
+        relation="APPROVES",
+        properties={"is_constitutive": True},
+    )
+    asked = await agent.call(
+        "propose_reclassification", edge_id=edge["edge_id"], new_sector="procedural", reason="a rule"
+    )
+    action = f"/ui/consent/{asked['proposal_id']}"
+    own = await (await here.browser("ada")).get("/ui/consent")
+    assert "You have approved it" in own.text
+    grace = await here.browser("grace")
+    page = await grace.get("/ui/consent")
+    for word in ("Finance", "Refunds", "semantic", "procedural", "proposed by ada", "a rule"):
+        assert word in page.text, word
+    assert "Your decision is recorded" in (await grace.send(page, action, decision="approve")).text
+    again = await grace.send(page, action, decision="shrug")
+    assert again.status == 400
+    triple = {"source_name": "Finance", "target_name": "Refunds", "relation": "APPROVES"}
+    done = await agent.call("reclassify_memory_sector", new_sector="procedural", **triple)
+    assert done["status"] == "success"
+    assert (await grace.send(page, action, decision="reject")).status == 409
+
+
+async def test_filters_pass_what_they_name(here: Served) -> None:
+    ada, scout, browser = await here.agent("ada"), await here.agent("researcher"), await here.browser("ada")
+    await ada.store("First of all", tags=["a", "b"], project="shop", sector="episodic", thread="t1")
+    await ada.store("Second to none", tags=["a"], source="explicit")
+    await scout.store("Third from outside", source_type="research")
+    gone = await ada.store("Fourth is archived")
+    await ada.call("forget_memory", memory_id=gone["id"])
+    day, texts = datetime.now(UTC).date().isoformat(), ("First", "Second", "Third", "Fourth")
+    expected = {
+        "": "First Second",
+        "partition=both": "First Second Third",
+        "partition=untrusted": "Third",
+        "sector=episodic": "First",
+        "state=archived": "Fourth",
+        "tags=a,b": "First",
+        "project=shop": "First Second",
+        "thread=t1": "First",
+        "partition=both&source_type=research": "Third",
+        "partition=both&created_by=researcher": "Third",
+        f"since={day}": "First Second",
+        "until=2020-01-01": "",
+        "since=2020-01-01&until=2020-01-02": "",
+        "as_of=2020-01-01": "",
+        "q=first&created_by=ada": "First Second",
+        "q=first&created_by=nobody": "",
+        "q=first&until=2020-01-01": "",
+    }
+    for query, found in expected.items():
+        page = await browser.get(f"/ui/memories?{query}")
+        contents = [text for text in texts if f"{text} " in page.text.replace("Fourth is", "Fourth ")]
+        assert (query, " ".join(contents)) == (query, found)
+    wrong = await browser.get("/ui/memories?since=yesterdayish")
+    assert (wrong.status, "since" in wrong.text) == (400, True)
+    assert any(given.get("value") == "yesterdayish" for _, given in wrong.reader.elements)
+
+
+async def test_lists_go_on_where_a_page_ends(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    await agent.call("import_memories", records=[{"content": f"Number {number:02}"} for number in range(30)])
+    page = await browser.get("/ui/memories", tags="")
+    more = [link for link in page.reader.links if "cursor=" in link]
+    second = await browser.get(more[0])
+    seen = [f"Number {number:02}" for number in range(30) if f"Number {number:02}" in page.text + second.text]
+    assert len(seen) == 30
+    assert not [link for link in second.reader.links if "cursor=" in link]
+    imports = await browser.get("/ui/imports")
+    assert "ada 1 30 0 0 0" in imports.text
+
+
+async def test_the_graph_tells_its_nodes_and_edges_in_tables_and_as_data(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    for name in ("Engine", "Notes"):
+        await agent.call("graph_add_edge", source_name="Ada", target_name=name, relation="WROTE")
+    page = await browser.get("/ui/graph", node="Ada")
+    assert "Ada WROTE Engine" in page.text
+    found = (await browser.client.get("/ui/graph/data", params={"node": "Notes", "label": "Entity"})).json()
+    assert [node["text"] for node in found["nodes"]] == ["Notes", "Ada"]
+    assert [(edge["relation"], edge["directed"]) for edge in found["edges"]] == [("WROTE", True)]
+    near = await browser.get("/ui/graph", node="ada")
+    assert (near.status, "/ui/graph?node=Ada&label=Entity" in near.reader.links) == (404, True)
+    one, other = [(await agent.store(text))["id"] for text in ("Tea needs water", "Water boils")]
+    await agent.call("connect", source=one, target=other, relation="supports")
+    around = (await browser.client.get("/ui/graph/data", params={"memory": one})).json()
+    assert {node["text"] for node in around["nodes"]} == {"Tea needs water", "Water boils"}
+    assert (await browser.client.get("/ui/graph/data", params={"memory": "none"})).status_code == 404
+
+
+async def test_the_audit_trail_undoes_a_deletion_in_the_graph(here: Served) -> None:
+    agent, browser = await here.agent("ada"), await here.browser("ada")
+    edge = await agent.call("graph_add_edge", source_name="Ada", target_name="Engine", relation="DESIGNED")
+    await agent.call("graph_delete_edge", edge_id=edge["edge_id"], reason="by mistake")
+    page = await browser.get("/ui/audit", action="delete_edge")
+    assert "by mistake" in page.text
+    (form,) = [form for form in page.reader.forms if form.action.endswith("/restore")]
+    assert "back in the graph" in (await browser.send(page, form.action)).text
+    triple = {"source_name": "Ada", "target_name": "Engine", "relation": "DESIGNED"}
+    assert (await agent.call("get_edge", **triple))["status"] == "success"
+    assert (await browser.get("/ui/audit", action="sneeze")).status == 400
+
+
+async def test_an_admin_makes_a_token_that_works_and_may_no_more_than_they(here: Served) -> None:
+    browser = await here.browser("ada")
+    page = await browser.get("/ui/tokens")
+    assert here.secrets["ada"] not in page.text
+    made = await browser.send(page, "/ui/tokens", principal="new", scopes="read", days="7", label="for a test")
+    (secret,) = [word for word in made.text.split() if word.startswith("engramq_")]
+    again = await browser.send(page, "/ui/tokens", principal="new", scopes="read", days="7", label="for a test")
+    assert "made before" in again.text  # as when the page that shows it is loaded anew
+    assert (again.text.count("for a test"), "engramq_" in again.text) == (1, False)
+    visitor = await here.browser()
+    assert (await visitor.sign_in(secret)).status == 200
+    for path in ("/ui/tokens", "/ui/audit"):
+        refused = await visitor.get(path)
+        assert (path, refused.status, "scope 'admin'" in refused.text) == (path, 403, True)
+    for wrong in ({"days": "9999"}, {"principal": ""}, {"principal": "engramq"}, {"scopes": "everything"}):
+        sent = {"principal": "x", "scopes": "read", "days": "7", **wrong}
+        assert (await browser.send(page, "/ui/tokens", **sent)).status == 400, wrong
+
+
+async def test_no_token_makes_one_that_may_more_than_itself(here: Served) -> None:
+    browser = await here.browser("keeper")
+    page = await browser.get("/ui/tokens")
+    sent = {"principal": "keepers friend", "days": "7"}
+    refused = await browser.send(page, "/ui/tokens", scopes="write", **sent)
+    assert (refused.status, "lacks write" in refused.text) == (403, True)
+    assert "engramq_" not in refused.text
+    assert "keepers friend" not in (await browser.get("/ui/tokens")).text
+    assert (await browser.send(refused, "/ui/tokens", scopes="read", **sent)).status == 200
+
+
+async def test_of_many_tokens_those_that_count_are_listed_first(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TOKENS", len(WHO) + 1)
+    browser = await here.browser("ada")
+    for number in range(3):
+        token = NewToken(principal=f"guest {number}", scopes=(Scope.READ,))
+        _, made = await create(here.store, "acme", token, "tests")
+        if number:
+            await revoke(here.store, made.id, "tests")
+    page = await browser.get("/ui/tokens")
+    assert [f"guest {number}" in page.text for number in range(3)] == [True, False, False]
+    assert "2 older ones are not shown" in page.text
+
+
+async def test_imports_of_others_are_an_admins_to_see(here: Served) -> None:
+    await (await here.agent("ada")).call("import_memories", records=[{"content": "Imported"}])
+    assert "No import today" in (await (await here.browser("reader")).get("/ui/imports")).text
+    assert "No import today" not in (await (await here.browser("keeper")).get("/ui/imports")).text
+
+
+async def test_each_visitor_sees_and_does_what_their_token_may(here: Served) -> None:
+    ada = await here.agent("ada")
+    memory = (await ada.store("Ada drinks tea"))["id"]
+    reader, scout = await here.browser("reader"), await here.browser("researcher")
+    page = await reader.get(f"/ui/memories/{memory}")
+    assert "Ada drinks tea" in page.text
+    assert [form.action for form in page.reader.forms if form.method == "post"] == ["/ui/sign-out"]
+    for browser in (reader, scout):
+        for action in ("forget", "erase", "verify", "promote", "restore"):
+            shown = await browser.get("/ui")
+            shown.reader.forms[0].action = f"/ui/memories/{memory}/{action}"
+            answer = await browser.send(shown, f"/ui/memories/{memory}/{action}", sure="erase", verification="verified")
+            assert (action, answer.status) == (action, 403)
+    assert "Ada drinks tea" in (await reader.get("/ui/memories")).text
+
+
+async def test_what_is_not_there_is_said_so(here: Served) -> None:
+    browser = await here.browser("ada")
+    for path in ("/ui/nothing", "/ui/memories/no-id", "/ui/memories/01a2049f-a8df-7000-a158-b088a877225a"):
+        page = await browser.get(path)
+        assert (path, page.status) == (path, 404)
+        assert "There is no such" in page.text
+    shown = await browser.get("/ui/audit")
+    for action in (
+        "/ui/inbox/01a2049f-a8df-7000-a158-b088a877225a/forget",
+        "/ui/audit/\N{SUPERSCRIPT TWO}/restore",
+        f"/ui/audit/{'9' * 5000}/restore",
+    ):
+        shown.reader.forms[0].action = action
+        answer = await browser.send(shown, action)
+        assert (action[:20], answer.status, "There is no such" in answer.text) == (action[:20], 404, True)

@@ -1,1 +1,0 @@
-"""How people and agents come to engramq: clients connected, hooks, the package."""

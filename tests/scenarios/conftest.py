@@ -1,0 +1,27 @@
+"""A pipeline of its own for each test that asks for one."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from engramq.schemas.settings import Settings
+from tests.conftest import Database
+from tests.scenarios.stage import Agent, Stage, agent_of, stage_settings, staged
+
+
+@pytest.fixture
+def settings(database: Database, redis_url: str, key_prefix: str) -> Settings:
+    return stage_settings(database, redis_url, key_prefix)
+
+
+@pytest.fixture
+async def stage(settings: Settings) -> AsyncIterator[Stage]:
+    async with staged(settings) as running:
+        yield running
+
+
+@pytest.fixture
+async def agent(stage: Stage) -> AsyncIterator[Agent]:
+    """A client in the default namespace."""
+    async with agent_of(await stage.gateway()) as connected:
+        yield connected

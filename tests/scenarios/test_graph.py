@@ -1,0 +1,144 @@
+"""The knowledge graph through a real MCP client and the whole pipeline."""
+
+import asyncio
+from itertools import pairwise
+
+import psycopg
+import pytest
+
+from tests.conftest import Database
+from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of
+
+pytestmark = pytest.mark.anyio
+
+FACT = {"source_name": "Ada", "target_name": "Bob", "relation": "KNOWS"}
+NOWHERE = {"edge": None, "status": "not_found"}
+
+
+@pytest.mark.promise("GE-1", "GE-2", "GE-8", "GE-9", "GE-20")
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_a_fact_is_written_then_verified_then_deleted(stage: Stage, era: str) -> None:
+    async with agent_of(await stage.gateway(), era=era) as agent:
+        assert await agent.call("get_edge", **FACT) == NOWHERE
+        written = await agent.call("graph_add_edge", **FACT, weight=0.5, properties={"où": {"x": [1, None]}})
+        read = await agent.call("get_edge", **FACT)
+        shared = ("edge_id", "source_id", "target_id", "relation", "weight", "memory_sector", "properties")
+        assert {name: read[name] for name in shared} == {name: written[name] for name in shared}
+        assert (read["weight"], read["memory_sector"], read["status"]) == (0.5, "semantic", "success")
+        near = await agent.call("graph_query_neighbors", node_name="Bob")
+        assert [one["name"] for one in near["neighbors"]] == ["Ada"]
+        assert (await agent.call("graph_find_path", start_node="Bob", end_node="Ada"))["path_length"] == 1
+        assert (await agent.call("graph_query_neighbors", node_name="Bob", sectors=[]))["neighbors"] == []
+        assert (await agent.call("get_node_by_name", name="ada"))["suggestions"][0]["name"] == "Ada"
+        assert (await agent.call("graph_delete_edge", edge_id=written["edge_id"]))["status"] == "deleted"
+        assert await agent.call("get_edge", **FACT) == NOWHERE
+        assert (await agent.call("graph_delete_node", node_id=written["source_id"]))["status"] == "deleted"
+
+
+@pytest.mark.promise("RS-1", "RS-2", "RS-5", "RS-17", "GE-6")
+async def test_an_agent_corrects_a_sector_and_is_told_what_is_wrong(agent: Agent) -> None:
+    written = await agent.call("graph_add_edge", **FACT)
+    body = await agent.call("reclassify_memory_sector", **FACT, new_sector="episodic")
+    assert body.pop("command_id")
+    assert body == {
+        "status": "success",
+        "edge_id": written["edge_id"],
+        "old_sector": "semantic",
+        "new_sector": "episodic",
+    }
+    read = await agent.call("get_edge", **FACT)
+    assert read["memory_sector"] == "episodic"
+    assert read["properties"]["last_reclassification"]["actor"] == "I/O"
+    wrong = await agent.call("reclassify_memory_sector", **FACT, new_sector="")
+    assert wrong["status"] == "invalid_sector"
+    missing = await agent.call("reclassify_memory_sector", **FACT | {"relation": "LIKES"}, new_sector="episodic")
+    assert (missing["status"], missing["error"]) == ("not_found", "Edge not found: Ada --LIKES--> Bob")
+    refused = await agent.call("reclassify_memory_sector", **FACT, new_sector=5)
+    assert (refused["status"], refused["field"]) == ("invalid_parameter", "new_sector")
+    blank = await agent.call("get_edge", **FACT | {"target_name": "  "})
+    assert (blank["status"], blank["field"]) == ("invalid_parameter", "target_name")
+
+
+@pytest.mark.promise("RS-12")
+async def test_eight_agents_that_race_leave_a_chain_in_the_audit_log(stage: Stage, database: Database) -> None:
+    service = await stage.gateway()
+    sectors = ["emotional", "episodic", "semantic", "procedural", "reflective", "emotional", "episodic", "reflective"]
+    async with agent_of(service) as agent:
+        edge = await agent.call("graph_add_edge", **FACT)
+        racing = (agent.call("reclassify_memory_sector", **FACT, new_sector=sector) for sector in sectors)
+        assert {body["status"] for body in await asyncio.gather(*racing)} == {"success"}
+    with psycopg.connect(database.owner_url) as connection:
+        rows = connection.execute(
+            "select old, new from audit_log where target_id = %s order by id", [edge["edge_id"]]
+        ).fetchall()
+    assert len(rows) == len(sectors)
+    assert all(before[1] == after[0] for before, after in pairwise(rows))
+
+
+@pytest.mark.promise("RS-19", "RS-21", "RS-22", "GE-23")
+async def test_two_principals_consent_to_what_one_may_not_do_alone(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, principal="ada") as ada, agent_of(service, principal="bob") as bob:
+        edge = await ada.call("graph_add_edge", **FACT, properties={"edge_type": "constitutive"})
+        change = {**FACT, "new_sector": "reflective"}
+        refused = await ada.call("reclassify_memory_sector", **change)
+        assert (refused["status"], refused["edge_id"]) == ("consent_required", edge["edge_id"])
+        proposal = await ada.call("propose_reclassification", edge_id=edge["edge_id"], new_sector="reflective")
+        decision = {"proposal_id": proposal["proposal_id"], "decision": "approve"}
+        assert (await ada.call("decide_proposal", **decision))["approvals"] == 1
+        assert (await ada.call("reclassify_memory_sector", **change))["status"] == "consent_required"
+        decided = await bob.call("decide_proposal", **decision)
+        assert (decided["status"], decided["state"], decided["approvals"]) == ("recorded", "approved", 2)
+        assert (await ada.call("reclassify_memory_sector", **change))["status"] == "success"
+        assert (await ada.call("reclassify_memory_sector", **change))["status"] == "consent_required"
+        (listed,) = (await bob.call("list_proposals", state="used"))["proposals"]
+        assert listed["approved_by"] == ["ada", "bob"]
+        deletion = await bob.call("graph_delete_edge", edge_id=edge["edge_id"])
+        assert deletion["status"] == "consent_required"
+        await ada.call("decide_proposal", proposal_id=deletion["proposal_id"], decision="approve")
+        assert (await bob.call("graph_delete_edge", edge_id=edge["edge_id"]))["status"] == "deleted"
+
+
+@pytest.mark.promise("GE-13", "GE-21", "RS-6", "RS-7")
+async def test_homonyms_are_told_apart_by_label_and_edge_id(agent: Agent) -> None:
+    ids = [(await agent.call("graph_add_edge", **FACT, source_label=label))["edge_id"] for label in ("Person", "Ship")]
+    assert (await agent.call("graph_add_edge", **FACT))["status"] == "ambiguous"
+    read = await agent.call("get_edge", **FACT)
+    assert (read["edge_id"], read["match_count"]) == (ids[0], 2)
+    several = await agent.call("reclassify_memory_sector", **FACT, new_sector="episodic")
+    assert (several["status"], several["edge_ids"]) == ("ambiguous", ids)
+    chosen = await agent.call("reclassify_memory_sector", **FACT, new_sector="episodic", edge_id=ids[1])
+    assert (chosen["status"], chosen["edge_id"]) == ("success", ids[1])
+
+
+@pytest.mark.promise("GE-19")
+async def test_two_tenants_do_not_meet(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, "one") as one, agent_of(service, "two") as two:
+        edge = await one.call("graph_add_edge", **FACT)
+        assert await two.call("get_edge", **FACT) == NOWHERE
+        assert (await two.call("graph_delete_edge", edge_id=edge["edge_id"]))["status"] == "not_found"
+        assert (await two.call("get_node_by_name", name="Ada"))["suggestions"] == []
+        assert (await two.call("graph_find_path", start_node="Ada", end_node="Bob"))["status"] == "not_found"
+
+
+@pytest.mark.promise("OV-8", "OV-9")
+@pytest.mark.parametrize("max_chars", [500, 200_000])
+async def test_a_cursor_leads_through_all_edges_of_a_node(agent: Agent, max_chars: int) -> None:
+    for number in range(6):
+        await agent.call(
+            "graph_add_edge", **FACT | {"relation": f"R{number}"}, source_label="Person", properties={"x": "y" * 300}
+        )
+    await agent.call("graph_add_node", name="Ada", label="Ship")
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while len(seen) < 6:
+        page = await agent.call("graph_list_edges", node_name="Ada", limit=4, max_chars=max_chars, **cursor)
+        assert page["match_count"] == 2
+        assert 0 < len(page["edges"]) == page["count"]
+        seen += [edge["edge_id"] for edge in page["edges"]]
+        cursor = {"cursor": page["next_cursor"]}
+    assert page["next_cursor"] is None
+    assert len(set(seen)) == 6
+    refused = await agent.call("graph_list_edges")
+    assert (refused["status"], refused["field"]) == ("invalid_parameter", "node_name")

@@ -1,0 +1,332 @@
+"""`engramq import` over real servers and workers: files that are edited, packed, killed and brought in again."""
+
+import asyncio
+import gzip
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from engramq.deploy.cli import main
+from engramq.deploy.importing import sending
+from engramq.deploy.importing.sending import ImportWorkers, NoWorker
+from engramq.schemas.command_line import ExitCode
+from engramq.schemas.lanes import lanes_of
+from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import WorkerKind
+from tests.conftest import Database
+from tests.scenarios.stage import Stage, agent_of, stage_settings, staged, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+ENGRAMQ = str(Path(sys.executable).with_name("engramq"))
+
+
+@pytest.fixture
+def settings(database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    settings = stage_settings(database, redis_url, key_prefix)
+    monkeypatch.setenv("ENGRAMQ_REDIS_URL", settings.redis_url)
+    monkeypatch.setenv("ENGRAMQ_KEY_PREFIX", settings.key_prefix)
+    return settings
+
+
+@pytest.fixture
+async def stage(settings: Settings) -> AsyncIterator[Stage]:
+    async with staged(settings) as stage:
+        yield stage
+
+
+def lines(contents: Sequence[str], **fields: Any) -> str:
+    return "".join(json.dumps({"content": content, **fields}) + "\n" for content in contents)
+
+
+async def bring_in(file: Path, *options: str) -> int:
+    return await asyncio.to_thread(main, ["import", str(file), *options])
+
+
+def contents(database: Database) -> list[str]:
+    return sorted(row["content"] for row in database.rows("select content from memories"))
+
+
+def counted(capsys: pytest.CaptureFixture[str]) -> list[int]:
+    """Return what the command counted last: stored, skipped, updated, rejected."""
+    words = capsys.readouterr().out.splitlines()[-1].split()
+    assert words[::2] == ["stored", "skipped", "updated", "rejected"]
+    return [int(word) for word in words[1::2]]
+
+
+@pytest.mark.promise("IM-3")
+async def test_rows_with_metadata_go_in(
+    stage: Stage,
+    database: Database,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_text("".join(lines([f"row {number}"], metadata={"n": [number]}) for number in range(5)))
+    assert await bring_in(file) == ExitCode.DONE
+    assert counted(capsys) == [5, 0, 0, 0]
+    assert [row["metadata"] for row in database.rows("select metadata from memories order by content")] == [
+        {"n": [number]} for number in range(5)
+    ]
+
+
+@pytest.mark.promise("IM-3")
+@pytest.mark.long
+async def test_a_pipe_loses_nothing_of_its_beginning_and_an_export_in_one_is_refused(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of `engramq import <(program)`."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    told = [f"row {number} " + "x" * 300 for number in range(1_000)]  # more than a pipe holds, or one reading takes
+    writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, lines(told)))
+    assert await bring_in(pipe) == ExitCode.DONE
+    await writing
+    assert counted(capsys) == [1_000, 0, 0, 0]
+    assert contents(database) == sorted(told)
+
+    writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, '{"type": "engramq.export", "version": 1}\n'))
+    assert await bring_in(pipe) == ExitCode.FAILED
+    await writing
+    assert "This is an export. It is read twice: write it to a file" in capsys.readouterr().err
+    writing = asyncio.create_task(asyncio.to_thread(pipe.write_text, lines(told)))
+    assert await bring_in(pipe, "--dry-run") == ExitCode.DONE
+    await writing
+    assert capsys.readouterr().out.startswith("memories 1000  rejected 0")
+
+
+@pytest.mark.promise("IM-3", "IM-8")
+async def test_an_edited_file_doubles_nothing(
+    stage: Stage,
+    database: Database,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    rows = [f"row {number}" for number in range(300)] + ["the same", "the same"]
+    bad = {"content": "row 5", "confidence": 7}
+    told = [json.dumps({"content": one}) for one in rows]
+
+    file.write_text("\n".join([*told[:5], json.dumps(bad), *told[6:]]))
+    assert await bring_in(file) == ExitCode.FAILED
+    assert counted(capsys) == [301, 0, 0, 1]
+    rejects = tmp_path / "rows.jsonl.rejects.jsonl"
+    assert [(one["line"], one["field"]) for one in map(json.loads, rejects.read_text().splitlines())] == [
+        (6, "confidence")
+    ]
+
+    file.write_text("\n".join(told))  # corrected
+    assert await bring_in(file) == ExitCode.DONE
+    assert counted(capsys) == [1, 301, 0, 0]
+    assert not rejects.exists(), "of another run"
+
+    monkeypatch.setenv("ENGRAMQ_PRINCIPAL", "somebody else")
+    file.write_text("\n".join(["", *told[100:], *told[:40], json.dumps({"content": "row 7, edited"})]))
+    assert await bring_in(file, "--batch", "64") == ExitCode.DONE
+    assert counted(capsys) == [1, 242, 0, 0]
+    database.rows("delete from ledger")  # as after seven days
+    file.write_bytes(gzip.compress(b"content\n" + "\n".join(rows).encode()))
+    assert await bring_in(file, "--format", "csv") == ExitCode.DONE
+    assert counted(capsys) == [0, 302, 0, 0]
+    assert contents(database) == sorted([*rows, "row 7, edited"])
+
+
+async def test_a_row_that_changes_a_hidden_memory_is_reported(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"content": "The office is in Lyon", "external_id": "office"}')
+    assert await bring_in(file) == ExitCode.DONE
+    async with agent_of(await stage.gateway()) as agent:
+        (old,) = (await agent.call("list_recent_memories"))["memories"]
+        new = await agent.store("The office is in Nice")
+        await agent.call("supersede_memory", old_memory_id=old["id"], new_memory_id=new["id"])
+        capsys.readouterr()
+        file.write_text('{"content": "The office is in Paris", "external_id": "office"}')
+        assert await bring_in(file, "--on-duplicate", "update") == ExitCode.DONE
+        said = capsys.readouterr()
+        assert "updated 1" in said.out
+        assert "1 updated row went in before, and the memory is hidden behind another" in said.err
+        assert await agent.recent() == ["The office is in Nice"]
+
+
+@pytest.mark.promise("IM-8")
+async def test_what_was_forgotten_or_erased_stays_out_and_is_reported(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(lines(["stays", "forgotten", "erased", "erased too"]))
+    assert await bring_in(file) == ExitCode.DONE
+    ids = {row["content"]: str(row["node_id"]) for row in database.rows("select content, node_id from memories")}
+    async with agent_of(await stage.gateway()) as agent:
+        await agent.call("forget_memory", memory_id=ids["forgotten"])
+        for content in ("erased", "erased too"):
+            await agent.call("forget_memory", memory_id=ids[content], erase=True)
+    capsys.readouterr()
+    assert await bring_in(file, "--on-duplicate", "update") == ExitCode.DONE
+    said = capsys.readouterr()
+    assert said.out.split()[:4] == ["stored", "0", "skipped", "4"]
+    assert "1 skipped row went in before, and the memory is archived" in said.err
+    assert "2 skipped rows went in before, and the memory was erased" in said.err
+    assert contents(database) == ["forgotten", "stays"]
+
+
+@pytest.mark.long
+@pytest.mark.promise("IM-4", "IM-8")
+async def test_an_import_that_is_killed_and_whose_file_is_edited_brings_each_row_once(
+    stage: Stage, database: Database, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    rows = [f"row {number}" for number in range(1_500)]
+
+    async def there(least: int) -> bool:
+        return bool(database.rows("select count(*) >= %s as there from memories", least)[0]["there"])
+
+    for kill in range(5):
+        file.write_text(lines(rows))
+        running = subprocess.Popen(
+            [ENGRAMQ, "import", str(file), "--batch", str(16 + kill)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            await until(lambda least=150 * (kill + 1): there(least), 60.0)  # type: ignore[misc]
+            assert running.poll() is None, "it was done before it could be killed"
+        finally:
+            running.send_signal(signal.SIGKILL)
+            running.communicate()
+        if kill in (1, 3):  # rows are added in front, and some that are in are taken out
+            rows = [f"{kill} row {number}" for number in range(60)] + rows[:20] + rows[40:]
+    file.write_text(lines(rows))
+    assert await bring_in(file, "--batch", "200") == ExitCode.DONE
+    found = contents(database)
+    assert len(found) == len(set(found))
+    assert set(rows) <= set(found)
+    # What was taken out of the file after it had gone in is still there, no more.
+    assert len(set(found) - set(rows)) <= 40
+
+
+@pytest.mark.promise("IM-1")
+async def test_a_table_comes_over_standard_input(stage: Stage, database: Database) -> None:
+    given = "content;tags;external_id\nfirst;a,b;e1\nsecond;;\n;;\n".encode("utf-16")
+    ran = await asyncio.to_thread(
+        subprocess.run, [ENGRAMQ, "import", "-", "--namespace", "tables"], input=given, capture_output=True, check=False
+    )
+    assert (ran.returncode, ran.stdout.split()[:2]) == (0, [b"stored", b"2"]), ran.stderr
+    kept = database.rows("select content, tags from memories where tenant = tenant_of('tables') order by content")
+    assert [(row["content"], row["tags"]) for row in kept] == [("first", ["a,b"]), ("second", None)]
+
+
+async def test_a_long_text_is_split_on_request(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "book.jsonl"
+    text = "\n\n".join(f"Chapter {number}. " + "word " * 3_000 for number in range(8))
+    file.write_text(lines([text]))
+    assert await bring_in(file) == ExitCode.FAILED
+    assert counted(capsys) == [0, 0, 0, 1]
+    for stored, skipped in ((4, 0), (0, 4)):
+        assert await bring_in(file, "--split") == ExitCode.DONE
+        assert counted(capsys) == [stored, skipped, 0, 0]
+    kept = database.rows("select content, thread, position from memories order by position")
+    assert [row["position"] for row in kept] == [0, 1, 2, 3]
+    assert len({row["thread"] for row in kept}) == 1
+    assert " ".join(row["content"] for row in kept).split() == text.split()
+
+
+@pytest.mark.promise("IM-2")
+async def test_what_a_cut_off_file_still_has_goes_in(stage: Stage, database: Database, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl.gz"
+    whole = gzip.compress(lines([f"row {number} {os.urandom(40).hex()}" for number in range(400)]).encode())
+    file.write_bytes(whole[: len(whole) // 2])
+    assert await bring_in(file) == ExitCode.FAILED
+    (told,) = map(json.loads, (tmp_path / "rows.jsonl.gz.rejects.jsonl").read_text().splitlines())
+    found = contents(database)
+    assert len(found) > 100
+    assert (told["line"], told["field"]) == (len(found) + 1, "file")
+    file.write_bytes(whole)
+    assert await bring_in(file) == ExitCode.DONE
+    assert len(contents(database)) == 400
+
+
+async def test_a_table_without_names_is_refused_before_anything_goes_in(
+    stage: Stage, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("text,author\nfirst,Ana\n")
+    assert await bring_in(file) == ExitCode.FAILED
+    said = capsys.readouterr().err
+    assert "no memory has a field 'text'" in said
+    assert "Nothing was imported." in said
+    assert contents(database) == []
+
+
+@pytest.mark.promise("IM-10")
+async def test_that_no_worker_runs_is_said_at_once(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(lines(["first"]))
+    monkeypatch.setattr(sending, "START_S", 0.5)
+    monkeypatch.setattr(sending, "QUIET_S", 0.1)
+    begun = time.monotonic()
+    assert await bring_in(file) == ExitCode.MIDWAY
+    assert time.monotonic() - begun < 10
+    said = capsys.readouterr().err
+    assert said.startswith("No worker takes imports; waiting")
+    assert "engramq import: No worker takes imports. Start one: `engramq worker imports`" in said
+
+
+@pytest.mark.promise("IM-10")
+async def test_an_import_waits_a_while_for_workers_that_come_back_and_no_longer(
+    settings: Settings, redis_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "ALIVE_S", 0.05)
+    monkeypatch.setattr(sending, "QUIET_S", 0.0)
+    lanes = lanes_of(settings)
+    alive, workers = lanes.first.of[WorkerKind.IMPORTS].alive, ImportWorkers(lanes, settings.namespace)
+    async with Redis.from_url(redis_url) as redis, asyncio.timeout(30):
+        waiting = asyncio.create_task(workers.require(30.0))
+
+        async def is_told() -> bool:
+            return "No worker takes imports; waiting 30 s" in capsys.readouterr().err
+
+        await until(is_told)
+        assert not waiting.done()
+        await redis.zadd(alive, {"w": time.time()})
+        await waiting
+        monkeypatch.setattr(sending, "RETURN_S", 0.2)
+        watching = asyncio.create_task(workers.watch())
+        await redis.zadd(alive, {"w": time.time() - sending.SILENT_S - 1})
+        with pytest.raises(NoWorker, match="engramq worker imports"):
+            await watching
+        await workers.close()
+
+
+@pytest.mark.promise("IM-2")
+async def test_a_reject_file_that_cannot_be_written_is_told_of_at_once(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(lines(["first"]))
+    assert await bring_in(file, "--rejects", "/proc/nowhere/x") == ExitCode.MISUSED
+    assert "--rejects" in capsys.readouterr().err
+
+
+@pytest.mark.promise("IM-2")
+async def test_a_clean_import_leaves_what_is_no_file_alone(stage: Stage, tmp_path: Path) -> None:
+    pipe = tmp_path / "rejects"
+    os.mkfifo(pipe)
+    file = tmp_path / "rows.jsonl"
+    file.write_text(lines(["first"]))
+    assert await bring_in(file, "--rejects", str(pipe)) == ExitCode.DONE
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)

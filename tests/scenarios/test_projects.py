@@ -1,0 +1,123 @@
+"""Projects: one sees what is in it and what is in none; ids, links and the graph cross it."""
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from tests.scenarios.stage import Agent, Stage, agent_of, until
+
+pytestmark = pytest.mark.anyio
+
+WORDS = "The deploy password rotates every"
+
+
+@pytest.mark.promise("OV-15")
+async def test_a_project_sees_itself_and_what_is_in_none(stage: Stage) -> None:
+    async with AsyncExitStack() as stack:
+        service = await stage.gateway()
+        mars, venus, nobody, everybody = [
+            await stack.enter_async_context(agent_of(service, project=name)) for name in ("mars", "venus", "", "*")
+        ]
+        on_mars = await mars.store(f"{WORDS} Monday")
+        on_venus = await venus.store(f"{WORDS} Tuesday")
+        in_none = await nobody.store(f"{WORDS} Friday")
+        by_all = await everybody.store(f"{WORDS} Sunday")
+        assert [one["project"] for one in (on_mars, on_venus, in_none, by_all)] == ["mars", "venus", None, None]
+        shared = {in_none["content"], by_all["content"]}
+        all_of_them = {*shared, on_mars["content"], on_venus["content"]}
+
+        for _ in range(3):  # in the tables first, then in the copy of the namespace
+            for agent, seen in ((mars, {*shared, on_mars["content"]}), (nobody, shared), (everybody, all_of_them)):
+                assert set(await agent.found(WORDS)) == seen
+                assert set(await agent.found(WORDS, ranking="similarity")) == seen
+                assert set(await agent.recent()) == seen
+        assert set(await mars.found(WORDS, project="venus")) == {*shared, on_venus["content"]}
+        assert set(await mars.recent(project="venus")) == {*shared, on_venus["content"]}
+        assert set(await nobody.recent(project="*")) == set(await mars.found(WORDS, project="*")) == all_of_them
+        assert (await nobody.store("In mars from outside", project="mars"))["project"] == "mars"
+
+        found = await mars.call("get_memory", memory_id=on_venus["id"])
+        assert found["memory"]["project"] == "venus"
+        assert (await mars.call("connect", source=on_mars["id"], target=on_venus["id"]))["action"] in {
+            "created", "updated", "reinforced",
+        }  # fmt: skip
+        moved = await mars.call("update_memory", memory_id=on_venus["id"], project="mars")
+        assert moved["memory"]["project"] == "mars"
+        assert on_venus["content"] in await mars.found(WORDS)
+        assert set(await venus.found(WORDS)) == shared
+
+
+@pytest.mark.promise("OV-15")
+async def test_what_is_similar_is_of_the_project_however_much_of_others_is_nearer(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, project="mars") as mars, agent_of(service, project="venus") as venus:
+        own = await mars.store(f"{WORDS} week, some say")
+        for _ in range(12):
+            await venus.store(f"{WORDS} week")
+        stored = await mars.call("store_memory", content=f"{WORDS} week")
+        assert [one["id"] for one in stored["similar_memories"]] == [own["id"]]
+        twin = await mars.call("store_memory", content=f"{WORDS} week")
+        assert [one["id"] for one in twin["similar_memories"]] == [stored["stored"]["id"], own["id"]]
+        everyones = await mars.call("store_memory", content=f"{WORDS} week", project="*")
+        assert (everyones["status"], everyones["field"]) == ("invalid_parameter", "project")
+
+
+@pytest.mark.promise("OV-15")
+@pytest.mark.long
+async def test_links_of_similarity_cross_projects(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, project="mars") as mars, agent_of(service, project="venus") as venus:
+        other = await venus.store(f"{WORDS} week")
+        mine = await mars.store(f"{WORDS} week")
+
+        async def linked() -> bool:
+            links = (await mars.call("get_memory", memory_id=mine["id"]))["links"]
+            return [link["memory_id"] for link in links] == [other["id"]]
+
+        await until(linked)
+        assert await mars.found(WORDS) == [mine["content"]]  # nothing of another project comes in over a link
+
+
+@pytest.mark.promise("OV-15")
+async def test_a_query_is_matched_within_the_project_of_its_caller(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, project="mars") as mars, agent_of(service, project="venus") as venus:
+        await venus.store("The rover has six wheels")
+        asked: dict[str, Any] = {"source_query": "The rover has six wheels", "target_query": "x", "dry_run": True}
+        assert (await mars.call("connect_by_query", **asked))["source_id"] is None
+        own = await mars.store("Dust covers the panels")
+        assert (await mars.call("connect_by_query", **asked))["source_id"] == own["id"]
+
+
+@pytest.mark.promise("OV-15")
+async def test_a_cursor_is_of_no_use_in_another_project(stage: Stage) -> None:
+    service = await stage.gateway()
+    async with agent_of(service, project="mars") as mars, agent_of(service, project="venus") as venus:
+        for number in range(3):
+            await mars.store(f"Entry {number}")
+        page = await mars.call("list_recent_memories", limit=1)
+        cursor = page["next_cursor"]
+        for named in ({}, {"project": "mars"}):
+            rest = await mars.call("list_recent_memories", cursor=cursor, **named)
+            assert [one["content"] for one in rest["memories"]] == ["Entry 1", "Entry 0"]
+        assert (await venus.call("list_recent_memories", cursor=cursor, project="mars"))["count"] == 2
+        for agent, other in ((venus, {}), (mars, {"project": "*"}), (mars, {"tags": ["x"]})):
+            refused = await agent.call("list_recent_memories", cursor=cursor, **other)
+            assert (refused["status"], refused["field"]) == ("invalid_parameter", "cursor")
+
+
+@pytest.mark.promise("OV-15")
+@pytest.mark.parametrize("project", [" ", "x" * 256, 7, ["mars"]])
+async def test_a_project_that_is_none_is_refused_by_name(agent: Agent, project: Any) -> None:
+    stored = await agent.store("Something")
+    for tool, rest in (
+        ("store_memory", {"content": "x"}),
+        ("search_memories", {"query": "x"}),
+        ("list_recent_memories", {}),
+        ("update_memory", {"memory_id": stored["id"]}),
+    ):
+        refused = await agent.call(tool, **{**rest, "project": project})
+        assert (refused["status"], refused["field"]) == ("invalid_parameter", "project"), tool
+    refused = await agent.call("update_memory", memory_id=stored["id"], project="*")
+    assert (refused["status"], refused["field"]) == ("invalid_parameter", "project")

@@ -1,0 +1,167 @@
+"""A secret in an import or a store reaches neither the queue nor the database, unless the operator wants it kept."""
+
+import asyncio
+import gzip
+import json
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import psycopg
+import pytest
+from redis.asyncio import Redis
+
+from engramq.deploy.cli import main
+from engramq.gateway import service
+from engramq.gateway.redaction import Redacted, redacted
+from engramq.schemas.commands import Command
+from engramq.schemas.settings import Redact, Settings
+from tests.conftest import Database
+from tests.gateway.test_redaction import GITHUB, SLACK
+from tests.scenarios.stage import agent_of, stage_settings, staged
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("SE-19")]
+
+CONTENT = f"Ada deploys with {GITHUB} from her laptop"
+KEPT = "Ada deploys with [redacted: GitHub Token] from her laptop"
+
+
+def everywhere(database: Database) -> str:
+    """Return all rows of all tables as text."""
+    with psycopg.connect(database.owner_url) as connection:
+        tables = connection.execute(
+            "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables"
+            " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+        ).fetchall()
+        rows = [connection.execute(f"SELECT t::text FROM {name} t".encode()).fetchall() for (name,) in tables]
+    return json.dumps(rows)
+
+
+async def in_redis(settings: Settings) -> bytes:
+    """Return every value below the prefix and of the jobs, as bytes."""
+    found = b""
+    async with Redis.from_url(settings.redis_url) as redis:
+        async for key in redis.scan_iter():
+            found += await redis.dump(key) or b""
+    return found
+
+
+async def test_an_import_leaves_secrets_out_and_says_how_many(
+    settings: Settings,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "memories.jsonl"
+    rows = [{"content": CONTENT, "metadata": {"token": GITHUB}}, {"content": "Bob likes tea", "external_id": "b"}]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for name in ("database_url", "redis_url", "key_prefix"):
+        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        for stored in (2, 0):  # the same file again is the same, whatever was left out
+            assert await asyncio.to_thread(main, ["import", str(file)]) == 0
+            shown = capsys.readouterr()
+            assert f"stored {stored}" in shown.out
+            assert "2 secrets were left out, each marked in its place" in shown.err
+        memories = {one["content"]: one for one in (await agent.call("list_recent_memories"))["memories"]}
+        assert memories.keys() == {KEPT, "Bob likes tea"}
+        assert memories[KEPT]["metadata"] == {"token": "[redacted: GitHub Token]"}
+        assert GITHUB not in everywhere(database)
+        assert GITHUB.encode() not in await in_redis(settings)
+
+        monkeypatch.setenv("ENGRAMQ_REDACT", "off")
+        assert await asyncio.to_thread(main, ["import", str(file)]) == 0
+        shown = capsys.readouterr()
+        assert "stored 0  skipped 2" in shown.out, "the same file again is the same, whatever the setting"
+        assert "left out" not in shown.err
+
+        file.write_text(json.dumps({"content": CONTENT, "tags": ["new"]}))
+        for redact, stored in (("off", 1), ("imports", 0)):
+            monkeypatch.setenv("ENGRAMQ_REDACT", redact)
+            assert await asyncio.to_thread(main, ["import", str(file)]) == 0
+            assert f"stored {stored}" in capsys.readouterr().out
+        assert CONTENT in await agent.recent()
+
+
+@pytest.mark.parametrize("way", ["csv", "gz", "split"])
+async def test_no_way_into_the_store_passes_the_redaction_by(
+    settings: Settings,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    way: str,
+) -> None:
+    file = tmp_path / {"csv": "rows.csv", "gz": "rows.jsonl.gz", "split": "rows.jsonl"}[way]
+    text = f"{'word ' * 6_540}{CONTENT}. {'more ' * 500}" if way == "split" else CONTENT
+    row = {"content": text, "metadata": {"token": GITHUB}}
+    match way:
+        case "csv":
+            file.write_text(f'content;metadata;tags\n{CONTENT};"{{""token"": ""{GITHUB}""}}";{SLACK}\n')
+        case "gz":
+            file.write_bytes(gzip.compress(json.dumps(row).encode()))
+        case _:
+            file.write_text(json.dumps(row))
+    for name in ("database_url", "redis_url", "key_prefix"):
+        monkeypatch.setenv(f"ENGRAMQ_{name.upper()}", getattr(settings, name))
+    async with staged(settings):
+        assert await asyncio.to_thread(main, ["import", str(file), *(["--split"] if way == "split" else [])]) == 0
+        assert f"stored {2 if way == 'split' else 1}" in capsys.readouterr().out
+        kept = everywhere(database)
+        assert "Ada deploys with [redacted: GitHub Token] from her laptop" in kept
+        assert GITHUB not in kept
+        assert SLACK not in kept
+        assert GITHUB.encode() not in await in_redis(settings)
+
+
+@pytest.mark.parametrize("redact", ["imports", "all"])
+async def test_a_store_keeps_or_leaves_out_secrets_as_the_setting_says(
+    database: Database, redis_url: str, key_prefix: str, redact: str
+) -> None:
+    settings = stage_settings(database, redis_url, key_prefix, redact=redact)
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        body = await agent.call("store_memory", content=CONTENT, idempotency_key="once")
+        again = await agent.call("store_memory", content=CONTENT, idempotency_key="once")
+        assert again["stored"] == body["stored"]
+        if redact == "imports":
+            assert body["stored"]["content"] == CONTENT
+            assert "notice" not in body
+        else:
+            assert body["stored"]["content"] == KEPT
+            assert body["notice"].endswith("each marked in its place: 1.")
+            assert GITHUB not in everywhere(database)
+            assert "notice" not in await agent.call("store_memory", content="Nothing secret here")
+
+
+async def test_who_looks_for_secrets_takes_no_thread_of_others(
+    database: Database, redis_url: str, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two commands at once at most, and the threads that everything else shares stay free."""
+    settings = stage_settings(database, redis_url, key_prefix, redact="all")
+    inside = threading.Semaphore(service.REDACTING_THREADS)
+    seen: list[tuple[bool, int]] = []
+
+    def looked(command: Command, wanted: Redact, go_on: Callable[[], object]) -> Redacted:
+        is_free = inside.acquire(blocking=False)
+        seen.append((is_free, anyio.from_thread.run_sync(_threads_of_others)))
+        try:
+            return redacted(command, wanted, go_on)
+        finally:
+            if is_free:
+                inside.release()
+
+    async with staged(settings) as stage, agent_of(await stage.gateway()) as agent:
+        monkeypatch.setattr(service, "redacted", looked)
+        async with anyio.create_task_group() as group:
+            for number in range(12):
+                group.start_soon(partial(agent.call, "store_memory", content=f"Note {number}"))
+    assert seen == [(True, 0)] * 12
+
+
+def _threads_of_others() -> int:
+    return anyio.to_thread.current_default_thread_limiter().borrowed_tokens

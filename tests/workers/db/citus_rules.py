@@ -1,0 +1,290 @@
+"""What Citus documents of statements on distributed tables, asked of a statement's tree (query_trees.py).
+
+Of one whose rows are all one tenant's: it runs on one node. The rules, with Citus' own words where it has them:
+
+- volatile: "functions used in UPDATE queries on distributed tables must not be VOLATILE", neither in its WHERE nor in
+  that of a DELETE. In an INSERT they are called on the coordinator.
+- stable: "STABLE functions used in UPDATE queries cannot be called with column references"; the others are called on
+  the coordinator. Operators and casts are functions too: `timestamptz + interval` is a stable one.
+- lazy: "non-IMMUTABLE functions are not allowed in CASE or COALESCE statements" of an UPDATE or of a DELETE's WHERE.
+- returning: "non-IMMUTABLE functions are not allowed in the RETURNING clause".
+- upsert: "functions used in the DO UPDATE SET clause of INSERTs on distributed tables must be marked IMMUTABLE", and so
+  in its WHERE.
+- subquery: "subqueries are not supported within INSERT queries"; one that selects its rows may have them in there.
+- tenant: "modifying the partition value of rows is not allowed".
+- nested: "cannot execute a distributed query from a query on a shard": a function that reads a table of ours, or runs a
+  query that it is given, and is sent to a node. In a SELECT all are; elsewhere those are called on the coordinator that
+  are given no column.
+- session: a function that speaks of the session or of its transaction: on a node they are others. And advisory locks.
+- sequence: "Sequences cannot be used in router queries".
+- spread: a table without `tenant = …` of its own: it is not seen that all rows are on one node. A subquery that takes
+  the tenant from the row around it does not count.
+- correlated: "correlated subqueries are not supported when the FROM clause contains a reference table", if they read
+  all tenants' rows.
+
+What Citus 14.0.1 refused when engramq ran on it, beyond its documentation:
+
+- copy: "COPY FROM not supported with row-level security": an INSERT … SELECT that goes by the coordinator is sent as a
+  COPY unless it has RETURNING or ON CONFLICT.
+- parameter: "could not determine data type of parameter": in ON CONFLICT or RETURNING of such an INSERT.
+- lock: FOR KEY SHARE in a part of a WITH that reads another part which reads a table, ahead of an INSERT.
+- columns: "a column definition list is required": a subquery in FROM that selects no column.
+- joined: an INSERT that takes the tenant from a table, not as a value, goes to all shards.
+
+And this, which means something else there:
+
+- order: an INSERT in a WITH is carried out apart, before the rest, and so is each part of a WITH that stands before an
+  INSERT. What reads the same table sees the new rows then, where PostgreSQL shows the old ones.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.workers.db.query_trees import (
+    CTE,
+    DELETE,
+    INSERT,
+    RELATION,
+    SELECT,
+    SUBQUERY,
+    UPDATE,
+    Catalogue,
+    Node,
+    within,
+)
+
+SESSION = frozenset({
+    "pg_backend_pid", "pg_current_xact_id", "pg_current_xact_id_if_assigned", "pg_current_snapshot", "txid_current",
+    "pg_visible_in_snapshot", "pg_current_wal_lsn", "pg_current_wal_insert_lsn",
+})  # fmt: skip
+RUN_TEXT = frozenset({"ts_stat", "query_to_xml", "cursor_to_xml", "table_to_xml"})
+TENANT = "tenant"
+ALWAYS = "1"  # ctematerialized
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules, for these tables."""
+
+    catalogue: Catalogue
+    distributed: frozenset[str]  # and views of them
+    reference: frozenset[str]
+
+    def broken_by(self, tree: Node) -> set[str]:
+        """Return what is refused or would mean something else, as `rule: function or table`."""
+        if not self._tables(within(tree)) & (self.distributed | self.reference):
+            return set()  # the coordinator's own
+        found = set(self._order(tree))
+        parts = {node["ctename"]: node for node in within(tree) if node["kind"] == "COMMONTABLEEXPR"}
+        for query in within(tree):
+            if query["kind"] == "QUERY":
+                found |= (
+                    set(self._modifying(query, parts)) if query["commandType"] != SELECT else set(self._sent(query))
+                )
+                found |= {f"spread: {name}" for name in self._spread(query)}
+                found |= set(self._subqueries(query))
+        if any(query["kind"] == "QUERY" and query["commandType"] == INSERT for query in within(tree)):
+            found |= set(self._locks(parts))
+        return found
+
+    def _subqueries(self, query: Node) -> Iterator[str]:
+        own = [table for table in _listed(query["rtable"]) if table["rtekind"] == RELATION]
+        for table in _listed(query["rtable"]):
+            if table["rtekind"] == SUBQUERY and not _listed(table["subquery"]["targetList"]):
+                yield f"columns: {', '.join(sorted(self._tables(within(table))))}"
+        if not own or any(self.catalogue.tables.get(table["relid"]) in self.distributed for table in own):
+            return
+        for link in within([query["jointree"], query["targetList"]], queries=False):
+            if link["kind"] == "SUBLINK" and any(
+                node["kind"] == "VAR" and node["varlevelsup"] == "1" for node in within(link["subselect"])
+            ):
+                yield from (f"correlated: {name}" for name in self._spread(link["subselect"]))
+
+    def _locks(self, parts: dict[str, Node]) -> Iterator[str]:
+        for name, part in parts.items():
+            others = [node["ctename"] for node in within(part["ctequery"]) if node.get("rtekind") == CTE]
+            locks = any(_listed(node["rowMarks"]) for node in within(part["ctequery"]) if node["kind"] == "QUERY")
+            if locks and any(self._tables(within(parts[other]["ctequery"])) for other in others):
+                yield f"lock: {name}"
+
+    def _modifying(self, query: Node, parts: dict[str, Node]) -> Iterator[str]:
+        command = query["commandType"]
+        lazy = [*self._targets(query)] if command == UPDATE else []
+        if command in (UPDATE, DELETE):
+            lazy.append(query["jointree"]["quals"])
+            yield from self._called("volatile", lazy, "v")
+            yield from self._irreducible([_pulled_up(one, query, parts) for one in lazy])
+        if command == UPDATE:
+            yield from self._of_tenant(query, query["targetList"])
+        yield from self._called("returning", [query["returningList"]], "s")
+        if command == INSERT:
+            yield from self._inserting(query)
+
+    def _inserting(self, query: Node) -> Iterator[str]:
+        selects = [one for one in query["rtable"] if one["rtekind"] == SUBQUERY]
+        if selects and self._target(query) in self.distributed:
+            yield from self._pulled(query, selects[0]["subquery"])
+        beside = [query["returningList"], query["onConflict"], query["targetList"]]
+        values = [] if selects else [query["rtable"]]
+        if any(node["kind"] == "SUBLINK" for node in within([*beside, *values])):
+            yield f"subquery: {self._target(query)}"
+        upsert = query["onConflict"]
+        if isinstance(upsert, dict):
+            changed = [one["expr"] for one in _listed(upsert["onConflictSet"]) if one["expr"]["kind"] != "VAR"]
+            yield from self._called("upsert", [*changed, upsert["arbiterWhere"], upsert["onConflictWhere"]], "s")
+            yield from self._of_tenant(query, upsert["onConflictSet"])
+
+    def _pulled(self, query: Node, select: Node) -> Iterator[str]:
+        """What is wrong with an INSERT whose rows a SELECT finds."""
+        beside = [query["returningList"], query["onConflict"]]
+        if not any(_listed(found) or isinstance(found, dict) for found in beside):
+            yield f"copy: {self._target(query)}"
+        if any(node["kind"] == "PARAM" for node in within(beside)):
+            yield f"parameter: {self._target(query)}"
+        table = query["rtable"][int(query["resultRelation"]) - 1]["relid"]
+        for target in _listed(query["targetList"]):
+            if self.catalogue.columns[table, target["resno"]] != TENANT or target["expr"]["kind"] != "VAR":
+                continue
+            given = select["targetList"][int(target["expr"]["varattno"]) - 1]["expr"]
+            source = select["rtable"][int(given["varno"]) - 1] if given["kind"] == "VAR" else {}
+            if self.catalogue.tables.get(source.get("relid", "")) in self.distributed:
+                yield f"joined: {self._target(query)}"
+
+    def _irreducible(self, expressions: Iterable[Any]) -> Iterator[str]:
+        for node in within(list(expressions), queries=False):
+            if node["kind"] in ("COALESCEEXPR", "CASEEXPR"):
+                yield from self._called("lazy", [node], "s")
+            elif self.catalogue.volatility(node) == "s":
+                below = [one for one in within(node, queries=False) if one is not node]
+                if any(one["kind"] == "VAR" for one in below):
+                    yield from self._called("stable", [node], "s")
+
+    def _sent(self, query: Node) -> Iterator[str]:
+        """What a node would be asked to call. A SELECT of no table is the coordinator's."""
+        if not self._tables(within(query)) and not any(one.get("rtekind") == CTE for one in within(query)):
+            return
+        for node in within(query):
+            for one in self.catalogue.calls(node):
+                name = self.catalogue.functions[one][0]
+                if one in self.catalogue.reading or name in RUN_TEXT:
+                    yield f"nested: {name}"
+                elif name in SESSION or "advisory" in name:
+                    yield f"session: {name}"
+                elif name == "nextval":
+                    yield f"sequence: {name}"
+
+    def _spread(self, query: Node) -> set[str]:
+        """Return the tables whose tenant follows from no condition of this query."""
+        tables = _listed(query["rtable"])
+        known: set[tuple[str, str]] = set()  # (number of the table, of the column)
+        pairs: list[tuple[Node, Node]] = [
+            (clause["args"][0], clause["args"][1]) for clause in _conjuncts(query["jointree"])
+            if self.catalogue.functions[clause["opfuncid"]][0] == "int4eq"
+        ]  # fmt: skip
+        if query["commandType"] == INSERT:
+            known.add((query["resultRelation"], "*"))  # the row says whose it is, and so does the one in its way
+            if isinstance(query["onConflict"], dict):
+                known.add((query["onConflict"]["exclRelIndex"], "*"))
+        grown = True
+        while grown:
+            before = len(known)
+            for one, other in pairs:
+                for column, value in ((one, other), (other, one)):
+                    own = column["kind"] == "VAR" and column["varlevelsup"] == "0"
+                    if own and (value["kind"] in ("PARAM", "CONST") or _place(value) in known):
+                        known.add(_place(column))
+            grown = len(known) > before
+        found = set()
+        for number, table in enumerate(tables, start=1):
+            name = self.catalogue.tables.get(table.get("relid", ""), "") if table["rtekind"] == RELATION else ""
+            columns = {self.catalogue.columns.get((table.get("relid", ""), column), column)
+                       for place, column in known if place == str(number)}  # fmt: skip
+            if name in self.distributed and not columns & {TENANT, "*"}:
+                found.add(name)
+        return found
+
+    def _order(self, tree: Node) -> Iterator[str]:
+        parts = [one["ctequery"] for one in _listed(tree["cteList"])]
+        apart = tree["commandType"] == INSERT or any(one["commandType"] == INSERT for one in parts)
+        if not apart:
+            return
+        written: set[str] = set()
+        for part in [*parts, {**tree, "cteList": []}]:
+            for name in sorted(self._read(part) & written):
+                yield f"order: {name}"
+            if part["commandType"] != SELECT:
+                written.add(self._target(part))
+        if any(one["cterecursive"] == "true" for one in _listed(tree["cteList"])):
+            yield "order: recursive"
+
+    def _read(self, query: Node) -> set[str]:
+        target = "" if query["commandType"] == SELECT else str(query["resultRelation"])
+        conflict = query["onConflict"]
+        rows = {target, conflict["exclRelIndex"]} if isinstance(conflict, dict) else {target}
+        own = [one for number, one in enumerate(_listed(query["rtable"]), start=1)
+               if str(number) not in rows or query["commandType"] != INSERT]  # fmt: skip
+        return self._tables(within([*own, query["jointree"], query["targetList"], query["returningList"]]))
+
+    def _target(self, query: Node) -> str:
+        return self.catalogue.tables[query["rtable"][int(query["resultRelation"]) - 1]["relid"]]
+
+    def _targets(self, query: Node) -> Iterator[Node]:
+        yield from (one["expr"] for one in _listed(query["targetList"]) if one["resjunk"] == "false")
+
+    def _of_tenant(self, query: Node, changed: Any) -> Iterator[str]:
+        table = query["rtable"][int(query["resultRelation"]) - 1]["relid"]
+        if any(self.catalogue.columns[table, one["resno"]] == TENANT for one in _listed(changed)):
+            yield f"tenant: {self._target(query)}"
+
+    def _tables(self, nodes: Iterator[Node]) -> set[str]:
+        return {self.catalogue.tables[one["relid"]] for one in nodes
+                if one["kind"] == "RANGETBLENTRY" and one.get("relid") in self.catalogue.tables}  # fmt: skip
+
+    def _called(self, rule: str, expressions: Iterable[Any], volatile: str) -> Iterator[str]:
+        yield from (f"{rule}: {name}" for name in self.catalogue.names(within(list(expressions)), volatile))
+
+
+def _pulled_up(found: Any, query: Node, parts: dict[str, Node]) -> Any:
+    """Return an expression as the planner sees it: with what a subquery of the FROM selects in place of its name.
+
+    What is locked, limited or materialized stays by itself.
+    """
+    if isinstance(found, list):
+        return [_pulled_up(one, query, parts) for one in found]
+    if not isinstance(found, dict) or found["kind"] == "QUERY":
+        return found
+    if found["kind"] == "VAR" and found["varlevelsup"] == "0":
+        table = query["rtable"][int(found["varno"]) - 1]
+        below: Any = table.get("subquery") if table["rtekind"] == SUBQUERY else None
+        if table["rtekind"] == CTE:
+            named = parts[table["ctename"]]
+            below = named["ctequery"] if named["ctematerialized"] != ALWAYS else None
+        if below and below["commandType"] == SELECT and not (_listed(below["rowMarks"]) or below["limitCount"] != "<>"):
+            return _pulled_up(below["targetList"][int(found["varattno"]) - 1]["expr"], below, parts)
+        return found
+    return {name: _pulled_up(one, query, parts) for name, one in found.items()}
+
+
+def _listed(found: Any) -> list[Node]:
+    return found if isinstance(found, list) else []
+
+
+def _place(node: Node) -> tuple[str, str]:
+    return (node["varno"], node["varattno"]) if node["kind"] == "VAR" and node["varlevelsup"] == "0" else ("", "")
+
+
+def _conjuncts(found: Any) -> Iterator[Node]:
+    """Return the conditions that hold together, of a FROM with its joins."""
+    if isinstance(found, list):
+        for one in found:
+            yield from _conjuncts(one)
+    elif isinstance(found, dict):
+        if found["kind"] == "FROMEXPR":
+            yield from _conjuncts([found["fromlist"], found["quals"]])
+        elif found["kind"] == "JOINEXPR":
+            yield from _conjuncts([found["larg"], found["rarg"], found["quals"]])
+        elif found["kind"] == "BOOLEXPR" and found["boolop"] == "and":
+            yield from _conjuncts(found["args"])
+        elif found["kind"] == "OPEXPR":
+            yield found

@@ -1,0 +1,162 @@
+"""Which texts say the same, and which memory stays. Pure."""
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from engramq.deploy.cli.duplicate_sets import Digests, Sets, packed, transactions
+from engramq.schemas.commands import DuplicateGroup
+from engramq.schemas.vocabulary import Verification
+from engramq.workers.memories.duplicate_rules import (
+    Compared,
+    digest,
+    groups,
+    said,
+    says_the_same,
+    similarity_to,
+    unit,
+)
+from tests.workers.memories.duplicates.pairs import OPPOSED, SAME_WORDS
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+TEA = "Petra prefers tea in the long mornings of winter"
+SAME = "Anna prefers tea in the long mornings of winter"
+
+
+def memory(number: int, content: str = SAME, angle: float = 0.0, **changes: Any) -> Compared:
+    """Return a memory whose vector stands at this angle, in degrees; the higher its number the newer."""
+    known: dict[str, Any] = {
+        "id": UUID(int=number),
+        "kind": "facts",
+        "said": said(content),
+        "vector": unit(np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))], dtype=np.float32)),
+        "verification": Verification.UNVERIFIED,
+        "created_at": BEGAN + timedelta(days=number),
+        "kept": False,
+        "is_told": True,
+        "is_telling": True,
+    }
+    return Compared(**known | changes)
+
+
+def numbers(memories: Sequence[Compared], least: float = 0.95) -> dict[int, list[int]]:
+    return {one.stays.id.int: [goes.id.int for goes, _ in one.goes] for one in groups(memories, least)}
+
+
+@pytest.mark.parametrize(("one", "other"), SAME_WORDS)
+def test_texts_that_differ_in_nothing_that_vectors_are_blind_to(one: str, other: str) -> None:
+    assert says_the_same(said(one), said(other))
+    assert says_the_same(said(other), said(one))
+
+
+@pytest.mark.parametrize(("one", "other"), OPPOSED)
+def test_texts_that_say_different_things_however_near_they_are(one: str, other: str) -> None:
+    assert not says_the_same(said(one), said(other))
+    assert not says_the_same(said(other), said(one))
+    assert said(one).text != said(other).text
+    assert digest("facts", one) != digest("facts", other)
+
+
+def test_a_digest_is_of_kind_and_text_but_for_white_space_and_a_first_capital() -> None:
+    assert digest("facts", "The tea  is\nhot") == digest("facts", " the tea is hot ")
+    assert digest("facts", "Caf\u00e9 is open") == digest("facts", "Cafe\u0301 is open")
+    assert digest("facts", "the tea is hot") != digest("turns", "the tea is hot")
+    assert len(digest("facts", "")) == 16
+
+
+def test_groups_are_those_of_comparing_each_with_each() -> None:
+    dice = random.Random(7)
+    for _ in range(60):
+        several = [
+            memory(
+                number,
+                dice.choice([SAME, f"{SAME}.", f"{SAME}!", f"The {SAME}", TEA]),
+                angle=dice.choice([0.0, 8.0, 16.0, 24.0, 32.0]),
+                kept=dice.random() < 0.2,
+                is_told=dice.random() < 0.9,
+                is_telling=dice.random() < 0.9,
+                kind=dice.choice(["facts", "turns"]),
+                verification=dice.choice([Verification.UNVERIFIED, Verification.VERIFIED]),
+                **({"vector": None} if dice.random() < 0.2 else {}),
+            )
+            for number in range(1, dice.randint(2, 14))
+        ]
+        assert numbers(several) == one_by_one(several)
+
+
+def one_by_one(memories: Sequence[Compared]) -> dict[int, list[int]]:
+    """Return what `numbers` does, by comparing each pair."""
+    free, found = sorted(memories, key=lambda one: one.rank, reverse=True), {}
+    while free:
+        stays, *others = free
+        goes = [one for one in others if similarity_to(stays, one, 0.95) is not None]
+        if goes:
+            found[stays.id.int] = [one.id.int for one in goes]
+        free = [one for one in others if one not in goes]
+    return found
+
+
+def test_what_is_vouched_for_stays_then_what_is_kept_then_the_newest() -> None:
+    assert numbers([memory(1), memory(2), memory(3)]) == {3: [2, 1]}
+    assert numbers([memory(1, kept=True), memory(2), memory(3)]) == {1: [3, 2]}
+    verified = memory(1, verification=Verification.VERIFIED)
+    assert numbers([verified, memory(2), memory(3, kept=True)]) == {1: [2]}
+    assert numbers([verified, memory(2, verification=Verification.APPROVED)]) == {2: [1]}
+
+
+def test_each_that_goes_is_alike_to_the_one_that_stays() -> None:
+    """Four in a row, each near the next: the ends are not near each other."""
+    row = [memory(number, f"{SAME} {'!' * number}", angle=10.0 * number) for number in range(1, 5)]
+    assert numbers(row, least=0.98) == {4: [3], 2: [1]}
+    assert numbers(row, least=0.80) == {4: [3, 2, 1]}
+    assert numbers(row, least=0.999) == {}
+
+
+def test_memories_of_different_kinds_models_or_of_short_texts_stay_apart() -> None:
+    assert numbers([memory(1), memory(2, kind="turns")]) == {}
+    near = [memory(1, f"{SAME}!"), memory(2)]
+    assert numbers(near) == {2: [1]}
+    assert numbers([memory(1, f"{SAME}!", vector=None), memory(2)]) == {}
+    assert numbers([memory(1, f"{SAME}!", is_telling=False), memory(2)]) == {}
+    assert numbers([memory(1, vector=None, is_telling=False), memory(2)]) == {2: [1]}
+    assert numbers([memory(1, is_told=False), memory(2)]) == {}
+
+
+def test_ids_that_are_alike_through_others_are_one_set() -> None:
+    sets = Sets()
+    for ids in (("a", "b"), ("d", "c"), ("e", "f", "g"), ("b", "c"), ("a", "d")):
+        sets.join(ids)
+    assert sets.all() == [["a", "b", "c", "d"], ["e", "f", "g"]]
+    assert len(sets) == 7
+
+
+def test_equal_digests_are_found_whatever_the_order_and_forgotten_then() -> None:
+    ids = [str(UUID(int=number)) for number in range(6)]
+    digests = Digests()
+    digests.add({one: bytes([int(place) % 3]) * 16 for place, one in enumerate(ids[:4])})
+    digests.add({ids[4]: b"x" * 16, ids[5]: bytes(16)})
+    assert len(digests) == 6
+    assert list(digests.equal()) == [[ids[0], ids[3], ids[5]]]
+    assert len(digests) == 0
+
+
+def test_sets_are_asked_for_together_and_large_ones_in_pieces() -> None:
+    sets = [list("ab"), list("cde"), list("fghijkl"), list("mn")]
+    assert [["".join(one) for one in some] for some in packed(sets, 5)] == [["ab", "cde"], ["fghij"], ["kl", "mn"]]
+    assert list(packed([list("abcdef")], 5)) == [[list("abcde")]]  # the last one waits for the next round
+    assert list(packed([], 5)) == []
+
+
+def test_what_stays_goes_in_a_later_transaction_only() -> None:
+    wanted = [
+        DuplicateGroup(stays="b", goes=("a",)),
+        DuplicateGroup(stays="c", goes=("b",)),
+        DuplicateGroup(stays="z", goes=tuple("defgh")),
+    ]
+    found = [[(one.stays, "".join(one.goes)) for one in some] for some in transactions(wanted, 3)]
+    assert found == [[("b", "a")], [("c", "b")], [("z", "def")], [("z", "gh")]]

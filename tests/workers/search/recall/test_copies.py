@@ -1,0 +1,434 @@
+"""Copies of small namespaces: they find what the tables find, and never anything that is not so any more."""
+
+import asyncio
+import random
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from engramq.schemas.commands import (
+    Command,
+    Connect,
+    ForgetMemory,
+    PromoteMemory,
+    RestoreMemory,
+    SearchMemories,
+    SupersedeMemory,
+    UpdateMemory,
+    VerifyMemory,
+)
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.fields import or_none
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Partition, Ranking, Sector, Verification
+from engramq.workers.db.vectors import Sizes, unpacked
+from engramq.workers.embedders.vectorizer import Vectorizer, without
+from engramq.workers.search import copies as module
+from engramq.workers.search.candidates import QuestionVectors
+from engramq.workers.search.copies import Copies, Proven
+from engramq.workers.search.ranking import DEFAULT_WEIGHTS
+from engramq.workers.search.search import find_in_copy, find_memories
+from tests.jobs import job
+from tests.workers.search.recall.conftest import Scene, ids
+
+pytestmark = pytest.mark.anyio
+
+TRUSTED, UNTRUSTED = (Partition.TRUSTED,), (Partition.UNTRUSTED,)
+BOTH = (Partition.TRUSTED, Partition.UNTRUSTED)
+THINGS = [
+    "kettle",
+    "valve",
+    "pump",
+    "engine",
+    "harbour",
+    "lighthouse",
+    "ferry",
+    "violin",
+    "bakery",
+    "orchard",
+    "glacier",
+    "tunnel",
+]
+DOINGS = ["leaks", "whistles", "sings", "opened", "closed", "moved", "burned", "froze", "arrived"]
+PLACES = ["in Graz", "in Linz", "at the station", "near the lake", "last week", "yesterday", "in March"]
+PAST, NEXT_DAY = datetime(2024, 3, 9, tzinfo=UTC), datetime(2024, 3, 11, tzinfo=UTC)
+SPEAKERS = [None, "Ada", "Bob", "Chloe"]
+
+
+def sentence(rng: random.Random) -> str:
+    words = f"The {rng.choice(THINGS)} {rng.choice(DOINGS)} {rng.choice(PLACES)} and the {rng.choice(THINGS)} too"
+    return words + rng.choice([".", "?", " \U0001f600", " - Straße, naïve"])
+
+
+def question(rng: random.Random) -> SearchMemories:
+    asked = rng.choice(["When did the {} {}?", "{} {}", "Did Ada say the {} {} in March 2024?", "the of"])
+    extra: dict[str, Any] = {}
+    if rng.random() < 0.3:
+        extra["project"] = rng.choice(["mars", "*"])
+    if rng.random() < 0.5:
+        kind = rng.choice(
+            [
+                "tags",
+                "sectors",
+                "sectors",
+                "min_sector_confidence",
+                "thread",
+                "since",
+                "until",
+                "include_superseded",
+                "min_similarity",
+                "as_of",
+            ]
+        )
+        extra[kind] = {
+            "tags": rng.choice([("red",), ("red", "tall")]),
+            "sectors": rng.choice([(Sector.SEMANTIC,), (Sector.SEMANTIC, Sector.EPISODIC)]),
+            "min_sector_confidence": rng.choice([0.4, 0.7]),
+            "thread": "t1",
+            "since": datetime(2024, 3, 2, tzinfo=UTC),
+            "until": datetime(2024, 3, 20, tzinfo=UTC),
+            "include_superseded": True,
+            "min_similarity": 0.3,
+            "as_of": rng.choice([datetime(2024, 3, 10, tzinfo=UTC), datetime.now(UTC)]),
+        }[kind]
+    return SearchMemories(
+        query=asked.format(rng.choice(THINGS), rng.choice(DOINGS)),
+        limit=rng.choice([3, 10, 50]),
+        partitions=rng.choice([TRUSTED, UNTRUSTED, BOTH]),
+        ranking=rng.choice([*Ranking]),
+        explain=True,
+        **extra,
+    )
+
+
+async def found(scene: Scene, command: SearchMemories, proven: Proven | None) -> list[Memory]:
+    embedding = await scene.world.services[Vectorizer].try_embed(command.query)
+    if embedding is not None and command.query.startswith("Did Ada"):  # as if the model let the name drown the rest
+        (ada,) = await scene.world.services[Vectorizer].embed(["Ada"])
+        embedding = replace(embedding, apart=without(unpacked(embedding.half), [unpacked(ada.half)]))
+    vectors = QuestionVectors(embedding)
+    store, project = scene.world.store, or_none(command.project)
+    if proven is not None:
+        return await find_in_copy(partial(store.look_up, DEFAULT_NAMESPACE), command, vectors, proven, project)
+    return await store.read(DEFAULT_NAMESPACE, lambda tx: find_memories(tx, Sizes(), command, vectors, project))
+
+
+async def copied(copies: Copies, partitions: tuple[Partition, ...]) -> None:
+    for _ in range(module.SEARCHES_FIRST):
+        await copies.prepare(DEFAULT_NAMESPACE, partitions)
+
+
+async def one_memory_each(scene: Scene) -> Copies:
+    """Keep a memory in either partition; return copies that have the trusted one."""
+    for partition in BOTH:
+        await scene.keep("The red kettle whistles", partition=partition)
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    return copies
+
+
+CLOSE: float = 2e-4  # what numbers may differ by: PostgreSQL adds up in another order, and replies have six digits
+
+
+def numbers(one: Memory) -> dict[str, Any]:
+    """Return the numbers that tell two answers apart."""
+    assert isinstance(one.explain, dict)
+    return {"score": one.score, "similarity": one.similarity, **one.explain}
+
+
+def assert_same(some: list[Memory], others: list[Memory]) -> None:
+    """Expect the same answer; which of equals comes first, or falls behind the last place, is chance."""
+    assert [one.score for one in some] == pytest.approx([one.score for one in others], abs=CLOSE)
+    if not some:
+        return
+    last, by_id = some[-1].score, {one.id: one for one in others}
+    assert isinstance(last, float)
+    for one in some:
+        if isinstance(one.score, float) and one.score - last > CLOSE:
+            assert by_id[one.id].via == one.via
+            assert numbers(by_id[one.id]) == pytest.approx(numbers(one), abs=CLOSE)
+
+
+async def fill(scene: Scene, rng: random.Random, count: int) -> list[str]:
+    stored = []
+    for number in range(count):
+        thread = rng.choice([None, "t1", "t2"])
+        fields: dict[str, Any] = {"thread": thread, "position": number} if thread else {}
+        fields |= rng.choice([{}, {"tags": ("red",)}, {"tags": ("tall", "red")}])
+        fields |= rng.choice([{}, {}, {"project": "mars"}, {"project": "venus"}])
+        fields |= rng.choice([{}, {}, {"valid_from": PAST}, {"valid_from": PAST, "valid_until": NEXT_DAY}])
+        fields |= rng.choice(
+            [{}, {}, {}, {"expires_at": PAST}, {"expires_at": datetime.now(UTC) + timedelta(seconds=1)}]
+        )
+        stored.append(
+            await scene.keep(
+                sentence(rng),
+                **{name: value for name, value in {"speaker": rng.choice(SPEAKERS)}.items() if value},
+                **fields,
+                partition=rng.choice([*Partition]),
+                occurred_at=datetime(2024, 3, 1, tzinfo=UTC) + timedelta(days=rng.randrange(40)),
+            )
+        )
+    return stored
+
+
+def tell_sectors(scene: Scene, stored: list[str]) -> None:
+    """Have sectors of memories told: every third fits none, every third is told more or less surely."""
+    for number, one in enumerate(stored):
+        told = [("episodic", "auto", 0.4), (None, "none", 0.9), ("semantic", "auto", 0.7)][number % 3]
+        scene.world.rows(
+            "update memories set sector = %s, sector_source = %s, sector_confidence = %s where node_id = %s", *told, one
+        )
+
+
+def put_pieces(scene: Scene, stored: list[str]) -> None:
+    """Give some memories pieces: the vectors of others."""
+    for one, *others in zip(stored[::4], stored[1::4], stored[2::4], strict=False):
+        scene.world.rows(
+            "update memories set pieces = array(select embedding from memories where node_id = any(%s) "
+            "and embedding is not null) where node_id = %s and embedding is not null",
+            others, one,
+        )  # fmt: skip
+
+
+def change(rng: random.Random, stored: list[str]) -> Command:
+    one, other = rng.sample(stored, 2)
+    return rng.choice(
+        [
+            UpdateMemory(memory_id=one, speaker="Ada", confidence=0.4),
+            UpdateMemory(memory_id=one, sector=Sector.EPISODIC),
+            UpdateMemory(memory_id=one, add_tags=("tall",), remove_tags=("red",)),
+            UpdateMemory(memory_id=one, project="mars"),
+            UpdateMemory(memory_id=one, valid_until=datetime.now(UTC)),
+            UpdateMemory(memory_id=one, expires_at=datetime.now(UTC) + timedelta(seconds=0.5)),
+            UpdateMemory(memory_id=one, clear=("valid_until", "expires_at")),
+            ForgetMemory(memory_id=one),
+            ForgetMemory(memory_id=one, erase=True),
+            RestoreMemory(memory_id=one),
+            SupersedeMemory(old_memory_id=one, new_memory_id=other),
+            VerifyMemory(memory_id=one, verification=Verification.VERIFIED),
+            VerifyMemory(memory_id=one, verification=Verification.REJECTED),
+            PromoteMemory(record_id=one),
+            Connect(source=one, target=other, relation="supports", weight=0.9),
+        ]
+    )
+
+
+@pytest.mark.promise("OV-15", "TI-2", "TI-3")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_a_copy_answers_as_the_tables_do_whatever_changes(scene: Scene, seed: int) -> None:
+    rng = random.Random(seed)
+    stored = await fill(scene, rng, 60)
+    tell_sectors(scene, stored)
+    put_pieces(scene, stored)
+    copies, from_copies = Copies(scene.world.store, Sizes()), 0
+    for _ in range(30):
+        command = question(rng)
+        await copied(copies, command.partitions)
+        before = await found(scene, command, None)
+        proven = await copies.current(DEFAULT_NAMESPACE, command.partitions, command.query)
+        if proven is not None:  # else something is gone, and the tables serve
+            from_copy, after = await found(scene, command, proven), await found(scene, command, None)
+            if [(one.id, one.score) for one in before] == [(one.id, one.score) for one in after]:
+                from_copies += 1  # else something expired in between
+                assert_same(from_copy, after)
+        for _ in range(rng.randrange(3)):
+            with suppress(EngramqError):  # some make no sense: a refusal changes nothing
+                await scene.world.outcome(job(change(rng, stored)))
+        if rng.random() < 0.3:
+            stored += await fill(scene, rng, 2)
+            tell_sectors(scene, stored[-1:])
+            put_pieces(scene, stored[-3:])
+    assert from_copies > 15
+
+
+async def test_what_a_copy_lacks_is_taken_over_and_what_is_gone_ends_it(scene: Scene) -> None:
+    first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
+    copies = Copies(scene.world.store, Sizes())
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    await copied(copies, TRUSTED)
+    command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
+
+    async def search() -> list[str] | None:
+        proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, command.query)
+        return None if proven is None else ids(await found(scene, command, proven))
+
+    assert await search() == [first, second]
+    third = await scene.keep("The green kettle whistles too")
+    assert set(await search() or ()) == {first, second, third}
+    await scene.world.outcome(job(ForgetMemory(memory_id=first)))
+    assert set(await search() or ()) == {second, third}
+    await scene.world.outcome(job(ForgetMemory(memory_id=second, erase=True)))
+    assert await search() is None
+    await copied(copies, TRUSTED)
+    assert await search() == [third]
+
+
+async def test_a_copy_may_be_empty_and_may_hold_vectors_of_another_model_only(scene: Scene) -> None:
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    command = SearchMemories(query="which kettle whistles", partitions=TRUSTED)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, command.query)
+    assert proven is not None
+    assert await found(scene, command, proven) == []
+    kept = await scene.keep("The red kettle whistles")
+    other = await scene.world.store.register_embedding_model("another", "", 384)
+    scene.world.rows("update memories set model_id = %s returning 1", other)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, command.query)
+    assert proven is not None
+    (only,) = await found(scene, command, proven)
+    assert (only.id, only.similarity) == (kept, None)
+
+
+async def test_a_memory_that_vanishes_after_the_proof_is_not_shown(scene: Scene) -> None:
+    first, second = await scene.keep("The red kettle whistles"), await scene.keep("The blue kettle sings")
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    proven = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+    assert proven is not None
+    await scene.world.outcome(job(ForgetMemory(memory_id=first)))
+    for ranking in Ranking:
+        assert ids(await found(scene, SearchMemories(query="kettle", ranking=ranking), proven)) == [second]
+
+
+async def test_a_change_that_commits_late_is_not_missed(scene: Scene) -> None:
+    """It has an older transaction id than those that the copy has seen."""
+    kept = await scene.keep("The red kettle whistles")
+    with psycopg.connect(scene.world.database.owner_url) as slow:
+        slow.execute("update memories set speaker = 'Ada' where node_id = %s", (kept,))
+        await scene.keep("The blue kettle sings")
+        copies = Copies(scene.world.store, Sizes())
+        await copied(copies, TRUSTED)
+        before = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+        assert before is not None
+        slow.commit()
+    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+    assert after is not None
+    memories = await found(scene, SearchMemories(query="What did Ada say?", explain=True), after)
+    spoken = next(one for one in memories if one.id == kept)
+    assert isinstance(spoken.explain, dict)
+    assert spoken.explain["speaker"] == DEFAULT_WEIGHTS.speaker
+
+
+async def test_searches_that_come_together_ask_together_and_after_they_came(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.keep("The red kettle whistles")
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    asked: list[list[str]] = []
+    proven = Copies._proven
+
+    async def counted(self: Copies, place: Any, copy: Any, questions: list[str]) -> Any:
+        asked.append(list(questions))
+        return await proven(self, place, copy, questions)
+
+    monkeypatch.setattr(Copies, "_proven", counted)
+    queries = [f"kettle {number}" for number in range(9)]
+    answers = await asyncio.gather(*(copies.current(DEFAULT_NAMESPACE, TRUSTED, one) for one in queries))
+    assert asked == [queries[:1], queries[1:]]
+    assert all(answer is not None for answer in answers)
+    assert len({tuple(answer.lexemes) for answer in answers if answer}) == 9
+
+
+async def test_what_grows_beyond_the_bound_or_changes_too_much_goes_to_the_tables(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.keep("The red kettle whistles")
+    copies = Copies(scene.world.store, Sizes())
+    monkeypatch.setattr(module, "CHANGED_MAX", 2)
+    await copied(copies, TRUSTED)
+    for number in range(3):
+        await scene.keep(f"Kettle {number}")
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    await copied(copies, TRUSTED)
+    monkeypatch.setattr(module, "ROWS_MAX", 4)
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None
+    await scene.keep("One too many")
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    too_large = Copies(scene.world.store, Sizes())
+    await copied(too_large, TRUSTED)
+    assert await too_large.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+
+
+async def test_copies_are_bounded_by_bytes_and_the_least_used_goes_first(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = await one_memory_each(scene)
+    monkeypatch.setattr(module, "BYTES_MAX", 1)
+    await copied(copies, UNTRUSTED)
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, "kettle") is None
+
+
+async def test_a_copy_that_grows_too_large_goes_and_drives_nobody_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = await one_memory_each(scene)
+    await copied(copies, UNTRUSTED)
+    monkeypatch.setattr(module, "COPY_BYTES_MAX", module.BYTES_MAX // 400)
+    for number in range(64):
+        await scene.keep(f"Kettle {number}")
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None  # a last time
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    await copied(copies, TRUSTED)
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None  # not before many searches
+    assert await copies.current(DEFAULT_NAMESPACE, UNTRUSTED, "kettle") is not None
+
+
+async def test_a_copy_of_a_server_that_has_recovered_since_is_not_believed(scene: Scene) -> None:
+    await scene.keep("The red kettle whistles")
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    (kept,) = copies._copies.values()
+    kept.copy.server = "before the crash"
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None
+    await copied(copies, TRUSTED)
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is not None
+
+
+async def test_whoever_asked_together_with_one_who_gave_up_goes_to_the_tables(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.keep("The red kettle whistles")
+    copies = Copies(scene.world.store, Sizes())
+    await copied(copies, TRUSTED)
+    asking = asyncio.Event()
+
+    async def never(*_: Any) -> None:
+        asking.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Copies, "_proven", never)
+    busy = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+    await asking.wait()
+    leader = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+    joined = asyncio.create_task(copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle"))
+    await asyncio.sleep(0)
+    leader.cancel()
+    assert await asyncio.wait_for(joined, 5) is None
+    busy.cancel()
+    with suppress(asyncio.CancelledError):
+        await busy
+    assert await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle") is None  # dropped with the proof that failed
+
+
+async def test_rows_of_a_subtransaction_are_not_missed(scene: Scene) -> None:
+    """Its id is younger than its transaction's, and no snapshot names it."""
+    kept = await scene.keep("The red kettle whistles")
+    with psycopg.connect(scene.world.database.owner_url) as slow:
+        slow.execute("select pg_current_xact_id()")
+        slow.execute("savepoint inner_one")
+        slow.execute("update memories set speaker = 'Ada' where node_id = %s", (kept,))
+        await scene.keep("The blue kettle sings")
+        copies = Copies(scene.world.store, Sizes())
+        await copied(copies, TRUSTED)
+        slow.commit()
+    after = await copies.current(DEFAULT_NAMESPACE, TRUSTED, "kettle")
+    assert after is not None
+    assert "Ada" in after.copy._columns["speaker"]

@@ -1,0 +1,208 @@
+"""The other reads: lists page by page, one memory, one command, counts."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engramq.schemas.commands import (
+    CommandReport,
+    ForgetMemory,
+    Forgotten,
+    GetCommand,
+    GetMemory,
+    ListRecentMemories,
+    MemoryFound,
+    MemoryStats,
+    Ping,
+    Pong,
+    ProjectCount,
+    Stats,
+    SupersedeMemory,
+)
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.ids import uuid7
+from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, MemoryState, Partition, Scope, Sector
+from engramq.workers.db.database import Store
+from engramq.workers.memories.reading import Listed, ListPosition, recent
+from tests.conftest import Database
+from tests.jobs import job
+from tests.refusals import refused
+from tests.workers.search.recall.conftest import Scene, ids
+
+pytestmark = pytest.mark.anyio
+
+FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+INSERT_NODE = """
+    insert into nodes (id, tenant, label, partition) values (%s, make_tenant('n'), 'Memory', %s)
+"""
+INSERT_MEMORY = """
+    insert into memories (node_id, partition, tenant, content, confidence, source, verification, state, lexemes,
+        created_by, created_at)
+    values (%s, %s, make_tenant('n'), 'x', 1, 'extracted', 'unverified', 'pending', '', 'me', %s)
+"""
+
+
+@pytest.mark.promise("MT-5")
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    moments=st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=25),
+    limit=st.integers(1, 7),
+)
+def test_pages_show_every_memory_once_newest_first_even_when_made_at_the_same_moment(
+    database: Database, moments: list[tuple[int, bool]], limit: int
+) -> None:
+    side = {True: Partition.TRUSTED, False: Partition.UNTRUSTED}
+    made = [(FIRST_DAY + timedelta(microseconds=at), UUID(uuid7()), side[trusted]) for at, trusted in moments]
+    with psycopg.connect(database.owner_url) as connection:
+        connection.execute("delete from nodes")
+        for moment, memory_id, partition in made:
+            connection.execute(INSERT_NODE, (memory_id, partition))
+            connection.execute(INSERT_MEMORY, (memory_id, partition, moment))
+
+    async def walk() -> list[str]:
+        seen: list[str] = []
+        everything = Listed(partitions=list(Partition))
+        after: ListPosition | None = None
+        async with await Store.open(database.url, pool_size=1) as store:
+            while True:
+                memories, after = await store.read(
+                    "n",
+                    lambda tx, after=after: recent(tx, everything, after=after, limit=limit),  # type: ignore[misc]
+                )
+                assert len(memories) <= limit
+                seen += ids(memories)
+                if after is None:
+                    return seen
+
+    assert asyncio.run(walk()) == [str(memory_id) for _, memory_id, _ in sorted(made, reverse=True)]
+
+
+async def test_a_cursor_that_is_none_is_refused(scene: Scene) -> None:
+    for cursor in ("x", "|", f"2024-01-01|{uuid7()}", f"2024-01-01T00:00:00.000000Z|{uuid7()[:-1]}"):
+        with refused(FaultCode.INVALID_PARAMETER) as faults:
+            await scene.world.outcome(job(ListRecentMemories(cursor=cursor)))
+        assert faults[0].field == "cursor"
+
+
+@pytest.mark.promise("MT-14")
+async def test_anothers_and_malformed_ids_are_unknown_ids(scene: Scene) -> None:
+    foreign = await scene.keep("theirs", namespace="other")
+    for memory_id in (foreign, foreign.upper() + "x", "x", uuid7(), "", "{" + foreign + "}"):
+        reply = await scene.world.ask(MemoryFound, GetMemory(memory_id=memory_id, include_untrusted=True))
+        assert (reply.memory, reply.status) == (None, "not_found")
+
+
+async def test_get_memory_shows_what_lists_hide(scene: Scene) -> None:
+    archived = await scene.keep("gone")
+    await scene.world.ask(Forgotten, ForgetMemory(memory_id=archived))
+    scene.world.model.down = True
+    pending = await scene.keep("to come")
+    for memory_id, state in ((archived, MemoryState.ARCHIVED), (pending, MemoryState.PENDING)):
+        reply = await scene.world.ask(MemoryFound, GetMemory(memory_id=memory_id))
+        assert reply.memory is not None
+        assert reply.memory.state is state
+
+
+async def test_a_command_that_ended_is_told_to_who_gave_it_and_to_an_admin(scene: Scene) -> None:
+    kept = await scene.keep("x")
+    giver = Principal(name="giver", scopes=(Scope.READ, Scope.WRITE))
+    given_command = job(ForgetMemory(memory_id=kept), principal=giver)
+    done = await scene.world.outcome(given_command)
+    ask = GetCommand(command_id=given_command.envelope.id)
+    assert isinstance(done.reply, Forgotten)
+    for principal in (giver, Principal(name="boss", scopes=ALL_SCOPES)):
+        report = await scene.world.ask(CommandReport, ask, principal=principal)
+        assert report.status is CommandStatus.DONE
+        told = {"status": "archived", "id": kept, "command_id": given_command.envelope.id}
+        assert report.reply == told | {"still_hidden": []}
+    stranger = Principal(name="stranger", scopes=(Scope.READ, Scope.WRITE, Scope.VERIFY))
+    unknown = CommandReport(status=CommandStatus.UNKNOWN)
+    assert await scene.world.ask(CommandReport, ask, principal=stranger) == unknown
+    assert await scene.world.ask(CommandReport, ask, principal=giver, namespace="other") == unknown
+    for command_id in (uuid7(), "x", kept):
+        assert await scene.world.ask(CommandReport, GetCommand(command_id=command_id)) == unknown
+
+
+async def test_a_refused_command_is_told_as_its_caller_read_it(scene: Scene) -> None:
+    kept = await scene.keep("x")
+    refused_command = job(SupersedeMemory(old_memory_id=kept, new_memory_id=kept))
+    with pytest.raises(EngramqError) as caught:
+        await scene.world.outcome(refused_command)
+    report = await scene.world.ask(CommandReport, GetCommand(command_id=refused_command.envelope.id))
+    assert report.status is CommandStatus.FAILED
+    assert report.reply is not None
+    assert (report.reply["status"], report.reply["code"]) == ("error", "self_loop")
+    assert report.reply["error"] == caught.value.fault.error
+    assert report.reply["command_id"] == refused_command.envelope.id
+
+
+async def test_stats_name_projects_of_untrusted_memories_only_where_these_are_asked_for(scene: Scene) -> None:
+    """Whoever may store an untrusted memory may call its project what they like."""
+    for number in range(3):
+        await scene.keep(f"of the rover, {number}", project="rover")
+    await scene.keep("of none")
+    await scene.keep("a turn", project="rover", partition=Partition.UNTRUSTED)
+    await scene.keep("obeyed by nobody", project="obey me", partition=Partition.UNTRUSTED)
+    await scene.keep("of somebody else", project="theirs", namespace="other")
+    trusted = await scene.world.ask(Stats, MemoryStats(), project="rover")
+    assert trusted.project == "rover"
+    assert [(one.project, one.memories, one.untrusted_count) for one in trusted.projects] == [
+        ("rover", 4, 1),
+        (None, 1, 0),
+    ]
+    both = await scene.world.ask(Stats, MemoryStats(partitions=tuple(Partition)))
+    assert [(one.project, one.memories, one.untrusted_count) for one in both.projects] == [
+        ("rover", 4, 1),
+        (None, 1, 0),
+        ("obey me", 1, 1),
+    ]
+    assert both.projects_omitted == 0
+
+
+async def test_untrusted_memories_of_a_project_are_counted_and_move_it_nowhere(scene: Scene) -> None:
+    """Whoever stores many untrusted memories says nothing about which projects are large."""
+    for number in range(3):
+        await scene.keep(f"a turn, {number}", project="small", partition=Partition.UNTRUSTED)
+    for project in ("small", "large", "large"):
+        await scene.keep("known", project=project)
+    stats = await scene.world.ask(Stats, MemoryStats())
+    assert [(one.project, one.memories, one.untrusted_count) for one in stats.projects] == [
+        ("large", 2, 0),
+        ("small", 4, 3),
+    ]
+    apart = await scene.world.ask(Stats, MemoryStats(partitions=(Partition.UNTRUSTED,)))
+    assert [(one.project, one.memories, one.untrusted_count) for one in apart.projects] == [("small", 4, 3)]
+
+
+async def test_stats_count_both_partitions_and_name_every_word(scene: Scene) -> None:
+    await scene.keep("a", sector=Sector.EMOTIONAL)
+    await scene.keep("b", partition=Partition.UNTRUSTED)
+    old, new = await scene.keep("c"), await scene.keep("d")
+    await scene.world.outcome(job(SupersedeMemory(old_memory_id=old, new_memory_id=new)))
+    await scene.keep("e", namespace="other")
+    stats = await scene.world.ask(Stats, MemoryStats())
+    assert (stats.project, stats.projects) == (None, [ProjectCount(project=None, memories=4, untrusted_count=1)])
+    assert (stats.memories, stats.superseded) == (4, 1)
+    assert stats.by_partition == {"trusted": 3, "untrusted": 1}
+    assert stats.by_sector == {
+        "emotional": 1,
+        "episodic": 0,
+        "semantic": 3,
+        "procedural": 0,
+        "reflective": 0,
+        "none": 0,
+    }
+    assert stats.by_state == {"pending": 0, "active": 4, "archived": 0}
+    assert [(edge.layer, edge.relation, edge.count) for edge in stats.edges] == [("association", "supersedes", 1)]
+    assert set(stats.queues) == {"embedding", "sectors", "edges", "promotion", "recall", "imports", "upkeep"}
+    assert stats.embedder["name"] == "hash"
+
+
+async def test_a_ping_comes_back(scene: Scene) -> None:
+    assert await scene.world.ask(Pong, Ping(payload=b"\x00\xff")) == Pong(payload=b"\x00\xff")

@@ -1,0 +1,212 @@
+"""Row-level security: the second lock. A transaction sees and writes one namespace whatever its queries forget."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from engramq.workers.db import queries
+from engramq.workers.db.conninfo import worker_conninfo
+from engramq.workers.db.queries import sized_sql
+from tests.conftest import Database
+from tests.workers.tenants.statements import PREDICATE, Statement, statements
+from tests.workers.tenants.tables import Tenant, furnish, snapshot, tenant_tables
+
+Connection = psycopg.Connection[Any]
+
+VICTIM, OTHER = "victim", "other"
+VIEWS = ("memories_in_namespace", "nodes_in_namespace")
+POLICY = "(tenant = (NULLIF(current_setting('app.tenant'::text, true), ''::text))::integer)"
+WHEREABOUTS = (OTHER, "", None)  # the namespace that was entered; None: none ever was
+LEAST = 30  # read queries that have to find something when they may
+
+
+@pytest.fixture
+def owner(database: Database) -> Iterator[Connection]:
+    with psycopg.connect(database.owner_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def worker(database: Database) -> Iterator[Connection]:
+    with psycopg.connect(worker_conninfo(database.url), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def victim(owner: Connection) -> Tenant:
+    furnish(owner, OTHER)
+    return furnish(owner, VICTIM)
+
+
+def enter(connection: Connection, namespace: str | None) -> None:
+    if namespace is not None:
+        connection.execute("select set_config('app.tenant', coalesce(tenant_of(%s)::text, ''), true)", [namespace])
+
+
+def run(connection: Connection, within: str | None, statement: Statement, values: dict[str, Any]) -> list[Any]:
+    """Run a query in a transaction of its own, which is undone; return its rows."""
+    with connection.transaction(force_rollback=True):
+        enter(connection, within)
+        cursor = connection.execute(statement.text.encode(), values)
+        return cursor.fetchall() if cursor.description else []
+
+
+@pytest.mark.promise("SE-6")
+def test_every_table_with_tenants_is_guarded(owner: Connection) -> None:
+    """The policy is there and says the same of reading and of writing; a table that is forgotten is named."""
+    for table in tenant_tables(owner):
+        row = owner.execute(
+            "select c.relrowsecurity, p.polname, p.polcmd, pg_get_expr(p.polqual, c.oid), "
+            "pg_get_expr(p.polwithcheck, c.oid), p.polroles::regrole[]::text[] "
+            "from pg_class c left join pg_policy p on p.polrelid = c.oid where c.oid = %s::regclass",
+            [table],
+        ).fetchall()
+        assert len(row) == 1, table
+        guarded, name, command, using, check, roles = row[0]
+        assert (guarded, name, command, roles) == (True, "own_tenant", "*", ["engramq_worker"]), table
+        assert using == check == POLICY, table
+
+
+@pytest.mark.promise("SE-6", "MT-14")
+@pytest.mark.parametrize("within", WHEREABOUTS)
+def test_a_query_without_any_condition_sees_one_namespace(
+    owner: Connection, worker: Connection, victim: Tenant, within: str | None
+) -> None:
+    other, mine = [owner.execute("select tenant_of(%s)", [one]).fetchone() for one in (OTHER, VICTIM)]
+    for table in (*tenant_tables(owner), *VIEWS):
+        query = sql.SQL("select tenant from {}").format(sql.Identifier(table))
+        assert mine in owner.execute(query).fetchall() or table in VIEWS, f"furnish writes no {table}"
+        with worker.transaction():
+            enter(worker, within)
+            assert set(worker.execute(query).fetchall()) == ({other} if within else set()), table
+        with worker.transaction():
+            enter(worker, VICTIM)
+            assert set(worker.execute(query).fetchall()) == {mine}, table
+
+
+@pytest.mark.promise("SE-6", "MT-14")
+@pytest.mark.parametrize("within", WHEREABOUTS)
+def test_no_named_query_that_forgot_its_tenant_reaches_another(
+    owner: Connection, worker: Connection, victim: Tenant, within: str | None
+) -> None:
+    """Each query of the library, its predicates gone, with the victim's name and ids as parameters."""
+    before = snapshot(owner, VICTIM)
+    for statement in statements(owner):
+        for values in statement.values(victim):
+            try:
+                with worker.transaction():
+                    enter(worker, within)
+                    cursor = worker.execute(statement.text.encode(), values)
+                    rows = cursor.fetchall() if cursor.description else []
+            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.IntegrityError):
+                assert not statement.reads_only, statement.name
+                continue
+            told = repr(rows)
+            assert f"of {VICTIM}" not in told, statement.name
+            assert f"{VICTIM}-" not in told, statement.name  # an external id
+            if statement.reads_only:
+                echoed = {repr(value) for value in values.values()}
+                shown = [str(one) for one in victim.ids.values() if str(one) in told and repr(one) not in echoed]
+                assert shown == [], statement.name
+    assert snapshot(owner, VICTIM) == before
+
+
+@pytest.mark.promise("SE-6")
+def test_the_same_queries_find_what_their_own_namespace_holds(
+    owner: Connection, worker: Connection, victim: Tenant
+) -> None:
+    """So that the test above shows something: most queries do find the victim's rows when they are let."""
+    finding = set()
+    for statement in statements(owner):
+        if statement.reads_only:
+            for values in statement.values(victim):
+                if any(any(row) for row in run(worker, VICTIM, statement, values)):
+                    finding.add(statement.name)
+    assert len(finding) >= LEAST, sorted(finding)
+
+
+@pytest.mark.promise("SE-6")
+@pytest.mark.parametrize("within", WHEREABOUTS)
+def test_nobody_writes_into_another_namespace(worker: Connection, victim: Tenant, within: str | None) -> None:
+    values = {
+        "audit_log": "(tenant, namespace, actor, action) values (tenant_of('victim'), 'victim', 'a', 'x')",
+        "namespaces": "(namespace) values ('third')",
+        "ledger": "(command_id, tenant, principal, command) "
+        "values (gen_random_uuid(), tenant_of('victim'), 'a', 'ping')",
+        "nodes": "(id, tenant, label, partition) values (gen_random_uuid(), tenant_of('victim'), 'Entity', 'trusted')",
+        "tokens": "(id, tenant, principal, scopes, sha256, created_by) "
+        "values (gen_random_uuid(), tenant_of('victim'), 'a', '{admin}', repeat('0', 64), 'a')",
+    }
+    for table, row in values.items():
+        refused(worker, within, f"insert into {table} {row}")
+    if within:  # elsewhere nothing is seen that could be moved
+        refused(worker, within, "update nodes set tenant = tenant_of('victim')")
+        refused(worker, within, "update edges set tenant = tenant_of('victim')")
+
+
+def refused(connection: Connection, within: str | None, statement: str) -> None:
+    """Assert that the workers' role has no right to this."""
+
+    def attempt() -> None:
+        with connection.transaction():
+            enter(connection, within)
+            connection.execute(statement.encode())
+
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        attempt()
+
+
+@pytest.mark.promise("SE-6", "SE-8")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select 1 from memories_trusted",
+        "select 1 from memories_untrusted",
+        "update memories_trusted set content = ''",
+        "delete from memories_untrusted",
+        "select sha256 from tokens",
+        "update tokens set principal = 'x'",
+        "update tokens set scopes = '{admin}'",
+        "delete from tokens",
+        "insert into memories_in_namespace (node_id) values (gen_random_uuid())",
+        "update nodes_in_namespace set name = 'x'",
+    ],
+)
+def test_there_is_no_way_round(worker: Connection, victim: Tenant, query: str) -> None:
+    """Partitions have no rights of their own, digests cannot be read, and the views cannot be written."""
+    refused(worker, VICTIM, query)
+
+
+@pytest.mark.promise("SE-6")
+def test_functions_that_look_past_the_policies_are_few_and_closed_to_others(owner: Connection) -> None:
+    rows = owner.execute(
+        "select proname, proconfig, exists (select from aclexplode(coalesce(proacl, acldefault('f', proowner))) a "
+        "where a.grantee = 0) from pg_proc where prosecdef and pronamespace = 'public'::regnamespace order by 1"
+    ).fetchall()
+    assert [row[0] for row in rows] == [
+        "advance_audit_ids", "blank_audit", "blank_audit_of_deleted", "changed_namespaces", "decaying_namespaces",
+        "delete_revoked_tokens", "drop_broken_indexes", "every_namespace", "expiring_namespaces", "load_covered",
+        "loads_over", "make_tenant", "namespaces_to_tell", "namespaces_without_pieces",
+        "outdated_namespaces", "rebuilding_namespaces", "register_embedding_model", "retire_embedding_models",
+        "settle_changes", "tenant_of", "token_owner", "use_embedding_model", "vectors_by_model", "webhook_messages",
+    ]  # fmt: skip
+    for name, settings, public in rows:
+        assert settings == ["search_path=public, pg_temp"], name
+        assert not public, name
+
+
+@pytest.mark.promise("MT-14")
+def test_every_query_about_tenants_names_its_tenant(owner: Connection) -> None:
+    """The first lock: policies come second. Only what asks across tenants, through a function, and a move name none."""
+    guarded = re.compile(rf"\b(from|join|into|update)\s+({'|'.join((*tenant_tables(owner), *VIEWS))})\b")
+    without = []
+    for name in queries.names():
+        text = sized_sql(name, 384).decode()
+        named = PREDICATE.search(text) or ("insert into" in text and "%(tenant)s" in text)
+        if guarded.search(text) and not named:
+            without.append(name)
+    assert without == []
