@@ -105,14 +105,14 @@ $(CLIENTS)/.installed: $(wildcard tests/clients/requirements*.lock) tests/client
 test-rest: setup $(REST)/.installed
 	$(BIN)/pytest -n 0 $(FAILED) --target=rest
 
-$(REST)/.installed: tests/rest_contract/requirements.lock clients/typescript/package-lock.json | setup
+$(REST)/.installed: tests/rest_contract/requirements.lock typescript/package-lock.json | setup
 	rm -rf $(REST)
 	$(PYTHON) -m venv $(REST)
 	$(call INSTALL_INTO,$(REST)) -r tests/rest_contract/requirements.lock \
 		|| { echo "test-rest: Schemathesis and Node could not be installed from PyPI" >&2; exit 1; }
-	cp clients/typescript/package.json clients/typescript/package-lock.json $(REST)
+	cp typescript/package.json typescript/package-lock.json $(REST)
 	cd $(REST) && $(REST_NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error \
-		|| { echo "test-rest: the packages of clients/typescript could not be installed from npm" >&2; exit 1; }
+		|| { echo "test-rest: the packages of typescript could not be installed from npm" >&2; exit 1; }
 	touch $@
 
 # Everything that follows from declarations: pages, the OpenAPI document, both clients, the relay's table. Only the types of
@@ -250,7 +250,7 @@ lock-models: setup
 
 lock-rest: setup $(REST)/.installed
 	$(UV_COMPILE) tests/rest_contract/requirements.in -o tests/rest_contract/requirements.lock
-	cd clients/typescript && $(REST_NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
+	cd typescript && $(REST_NPM) install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit
 
 clean:
 	rm -rf $(VENV) .environments .mypy_cache .ruff_cache .pytest_cache dist

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from bench.processes import Kind, cpu_by_kind
-from engramq.deploy.embedded.servers import Servers, running_servers
+from engramq.deploy.local.embedded.servers import Servers, running_servers
 from engramq.schemas.settings import PREFIX
 from engramq.workers.db.conninfo import WORKER_ROLE
 from engramq.workers.db.migrate import migrate

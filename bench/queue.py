@@ -29,7 +29,7 @@ from arq.worker import Worker, func
 from redis.asyncio import ConnectionPool, Redis
 
 from bench.processes import cpu_seconds
-from engramq.deploy.embedded.redis import find_binary
+from engramq.deploy.local.embedded.redis import find_binary
 from engramq.gateway.queue.bus import Bus
 from engramq.schemas.codec import encode
 from engramq.schemas.commands import Ping, Pong

@@ -20,8 +20,8 @@ from tools import promises
 from tools.clients import python, typescript
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-TYPES: Final = ROOT / "clients" / "typescript" / "src" / "schema.ts"
-_READS: Final = ROOT / "deploy" / "reads.py"
+TYPES: Final = ROOT / "typescript" / "src" / "schema.ts"
+_READS: Final = ROOT / "deploy" / "local" / "reads.py"
 
 
 def texts() -> Mapping[Path, str]:

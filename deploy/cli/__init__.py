@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from engramq.deploy.home import DeployError
-from engramq.deploy.secret_files import take_secrets
+from engramq.deploy.local.home import DeployError
+from engramq.deploy.local.secret_files import take_secrets
 from engramq.schemas.command_line import ExitCode
 
 
@@ -35,11 +35,11 @@ def _run(given: list[str]) -> int:
         sys.stderr.write(f"engramq: {problem}\n")
         return ExitCode.DONE if given[:1] == ["hook"] else ExitCode.MISUSED  # a hook never stops its client
     if given[:1] == ["stdio"]:
-        from engramq.deploy.stdio import main as stdio  # noqa: PLC0415 - of no use to the other commands
+        from engramq.deploy.local.stdio import main as stdio  # noqa: PLC0415 - of no use to the other commands
 
         return stdio(given[1:])
     if given[:1] == ["hook"] and not {"-h", "--help"} & set(given):
-        from engramq.deploy.hooks.run import main as hook  # noqa: PLC0415 - a client waits for it at every prompt
+        from engramq.deploy.local.hooks.run import main as hook  # noqa: PLC0415 - a client waits for it at every prompt
 
         return hook(given[1:])
     from engramq.deploy.cli.root import run  # noqa: PLC0415 - click takes 40 ms, which stdio should not pay

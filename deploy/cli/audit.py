@@ -11,7 +11,7 @@ import msgspec
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import end_time, identifier, limit_option
 from engramq.deploy.cli.output import printable
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.ids import parse_time
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.setting_values import name, one_of

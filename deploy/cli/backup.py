@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from engramq.deploy.backup.taking import back_up
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.progress import bytes_done
-from engramq.deploy.home import home_from
+from engramq.deploy.local.backup.taking import back_up
+from engramq.deploy.local.home import home_from
 from engramq.schemas.settings import read_settings
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from engramq.deploy import settings
-from engramq.deploy.clients.catalogue import CLIENTS, Client, Surroundings
-from engramq.deploy.clients.configuration import connect, disconnect, entry_in, file_of, snippet
-from engramq.deploy.clients.launch import how_started
+from engramq.deploy.connect.catalogue import CLIENTS, Client, Surroundings
+from engramq.deploy.connect.configuration import connect, disconnect, entry_in, file_of, snippet
+from engramq.deploy.connect.launch import how_started
+from engramq.deploy.local import settings
 from engramq.schemas.command_line import CommandFailed
 
 

@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.doctor import examination
-from engramq.deploy.doctor.mending import mend
-from engramq.deploy.home import home_from
+from engramq.deploy.local.doctor import examination
+from engramq.deploy.local.doctor.mending import mend
+from engramq.deploy.local.home import home_from
 from engramq.schemas.checks import CHECKS, CheckName, status_of
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.overview import Check

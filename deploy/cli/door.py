@@ -18,10 +18,10 @@ from importlib.metadata import version
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from engramq.deploy import settings
-from engramq.deploy.conversation import Conversation
-from engramq.deploy.gateway_connection import GatewayConnection, open_connection
-from engramq.deploy.home import DeployError, home_from
+from engramq.deploy.local import settings
+from engramq.deploy.local.conversation import Conversation
+from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
+from engramq.deploy.local.home import DeployError, home_from
 from engramq.schemas.command_line import CommandFailed, ExitCode
 
 URL: Final = "ENGRAMQ_URL"

@@ -6,8 +6,8 @@ import os
 
 import click
 
-from engramq.deploy.home import home_from
-from engramq.deploy.supervisor.shutdown import shut_down
+from engramq.deploy.local.home import home_from
+from engramq.deploy.local.supervisor.shutdown import shut_down
 
 
 @click.command("down")

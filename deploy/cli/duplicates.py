@@ -18,7 +18,7 @@ from engramq.deploy.cli import options as common
 from engramq.deploy.cli.duplicate_sets import Digests, Sets, packed, transactions
 from engramq.deploy.cli.options import limit_option
 from engramq.deploy.cli.output import printable
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import PROGRESS_S, Asker, asking, run
 from engramq.schemas import limits
 from engramq.schemas.command_line import CommandFailed, ExitCode

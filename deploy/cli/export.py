@@ -12,8 +12,8 @@ from typing import IO, Final
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.new_file import Unwritable, new_file
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.new_file import Unwritable, new_file
+from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.phrases import count_of
 from engramq.schemas.setting_values import name

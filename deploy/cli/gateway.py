@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from engramq.deploy.cli.options import address_options, address_variables, named_as_options
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.run import serve
 
 

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.output import printable
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import reply_to
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import ExitCode

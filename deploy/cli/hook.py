@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from engramq.deploy.hooks.run import CLIENTS, NO_CAPTURE, RECALL_CAPTURED, main
+from engramq.deploy.local.hooks.run import CLIENTS, NO_CAPTURE, RECALL_CAPTURED, main
 
 
 @click.command("hook")

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from engramq.deploy.cli.connect import surroundings
-from engramq.deploy.clients.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
-from engramq.deploy.clients.launch import how_started
+from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
+from engramq.deploy.connect.launch import how_started
 
 client_argument = click.argument("client", type=click.Choice(list(HOOK_CLIENTS)), metavar="CLIENT")
 project_option = click.option("--project", is_flag=True, help="For the project in this folder alone.")

@@ -20,7 +20,7 @@ from engramq.deploy.importing.exports import Choices, LeftOut
 from engramq.deploy.importing.foreign import EDGES, MEMORIES, NODES, REJECTED, Export, import_foreign, look_through
 from engramq.deploy.importing.records import format_by_name, is_export, read_records
 from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker, Options, import_file
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import run
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError

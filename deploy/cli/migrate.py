@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.setting_values import number
 from engramq.workers.admin import migrate, require_database, run, to_be_sharded
 

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.home import home_from, private_folder
+from engramq.deploy.local.home import home_from, private_folder
 from engramq.schemas.command_line import CommandFailed
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.e5 import build as e5

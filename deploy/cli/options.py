@@ -14,7 +14,7 @@ from uuid import UUID
 
 import click
 
-from engramq.deploy import settings
+from engramq.deploy.local import settings
 from engramq.schemas.ids import parse_time, parse_uuid
 from engramq.schemas.setting_values import integer, namespace
 from engramq.schemas.settings import SETTINGS, SettingsError

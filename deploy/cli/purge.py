@@ -13,11 +13,11 @@ import click
 import msgspec
 from msgspec import UnsetType
 
-from engramq.deploy import settings
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import end_time
 from engramq.deploy.cli.output import printable
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local import settings
+from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import Asker, asking, checked_command, run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode

@@ -15,7 +15,7 @@ from engramq.deploy.cli.door import Reply, door, write
 from engramq.deploy.cli.memory_ids import is_beginning, memory_id
 from engramq.deploy.cli.output import tell
 from engramq.deploy.cli.progress import bytes_done
-from engramq.deploy.home import home_from
+from engramq.deploy.local.home import home_from
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import read_settings
 
@@ -79,7 +79,7 @@ def _draw(reply: Reply) -> None:
 
 def _restore_backup(file: Path, *, force: bool, only_check: bool, as_json: bool) -> None:
     read_settings(os.environ)
-    from engramq.deploy.backup.restoring import restore, verify  # noqa: PLC0415 - psycopg, for backups alone
+    from engramq.deploy.local.backup.restoring import restore, verify  # noqa: PLC0415 - psycopg, for backups alone
 
     home = home_from(os.environ)
     with bytes_done("done", hidden=as_json) as tell:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from engramq.deploy.cli.streams import remembering
-from engramq.deploy.home import DeployError
+from engramq.deploy.local.home import DeployError
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import SettingsError

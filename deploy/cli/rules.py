@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from engramq.deploy.clients.files import read_text, replace_text
-from engramq.deploy.clients.rules import RULES, TornMarks, with_rules, without_rules
+from engramq.deploy.connect.files import read_text, replace_text
+from engramq.deploy.connect.rules import RULES, TornMarks, with_rules, without_rules
 from engramq.schemas.command_line import CommandFailed
 
 

@@ -13,11 +13,11 @@ import click
 import msgspec
 
 from engramq.deploy.cli.status_table import table
-from engramq.deploy.client import ask_status
-from engramq.deploy.doctor.local import stack_checks, with_pids
-from engramq.deploy.home import home_from
-from engramq.deploy.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
-from engramq.deploy.supervisor.default import POSTGRES, REDIS
+from engramq.deploy.local.doctor.local import stack_checks, with_pids
+from engramq.deploy.local.home import home_from
+from engramq.deploy.local.lease import ask_status
+from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
+from engramq.deploy.local.supervisor.default import POSTGRES, REDIS
 from engramq.schemas.addresses import can_be_used, without_password
 from engramq.schemas.checks import CheckName, at_home, status_of
 from engramq.schemas.command_line import ExitCode

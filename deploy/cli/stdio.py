@@ -6,8 +6,8 @@ import os
 
 import click
 
-from engramq.deploy import settings
-from engramq.deploy.stdio import serve
+from engramq.deploy.local import settings
+from engramq.deploy.local.stdio import serve
 from engramq.schemas.setting_values import name, namespace, principal
 
 

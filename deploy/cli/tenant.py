@@ -14,7 +14,7 @@ import msgspec
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.export import audit_option, embeddings_option, file_argument, write_export
 from engramq.deploy.cli.output import quoted
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import Asker, asking, checked_command, run
 from engramq.schemas.codec import reply_body
 from engramq.schemas.command_line import CommandFailed, ExitCode

@@ -14,7 +14,7 @@ import msgspec
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import expiry, identifier, scopes
 from engramq.deploy.cli.output import quoted
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.ids import format_time
 from engramq.schemas.setting_values import name, namespace, principal

@@ -14,14 +14,14 @@ from typing import NoReturn
 
 import click
 
-from engramq.deploy import settings
 from engramq.deploy.cli.options import address_options, address_variables, named_as_options
 from engramq.deploy.cli.status_table import health_line
-from engramq.deploy.client import Lease, take_lease
-from engramq.deploy.embedded.process import wait_until
-from engramq.deploy.home import Home, home_from
-from engramq.deploy.servers_for import READY_BOUND_S
-from engramq.deploy.supervisor.report import health
+from engramq.deploy.local import settings
+from engramq.deploy.local.embedded.process import wait_until
+from engramq.deploy.local.home import Home, home_from
+from engramq.deploy.local.lease import Lease, take_lease
+from engramq.deploy.local.servers_for import READY_BOUND_S
+from engramq.deploy.local.supervisor.report import health
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.settings import read_settings
 

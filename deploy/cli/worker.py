@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from engramq.deploy.servers_for import servers_for
+from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.app import serve_kinds
 

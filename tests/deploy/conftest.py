@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.home import Home
-from engramq.deploy.supervisor.shutdown import shut_down
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.supervisor.shutdown import shut_down
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import os
 import sys
 from pathlib import Path
 
-from engramq.deploy import client
 from engramq.deploy.cli import main
+from engramq.deploy.local import lease
 
 FAKE_STACK = (sys.executable, "-P", str(Path(__file__).with_name("fake_stack.py")))
 
 if __name__ == "__main__":
-    client.SUPERVISOR_COMMAND = (*FAKE_STACK, *os.environ.get("FAKE_SERVICES", "").split())
+    lease.SUPERVISOR_COMMAND = (*FAKE_STACK, *os.environ.get("FAKE_SERVICES", "").split())
     sys.exit(main(sys.argv[1:]))

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from engramq.deploy import settings
-from engramq.deploy.embedded.process import Launch
-from engramq.deploy.home import Home
-from engramq.deploy.supervisor.default import accepts, default_stack, free_address
-from engramq.deploy.supervisor.entry import main
-from engramq.deploy.supervisor.stack import Stack, SupervisedService
+from engramq.deploy.local import settings
+from engramq.deploy.local.embedded.process import Launch
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.supervisor.default import accepts, default_stack, free_address
+from engramq.deploy.local.supervisor.entry import main
+from engramq.deploy.local.supervisor.stack import Stack, SupervisedService
 
 PROGRAMS = str(Path(__file__).with_name("fake_programs.py"))
 

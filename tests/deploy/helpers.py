@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import pytest
 
-from engramq.deploy.client import connect
-from engramq.deploy.embedded import process
-from engramq.deploy.embedded.process import ProcessIdentity
-from engramq.deploy.home import Home
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded.process import ProcessIdentity
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.lease import connect
 
 BOUND_S = 20.0
 OTHER = 12345  # a user id that nobody has

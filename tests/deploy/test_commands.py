@@ -15,8 +15,8 @@ from typing import Self
 
 import pytest
 
-from engramq.deploy.doctor.local import STARTED_S
-from engramq.deploy.home import Home
+from engramq.deploy.local.doctor.local import STARTED_S
+from engramq.deploy.local.home import Home
 from tests.deploy.helpers import BOUND_S, FAKE_ENGRAMQ, Client, await_true, engramq, is_stopped, service, status_of
 
 pytestmark = pytest.mark.timeout(60)
@@ -263,7 +263,7 @@ def test_help_lists_every_command_without_loading_gateway_or_workers() -> None:
 
 
 def test_the_stdio_relay_loads_nothing_but_a_little_of_the_standard_library() -> None:
-    program = "import sys; import engramq.deploy.cli, engramq.deploy.stdio; print(*sys.modules)"
+    program = "import sys; import engramq.deploy.cli, engramq.deploy.local.stdio; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=BOUND_S, check=True)
 
     loaded = {name.partition(".")[0] for name in done.stdout.split()}

@@ -1,8 +1,8 @@
 """How HTTP callers prove who they are is said by the `engramq up` that asks for HTTP, to the HTTP gateway alone."""
 
-from engramq.deploy import settings
-from engramq.deploy.home import Home
-from engramq.deploy.supervisor.default import default_stack
+from engramq.deploy.local import settings
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.supervisor.default import default_stack
 from engramq.schemas.settings import SETTINGS
 
 OF_HTTP = ("auth", "host", "port", "public_url", "allowed_hosts", "allowed_origins", "trusted_proxies", "jwt_")

@@ -17,9 +17,9 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from engramq.deploy.embedded import process
-from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
-from engramq.deploy.home import Home
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded.postgres import OWNER_ROLE, Postgres
+from engramq.deploy.local.home import Home
 from engramq.workers.queue.dead_letters import DeadLetter
 from tests.faults.callers import Caller, StdioCaller
 from tests.faults.disk import filled, small_disk

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from engramq.deploy.embedded.redis import find_binary
+from engramq.deploy.local.embedded.redis import find_binary
 from engramq.gateway.cursors import CursorSecret
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.run import Gateway

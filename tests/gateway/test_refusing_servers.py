@@ -12,7 +12,7 @@ import pytest
 from redis.exceptions import BusyLoadingError, ResponseError
 
 from engramq.deploy.cli.status_table import health_line
-from engramq.deploy.supervisor import report
+from engramq.deploy.local.supervisor import report
 from engramq.gateway.overview import Health
 from engramq.gateway.run import Gateway
 from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.embedded.postgres import find_binaries
+from engramq.deploy.local.embedded.postgres import find_binaries
 from tests.architecture.source import ROOT
 
 pytestmark = pytest.mark.promise("SE-18")

@@ -17,7 +17,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from playwright.sync_api import Browser, expect
 
-from engramq.deploy.embedded import process
+from engramq.deploy.local.embedded import process
 from tests.page.alerts import INSTANCE, matched, promtool, replay
 from tests.page.conftest import Watched
 from tests.page.stack import ENGRAMQ, Stack, running_stack

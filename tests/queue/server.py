@@ -10,7 +10,7 @@ from resource import RLIM_INFINITY, RLIMIT_FSIZE, prlimit
 from redis import Redis
 from redis.exceptions import RedisError
 
-from engramq.deploy.embedded.redis import find_binary
+from engramq.deploy.local.embedded.redis import find_binary
 
 READY_BOUND_S = 10.0
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import psycopg
 
-from engramq.deploy.embedded import process
-from engramq.deploy.embedded.postgres import OWNER_ROLE
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded.postgres import OWNER_ROLE
 from engramq.workers.db.conninfo import WORKER_ROLE
 from tests.faults.world import free_port
 from tests.scale.binaries import find

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from redis import Redis
 from redis.exceptions import RedisError
 
-from engramq.deploy.embedded.redis import find_binary
+from engramq.deploy.local.embedded.redis import find_binary
 from engramq.schemas.lanes import SLOTS, slot_of
 from engramq.schemas.redis_urls import Place
 from tests.faults.world import free_port

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from redis import Redis
 from redis.exceptions import RedisError
 
-from engramq.deploy.embedded.redis import find_binary
+from engramq.deploy.local.embedded.redis import find_binary
 from tests.faults.world import free_port
 
 SERVICE: Final = "memory"

@@ -16,9 +16,9 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from engramq.deploy.embedded import process
-from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
-from engramq.deploy.home import Home
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded.postgres import OWNER_ROLE, Postgres
+from engramq.deploy.local.home import Home
 from engramq.workers.db.conninfo import WORKER_ROLE
 from tests.faults.world import free_port
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from engramq.deploy.cli.status import look
-from engramq.deploy.embedded.postgres import OWNER_ROLE
+from engramq.deploy.local.embedded.postgres import OWNER_ROLE
 from engramq.schemas.settings import Pooler, Settings, read_settings
 from engramq.workers.db.conninfo import SESSION, WORKER_ROLE
 from engramq.workers.db.database import Store

@@ -119,4 +119,4 @@ def name_of(node: ast.expr) -> str:
             return ""
 
 
-DEPLOY_CONSTANTS = variables_named(ast.parse((ROOT / "deploy" / "settings.py").read_text()))
+DEPLOY_CONSTANTS = variables_named(ast.parse((ROOT / "deploy" / "local" / "settings.py").read_text()))

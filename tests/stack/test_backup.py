@@ -18,9 +18,9 @@ import psycopg
 import pytest
 from anyio import to_thread
 
-from engramq.deploy.embedded import process
-from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
-from engramq.deploy.home import Home
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.embedded.postgres import OWNER_ROLE, Postgres
+from engramq.deploy.local.home import Home
 from tests.scenarios.stage import LEGACY, MODERN, Agent
 from tests.stack.test_whole_stack import BOUND_S, ENGRAMQ, Installation, installation
 

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.deploy.embedded.postgres import OWNER_ROLE, Postgres
-from engramq.deploy.home import Home
+from engramq.deploy.local.embedded.postgres import OWNER_ROLE, Postgres
+from engramq.deploy.local.home import Home
 from tests.scenarios.stage import MODERN, Agent
 from tests.stack.test_whole_stack import Installation, installation
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.embedded import process
+from engramq.deploy.local.embedded import process
 from tests.scenarios.stage import MODERN, Agent
 from tests.stack.test_whole_stack import BOUND_S, Installation, installation, kill_everything
 

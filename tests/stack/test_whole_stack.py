@@ -18,7 +18,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-from engramq.deploy.embedded import process
+from engramq.deploy.local.embedded import process
 from tests.scenarios.stage import LEGACY, MODERN, Agent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]

@@ -11,7 +11,7 @@ from engramq.gateway.mcp.schema import ErasedSince
 from engramq.gateway.rendering.brief import BARE_FORMS, BRIEF_FORMS
 from tools.clients.python import ROOT, Call, calls
 
-CALLS: Final = ROOT / "clients" / "typescript" / "src" / "calls.ts"
+CALLS: Final = ROOT / "typescript" / "src" / "calls.ts"
 _SHORTER: Final = {ErasedSince.__name__} | {
     shape.__name__ for forms in (BRIEF_FORMS, BARE_FORMS) for shape in forms.values()
 }

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from engramq.deploy import stdio
 from engramq.deploy.cli import main
 from engramq.deploy.cli.root import COMMANDS, engramq
+from engramq.deploy.local import stdio
 from tests.deploy.helpers import BOUND_S
 
 GROUPS = {"token": ("create", "list", "revoke"), "tenant": ("list", "export", "delete")}

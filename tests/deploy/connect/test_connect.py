@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.clients.catalogue import CLIENTS, Client, Surroundings
-from engramq.deploy.clients.jsonc import read
+from engramq.deploy.connect.catalogue import CLIENTS, Client, Surroundings
+from engramq.deploy.connect.jsonc import read
 
 pytestmark = pytest.mark.promise("RC-4")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.deploy.clients.jsonc import NotJson, Path, read, with_item, with_value, without
+from engramq.deploy.connect.jsonc import NotJson, Path, read, with_item, with_value, without
 
 VALUE: dict[str, Any] = {"command": "x", "args": ["y"]}
 

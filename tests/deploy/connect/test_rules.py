@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.clients.rules import BEGIN, END, RULES
+from engramq.deploy.connect.rules import BEGIN, END, RULES
 from engramq.gateway.mcp.audience import ALL_TOOLS
 
 pytestmark = pytest.mark.promise("RC-6")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.clients.toml_table import NotToml, with_table, without_table
+from engramq.deploy.connect.toml_table import NotToml, with_table, without_table
 
 pytestmark = pytest.mark.promise("RC-4")
 

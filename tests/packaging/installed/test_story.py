@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from engramq.deploy.embedded.process import wait_until
+from engramq.deploy.local.embedded.process import wait_until
 from tests.deploy.local.hooks.sessions import Session
 from tests.faults.world import free_port
 from tests.packaging.installed.conftest import BOUND_S, UV, Root, serving

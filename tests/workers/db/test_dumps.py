@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.deploy.embedded.postgres import Postgres, find_binaries
-from engramq.deploy.embedded.servers import running_servers
-from engramq.deploy.home import Home
+from engramq.deploy.local.embedded.postgres import Postgres, find_binaries
+from engramq.deploy.local.embedded.servers import running_servers
+from engramq.deploy.local.home import Home
 from engramq.workers.db.conninfo import WORKER_ROLE, worker_conninfo
 from engramq.workers.db.migrate import migrate
 from tests.architecture.source import ROOT

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from engramq.deploy.embedded.servers import running_servers
+from engramq.deploy.local.embedded.servers import running_servers
 from engramq.workers.db import rewriting
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database

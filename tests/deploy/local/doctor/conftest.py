@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.deploy.embedded.postgres import WORKER_ROLE
-from engramq.deploy.embedded.servers import Servers, running_servers
+from engramq.deploy.local.embedded.postgres import WORKER_ROLE
+from engramq.deploy.local.embedded.servers import Servers, running_servers
 from tests.deploy.conftest import home
 from tests.faults.world import free_port
 

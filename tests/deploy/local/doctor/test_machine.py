@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli import up as up_command
-from engramq.deploy.home import Home
+from engramq.deploy.local.home import Home
 from tests.deploy.helpers import identity
 from tests.deploy.local.doctor.conftest import Command, Environment, wrong
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bench.stack import StdioClient, stdio_client, stop
-from engramq.deploy.embedded.process import wait_until
-from engramq.deploy.home import Home
+from engramq.deploy.local.embedded.process import wait_until
+from engramq.deploy.local.home import Home
 from tests.deploy.local.hooks.sessions import Session
 
 NUMBERS = itertools.count(1)

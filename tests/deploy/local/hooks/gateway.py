@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from engramq.deploy.home import Home
+from engramq.deploy.local.home import Home
 
 
 def takes_all(call: dict[str, Any]) -> dict[str, Any]:

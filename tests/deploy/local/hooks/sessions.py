@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from engramq.deploy.hooks import progress
+from engramq.deploy.local.hooks import progress
 
 ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
 CLAUDE_CODE: Final = "claude-code"

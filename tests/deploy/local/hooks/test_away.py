@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.home import Home
-from engramq.deploy.hooks.progress import FOLDER, QUIET_S, Progress
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.hooks.progress import FOLDER, QUIET_S, Progress
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.gateway import answering, takes_all
 from tests.deploy.local.hooks.sessions import Session

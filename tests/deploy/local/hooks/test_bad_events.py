@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.home import Home
-from engramq.deploy.hooks.event import LONGEST, project_of
-from engramq.deploy.hooks.run import BOUND_S
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.hooks.event import LONGEST, project_of
+from engramq.deploy.local.hooks.run import BOUND_S
 from tests.deploy.local.hooks.sessions import ENGRAMQ, Session
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(120)]
@@ -146,9 +146,10 @@ def test_a_session_in_a_repository_is_of_its_project(tmp_path: Path) -> None:
 def test_hooks_stay_small() -> None:
     """What a hook imports is what a client waits for at every prompt."""
     heavy = "{'click', 'msgspec', 'asyncio', 'dataclasses', 'inspect', 'subprocess', 'anyio', 'tomlkit', 'email'}"
-    ours = "{'engramq.deploy.conversation', 'engramq.deploy.stdio'}"  # patterns to compile that hooks have no use for
+    # Patterns to compile that hooks have no use for.
+    ours = "{'engramq.deploy.local.conversation', 'engramq.deploy.local.stdio'}"
     kept_out = f"({heavy} | {ours})"
-    code = f"import sys; from engramq.deploy.hooks import run; sys.exit(' '.join({kept_out} & set(sys.modules)))"
+    code = f"import sys; from engramq.deploy.local.hooks import run; sys.exit(' '.join({kept_out} & set(sys.modules)))"
     ended = subprocess.run(
         [ENGRAMQ.replace("/engramq", "/python"), "-c", code], capture_output=True, text=True, check=False
     )

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.home import Home
-from engramq.deploy.hooks.progress import FOLDER, QUIET_S, Progress
-from engramq.deploy.hooks.refusals import LOG
-from engramq.deploy.hooks.words import INVALID
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.hooks.progress import FOLDER, QUIET_S, Progress
+from engramq.deploy.local.hooks.refusals import LOG
+from engramq.deploy.local.hooks.words import INVALID
 from tests.deploy.local.hooks.gateway import answering, takes_all
 from tests.deploy.local.hooks.sessions import Session
 

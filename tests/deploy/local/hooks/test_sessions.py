@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from bench.replies import tokens
-from engramq.deploy.home import Home
-from engramq.deploy.hooks.memory import principal_of
-from engramq.deploy.hooks.progress import FOLDER, QUIET_S
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.hooks.memory import principal_of
+from engramq.deploy.local.hooks.progress import FOLDER, QUIET_S
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.sessions import Session, caught_up, lived, processes_left
 

@@ -1,0 +1,154 @@
+"""The hooks of engramq in the settings of clients that have such: which events, in which file, found again by name."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+from engramq.deploy.connect import jsonc
+from engramq.deploy.connect.catalogue import Surroundings
+from engramq.deploy.connect.configuration import Done
+from engramq.deploy.connect.files import read_text, replace_text, split_bom
+from engramq.deploy.connect.launch import Launch
+from engramq.schemas.command_line import CommandFailed
+
+HOOKS: Final = "hooks"
+HOOK: Final = "hook"  # our own command
+_TIMEOUT_S: Final = 5  # it ends by itself within 2 s; a machine may be slow to start it
+
+
+@dataclass(frozen=True, slots=True)
+class HookClient:
+    """A client that runs commands at events. `capturing`: the events after which there is something to capture.
+
+    `second` is what it counts in a second, for the time that a hook may take.
+    """
+
+    name: str
+    title: str
+    user: Callable[[Surroundings], Path]
+    project: Callable[[Surroundings], Path]
+    capturing: tuple[str, ...]
+    recalling: tuple[str, ...] = ("SessionStart", "UserPromptSubmit")
+    second: int = 1
+
+
+HOOK_CLIENTS: Final[Mapping[str, HookClient]] = {
+    client.name: client
+    for client in (
+        HookClient(
+            "claude-code",
+            "Claude Code",
+            lambda at: at.folder("CLAUDE_CONFIG_DIR", ".claude") / "settings.json",
+            # Not settings.json, which is the team's: the command is of this machine.
+            lambda at: at.project / ".claude" / "settings.local.json",
+            ("Stop", "PreCompact", "SessionEnd"),
+        ),
+        HookClient(
+            "codex",
+            "Codex",
+            lambda at: at.folder("CODEX_HOME", ".codex") / "hooks.json",
+            lambda at: at.project / ".codex" / "hooks.json",
+            ("Stop", "PreCompact"),
+        ),
+        HookClient(
+            "gemini",
+            "Gemini CLI",
+            lambda at: at.home / ".gemini" / "settings.json",
+            lambda at: at.project / ".gemini" / "settings.json",
+            ("AfterAgent", "PreCompress", "SessionEnd"),
+            ("SessionStart", "BeforeAgent"),
+            1000,
+        ),
+    )
+}
+
+
+def install(path: Path, client: HookClient, launch: Launch, events: Sequence[str], options: Sequence[str]) -> Done:
+    """Write the hooks for these events into a file, in the place of older ones of ours; others' stay as they are.
+
+    `options` are those of `engramq hook`. Raises CommandFailed, with nothing written, for a file that the client could
+    not read.
+    """
+    group = _group(client, launch, events, options)
+    return _rewrite(path, client, dict.fromkeys(events, group))
+
+
+def uninstall(path: Path, client: HookClient) -> Done:
+    """Take our hooks out of a file; raises CommandFailed as `install` does."""
+    return _rewrite(path, client, {})
+
+
+def _group(client: HookClient, launch: Launch, events: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
+    # Else the start of a session would capture what earlier ones have left.
+    only = () if set(events) & set(client.capturing) else ("--no-capture",)
+    words = launch.command(HOOK, client.name, *options, *only)
+    variables = [f"{name}={value}" for name, value in launch.variables.items()]
+    command = shlex.join(["env", *variables, *words] if variables else words)
+    return {HOOKS: [{"type": "command", "command": command, "timeout": _TIMEOUT_S * client.second}]}
+
+
+def _rewrite(path: Path, client: HookClient, wanted: Mapping[str, dict[str, Any]]) -> Done:
+    found = read_text(path)
+    mark, text = split_bom(found)
+    try:
+        text = text if text.strip() or not wanted else "{}\n"
+        after = mark + _with(text, client, wanted) if text.strip() else found
+    except jsonc.NotJson as problem:
+        raise CommandFailed(f"{path}: {problem}. Nothing was written. Mend it, then again.") from None
+    if after == found:
+        return Done(path, changed=False)
+    return Done(path, changed=True, backup=replace_text(path, after))
+
+
+def _with(text: str, client: HookClient, wanted: Mapping[str, dict[str, Any]]) -> str:
+    places = list(_ours(jsonc.read(text), client))
+    there = {str(place[1]): _at(jsonc.read(text), place[:3]) for place in places}
+    if len(places) == len(wanted) and there == wanted:
+        return text
+    while (place := next(_ours(jsonc.read(text), client), None)) is not None:
+        # A group of nothing but ours goes whole: one that has a matcher and no hooks is none that clients take.
+        is_alone = len(_at(jsonc.read(text), place[:4])) == 1
+        text = jsonc.without(text, place[:3] if is_alone else place)
+    for event, group in wanted.items():
+        text = jsonc.with_item(text, (HOOKS, event), group)
+    return text
+
+
+def _ours(settings: Any, client: HookClient) -> Iterator[jsonc.Path]:
+    """Give the path to each of our hooks: (hooks, event, number of the group, hooks, number in it)."""
+    events = settings.get(HOOKS) if isinstance(settings, dict) else None
+    for event, groups in events.items() if isinstance(events, dict) else ():
+        for number, group in enumerate(groups if isinstance(groups, list) else ()):
+            hooks = group.get(HOOKS) if isinstance(group, dict) else None
+            for index, hook in enumerate(hooks if isinstance(hooks, list) else ()):
+                if isinstance(hook, dict) and _is_ours(hook.get("command"), client):
+                    yield (HOOKS, event, number, HOOKS, index)
+
+
+def _is_ours(command: object, client: HookClient) -> bool:
+    """Say whether a command is `engramq hook CLIENT`, however it is started."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else []
+    except ValueError:
+        return False
+    return any(
+        (PurePath(first).name, second, third) == ("engramq", HOOK, client.name)
+        for first, second, third in zip(words, words[1:], words[2:], strict=False)
+    )
+
+
+def _at(value: Any, path: jsonc.Path) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def snippet(client: HookClient, launch: Launch, events: Sequence[str], options: Sequence[str]) -> str:
+    """Return the text that a file with nothing but our hooks would have."""
+    groups = {event: [_group(client, launch, events, options)] for event in events}
+    return json.dumps({HOOKS: groups}, indent=2, ensure_ascii=False) + "\n"

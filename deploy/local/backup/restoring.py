@@ -1,0 +1,283 @@
+"""`engramq restore`: a home made of a backup, after all of the backup was found to be as it was written.
+
+The database is written beside its place, under a name that every start refuses, and renamed when it is whole and on the
+disk. So a home that was being restored is what it was before, named as unfinished, or restored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Final
+
+from engramq.deploy.local.backup.archive import CHUNK, Contents, Damaged, Header, Reader
+from engramq.deploy.local.backup.taking import (
+    DATA,
+    EMBEDDER,
+    HTTP_TOKEN,
+    LOCAL_SETTINGS,
+    Tell,
+    refuse_own_database,
+    this_platform,
+)
+from engramq.deploy.local.embedded.postgres import POSTGRESQL, Postgres
+from engramq.deploy.local.embedded.servers import SERVER_SIGNALS, lock_home
+from engramq.deploy.local.home import PRIVATE, DeployError, Home
+from engramq.deploy.local.new_file import sync_folder
+from engramq.deploy.local.supervisor.state import end_predecessor
+from engramq.workers.admin import newest_schema
+
+BLOCK: Final = 4096  # bytes that a file takes at least
+ROOM: Final = 64 * 2**20  # bytes that a first start needs beyond what it was given
+AUTO_SETTINGS: Final = f"{DATA}/postgresql.auto.conf"  # what ALTER SYSTEM has written
+_PLACE: Final = "postgres/"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was brought back (or verified): its header, bytes and files, and where the old data are now, if any were.
+
+    `settings`: the files in it that set something of the server; settings can name programs that it runs.
+    """
+
+    header: Header
+    bytes: int
+    files: int
+    settings: tuple[str, ...] = ()
+    moved_to: Path | None = None
+
+
+def verify(file: Path, tell: Tell) -> Restored:
+    """Read all of a backup, and return what it holds when this release can restore it here.
+
+    Raises:
+        DeployError: it cannot be read, is cut, damaged, or for another release, server or machine.
+    """
+    with _opened(file) as source:
+        reader = Reader(source)
+        contents, settings = _verified(reader, source, tell)
+        return Restored(reader.header, contents.bytes, len(contents.files), settings)
+
+
+def restore(home: Home, environment: Mapping[str, str], file: Path, tell: Tell, *, force: bool) -> Restored:
+    """Make a home of a backup. With `force` what the home holds is moved aside within it first.
+
+    Raises:
+        DeployError: as `verify`; the home is in use or holds something, or there is no room for it; then nothing was
+            changed. Or it could not be written to; then what was there still is, or is named.
+    """
+    refuse_own_database(environment)
+    with _opened(file) as source, contextlib.ExitStack() as held:
+        try:
+            there = home.path.exists()
+            if there:
+                _claim(home, held, force=force)
+            reader = Reader(source)
+            contents, settings = _verified(reader, source, tell)
+            _require_room(home, contents)
+            if not there:
+                home.path.mkdir(mode=PRIVATE, parents=True)
+                _claim(home, held, force=force)
+            _unpack(reader, home, contents, tell)
+            moved_to = _put_in_place(home)
+        except OSError as problem:
+            raise DeployError(
+                "restore_failed", f"{problem.filename or home.path}: {problem.strerror or problem}."
+            ) from problem
+        return Restored(reader.header, contents.bytes, len(contents.files), settings, moved_to)
+
+
+class _File(io.FileIO):
+    """A file whose errors are told as its own."""
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        try:
+            return super().readinto(buffer)
+        except OSError as problem:
+            raise _unreadable(Path(str(self.name)), problem) from problem
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[IO[bytes]]:
+    try:
+        kind = file.stat().st_mode
+        if not stat.S_ISREG(kind):
+            raise DeployError(
+                "backup_unreadable",
+                f"{file} is no regular file, and a backup is read twice.",
+                "Write it to a file first, and restore that.",
+            )
+        raw = _File(file)
+    except OSError as problem:
+        raise _unreadable(file, problem) from problem
+    with io.BufferedReader(raw, CHUNK) as source:
+        yield source
+
+
+def _unreadable(file: Path, problem: OSError) -> DeployError:
+    return DeployError("backup_unreadable", f"{file} cannot be read: {problem.strerror or problem}.")
+
+
+def _sets_something(text: bytes) -> bool:
+    """Whether a file of settings has more than comments."""
+    return any(line.strip() and not line.strip().startswith(b"#") for line in text.splitlines())
+
+
+def _verified(reader: Reader, source: IO[bytes], tell: Tell) -> tuple[Contents, tuple[str, ...]]:
+    """Read all of it; return what it holds, and those of its files that set something of the server."""
+    _refuse_unfit(reader.header)
+    whole = os.fstat(source.fileno()).st_size
+    contents, settings = Contents(), list[str]()
+    for entry in reader.entries():
+        if entry.name not in (LOCAL_SETTINGS, HTTP_TOKEN, EMBEDDER, DATA) and not entry.name.startswith(f"{DATA}/"):
+            raise Damaged(f"it names {entry.name!r}")
+        if entry.chunks is None:
+            contents.folders.append(entry.name)
+            continue
+        size, sets = 0, entry.name == LOCAL_SETTINGS
+        for chunk in entry.chunks:
+            size += len(chunk)
+            sets = sets or (entry.name == AUTO_SETTINGS and _sets_something(chunk))
+            tell(source.tell(), whole)
+        if sets:
+            settings.append(entry.name)
+        contents.files[entry.name] = {"bytes": size}
+    if f"{DATA}/PG_VERSION" not in contents.files:
+        raise Damaged("there is no database in it")
+    return contents, tuple(sorted(settings))
+
+
+def _refuse_unfit(header: Header) -> None:
+    known = newest_schema()
+    if header.schema > known:
+        raise DeployError(
+            "backup_newer",
+            f"The backup has schema {header.schema}, made by engramq {header.engramq}; this one knows {known}.",
+            "Install that release of engramq, or a later one.",
+        )
+    elsewhere = (
+        "restore it there, and bring over what it holds: engramq tenant export there, engramq import here, "
+        "for each namespace."
+    )
+    if header.postgresql != POSTGRESQL:
+        raise DeployError(
+            "other_postgres",
+            f"The backup is of PostgreSQL {header.postgresql}; this engramq brings PostgreSQL {POSTGRESQL}.",
+            f"Install engramq {header.engramq} beside, {elsewhere}",
+        )
+    if header.platform != this_platform():
+        raise DeployError(
+            "other_platform",
+            f"The backup was made on {header.platform}; PostgreSQL's files do not fit {this_platform()}.",
+            f"On a machine of that kind {elsewhere}",
+        )
+
+
+def _claim(home: Home, held: contextlib.ExitStack, *, force: bool) -> None:
+    """Keep every stack away from the home while `held` is; refuse one that runs or holds something."""
+    home.refuse_others()
+    held.callback(os.close, lock_home(home))
+    if _is_used(home.postgres) or _is_used(home.redis):
+        if not force:
+            raise DeployError(
+                "home_not_empty",
+                f"{home.path} holds memories.",
+                "Choose another ENGRAMQ_HOME; or give --force, which moves them aside and deletes nothing.",
+            )
+        # A supervisor that was killed may have left its servers.
+        end_predecessor(home.state, SERVER_SIGNALS)
+        Postgres(home).mend()
+
+
+def _is_used(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except FileNotFoundError:
+        return False
+
+
+def _require_room(home: Home, contents: Contents) -> None:
+    needed = sum(-(-int(one["bytes"]) // BLOCK) * BLOCK for one in contents.files.values())
+    needed += BLOCK * len(contents.folders) + ROOM
+    place = next(folder for folder in (home.path, *home.path.parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    if _is_used(home.restoring):
+        free += sum(path.lstat().st_blocks * 512 for path in home.restoring.rglob("*"))  # a broken-off one goes first
+    if free < needed:
+        raise DeployError(
+            "no_room",
+            f"The backup needs {needed / 2**20:,.0f} MB, and {free / 2**20:,.0f} MB are free in {place}.",
+            "Make room, or set ENGRAMQ_HOME to a folder on another disk.",
+        )
+
+
+def _unpack(reader: Reader, home: Home, contents: Contents, tell: Tell) -> None:
+    """Write all of it into the folder for the unfinished, and from there to the disk."""
+    shutil.rmtree(home.restoring, ignore_errors=True)  # what one left that was broken off
+    home.restoring.mkdir(mode=PRIVATE)
+    written = 0
+
+    def count(size: int) -> None:
+        nonlocal written
+        written += size
+        tell(written, contents.bytes)
+
+    try:
+        for entry in reader.entries():
+            path = home.restoring / entry.name.removeprefix(_PLACE)
+            if entry.chunks is None:
+                path.mkdir(parents=True, exist_ok=True)
+            else:
+                _write(path, entry.chunks, count)
+    except BaseException:
+        # The file is another one by now, the disk is full, or somebody pressed Ctrl-C: what was there before still is.
+        shutil.rmtree(home.restoring, ignore_errors=True)
+        raise
+    for folder, _, files in os.walk(home.restoring):
+        Path(folder).chmod(PRIVATE)
+        for name in files:
+            _sync(Path(folder) / name)
+        sync_folder(Path(folder))
+
+
+def _write(path: Path, chunks: Iterator[bytes], count: Callable[[int], None]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as out:
+        for chunk in chunks:
+            out.write(chunk)
+            count(len(chunk))
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _put_in_place(home: Home) -> Path | None:
+    """Move aside what is in the way, and give the restored database its name; return where the former data are."""
+    moved_to = None
+    beside = {home.restoring / HTTP_TOKEN: home.http_token, home.restoring / EMBEDDER: home.embedder}
+    beside = {restored: place for restored, place in beside.items() if restored.exists()}
+    replaced = {home.embedder, *beside.values()}  # the embedder is one of the former data, whatever the backup has
+    in_the_way = [folder for folder in (home.redis, home.postgres) if _is_used(folder)]
+    if in_the_way:
+        in_the_way[:0] = [place for place in sorted(replaced) if place.exists()]
+        moved_to = home.path / f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+        moved_to.mkdir(mode=PRIVATE)
+        for former in in_the_way:
+            former.rename(moved_to / former.name)
+        sync_folder(moved_to)
+    elif home.postgres.exists():
+        home.postgres.rmdir()
+    for restored, place in beside.items():
+        restored.replace(place)
+    home.restoring.rename(home.postgres)
+    sync_folder(home.path)
+    return moved_to

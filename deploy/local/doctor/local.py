@@ -1,0 +1,194 @@
+"""The checks of this machine: the home, its disk, what dead processes left, ports, and the supervisor's services.
+
+Standard library and msgspec only, beside the table of checks: `engramq up` makes them before every start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import socket
+import stat
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.home import DeployError, Home, exists
+from engramq.deploy.local.supervisor.default import GATEWAY, HTTP, WORKER, accepts, free_address
+from engramq.deploy.local.supervisor.state import SUPERVISOR, recorded
+from engramq.schemas.checks import AT_HOME, CheckName, degraded, failed, passed
+from engramq.schemas.overview import Check
+
+MB: Final = 2**20
+FULL: Final = 64 * MB  # bytes free, below which PostgreSQL soon stops
+LOW: Final = 512 * MB
+ANSWER_S: Final = 2.0
+STARTED_S: Final = 5.0  # by which a process answers that does not hang
+DOOR_S: Final = 5.0  # of a home's own HTTP, which may be busy: it is not to be called hung for that
+_READY: Final = frozenset({"ready", "done"})
+_OTHERS_WRITE: Final = 0o022
+
+
+def home_check(home: Home) -> Check:
+    """Check that the home can be trusted; one that is not there yet is made by the first start."""
+    try:
+        if not exists(home.path):
+            return passed(CheckName.HOME)
+        home.refuse_others()
+    except DeployError as problem:
+        return failed(CheckName.HOME, problem.message, problem.recovery)
+    if os.path.lexists(home.restoring):
+        mend = f"Wait for it, or run engramq restore again; to do without the backup, remove {home.restoring}."
+        return failed(CheckName.HOME, f"A backup is being restored into {home.path}, or that was broken off.", mend)
+    unwritable = next((each for each in (home.path, home.logs, home.redis) if _is_closed(each)), None)
+    if unwritable is not None:
+        return failed(CheckName.HOME, f"{unwritable} cannot be written to.", f"chmod u+rwx {unwritable}")
+    return passed(CheckName.HOME)
+
+
+def is_open_to_others(home: Home) -> bool:
+    """Say whether others can write to the home of this user."""
+    with contextlib.suppress(OSError):
+        found = home.path.stat()
+        return found.st_uid == os.geteuid() and bool(stat.S_IMODE(found.st_mode) & _OTHERS_WRITE)
+    return False
+
+
+def disk_check(folder: Path) -> Check:
+    """Check how much room there is where a home lies or will lie."""
+    while not os.path.exists(folder):  # noqa: PTH110 - also where its own folder is closed to us, which Path.exists tells
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    told = f"The file system of {folder} has {free // MB} MB left."
+    if free < FULL:
+        return failed(CheckName.DISK, told)
+    return degraded(CheckName.DISK, told) if free < LOW else passed(CheckName.DISK)
+
+
+def stale_sockets(home: Home) -> list[Path]:
+    """Return the sockets of the home on which nobody listens."""
+    sockets = (home.supervisor_socket, home.gateway_socket, home.redis_socket, home.postgres_sockets / ".s.PGSQL.5432")
+    return [path for path in sockets if os.path.lexists(path) and not accepts(socket.AF_UNIX, str(path))]
+
+
+def orphans(home: Home) -> dict[str, int]:
+    """Return the processes, with their pids, that a supervisor which is dead has left."""
+    known = recorded(home.state)
+    if SUPERVISOR in known and process.is_alive(known[SUPERVISOR]):
+        return {}
+    return {name: who.pid for name, who in known.items() if process.is_alive(who)}
+
+
+def leftovers_check(home: Home) -> Check:
+    """Check what a stack that does not run has left."""
+    told = [f"{name} (pid {pid}) runs without its supervisor." for name, pid in orphans(home).items()]
+    told += [f"Nobody listens at {path}." for path in stale_sockets(home)]
+    if not told and recorded(home.state) and not os.path.lexists(home.supervisor_socket):
+        told = [f"{home.state} names processes that are dead."]
+    return degraded(CheckName.LEFTOVERS, " ".join(told)) if told else passed(CheckName.LEFTOVERS)
+
+
+def stack_checks(answer: Mapping[str, object]) -> list[Check]:
+    """Check what a supervisor says of its services, and that its gateways answer: one that hangs lives."""
+    services = _dictionaries(answer.get("services"))
+    found = [_service_check(service) for service in services]
+    if answer.get("health") is not None:
+        found.append(passed(CheckName.GATEWAY))
+    else:
+        mend = _SEE_LOG.format(GATEWAY) + hang_mend(answer, GATEWAY)
+        found.append(failed(CheckName.GATEWAY, "The gateway of the home does not answer.", mend))
+    url, is_up = str(answer.get("http") or ""), _pid_of_ready(answer, HTTP) is not None
+    if url and is_up and not _is_gateway(url.partition("://")[2], DOOR_S):
+        mend = _SEE_LOG.format(HTTP) + hang_mend(answer, HTTP)
+        found.append(degraded(CheckName.GATEWAY, f"HTTP at {url} does not answer.", mend))
+    return found
+
+
+def with_pids(checks: Sequence[Check], answer: Mapping[str, object]) -> list[Check]:
+    """Return checks where the mend of a home's worker that does not answer says what helps if it hangs."""
+    mend = AT_HOME[CheckName.WORKER] + hang_mend(answer, WORKER)
+    return [
+        msgspec.structs.replace(check, mend=mend)
+        if check.name == CheckName.WORKER and check.state == "failed" and check.mend == AT_HOME[CheckName.WORKER]
+        else check
+        for check in checks
+    ]
+
+
+def hang_mend(answer: Mapping[str, object], name: str) -> str:
+    """Return what to do if a service hangs; nothing where it does not run, or has only just been started."""
+    pid = _pid_of_ready(answer, name, STARTED_S)
+    return "" if pid is None else f" If it hangs: `kill -9 {pid}`; it is started anew at once."
+
+
+def _pid_of_ready(answer: Mapping[str, object], name: str, lived_s: float = 0.0) -> int | None:
+    """Return the process of a service that has lived for so long; None where there is none."""
+    for one in _dictionaries(answer.get("services")):
+        pid, uptime_s = one.get("pid"), one.get("uptime_s")
+        if one.get("name") == name and one.get("state") == "ready" and isinstance(pid, int):
+            return pid if isinstance(uptime_s, float | int) and uptime_s >= lived_s else None
+    return None
+
+
+def door_checks(host: str, port: int, *, ours: bool) -> list[Check]:
+    """Check who listens where HTTP is to be served; `ours`: a gateway is expected there."""
+    place = f"{f'[{host}]' if ':' in host else host}:{port}"
+    if not port:
+        return []
+    absent = [failed(CheckName.GATEWAY, f"No gateway answers at http://{place}.")] if ours else []
+    try:
+        free_address(host, port)
+    except DeployError as problem:
+        if not _is_gateway(place):
+            if _errno(problem) == errno.EADDRINUSE:
+                return [failed(CheckName.PORT, f"{place} is taken by another program."), *absent]
+            # Of another machine, a gateway is looked for there; of this one, nothing can listen.
+            return absent or [failed(CheckName.PORT, problem.message, problem.recovery)]
+        if ours:
+            return [passed(CheckName.PORT), passed(CheckName.GATEWAY)]
+        return [failed(CheckName.PORT, f"Another gateway of engramq serves {place}.")]
+    return [passed(CheckName.PORT), *absent]
+
+
+_SEE_LOG: Final = "See {}.log in the home's folder logs."
+
+
+def _service_check(service: Mapping[str, object]) -> Check:
+    name, state = service.get("name"), str(service.get("state"))
+    complaint = " ".join(str(service.get("complaint") or "").split())
+    if state not in _READY and complaint:
+        return failed(CheckName.STACK, f"{name} is {state}: {complaint}")
+    if state not in _READY:
+        return degraded(CheckName.STACK, f"{name} is {state}.", "Wait: it is being started.")
+    return degraded(CheckName.STACK, complaint) if complaint else passed(CheckName.STACK)
+
+
+def _errno(problem: DeployError) -> int | None:
+    return problem.__cause__.errno if isinstance(problem.__cause__, OSError) else None
+
+
+def _is_gateway(place: str, bound_s: float = ANSWER_S) -> bool:
+    """Say whether a gateway of engramq answers there."""
+    request = urllib.request.Request(f"http://{place}/healthz", headers={"Host": "localhost"})
+    straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # whatever http_proxy says
+    try:
+        with straight.open(request, timeout=bound_s) as answer:
+            return bool(json.loads(answer.read(4096)).get("status") == "alive")
+    except (OSError, ValueError, AttributeError, urllib.error.URLError):
+        return False
+
+
+def _is_closed(folder: Path) -> bool:
+    return os.path.lexists(folder) and not os.access(folder, os.W_OK | os.X_OK)
+
+
+def _dictionaries(value: object) -> list[dict[str, object]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

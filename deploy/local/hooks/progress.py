@@ -1,0 +1,109 @@
+"""What hooks remember of a session between two events: how far it is captured, and what it has been shown.
+
+A small file for each session below the home. It holds no text of anybody, so erasing need not know of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from engramq.deploy.local.home import PRIVATE, Home
+
+FOLDER: Final = "hooks"
+_DAY_S: Final = 86_400
+KEPT_S: Final = 30 * _DAY_S  # Claude Code clears transcripts away after as many days
+QUIET_S: Final = 60.0  # without an event for so long, a session that is behind is caught up by another one
+_SHOWN: Final = 500  # ids; about as many as a context window could hold
+
+
+class Progress:
+    """The notes of one session. Two hooks of it at once may both write: what is captured twice is kept once."""
+
+    def __init__(self, home: Home, client: str, session: str) -> None:
+        self._path = home.path / FOLDER / f"{client}.{session}.json"
+        self.client = client
+        self.session = session
+        found = _read(self._path)
+        self.transcript = _of(found, "transcript", "")
+        self.namespace = _of(found, "namespace", "")
+        self.project = _of(found, "project", "")
+        self.offset = max(0, _of(found, "offset", 0))
+        # What a session's start has to tell is not told yet: where the stack was away, a prompt makes up for it.
+        self.owes_start = _of(found, "owes_start", False)
+        self.shown: list[str] = [one for one in _of(found, "shown", []) if isinstance(one, str)]
+
+    def write(self) -> None:
+        """Keep the notes. Raises OSError when the home cannot take them."""
+        _make_folder(self._path.parent)
+        fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        notes = {
+            "client": self.client,
+            "session": self.session,
+            "transcript": self.transcript,
+            "namespace": self.namespace,
+            "project": self.project,
+            "offset": self.offset,
+            "owes_start": self.owes_start,
+            "shown": self.shown[-_SHOWN:],
+        }
+        fresh.write_text(json.dumps(notes), encoding="utf-8")
+        fresh.replace(self._path)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether more was said than is captured, as far as the sizes tell."""
+        try:
+            return bool(self.transcript) and os.stat(self.transcript).st_size > self.offset  # noqa: PTH116 - faster
+        except (OSError, ValueError):  # ValueError: the notes name what can be no path
+            return False
+
+
+def quiet_sessions(home: Home, now: float | None = None) -> Iterator[Progress]:
+    """Give the sessions that are behind and have been quiet for a while; forgets those of long ago."""
+    now = time.time() if now is None else now
+    for path, changed in _notes(home):
+        if now - changed > KEPT_S:
+            path.unlink(missing_ok=True)
+        elif now - changed > QUIET_S and not path.name.startswith("."):
+            client, _, session = path.name.removesuffix(".json").partition(".")
+            progress = Progress(home, client, session)
+            if progress.is_behind:
+                yield progress
+
+
+def _notes(home: Home) -> list[tuple[Path, float]]:
+    """Return the files of notes, and when each was changed; other hooks make and replace them meanwhile."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(home.path / FOLDER) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                found.append((Path(entry.path), entry.stat().st_mtime))
+    return found
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder of the notes. What is in it is not looked at: other sessions come and go there."""
+    folder.mkdir(mode=PRIVATE, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PermissionError(f"{folder} is no folder of this user")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _of(found: dict[str, Any], name: str, default: Any) -> Any:
+    value = found.get(name)
+    return value if type(value) is type(default) else default

@@ -1,0 +1,223 @@
+"""A client's half of the supervisor's socket: find the home's supervisor or start one, and hold a lease on its stack.
+
+Imported by the stdio relay: standard library only. Every function blocks, within a bound.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+
+from engramq.deploy.local import settings
+from engramq.deploy.local.home import DeployError, Home, refuse_unsupported_platform
+from engramq.deploy.local.settings import with_embedder
+
+# Between two tries to connect, while a supervisor is coming up or going down.
+_RETRY_S = 0.01
+# A supervisor that lost the race for the lock is gone by then; until then another one is not worth starting.
+_RESTART_S = 2.0
+_START_BOUND_S = 20.0
+_LONGEST_LINE = 4 * 1024 * 1024
+# A supervisor asks a gateway for up to 9 s, which asks a worker, and then reads all processes' memory.
+_STATUS_S = 15.0
+
+# What starts a supervisor, wherever one is started. Tests put their own in its place.
+SUPERVISOR_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq.deploy.local.supervisor")
+
+
+class Channel:
+    """A connection to a supervisor: JSON objects, one per line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._buffer = b""
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._socket.fileno()
+
+    def send(self, message: dict[str, object]) -> None:
+        """Send one object. Raises OSError when the supervisor has gone."""
+        self._socket.settimeout(5.0)
+        self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self, bound_s: float) -> dict[str, object] | None:
+        """Receive one object, or None when the supervisor has hung up.
+
+        Raises:
+            TimeoutError: nothing came in `bound_s` seconds.
+        """
+        deadline = time.monotonic() + bound_s
+        while b"\n" not in self._buffer:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                more = self._socket.recv(65_536)
+            except ConnectionError:
+                return None
+            if not more or len(self._buffer) > _LONGEST_LINE:
+                return None
+            self._buffer += more
+        first, _, self._buffer = self._buffer.partition(b"\n")
+        message = json.loads(first)
+        return message if isinstance(message, dict) else {}
+
+    def close(self) -> None:
+        """Hang up; a lease held on it ends."""
+        self._socket.close()
+
+
+class Lease:
+    """The right to a running stack, for as long as it is not closed and this process lives."""
+
+    def __init__(self, channel: Channel, answer: dict[str, object]) -> None:
+        self.channel = channel
+        differing = answer.get("differing")
+        # Variables that the running stack was started with other values of.
+        self.differing: list[str] = differing if isinstance(differing, list) else []
+        self.addresses = {name: value for name, value in answer.items() if isinstance(value, str)}
+
+    def fileno(self) -> int:
+        """For select: readable when there is an event, or the supervisor has gone."""
+        return self.channel.fileno()
+
+    def receive(self, bound_s: float) -> dict[str, object] | None:
+        """The next event, or None when the supervisor has gone. Raises TimeoutError when there is none in time."""
+        return self.channel.receive(bound_s)
+
+    def close(self) -> None:
+        """Give it back; the stack stops after lingering if it was the last."""
+        self.channel.close()
+
+
+def connect(home: Home) -> Channel | None:
+    """A connection to the home's supervisor, or None when there is none."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(5.0)
+    try:
+        connection.connect(str(home.supervisor_socket))
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError, TimeoutError, BlockingIOError):
+        connection.close()
+        return None
+    except PermissionError as error:
+        connection.close()
+        raise DeployError(
+            "home_unusable",
+            f"{home.path} is closed to this user: {error.strerror}.",
+            "Run engramq as its owner, who can enter it (chmod u+rwx); or set ENGRAMQ_HOME to a folder of your own.",
+        ) from error
+    return Channel(connection)
+
+
+def ask_status(home: Home) -> dict[str, object] | None:
+    """What the home's supervisor tells of its stack, or None when there is none.
+
+    Raises:
+        DeployError: it does not answer (`not_answering`).
+    """
+    channel = connect(home)
+    if channel is None:
+        return None
+    try:
+        channel.send({"op": "status"})
+        return channel.receive(_STATUS_S)
+    except OSError as error:
+        raise DeployError("not_answering", "The supervisor does not answer.", "engramq down ends it.") from error
+    finally:
+        channel.close()
+
+
+def take_lease(
+    home: Home,
+    kind: str,
+    environment: dict[str, str],
+    bound_s: float,
+    *,
+    starts: bool = True,
+) -> Lease:
+    """Hold a lease on the home's stack and wait until it is ready; `starts`: start its supervisor if there is none.
+
+    `kind` is `stdio`, `up`, `worker`, `backup` or `command`: it decides what is waited for, and which settings are
+    refused.
+
+    Raises:
+        DeployError: it cannot be started, or is not ready within `bound_s` seconds, or runs with other settings; or,
+            where it is not to be started, it does not run (`not_running`).
+    """
+    refuse_unsupported_platform()
+    settings.linger_s(environment)
+    settings.port(environment)
+    home.ensure()
+    request: dict[str, object] = {"op": "lease", "kind": kind, "pid": os.getpid()}
+    request |= {"settings": settings.of_stack(environment), "http": settings.for_http(environment)}
+    deadline = time.monotonic() + bound_s
+    started = -_RESTART_S
+    while (left_s := deadline - time.monotonic()) > 0:
+        channel = connect(home)
+        if channel is None:
+            if not starts:
+                raise DeployError("not_running", f"engramq is not running in {home.path}.")
+            if time.monotonic() - started >= _RESTART_S:
+                # Of a stack that runs already it is not this client's affair.
+                settings.require_endpoint(with_embedder(home, environment))
+                _start_supervisor(home, environment)
+                started = time.monotonic()
+            time.sleep(_RETRY_S)
+            continue
+        answer = _ask_for_lease(channel, request, left_s)
+        if answer is not None:
+            return Lease(channel, answer)
+        # It was on its way out: as soon as it has gone another may start.
+        started = -_RESTART_S
+    raise DeployError(
+        "not_ready",
+        f"engramq's stack in {home.path} was not ready within {bound_s:g} s.",
+        f"See {home.logs}, and engramq status.",
+    )
+
+
+def _ask_for_lease(channel: Channel, request: dict[str, object], bound_s: float) -> dict[str, object] | None:
+    try:
+        channel.send(request)
+        answer = channel.receive(bound_s)
+        if answer is not None and answer.get("ok"):
+            return answer
+        error = (answer or {}).get("error")
+        if isinstance(error, dict) and error.get("code") != "stopping":
+            raise DeployError(str(error.get("code")), str(error.get("message")), str(error.get("recovery") or ""))
+        # Stopping: its hanging up says when it has stopped.
+        while answer is not None:
+            answer = channel.receive(bound_s)
+    except OSError:
+        pass
+    except BaseException:
+        channel.close()
+        raise
+    channel.close()
+    return None
+
+
+def _start_supervisor(home: Home, environment: dict[str, str]) -> None:
+    import subprocess  # noqa: PLC0415 - 8 ms of the relay's start, wasted when the stack runs already
+
+    try:
+        with (home.logs / "supervisor.log").open("ab") as log:
+            # The supervisor detaches: this waits for the end of the process that it forked from.
+            subprocess.run(
+                SUPERVISOR_COMMAND,
+                env={**environment, settings.HOME: str(home.path)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+                check=False,
+                timeout=_START_BOUND_S,
+            )
+    except (OSError, subprocess.SubprocessError) as error:
+        # The disk is full, the installation was replaced under a running client, the machine is overloaded.
+        raise DeployError(
+            "not_started", f"engramq's supervisor cannot be started: {error}.", f"See {home.logs}."
+        ) from error

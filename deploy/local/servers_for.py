@@ -1,0 +1,78 @@
+"""Gives a command of gateway or workers the servers it needs: the user's own, else the home's embedded ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+
+import click
+
+from engramq.deploy.local import settings
+from engramq.deploy.local.home import home_from
+from engramq.deploy.local.lease import take_lease
+from engramq.deploy.local.settings import with_embedder
+from engramq.schemas.settings import Settings, read_settings
+
+# A first start makes the database cluster and loads the model; slow disks take their time.
+READY_BOUND_S = 180.0
+
+_NEEDS = {
+    "gateway": (settings.REDIS_URL,),
+    "import": (settings.REDIS_URL,),
+    "import of an export": (settings.DATABASE_URL,),
+    "export": (settings.DATABASE_URL,),
+    "purge": (settings.REDIS_URL,),
+    "duplicates": (settings.REDIS_URL,),
+    "purge --rewrite": (settings.REDIS_URL, settings.DATABASE_URL),
+    "graph": (settings.REDIS_URL,),
+    "worker": (settings.REDIS_URL, settings.DATABASE_URL),
+    "migrate": (settings.DATABASE_URL,),
+    "move": (settings.DATABASE_URL,),
+    "audit": (settings.DATABASE_URL,),
+    "token": (settings.DATABASE_URL,),
+    "dead": (settings.REDIS_URL,),
+    "dead change": (settings.REDIS_URL, settings.DATABASE_URL),
+    "tenant": (settings.DATABASE_URL,),
+    "tenant delete": (settings.REDIS_URL,),
+    "webhook": (settings.DATABASE_URL,),
+}
+# What changes or locks what the owner owns; everybody else is the role that owns nothing.
+_OWNERS = ("migrate", "move", "purge --rewrite")
+_NOTHING: Mapping[str, str] = {}
+
+
+@contextlib.contextmanager
+def servers_for(command: str, given: Mapping[str, str] = _NOTHING) -> Iterator[Settings]:
+    """Within the block runs every server that `command` needs; yields the settings that say where.
+
+    Where the environment names all of them already nothing is started: the workers are then the user's own affair, too.
+    Otherwise this process holds a lease on the home's stack, which is started if it does not run. `given` are
+    variables that options stand for: they win over the environment.
+
+    Raises:
+        SettingsError: a setting is bad; nothing was started.
+        DeployError: the embedded stack cannot be used.
+    """
+    environment = {**os.environ, **given}
+    chosen = read_settings(environment)
+    if command in _OWNERS and chosen.migrate_database_url:
+        environment[settings.DATABASE_URL] = chosen.migrate_database_url
+        chosen = read_settings(environment)
+    if all(environment.get(name) for name in _NEEDS[command]):
+        yield chosen
+        return
+    kind = "worker" if command == "worker" else "command"
+    home = home_from(environment)
+    lease = take_lease(home, kind, environment, READY_BOUND_S)
+    environment = with_embedder(home, environment)  # as its workers have it
+    with contextlib.closing(lease):
+        if lease.differing:
+            names = ", ".join(lease.differing)
+            click.echo(
+                f"engramq: the running stack has other values of {names}; engramq down lets them change.", err=True
+            )
+        database = "owner_database_url" if command in _OWNERS else "database_url"
+        environment[settings.REDIS_URL] = lease.addresses["redis_url"]
+        environment[settings.DATABASE_URL] = lease.addresses[database]
+        yield read_settings(environment)

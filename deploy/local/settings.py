@@ -1,0 +1,204 @@
+"""Which ENGRAMQ_* variables belong to a client, which to a home's running stack, and how two processes compare theirs.
+
+Imported by the stdio relay: standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from engramq.deploy.local.home import DeployError, Home
+from engramq.schemas.endpoint import endpoint_problem
+from engramq.schemas.kept_embedder import KeptEmbedder, kept_in
+
+PREFIX = "ENGRAMQ_"
+HOME = "ENGRAMQ_HOME"
+DATABASE_URL = "ENGRAMQ_DATABASE_URL"
+DATABASE_POOLER = "ENGRAMQ_DATABASE_POOLER"
+REDIS_URL = "ENGRAMQ_REDIS_URL"
+HOST = "ENGRAMQ_HOST"
+PORT = "ENGRAMQ_PORT"
+NAMESPACE = "ENGRAMQ_NAMESPACE"
+PRINCIPAL = "ENGRAMQ_PRINCIPAL"
+PROJECT = "ENGRAMQ_PROJECT"
+TOOLS = "ENGRAMQ_TOOLS"
+OUTPUT_SCHEMAS = "ENGRAMQ_OUTPUT_SCHEMAS"
+DETAIL = "ENGRAMQ_DETAIL"
+REPLY_CHARS = "ENGRAMQ_REPLY_CHARS"
+AUTH = "ENGRAMQ_AUTH"
+EMBEDDER = "ENGRAMQ_EMBEDDER"
+EMBEDDER_URL = "ENGRAMQ_EMBEDDER_URL"
+EMBEDDER_KEYS = ("ENGRAMQ_EMBEDDER_KEY", "OPENAI_API_KEY")
+HOOK_TOKENS = "ENGRAMQ_HOOK_TOKENS"
+LINGER_S = "ENGRAMQ_LINGER_S"
+
+DEFAULT_AUTH = "none"
+DEFAULT_EMBEDDER = "minilm"
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8765
+DEFAULT_LINGER_S = 5.0
+DEFAULT_HOOK_TOKENS = 800
+MOST_HOOK_TOKENS = 20_000
+# The same words as in schemas.vocabulary (a test compares them); importing that costs the relay 12 ms.
+DEFAULT_NAMESPACE = "default_user"
+DEFAULT_PRINCIPAL = "I/O"
+
+# What each client brings itself. The stack must not inherit it from whoever happened to start it.
+PERSONAL = frozenset({NAMESPACE, PRINCIPAL, PROJECT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS})
+# What the HTTP gateway takes from the `engramq up` that asked for it.
+FOR_HTTP = (
+    PERSONAL
+    | {HOST, PORT, AUTH}
+    | {
+        PREFIX + name
+        for name in (
+            *("PUBLIC_URL", "ALLOWED_HOSTS", "ALLOWED_ORIGINS", "TRUSTED_PROXIES"),
+            *("JWT_ISSUER", "JWT_AUDIENCE", "JWT_JWKS_URL", "JWT_KEY_FILE", "JWT_ALGORITHMS", "JWT_LEEWAY_S"),
+            *("JWT_NAMESPACE_CLAIM", "JWT_SCOPE_CLAIM", "JWT_UNTRUSTED_CLAIM"),
+        )
+    }
+)
+# Who may come in over HTTP, and as whom: whoever asks for something else than what runs must not believe to have it.
+OF_THE_DOOR = FOR_HTTP - {PORT, TOOLS, OUTPUT_SCHEMAS, DETAIL, REPLY_CHARS, HOOK_TOKENS}
+_DEFAULTS = {
+    AUTH: DEFAULT_AUTH,
+    EMBEDDER: DEFAULT_EMBEDDER,
+    HOST: DEFAULT_HOST,
+    NAMESPACE: DEFAULT_NAMESPACE,
+    PRINCIPAL: DEFAULT_PRINCIPAL,
+}
+# Neither personal nor a reason to call two stacks different.
+_INDIFFERENT = frozenset({HOME, LINGER_S, "ENGRAMQ_LOG_LEVEL"})
+# With another value of these one would read and write other data, or vectors that cannot be compared: refused.
+DECISIVE = frozenset({DATABASE_URL, REDIS_URL, EMBEDDER})
+# Commands but `worker` embed nothing themselves: what they have embedded, the stack's workers do in its own way.
+DECISIVE_FOR_COMMANDS = DECISIVE - {EMBEDDER}
+
+
+def of_stack(environment: dict[str, str]) -> dict[str, str]:
+    """The variables that concern all clients of a stack; an empty one counts as not set, and one of the default too.
+
+    But for the embedder: where none is named the home's own is meant, whatever that is.
+    """
+    skipped = FOR_HTTP | _INDIFFERENT
+    return {
+        name: value
+        for name, value in environment.items()
+        if value
+        and name.startswith(PREFIX)
+        and name not in skipped
+        and (value != _DEFAULTS.get(name) or name == EMBEDDER)
+    }
+
+
+def for_http(environment: dict[str, str]) -> dict[str, str]:
+    """The variables that `engramq up` hands to the HTTP gateway; one that says the default says nothing."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if value and name in FOR_HTTP and value != _DEFAULTS.get(name)
+    }
+
+
+def told(names: list[str], values: dict[str, str]) -> str:
+    """`NAME=value` for each of these variables, as it is meant where it is not set."""
+    return ", ".join(f"{name}={values.get(name, _DEFAULTS.get(name, ''))}" for name in names)
+
+
+def differing_from_stack(stack: Mapping[str, str], asked: dict[str, str]) -> list[str]:
+    """The names of which a running stack has other values than a client asks for; who names no embedder takes its."""
+    there = {EMBEDDER: DEFAULT_EMBEDDER, **stack}
+    taken = () if EMBEDDER in asked else (EMBEDDER, EMBEDDER_URL)
+    return differing(there, {name: there[name] for name in taken if name in there} | asked)
+
+
+def differing(mine: dict[str, str], theirs: dict[str, str]) -> list[str]:
+    """The names whose values are not the same, in order."""
+    return sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
+
+
+def linger_s(environment: dict[str, str]) -> float:
+    """Seconds that a stack stays up after its last client.
+
+    Raises:
+        DeployError: the variable is not a number from 0 to 86,400.
+    """
+    text = environment.get(LINGER_S) or str(DEFAULT_LINGER_S)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 86_400:
+        raise DeployError("bad_setting", f"{LINGER_S}={text!r} is not a number of seconds from 0 to 86400.")
+    return value
+
+
+def port(environment: dict[str, str]) -> int:
+    """The port of the HTTP gateway; 0 lets the supervisor find a free one.
+
+    Raises:
+        DeployError: the variable is not a port.
+    """
+    text = environment.get(PORT) or str(DEFAULT_PORT)
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise DeployError("bad_setting", f"{PORT}={text!r} is not a port (0 to 65535).")
+    return int(text)
+
+
+def require_endpoint(environment: dict[str, str]) -> None:
+    """Refuse an embedder that cannot be reached.
+
+    Raises:
+        DeployError: somebody else serves it, and neither its endpoint nor a key is set.
+    """
+    key = next((environment[name] for name in EMBEDDER_KEYS if environment.get(name)), "")
+    problem = endpoint_problem(environment.get(EMBEDDER, ""), environment.get(EMBEDDER_URL, ""), key)
+    if problem is not None:
+        raise DeployError("bad_setting", problem)
+
+
+def output_schemas(environment: dict[str, str]) -> bool:
+    """Whether this client wants output schemas listed.
+
+    Raises:
+        DeployError: the variable is neither yes nor no.
+    """
+    text = (environment.get(OUTPUT_SCHEMAS) or "0").lower()
+    if text not in {"0", "1", "true", "false", "yes", "no"}:
+        raise DeployError("bad_setting", f"{OUTPUT_SCHEMAS}={text!r} is neither 1 nor 0.")
+    return text in {"1", "true", "yes"}
+
+
+def require_text(environment: Mapping[str, str], names: Iterable[str]) -> None:
+    """Refuse variables with bytes that are no UTF-8, which no message to a gateway can hold.
+
+    Raises:
+        DeployError: it names the first of them.
+    """
+    for name in names:
+        try:
+            environment.get(name, "").encode()
+        except UnicodeEncodeError:
+            problem = f"{name}: {environment[name]!r} cannot be used: must be a text in UTF-8."
+            raise DeployError("bad_setting", problem) from None
+
+
+def kept_embedder(home: Home) -> KeptEmbedder:
+    """Return the embedder that made vectors of the home last, nothing where none did."""
+    try:
+        return kept_in(home.embedder.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return KeptEmbedder()
+
+
+def with_embedder(home: Home, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables, with the home's embedder and its endpoint where they name none.
+
+    The endpoint comes with the name: texts that went to a server of one's own are shown to no other.
+    """
+    named = dict(environment)
+    if not named.get(EMBEDDER) and (kept := kept_embedder(home)).name:
+        named[EMBEDDER] = kept.name
+        if kept.url and not named.get(EMBEDDER_URL):
+            named[EMBEDDER_URL] = kept.url
+    return named

@@ -1,0 +1,194 @@
+"""The supervisor's socket: one JSON object per line, either way. An open connection with a lease is that lease.
+
+Requests: {"op": "lease", "kind", "pid", "settings", "http"}, then {"op": "release"} on the same connection;
+{"op": "status"}; {"op": "stop"}. Answers have "ok". Holders of leases also receive {"event": "stopping"}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Coroutine
+
+from engramq.deploy.local import settings
+from engramq.deploy.local.home import DeployError
+from engramq.deploy.local.supervisor.supervise import HTTP, Supervisor
+
+logger = logging.getLogger(__name__)
+
+LONGEST_LINE = 256 * 1024
+SEND_BOUND_S = 5.0
+_COMMANDS = ("command", "backup")
+
+
+class Control:
+    """Answers on the socket for one supervisor."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._holders: set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Listen for the length of the block. Connections stay open to its end: theirs says that all has stopped."""
+        path = self._supervisor.home.supervisor_socket
+        path.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(self._accept, path, limit=LONGEST_LINE)
+        path.chmod(0o600)
+        watch = asyncio.create_task(self._tell_of_stopping())
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+            server.close()
+            watch.cancel()
+            for connection in list(self._connections):
+                connection.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._converse(reader, writer)
+        except (ConnectionError, TimeoutError):
+            pass
+        except asyncio.CancelledError:
+            # Only `serving` cancels us, at its end; asyncio's stream machinery would log it as an error.
+            pass
+        finally:
+            self._connections.discard(task)
+            self._holders.discard(writer)
+            await self._supervisor.drop_lease(writer, linger=True)
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            try:
+                line = await reader.readline()
+            except ValueError:
+                await _send(writer, _refusal(DeployError("bad_request", f"A line of more than {LONGEST_LINE} bytes.")))
+                return
+            if not line:
+                return
+            try:
+                request = json.loads(line)
+                answer = await self._answer(request if isinstance(request, dict) else {}, reader, writer)
+            except ValueError:
+                answer = _refusal(DeployError("bad_request", "Not a line of JSON."))
+            except DeployError as error:
+                answer = _refusal(error)
+            await _send(writer, answer)
+
+    async def _answer(
+        self, request: dict[str, object], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> dict[str, object]:
+        supervisor = self._supervisor
+        match request.get("op"):
+            case "lease":
+                return await self._lease(request, reader, writer)
+            case "release":
+                self._holders.discard(writer)
+                last = await supervisor.drop_lease(writer, linger=False)
+                return {"ok": True, "stopping": last}
+            case "status":
+                return {"ok": True, **await asyncio.to_thread(supervisor.describe)}
+            case "stop":
+                self._holders.discard(writer)
+                supervisor.stopping.set()
+                return {"ok": True}
+            case other:
+                raise DeployError("bad_request", f"There is no operation {other!r}.")
+
+    async def _lease(
+        self, request: dict[str, object], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> dict[str, object]:
+        supervisor, stack = self._supervisor, self._supervisor.stack
+        kind, pid = str(request.get("kind")), request.get("pid")
+        if kind not in stack.needs:
+            raise DeployError("bad_request", f"There is no lease of kind {kind!r}.")
+        if supervisor.stopping.is_set():
+            raise DeployError("stopping", "The stack is being stopped.")
+        differing = settings.differing_from_stack(stack.settings, _strings(request.get("settings")))
+        _refuse_any(differing, settings.DECISIVE_FOR_COMMANDS if kind in _COMMANDS else settings.DECISIVE)
+        supervisor.add_lease(writer, kind, pid if isinstance(pid, int) else 0)
+        needs = stack.needs[kind]
+        try:
+            url = ""
+            if kind == "up" and stack.http is not None:
+                wanted = _strings(request.get("http"))
+                url = await supervisor.start_http(wanted)
+                _refuse_another_door(supervisor.http_settings, wanted)
+                differing += settings.differing(supervisor.http_settings, wanted)
+                needs = (*needs, HTTP)
+            await _unless_gone(reader, supervisor.wait_ready(needs))
+        except DeployError:
+            await supervisor.drop_lease(writer, linger=True)
+            raise
+        self._holders.add(writer)
+        return {"ok": True, **stack.addresses, **({"http": url} if url else {}), "differing": differing}
+
+    async def _tell_of_stopping(self) -> None:
+        await self._supervisor.stopping.wait()
+        for writer in list(self._holders):
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                await _send(writer, {"event": "stopping"})
+
+
+async def _unless_gone(reader: asyncio.StreamReader, waiting: Coroutine[object, object, None]) -> None:
+    """Await readiness, but give up when the client hangs up meanwhile: it must not keep the stack."""
+    ready = asyncio.create_task(waiting)
+    gone = asyncio.create_task(_until_closed(reader))
+    try:
+        await asyncio.wait({ready, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            raise ConnectionResetError
+        await ready
+    finally:
+        ready.cancel()
+        gone.cancel()
+        await asyncio.gather(ready, gone, return_exceptions=True)
+
+
+async def _until_closed(reader: asyncio.StreamReader) -> None:
+    # Clients say nothing before their answer, so whatever can be read means the end.
+    await reader.read(1)
+
+
+async def _send(writer: asyncio.StreamWriter, message: dict[str, object]) -> None:
+    writer.write(json.dumps(message).encode() + b"\n")
+    await asyncio.wait_for(writer.drain(), SEND_BOUND_S)
+
+
+def _refuse_any(differing: list[str], of: frozenset[str]) -> None:
+    decisive = [name for name in differing if name in of]
+    if decisive:
+        raise DeployError(
+            "other_settings",
+            f"The running stack of this home was started with another {', '.join(decisive)}.",
+            "Stop it (engramq down), or use another ENGRAMQ_HOME.",
+        )
+
+
+def _refuse_another_door(there: dict[str, str], wanted: dict[str, str]) -> None:
+    names = [name for name in settings.differing(there, wanted) if name in settings.OF_THE_DOOR]
+    if names:
+        raise DeployError(
+            "other_settings",
+            f"This home serves HTTP already, with {settings.told(names, there)}; asked for was "
+            f"{settings.told(names, wanted)}.",
+            "End that engramq up (or everything: engramq down) and start this one again, "
+            f"or use another {settings.HOME} and {settings.PORT}.",
+        )
+
+
+def _refusal(error: DeployError) -> dict[str, object]:
+    return {"ok": False, "error": {"code": error.code, "message": error.message, "recovery": error.recovery}}
+
+
+def _strings(value: object) -> dict[str, str]:
+    return {str(name): str(text) for name, text in value.items()} if isinstance(value, dict) else {}

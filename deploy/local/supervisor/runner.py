@@ -1,0 +1,204 @@
+"""One service kept running: started in its turn, watched, restarted with growing delays, stopped in bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from pathlib import Path
+
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.home import DeployError
+from engramq.deploy.local.supervisor.logs import last_lines, size
+from engramq.deploy.local.supervisor.stack import SupervisedService
+from engramq.deploy.local.supervisor.state import StateFile
+
+logger = logging.getLogger(__name__)
+
+# The first death is mended at once; each further one within STEADY_S waits twice as long.
+FIRST_DELAY_S = 0.25
+LONGEST_DELAY_S = 10.0
+STEADY_S = 10.0
+# From the third early death on, clients that wait for the service are told instead of kept waiting.
+DEATHS_TO_FAIL = 3
+# Killed from outside (an operator, the kernel short of memory): no sign that it cannot run, so it is soon back.
+_KILLED = (-signal.SIGKILL, -signal.SIGTERM)
+LONGEST_DELAY_AFTER_KILL_S = 0.5
+# Programs that refuse a setting end with this (as command lines do); trying again at once is of no use.
+REFUSED_EXIT_CODE = 2
+TEND_PERIOD_S = 1.0
+FIRST_PROBE_S = 0.01
+LONGEST_PROBE_S = 0.25
+
+
+class State(StrEnum):
+    """Where a service stands."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    READY = "ready"
+    FAILING = "failing"
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+class Runner:
+    """Owns the process of one service. `changed` is called after every change of state."""
+
+    def __init__(
+        self, service: SupervisedService, logs: Path, state_file: StateFile, changed: Callable[[], None]
+    ) -> None:
+        self.service = service
+        self.log = logs / f"{service.name}.log"
+        self.state = State.WAITING
+        self.child: subprocess.Popen[bytes] | None = None
+        self.started_at = 0.0
+        self.restarts = 0
+        self.complaint = ""
+        self.ailment = ""  # what is wrong with it while it serves
+        self._state_file = state_file
+        self._changed = changed
+        self._exited = asyncio.Event()
+        self._early_deaths = 0
+        self._longest_delay_s = LONGEST_DELAY_S
+        self._prepared = False
+        self._log_began = size(self.log)  # after what earlier supervisors' processes had to say
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether others may use the service."""
+        return self.state in (State.READY, State.DONE)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether it died again and again (or could not even be started), so that waiting is of little use."""
+        return self.state is not State.READY and bool(self.complaint)
+
+    @property
+    def last_lines(self) -> list[str]:
+        """The last lines that its processes have logged."""
+        return last_lines(self.log, since=self._log_began)
+
+    def notice_exit(self) -> None:
+        """Some child of ours has ended: see whether it was this one."""
+        if self.child is not None and self.child.poll() is not None:
+            self._exited.set()
+
+    async def run(self, wait_for: Callable[[tuple[str, ...]], Awaitable[None]]) -> None:
+        """Keep the service running until cancelled. `wait_for` resolves when the named services are ready."""
+        while True:
+            await wait_for(self.service.after)
+            self._become(State.FAILING if self.complaint else State.STARTING)
+            try:
+                code = await self._live()
+            except (DeployError, OSError, subprocess.SubprocessError) as error:
+                self._note_failure(f"{error}")
+                logger.warning("Service not started", extra={"service": self.service.name, "error": str(error)})
+            else:
+                if self.service.once and code == 0:
+                    self.complaint = ""
+                    self._become(State.DONE)
+                    return
+                self._note_death(code)
+            self.restarts += 1
+            self._become(State.FAILING if self.complaint else State.STARTING)
+            await asyncio.sleep(self._delay_s())
+
+    async def stop(self) -> None:
+        """End the process with the service's signals, each within its bound. `run` has been cancelled before."""
+        if self.service.before_stop is not None and self.child is not None and self.child.poll() is None:
+            await asyncio.to_thread(self.service.before_stop)
+        for number, bound_s in self.service.stop_signals:
+            if self.child is None or self.child.poll() is not None:
+                break
+            process.signal_group(self.child.pid, number)
+            try:
+                await asyncio.wait_for(self._exited.wait(), bound_s)
+            except TimeoutError:
+                logger.warning("Service slow to stop", extra={"service": self.service.name, "signal": number})
+        self._state_file.forget(self.service.name)
+        self._become(State.STOPPED)
+
+    async def _live(self) -> int:
+        """Start the process, wait until it is ready, then until it ends.
+
+        Returns:
+            its exit code (negative: the signal that killed it).
+        """
+        hook = self.service.mend if self._prepared else self.service.prepare
+        if hook is not None:
+            await asyncio.to_thread(hook)
+        self._prepared = True
+        self._exited.clear()
+        # In this thread, which lives as long as we do: the kernel ends the child when the thread that made it ends.
+        self.child = process.start(
+            self.service.launch(), self.log, lambda who: self._state_file.record(self.service.name, who)
+        )
+        self.started_at = time.time()
+        self.notice_exit()
+        if not self.service.once:
+            await self._until_ready()
+            await self._tend()
+        await self._exited.wait()
+        self._state_file.forget(self.service.name)
+        return self.child.returncode
+
+    async def _until_ready(self) -> None:
+        if self.service.is_ready is None:
+            # It cannot be asked: only time tells, and more of it when it has failed before.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._exited.wait(), STEADY_S if self.complaint else self.service.settle_s)
+        pause_s = FIRST_PROBE_S
+        while not self._exited.is_set():
+            if self.service.is_ready is None or await asyncio.to_thread(self.service.is_ready):
+                self.complaint = ""
+                self._become(State.READY)
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, LONGEST_PROBE_S)
+
+    async def _tend(self) -> None:
+        """Look after the service until it ends, if there is a way to."""
+        while self.service.tend is not None and not self._exited.is_set():
+            found = await asyncio.to_thread(self.service.tend)
+            if found != self.ailment:
+                extra = {"service": self.service.name, "problem": found or self.ailment}
+                logger.warning("Service ails" if found else "Service ails no more", extra=extra)
+                self.ailment = found
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._exited.wait(), TEND_PERIOD_S)
+        self.ailment = ""
+
+    def _note_death(self, code: int) -> None:
+        lived_s = time.time() - self.started_at
+        logger.warning(
+            "Service died", extra={"service": self.service.name, "exit_code": code, "lived_s": round(lived_s, 1)}
+        )
+        if lived_s >= STEADY_S:
+            self._early_deaths = 0
+        self._early_deaths += 1
+        self._longest_delay_s = LONGEST_DELAY_AFTER_KILL_S if code in _KILLED else LONGEST_DELAY_S
+        if code not in _KILLED and (self._early_deaths >= DEATHS_TO_FAIL or code == REFUSED_EXIT_CODE):
+            ending = "\n".join(self.last_lines)
+            self.complaint = f"{self.service.name} ended with {code}. Its last lines ({self.log}):\n{ending}"
+        else:
+            self.complaint = ""
+
+    def _note_failure(self, complaint: str) -> None:
+        self._early_deaths += 1
+        self._longest_delay_s = LONGEST_DELAY_S
+        self.complaint = complaint
+
+    def _delay_s(self) -> float:
+        if self._early_deaths <= 1 and not self.complaint:
+            return 0.0
+        return min(FIRST_DELAY_S * 2.0 ** max(0, self._early_deaths - 2), self._longest_delay_s)
+
+    def _become(self, state: State) -> None:
+        self.state = state
+        self._changed()

@@ -1,0 +1,212 @@
+"""The supervisor itself: runs a stack's services in order, counts its leases, stops when the last has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+from engramq.deploy.local.embedded import process
+from engramq.deploy.local.home import DeployError, Home
+from engramq.deploy.local.supervisor import logs, report
+from engramq.deploy.local.supervisor.runner import Runner
+from engramq.deploy.local.supervisor.stack import Stack, SupervisedService
+from engramq.deploy.local.supervisor.state import SUPERVISOR, StateFile, end_predecessor
+from engramq.schemas.addresses import without_password
+
+logger = logging.getLogger(__name__)
+
+# Whoever started us connects within this, or is not coming.
+FIRST_LEASE_BOUND_S = 10.0
+ROTATION_PERIOD_S = 10.0
+HTTP = "http"
+
+
+class Supervisor:
+    """Owns the processes of one home's stack for as long as `run` runs."""
+
+    def __init__(self, home: Home, stack: Stack, linger_s: float) -> None:
+        self.home = home
+        self.stack = stack
+        self.started_at = time.time()
+        self.stopping = asyncio.Event()
+        self.http_url = ""
+        self.http_settings: dict[str, str] = {}
+        self._linger_s = linger_s
+        self._state_file = StateFile(home.state)
+        self._runners: dict[str, Runner] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        self._leases: dict[object, dict[str, object]] = {}
+        self._last_lease: asyncio.TimerHandle | None = None
+        self._http_lock = asyncio.Lock()
+
+    async def run(self) -> None:
+        """End what a killed predecessor left, run the services until `stopping` is set, and stop them in order."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stopping.set)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        loop.add_signal_handler(signal.SIGCHLD, self._notice_exits)
+        self._stop_when_unused(max(self._linger_s, FIRST_LEASE_BOUND_S))
+        signals = {service.name: service.orphan_signals for service in self.stack.services}
+        orphans = await asyncio.to_thread(end_predecessor, self.home.state, signals)
+        logger.info("Supervisor started", extra={"home": str(self.home.path), "ended_orphans": orphans})
+        self._record_self()
+        rotation = asyncio.create_task(self._rotate_logs())
+        try:
+            for service in self.stack.services:
+                self._start(service)
+            await self.stopping.wait()
+        finally:
+            rotation.cancel()
+            await self._stop_services()
+            self._state_file.clear()
+
+    async def wait_ready(self, names: Sequence[str]) -> None:
+        """Wait until all of these services are ready.
+
+        Raises:
+            DeployError: one of them keeps failing, or the stack is being stopped.
+        """
+        while True:
+            if self.stopping.is_set():
+                raise DeployError("stopping", "The stack is being stopped.")
+            runners = [self._runners[name] for name in names if name in self._runners]
+            if len(runners) == len(names) and all(runner.is_ready for runner in runners):
+                return
+            # What one waits for may itself wait for something that fails.
+            failing = [runner for runner in self._with_causes(names) if runner.is_failing]
+            if failing:
+                raise DeployError("service_failing", failing[0].complaint)
+            await self._changed.wait()
+
+    def add_lease(self, key: object, kind: str, pid: int) -> None:
+        """Keep the stack up until `drop_lease(key)`."""
+        if self._last_lease is not None:
+            self._last_lease.cancel()
+            self._last_lease = None
+        self._leases[key] = {"kind": kind, "pid": pid, "since": time.time()}
+
+    async def drop_lease(self, key: object, *, linger: bool) -> bool:
+        """Give a lease back (once more does no harm).
+
+        Returns:
+            whether it was the last, so that the stack stops: at once, or after lingering.
+        """
+        lease = self._leases.pop(key, None)
+        if lease is not None and not self._holds_up():
+            await self._stop_http()
+        if self._leases:
+            return False
+        if lease is not None:
+            self._stop_when_unused(self._linger_s if linger else 0.0)
+        return True
+
+    async def start_http(self, settings: dict[str, str]) -> str:
+        """Start the HTTP gateway for an `up` lease, unless it runs already.
+
+        Returns:
+            its URL.
+
+        Raises:
+            DeployError: the port is taken.
+        """
+        async with self._http_lock:
+            if self.stack.http is not None and HTTP not in self._runners:
+                service, self.http_url = self.stack.http(settings)
+                self.http_settings = settings
+                self._start(service)
+        return self.http_url
+
+    def describe(self) -> dict[str, object]:
+        """What `engramq status` shows. Reads /proc for the memory figures and asks the gateway: call it in a thread."""
+        return {
+            "home": str(self.home.path),
+            "pid": os.getpid(),
+            "uptime_s": round(time.time() - self.started_at, 1),
+            "memory_mb": report.memory_mb(os.getpid(), whole_tree=False),
+            "http": self.http_url or None,
+            "addresses": {name: without_password(value) for name, value in self.stack.addresses.items()},
+            "leases": [dict(lease) for lease in list(self._leases.values())],
+            "health": report.health(self.home.gateway_socket),
+            "services": [report.of_service(runner) for runner in list(self._runners.values())],
+        }
+
+    def _start(self, service: SupervisedService) -> None:
+        runner = Runner(service, self.home.logs, self._state_file, self._announce)
+        self._runners[service.name] = runner
+        task = asyncio.create_task(runner.run(self._wait_turn))
+        task.add_done_callback(self._check_task)
+        self._tasks[service.name] = task
+
+    async def _wait_turn(self, names: tuple[str, ...]) -> None:
+        while not all(self._runners[name].is_ready for name in names):
+            await self._changed.wait()
+
+    def _announce(self) -> None:
+        # Wakes all who wait now; who waits later waits for the next change.
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _with_causes(self, names: Sequence[str]) -> list[Runner]:
+        found: dict[str, Runner] = {}
+        pending = list(names)
+        while pending:
+            runner = self._runners.get(pending.pop())
+            if runner is not None and runner.service.name not in found:
+                found[runner.service.name] = runner
+                pending.extend(runner.service.after)
+        return list(found.values())
+
+    def _check_task(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            # A defect of the supervisor's own: better no stack than one that is not watched.
+            logger.critical("Supervisor failed", exc_info=task.exception())
+            self.stopping.set()
+
+    def _notice_exits(self) -> None:
+        for runner in self._runners.values():
+            runner.notice_exit()
+
+    def _holds_up(self) -> bool:
+        return any(lease["kind"] == "up" for lease in self._leases.values())
+
+    def _stop_when_unused(self, delay_s: float) -> None:
+        if self._last_lease is not None:
+            self._last_lease.cancel()
+        self._last_lease = asyncio.get_running_loop().call_later(delay_s, self.stopping.set)
+
+    async def _stop_http(self) -> None:
+        async with self._http_lock:
+            if HTTP in self._runners and not self._holds_up():
+                await self._stop_one(HTTP)
+                del self._runners[HTTP]
+                self.http_url = ""
+
+    async def _stop_services(self) -> None:
+        self._announce()
+        async with self._http_lock:
+            for name in reversed(list(self._runners)):
+                await self._stop_one(name)
+        logger.info("Supervisor stopped", extra={"home": str(self.home.path)})
+
+    async def _stop_one(self, name: str) -> None:
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self._runners[name].stop()
+
+    async def _rotate_logs(self) -> None:
+        while True:
+            await asyncio.sleep(ROTATION_PERIOD_S)
+            await asyncio.to_thread(logs.rotate, self.home.logs)
+
+    def _record_self(self) -> None:
+        me = process.identify(os.getpid())
+        if me is not None:
+            self._state_file.record(SUPERVISOR, me)

@@ -1,0 +1,140 @@
+"""Folders that are short enough, closed to others, and never shared; settings that belong to whom they should."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from engramq.deploy.local import settings
+from engramq.deploy.local.home import DeployError, Home, private_folder
+from engramq.deploy.local.supervisor.shutdown import shut_down
+from engramq.schemas import vocabulary
+from engramq.schemas.settings import SETTINGS
+from tests.deploy.helpers import OTHER, needs_root
+
+
+def test_folders_are_closed_to_others(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.ensure()
+
+    folders = [home.path, home.logs, home.redis, home.run]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * 4
+
+
+def test_the_sockets_of_an_over_long_home_go_to_a_short_folder_of_its_own(tmp_path: Path) -> None:
+    long, other = (Home(tmp_path / ("x" * 120) / name) for name in ("one", "two"))
+    long.ensure()
+    try:
+        assert max(len(os.fsencode(each.postgres_sockets / ".s.PGSQL.5432.lock")) for each in (long, other)) <= 103
+        assert long.run == Home(long.path).run
+        assert long.run != other.run
+        assert stat.S_IMODE(long.run.stat().st_mode) == 0o700
+    finally:
+        shutil.rmtree(long.run)
+
+
+def test_a_home_is_the_same_by_every_way_that_leads_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    monkeypatch.chdir(tmp_path)
+
+    assert Home(Path("home")).run == Home(tmp_path / "link").run == Home(tmp_path / "home").run
+
+
+def test_a_folder_that_is_a_link_or_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "file").touch()
+
+    for name in ("link", "file"):
+        with pytest.raises(DeployError, match=name):
+            private_folder(tmp_path / name)
+
+
+def test_a_folder_that_others_could_enter_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o777)
+    private_folder(tmp_path / "open")
+
+    assert stat.S_IMODE((tmp_path / "open").stat().st_mode) == 0o700
+
+
+def test_defaults_and_names_are_those_of_the_one_table() -> None:
+    table = {setting.variable: setting.default for setting in SETTINGS}
+
+    assert vocabulary.DEFAULT_NAMESPACE == settings.DEFAULT_NAMESPACE == table[settings.NAMESPACE]
+    assert vocabulary.DEFAULT_PRINCIPAL == settings.DEFAULT_PRINCIPAL == table[settings.PRINCIPAL]
+    assert table[settings.HOST] == settings.DEFAULT_HOST
+    assert table[settings.AUTH] == settings.DEFAULT_AUTH
+    assert table[settings.EMBEDDER] == settings.DEFAULT_EMBEDDER
+    assert table[settings.PORT] == str(settings.DEFAULT_PORT)
+    assert float(table[settings.LINGER_S]) == settings.DEFAULT_LINGER_S
+    assert table.keys() >= settings.FOR_HTTP | settings.DECISIVE
+
+
+def test_a_stack_is_told_apart_by_what_concerns_all_its_clients() -> None:
+    mine = {"ENGRAMQ_EMBEDDER": "hash", "ENGRAMQ_NAMESPACE": "a", "ENGRAMQ_DEGREE_CAP": "", "PATH": "/bin"}
+    theirs = {"ENGRAMQ_EMBEDDER": "minilm", "ENGRAMQ_NAMESPACE": "b", "ENGRAMQ_LINK_THRESHOLD": ".5"}
+
+    differing = settings.differing(settings.of_stack(mine), settings.of_stack(theirs))
+    assert differing == ["ENGRAMQ_EMBEDDER", "ENGRAMQ_LINK_THRESHOLD"]
+    own = {"ENGRAMQ_EMBEDDER": "openai:m", "ENGRAMQ_EMBEDDER_URL": "http://127.0.0.1:9/v1"}
+    for stack, asked, names in (
+        ({}, {"ENGRAMQ_EMBEDDER": settings.DEFAULT_EMBEDDER}, []),
+        ({"ENGRAMQ_EMBEDDER": "e5"}, {}, []),
+        ({"ENGRAMQ_EMBEDDER": "e5"}, {"ENGRAMQ_EMBEDDER": settings.DEFAULT_EMBEDDER}, ["ENGRAMQ_EMBEDDER"]),
+        ({}, {"ENGRAMQ_EMBEDDER": "e5"}, ["ENGRAMQ_EMBEDDER"]),
+        (own, {}, []),
+        (own, {"ENGRAMQ_EMBEDDER": "openai:m"}, ["ENGRAMQ_EMBEDDER_URL"]),
+    ):
+        assert settings.differing_from_stack(settings.of_stack(stack), settings.of_stack(asked)) == names
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "nan", "inf", "86401"])
+def test_a_bad_linger_time_is_refused_by_name(text: str) -> None:
+    with pytest.raises(DeployError, match="ENGRAMQ_LINGER_S"):
+        settings.linger_s({"ENGRAMQ_LINGER_S": text})
+
+
+@pytest.mark.parametrize("text", ["-1", "65536", "http", "٣", "1.5"])
+def test_a_bad_port_is_refused_by_name(text: str) -> None:
+    with pytest.raises(DeployError, match="ENGRAMQ_PORT"):
+        settings.port({"ENGRAMQ_PORT": text})
+
+
+@pytest.mark.promise("SE-15")
+def test_a_home_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    empty, full = tmp_path / "empty", tmp_path / "full"
+    for folder, mode in ((empty, 0o777), (full, 0o775)):
+        folder.mkdir()
+        folder.chmod(mode)
+    Home(empty).ensure()  # nothing was there yet
+    assert stat.S_IMODE(empty.stat().st_mode) & 0o022 == 0
+
+    (full / "local.conf").touch()
+    for refused in (Home(full).ensure, lambda: shut_down(Home(full))):
+        with pytest.raises(DeployError, match=rf"write to {full}.*chmod go-w"):
+            refused()
+    assert [entry.name for entry in full.iterdir()] == ["local.conf"]  # nothing was made in it
+
+
+@pytest.mark.promise("SE-15")
+@needs_root
+def test_a_home_of_another_user_or_with_their_files_is_refused_by_root_too(tmp_path: Path) -> None:
+    theirs, mixed = Home(tmp_path / "theirs"), Home(tmp_path / "mixed")
+    theirs.path.mkdir(mode=0o700)
+    os.chown(theirs.path, OTHER, OTHER)
+    with pytest.raises(DeployError, match=r"not a folder of this user, but of .*Run engramq as its owner"):
+        theirs.ensure()
+    with pytest.raises(DeployError, match="not a folder of this user"):
+        shut_down(theirs)
+
+    mixed.ensure()
+    for planted in (mixed.path / "supervisor.json", mixed.redis / "redis.conf", mixed.run / "gateway.sock"):
+        planted.touch()
+        mixed.ensure()  # its own files are no reason
+        os.chown(planted, OTHER, OTHER)
+        with pytest.raises(DeployError, match=f"{planted} belongs to"):
+            mixed.ensure()
+        planted.unlink()
+    mixed.ensure()
