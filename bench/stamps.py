@@ -47,7 +47,7 @@ GATEWAY: Final = (
     # Not of the application itself: uvicorn calls that without arguments to see whether it makes one.
     Point("engramq.gateway.identity.bearer:Everybody.__call__", "request", opens=True),
     Point("engramq.gateway.service:Service.call", "service"),
-    Point("engramq.gateway.queue.bus:Bus._deliver", "asked", ids=lambda given: (given[1].id,)),
+    Point("engramq.gateway.queue.lane:BusLane.deliver", "asked", ids=lambda given: (given[1].id,)),
     Point("engramq.gateway.queue.batch:Batch.seal", "sealed", ids=lambda given: [one.id for one in given[0].commands]),
 )
 WORKER: Final = (

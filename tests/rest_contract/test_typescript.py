@@ -19,7 +19,7 @@ from tools import generate
 
 __all__ = ["settings"]
 
-CLIENT = ROOT / "clients" / "typescript"
+CLIENT = ROOT / "typescript"
 INSTALLED = ROOT / ".environments" / "rest"
 MODULES = INSTALLED / "node_modules"
 DOCS = ROOT / "docs"
