@@ -24,8 +24,8 @@ from engramq.gateway.identity.shared import Shared
 from engramq.gateway.overview import AskHealth, Health
 from engramq.gateway.protocol import BoundedProtocol
 from engramq.schemas import limits
+from engramq.schemas.command_line import SMALLER
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.phrases import SMALLER
 from engramq.schemas.settings import Settings, SettingsError, is_loopback
 
 GRACE_S: Final = 10  # what is under way at a stop may take so long

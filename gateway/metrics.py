@@ -13,7 +13,7 @@ from starlette.routing import Route
 from engramq.gateway.http import METRICS_PATH
 from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.shared import Shared
-from engramq.schemas.overview import MailboxState, Overview
+from engramq.schemas.checks import InstallationState, MailboxState
 from engramq.schemas.vocabulary import Scope, Status
 from engramq.telemetry import catalog
 from engramq.telemetry.catalog import Metric
@@ -46,7 +46,9 @@ class GatewayMetrics:
         self._figures.count(catalog.CALLS, tool, outcome)
         self._figures.observe(catalog.CALL_SECONDS, taken_s, tool)
 
-    def route(self, look: Callable[[], Coroutine[Any, Any, Overview]], *, token: str, by_caller: bool) -> Route:
+    def route(
+        self, look: Callable[[], Coroutine[Any, Any, InstallationState]], *, token: str, by_caller: bool
+    ) -> Route:
         """Return /metrics. Whoever asks at the same time shares one look.
 
         `token`: what a scraper shows, if there is one. `by_caller`: its caller, whom authentication knows, needs the
@@ -65,13 +67,13 @@ class GatewayMetrics:
 
         return Route(METRICS_PATH, metrics)
 
-    async def _overview(self, look: Callable[[], Coroutine[Any, Any, Overview]]) -> Overview | None:
+    async def _overview(self, look: Callable[[], Coroutine[Any, Any, InstallationState]]) -> InstallationState | None:
         with anyio.move_on_after(LOOK_S):
             return await look()
         log.warning("Metrics tell nothing of queue and workers: the look took too long")
         return None
 
-    def _tell(self, found: Overview | None) -> None:
+    def _tell(self, found: InstallationState | None) -> None:
         figures = self._figures
         figures.tell(catalog.READY, 0 if found is None or found.status == "unavailable" else 1)
         checks = [] if found is None else found.checks

@@ -19,13 +19,12 @@ from engramq.gateway.identity.authorization import settings_caller
 from engramq.gateway.overview import Health, overview_of, redis_check, whole_health_in
 from engramq.gateway.queue.bus import Bus, Pending, open_bus
 from engramq.gateway.queue.look import NoLook, look_at, missing_rights
-from engramq.schemas.checks import CheckName, merged, status_of
+from engramq.schemas.checks import Check, CheckName, InstallationState, merged, status_of
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.commands import Command, CommandReport, GetCommand, Reply
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import NOT_APPLIED, EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.lanes import lanes_of
-from engramq.schemas.overview import Check, Overview
 from engramq.schemas.servers import UnsupportedServer, let_tls_end
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus
@@ -183,7 +182,7 @@ def checked_command(given: Mapping[str, Any], kind: type[C]) -> C:
     return command
 
 
-def overview(settings: Settings) -> Overview:
+def overview(settings: Settings) -> InstallationState:
     """Return how the installation at `settings.redis_url` is, within about 8 s."""
     logging.getLogger("engramq").addHandler(logging.NullHandler())  # what is wrong is told by the checks
     return run(partial(_overview, settings))
@@ -209,13 +208,13 @@ async def _redis_alone(settings: Settings) -> Check:
     return redis_check(refused or look.away, answers=not refused)
 
 
-async def _overview(settings: Settings) -> Overview:
+async def _overview(settings: Settings) -> InstallationState:
     try:
         async with open_bus(settings) as bus:
             found = await overview_of(bus, settings_caller(settings))
     except UnsupportedServer as problem:
         checks = [redis_check(str(problem), answers=False)]
-        return Overview(status=status_of(checks), checks=checks, mailboxes=[])
+        return InstallationState(status=status_of(checks), checks=checks, mailboxes=[])
     try:
         missing = await missing_rights(lanes_of(settings))
     except NoLook:
@@ -224,4 +223,4 @@ async def _overview(settings: Settings) -> Overview:
         return found
     cut_off = any(one.name == CheckName.REDIS and one.state == "failed" for one in found.checks)
     checks = merged([redis_check(missing, answers=not cut_off), *found.checks])  # of two as bad the first counts
-    return Overview(status=status_of(checks), checks=checks, mailboxes=found.mailboxes)
+    return InstallationState(status=status_of(checks), checks=checks, mailboxes=found.mailboxes)

@@ -11,14 +11,25 @@ import msgspec
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.queue.look import SILENT_S, Look, NoLook
-from engramq.schemas.checks import DATABASE_AWAY, REDIS_AWAY, CheckName, degraded, failed, merged, passed, status_of
+from engramq.schemas.checks import (
+    DATABASE_AWAY,
+    REDIS_AWAY,
+    Check,
+    CheckName,
+    InstallationState,
+    MailboxState,
+    degraded,
+    failed,
+    merged,
+    passed,
+    status_of,
+)
 from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.handshake import MENDS as TLS_MENDS
 from engramq.schemas.jobs import BULK
-from engramq.schemas.overview import Check, MailboxState, Overview
-from engramq.schemas.rights import NOT_ALLOWED
+from engramq.schemas.redis_problems import MENDS as TLS_MENDS
+from engramq.schemas.redis_problems import NOT_ALLOWED
 from engramq.schemas.vocabulary import WorkerKind
 
 ANSWER_S: Final = 2.0  # in which a worker answers
@@ -62,7 +73,7 @@ _DATABASE_MENDS: Final = {
 }
 
 
-async def overview_of(bus: Bus, caller: Caller) -> Overview:
+async def overview_of(bus: Bus, caller: Caller) -> InstallationState:
     """Return what a look now finds, within about 8 s when nothing answers, else within milliseconds."""
     look, not_looked = None, ""
     try:
@@ -73,7 +84,7 @@ async def overview_of(bus: Bus, caller: Caller) -> Overview:
     if look is not None:
         checks += [queue_check(look.mailboxes), dead_letters_check(look.mailboxes), clock_check(look.ahead_s)]
     checks = merged(checks)
-    return Overview(status=status_of(checks), checks=checks, mailboxes=[] if look is None else look.mailboxes)
+    return InstallationState(status=status_of(checks), checks=checks, mailboxes=[] if look is None else look.mailboxes)
 
 
 async def _redis_and_beyond(bus: Bus, caller: Caller, look: Look | None, not_looked: str) -> list[Check]:
@@ -187,7 +198,7 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 AskHealth = Callable[[], Coroutine[Any, Any, Health]]
 
 
-def health_in(overview: Overview) -> Health:
+def health_in(overview: InstallationState) -> Health:
     """Return what everybody may know of an overview."""
     troubles = [check for check in overview.checks if check.state != "ok"]
     return Health(
@@ -198,6 +209,6 @@ def health_in(overview: Overview) -> Health:
     )
 
 
-def whole_health_in(overview: Overview) -> Health:
-    """Return the same with every check and every mailbox: it reads as an Overview too."""
+def whole_health_in(overview: InstallationState) -> Health:
+    """Return the same with every check and every mailbox: it reads as an InstallationState too."""
     return msgspec.structs.replace(health_in(overview), checks=overview.checks, mailboxes=overview.mailboxes)

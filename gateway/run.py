@@ -39,14 +39,13 @@ from engramq.gateway.rest.app import OPEN_PATHS, Rest
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
 from engramq.gateway.stdio_sessions import Hello, Serve, listen, serve_stdio_sessions
+from engramq.schemas.checks import InstallationState
 from engramq.schemas.keys import Keys
 from engramq.schemas.lanes import lanes_of
 from engramq.schemas.limits import REPLY_CHARS_MAX
-from engramq.schemas.logs import JsonFormatter, quieten
-from engramq.schemas.overview import Overview
 from engramq.schemas.settings import Auth, Redact, Settings, SettingsError, parse_setting
 from engramq.schemas.vocabulary import Detail
-from engramq.telemetry.spans import NameSubject
+from engramq.telemetry.spans import JsonFormatter, NameSubject, quieten
 from engramq.telemetry.watchdog import telling_watchdog
 
 if TYPE_CHECKING:
@@ -80,9 +79,9 @@ class Gateway:
         self._bus = bus
         self.service = service
         self._local_limits = call_limits(settings, authenticated=False)
-        self._looks: Shared[Overview] = Shared(1)
+        self._looks: Shared[InstallationState] = Shared(1)
 
-    async def overview(self) -> Overview:
+    async def overview(self) -> InstallationState:
         """Return how the installation is now. All who ask at the same time share one look, which no limit bounds."""
         return await self._looks.run("overview", partial(overview_of, self._bus, settings_caller(self._settings)))
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from engramq.schemas.tokens import TOKEN_PREFIX
+from engramq.schemas.ids import TOKEN_PREFIX
 
 SHORTEST: Final = 6  # characters of a secret: what is shorter stands everywhere in a text
 _SHORTEST_PIN: Final = 3  # with a digit, where a key of metadata says what it is

@@ -42,11 +42,11 @@ from engramq.gateway.sessions import (
     with_ids,
 )
 from engramq.schemas.codec import fault_body, fingerprint
+from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import BreadcrumbTrail, Command, GuideTopic, Reply, SessionBegun, StoreMemory, Tool
 from engramq.schemas.commands.base import Page
 from engramq.schemas.envelope import Answer, Principal, PrincipalId
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
-from engramq.schemas.phrases import count_of
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
 from engramq.telemetry.spans import SpanKind, Subject, new_traceparent, span, trace_id_of

@@ -1,4 +1,5 @@
-"""The checks of an installation: what each looks at, and how to mend what it finds. One table for every part of it.
+"""Check an installation: what each check looks at, how to mend what it finds, and the state that `up`, /readyz and
+the page show. One table for every part of it.
 
 Who can look makes the check: a worker (database, model), a gateway (queue, workers), `engramq doctor` on its machine.
 """
@@ -9,7 +10,41 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from engramq.schemas.overview import Check
+from engramq.schemas.vocabulary import WorkerKind
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that has to be right. `told` says what is wrong and `mend` how to mend it, both as sentences.
+
+    `failed`: nothing is answered without it. `degraded`: reads are, or it will soon be felt.
+    """
+
+    name: str
+    state: Literal["ok", "degraded", "failed"] = "ok"
+    told: str = ""
+    mend: str = ""
+
+
+class MailboxState(msgspec.Struct, frozen=True, kw_only=True):
+    """One mailbox. `depth`: commands waiting or running; `oldest_s`: how long the oldest has been due, 0 without one.
+
+    `per_s`: how fast it is served, None while that is unknown; `dead`: dead letters; `workers`: how many live.
+    """
+
+    kind: WorkerKind
+    depth: int
+    oldest_s: float
+    per_s: float | None
+    dead: int
+    workers: int
+
+
+class InstallationState(msgspec.Struct, frozen=True, kw_only=True):
+    """All checks and all mailboxes. `status` is the worst that the checks found."""
+
+    status: Literal["ready", "degraded", "unavailable"]
+    checks: list[Check]
+    mailboxes: list[MailboxState]
 
 
 class CheckName(StrEnum):

@@ -1,6 +1,8 @@
-"""How every `engramq` command ends. Imported by the stdio relay: standard library only."""
+"""What `engramq` commands share: how they end, and pieces of sentences. Standard library only: the relay loads it."""
 
+from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
 
 class ExitCode(IntEnum):
@@ -21,3 +23,22 @@ class CommandFailed(Exception):
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)
         self.code = code
+
+
+# What to do about a message that is too large.
+SMALLER: Final = "Send it in smaller parts; for a file of many memories there is `engramq import`."
+
+
+def count_of(number: int, singular: str, plural: str = "") -> str:
+    """Return so many of a thing; without a plural of its own the word gets an s."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def memories(number: int) -> str:
+    """Return so many memories."""
+    return count_of(number, "memory", "memories")
+
+
+def all_of(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -32,10 +32,17 @@ from redis.exceptions import (
     ConnectionError as ConnectionBroken,
 )
 
-from engramq.schemas.handshake import CLOSES, handshake_problem
 from engramq.schemas.keys import Keys
+from engramq.schemas.redis_problems import (
+    ACL_IN_SCRIPT,
+    CLOSES,
+    handshake_problem,
+    looked_at,
+    missing_right,
+    together,
+    transaction,
+)
 from engramq.schemas.redis_urls import Place
-from engramq.schemas.rights import ACL_IN_SCRIPT, looked_at, missing_right, together, transaction
 from engramq.schemas.scripts import Script
 from engramq.schemas.servers import CONNECT_S, ClusterServer, NoMaster, Server, UnsupportedServer, server_of
 

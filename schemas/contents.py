@@ -1,6 +1,7 @@
 """Which fields hold what somebody wrote, as opposed to ids, times and words of engramq: read from the fields' marks.
 
-What is blanked in the ledger, withheld from who may not read, and cut by a budget comes from here.
+What is blanked in the ledger, withheld from who may not read, and cut by a budget comes from here. So does the preview:
+the beginning of a content, to know a memory by.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -103,3 +104,19 @@ def _leading_to_contents(kind: type[msgspec.Struct]) -> tuple[str, ...]:
             if isinstance(part, inspect.StructType)
         )
     )
+
+
+CUT: Final = "…"
+
+
+def preview_of(text: str, limit: int) -> str:
+    """Return a text on one line, at most `limit` characters of it, cut at a word and then with `…` at its end.
+
+    White space counts as one space. A word that fills more than half of the line is cut within.
+    """
+    line = " ".join(text.split(None, limit))  # more words than that do not fit
+    if len(line) <= limit:
+        return line
+    room = limit - len(CUT)
+    end = room if line[room] == " " else line.rfind(" ", 0, room)
+    return line[: end if end > room // 2 else room].rstrip() + CUT

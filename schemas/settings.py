@@ -15,8 +15,8 @@ import msgspec
 
 from engramq.schemas import limits
 from engramq.schemas.jobs import LANES_MAX
-from engramq.schemas.retention import Retention, parse_retention
 from engramq.schemas.setting_values import (
+    Retention,
     file,
     flag,
     home,
@@ -35,6 +35,7 @@ from engramq.schemas.setting_values import (
     optional_origin,
     optional_port,
     origins,
+    parse_retention,
     principal,
     project,
     redis_url,

@@ -4,15 +4,20 @@ Spans are off until `otlp.recording`; then each costs some microseconds, and bef
 loaded when it is wanted, since it takes longer to load than a stdio client takes to start.
 """
 
+import json
 import logging
 import random
 import re
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
+
+from engramq.schemas.ids import format_time
 
 
 class Subject:
@@ -189,3 +194,31 @@ def part(name: str, kind: SpanKind, told: Mapping[str, Value]) -> Span:
     if _tracer is None or whole is None:
         return _SILENT
     return _tracer.begin(name, kind, whole, time.time_ns(), told)
+
+
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+def quieten(*loggers: str) -> None:
+    """Keep out what these libraries tell of each call, a line for a request; ours say what is worth knowing."""
+    for name in loggers:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as JSON. Of an exception it keeps class and place, not its text: that may quote content."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line."""
+        entry: dict[str, Any] = {
+            "time": format_time(datetime.fromtimestamp(record.created, UTC)),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= {key: value for key, value in record.__dict__.items() if key not in _STANDARD and key not in entry}
+        if record.exc_info and record.exc_info[0] is not None:
+            entry["exception"] = record.exc_info[0].__name__
+            frames = traceback.extract_tb(record.exc_info[2])
+            entry["trace"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        return json.dumps(entry, default=str, ensure_ascii=False)

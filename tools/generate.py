@@ -15,9 +15,32 @@ from typing import Final
 from engramq.gateway.mcp.reference import reference
 from engramq.gateway.rest import openapi
 from engramq.schemas.commands import TOOLS
-from engramq.schemas.settings_reference import settings_page
+from engramq.schemas.settings import SETTINGS
 from tools import promises
 from tools.clients import python, typescript
+
+HEAD = """# Settings
+
+Environment variables, read once at start. A bad value is refused then, with a message that names it. An empty variable
+counts as not set. What is secret may come from a file instead, one line in it, as operators mount them: the variable's
+name with `_FILE` behind it names the file ({secrets}, and a client's
+`ENGRAMQ_TOKEN_FILE`). This page is made from the table that the program reads:
+`make generate`.
+
+| variable | default | meaning |
+|---|---|---|
+"""
+
+
+def settings_page() -> str:
+    """Return the page as Markdown."""
+    rows = (
+        f"| `{setting.variable}` | {f'`{setting.default}`' if setting.default else ''} | {setting.meaning} |"
+        for setting in SETTINGS
+    )
+    secrets = ", ".join(f"`{setting.variable}_FILE`" for setting in SETTINGS if setting.secret)
+    return HEAD.format(secrets=secrets) + "\n".join(rows) + "\n"
+
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TYPES: Final = ROOT / "typescript" / "src" / "schema.ts"

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from engramq.schemas.checks import CheckName, degraded, passed
+from engramq.schemas.checks import Check, CheckName, degraded, passed
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.overview import Check
 from engramq.workers.db import reembedding
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql

@@ -4,8 +4,7 @@ import asyncio
 import logging
 from typing import Final
 
-from engramq.schemas.checks import CheckName, degraded, failed, passed
-from engramq.schemas.overview import Check
+from engramq.schemas.checks import Check, CheckName, degraded, failed, passed
 from engramq.schemas.servers import let_tls_end
 from engramq.schemas.settings import Settings
 from engramq.workers.db.diagnosis import diagnose

@@ -12,8 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from engramq.schemas.checks import CheckName, degraded, failed, status_of
-from engramq.schemas.overview import Check
+from engramq.schemas.checks import Check, CheckName, degraded, failed, status_of
 from engramq.schemas.settings import Settings
 from engramq.telemetry.listener import Answer, Page, serving
 from engramq.workers.checks import WorkerChecks

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from engramq.schemas.checks import CheckName, failed, passed
-from engramq.schemas.overview import Check
+from engramq.schemas.checks import Check, CheckName, failed, passed
 from engramq.schemas.settings import Settings
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.e5 import build

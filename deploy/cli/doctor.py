@@ -13,9 +13,8 @@ from engramq.deploy.cli import options as common
 from engramq.deploy.local.doctor import examination
 from engramq.deploy.local.doctor.mending import mend
 from engramq.deploy.local.home import home_from
-from engramq.schemas.checks import CHECKS, CheckName, status_of
+from engramq.schemas.checks import CHECKS, Check, CheckName, status_of
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.overview import Check
 
 _WORDS: Final = {"ok": "ok", "degraded": "warning", "failed": "FAILED"}
 

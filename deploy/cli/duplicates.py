@@ -21,7 +21,7 @@ from engramq.deploy.cli.output import printable
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import PROGRESS_S, Asker, asking, run
 from engramq.schemas import limits
-from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.commands import (
     DuplicateGroup,
     DuplicatesFound,
@@ -32,7 +32,6 @@ from engramq.schemas.commands import (
     MergeDuplicates,
 )
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Partition
 

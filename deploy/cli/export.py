@@ -14,8 +14,7 @@ import click
 from engramq.deploy.cli import options as common
 from engramq.deploy.local.new_file import Unwritable, new_file
 from engramq.deploy.local.servers_for import servers_for
-from engramq.schemas.command_line import CommandFailed
-from engramq.schemas.phrases import count_of
+from engramq.schemas.command_line import CommandFailed, count_of
 from engramq.schemas.setting_values import name
 from engramq.schemas.vocabulary import EVERY_PROJECT
 from engramq.workers.admin import export_to

@@ -13,9 +13,8 @@ from engramq.deploy.cli.output import printable
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import reply_to
 from engramq.schemas.codec import reply_body
-from engramq.schemas.command_line import ExitCode
+from engramq.schemas.command_line import ExitCode, count_of
 from engramq.schemas.commands import DeletedList, GraphRestored, ListDeleted, RestoreGraph
-from engramq.schemas.phrases import count_of
 from engramq.schemas.records import GraphDeletion, NotRestored
 from engramq.schemas.setting_values import integer, note
 from engramq.schemas.vocabulary import NotRestoredReason

@@ -22,10 +22,9 @@ from engramq.deploy.importing.records import format_by_name, is_export, read_rec
 from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker, Options, import_file
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import run
-from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.packed_lines import Source, UnusableFile
-from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.setting_values import namespace
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import Absence, ForeignFormat, OnDuplicate, ReceiptStatus, RowFormat

@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 
 import click
 
-from engramq.schemas.phrases import count_of
+from engramq.schemas.command_line import count_of
 
 LINE_EVERY_S: Final = 5.0
 REDRAW_EVERY_S: Final = 0.1  # where something is told of every record

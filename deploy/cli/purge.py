@@ -20,12 +20,11 @@ from engramq.deploy.local import settings
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import Asker, asking, checked_command, run
 from engramq.schemas.codec import reply_body
-from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.command_line import CommandFailed, ExitCode, all_of, count_of, memories
 from engramq.schemas.commands import Purged, PurgeMemories
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import parse_time
-from engramq.schemas.phrases import all_of, count_of, memories
 from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.setting_values import name
 from engramq.schemas.settings import Settings

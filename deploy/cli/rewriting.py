@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from engramq.schemas.command_line import CommandFailed
-from engramq.schemas.phrases import all_of, count_of
+from engramq.schemas.command_line import CommandFailed, all_of, count_of
 from engramq.schemas.settings import Settings
 from engramq.workers.admin import (
     Begun,

@@ -18,10 +18,9 @@ from engramq.deploy.local.home import home_from
 from engramq.deploy.local.lease import ask_status
 from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
 from engramq.deploy.local.supervisor.default import POSTGRES, REDIS
-from engramq.schemas.addresses import can_be_used, without_password
-from engramq.schemas.checks import CheckName, at_home, status_of
+from engramq.schemas.checks import Check, CheckName, at_home, status_of
 from engramq.schemas.command_line import ExitCode
-from engramq.schemas.overview import Check
+from engramq.schemas.setting_values import can_be_used, without_password
 from engramq.schemas.settings import Pooler, parse_setting, read_settings
 
 WATCH_S: Final = 2.0  # between two looks

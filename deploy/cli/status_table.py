@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engramq.schemas.phrases import count_of, memories
+from engramq.schemas.command_line import count_of, memories
 
 NEWS_S: Final = 30.0  # by which a message of a webhook is sent where all is well
 

@@ -17,12 +17,11 @@ from engramq.deploy.cli.output import quoted
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import Asker, asking, checked_command, run
 from engramq.schemas.codec import reply_body
-from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.command_line import CommandFailed, ExitCode, count_of, memories
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
 from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import format_time
-from engramq.schemas.phrases import count_of, memories
 from engramq.schemas.setting_values import language, namespace
 from engramq.schemas.settings import Settings
 from engramq.workers.admin import Contents, configure, in_database, tenants

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from engramq.deploy.local.home import DeployError, Home
-from engramq.schemas.endpoint import endpoint_problem
-from engramq.schemas.kept_embedder import KeptEmbedder, kept_in
+from engramq.schemas.embedder_choice import KeptEmbedder, endpoint_problem, kept_in
 
 PREFIX = "ENGRAMQ_"
 HOME = "ENGRAMQ_HOME"

@@ -13,7 +13,7 @@ from engramq.gateway.service import Asker
 from engramq.schemas.commands import Authenticate, Identity
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
-from engramq.schemas.tokens import TOKEN_PREFIX, token_digest
+from engramq.schemas.ids import TOKEN_PREFIX, token_digest
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL
 
 FRESH_S: Final = 30.0  # how long a token is believed after it was asked about, so after it was revoked at most

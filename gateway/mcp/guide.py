@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from engramq.gateway.mcp.audience import Reader, kept, worded
 from engramq.schemas.commands import AREAS, TOOLS, tools_of
-from engramq.schemas.commands.guide import OVERVIEW, GuideEntry, GuideMissing, GuideOverview, GuideTopic, Overview
-from engramq.schemas.commands.tool import ToolGuide
+from engramq.schemas.commands.base import ToolGuide
+from engramq.schemas.commands.sessions import OVERVIEW, GuideEntry, GuideMissing, GuideOverview, GuideTopic, Overview
 
 TEXTS: Final = ("what", "when", "when_not", "cost", "returns", "next")
 

@@ -23,8 +23,8 @@ from engramq.gateway.identity.authorization import CALLER, Caller
 from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.service import Call, ToolReply
 from engramq.schemas import limits
+from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import Tool
-from engramq.schemas.phrases import SMALLER
 
 METHOD: Final = "tools/call"
 

@@ -23,8 +23,7 @@ from engramq.schemas.commands import (
     Stored,
     Superseded,
 )
-from engramq.schemas.contents import Contents
-from engramq.schemas.previews import preview_of
+from engramq.schemas.contents import Contents, preview_of
 from engramq.schemas.records import Candidate, Link, Memory, MemoryFields, MemoryPreview, NodeRef, Words
 from engramq.schemas.vocabulary import (
     MemoryState,

@@ -11,9 +11,9 @@ from starlette.types import Receive
 
 from engramq.gateway.mcp.arguments import parameters_of
 from engramq.schemas import limits
+from engramq.schemas.command_line import SMALLER
 from engramq.schemas.commands import Tool
 from engramq.schemas.faults import EngramqError, invalid
-from engramq.schemas.phrases import SMALLER
 
 IDEMPOTENCY_HEADER: Final = "idempotency-key"
 KEY: Final = "idempotency_key"

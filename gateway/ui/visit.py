@@ -15,11 +15,11 @@ from engramq.gateway.service import Call, Service
 from engramq.gateway.ui.door import Door, Visitor
 from engramq.gateway.ui.tools import PAGE_TOOLS
 from engramq.gateway.ui.words import DONE
+from engramq.schemas.checks import InstallationState
 from engramq.schemas.faults import FaultCode, invalid
-from engramq.schemas.overview import Overview
 from engramq.schemas.vocabulary import Scope
 
-AskOverview = Callable[[], Awaitable[Overview]]
+AskOverview = Callable[[], Awaitable[InstallationState]]
 FORM_FIELDS: Final = 200
 
 

@@ -15,12 +15,10 @@ from engramq.schemas.commands import (
     consent,
     graph,
     graph_reads,
-    guide,
     links,
     memories,
     sessions,
     system,
-    tool,
     trust,
 )
 from engramq.schemas.commands.access import *
@@ -28,18 +26,13 @@ from engramq.schemas.commands.base import *
 from engramq.schemas.commands.bulk import *
 from engramq.schemas.commands.changes import *
 from engramq.schemas.commands.consent import *
-from engramq.schemas.commands.duplicates import *
 from engramq.schemas.commands.graph import *
 from engramq.schemas.commands.graph_reads import *
-from engramq.schemas.commands.guide import *
 from engramq.schemas.commands.links import *
 from engramq.schemas.commands.memories import *
 from engramq.schemas.commands.sessions import *
 from engramq.schemas.commands.system import *
-from engramq.schemas.commands.tenants import *
-from engramq.schemas.commands.tool import *
 from engramq.schemas.commands.trust import *
-from engramq.schemas.commands.undo import *
 
 
 def _subclasses(cls: type[Any]) -> list[type[Any]]:
@@ -67,14 +60,14 @@ AREAS: Final[Mapping[str, tuple[ModuleType, ...]]] = {
     "links": (links,),
     "knowledge graph": (graph, graph_reads),
     "sectors of edges, consent": (consent,),
-    "working": (sessions, guide, system),
+    "working": (sessions, system),
 }
 
 
-def tools_of(area: str) -> tuple[tool.Tool, ...]:
+def tools_of(area: str) -> tuple[base.Tool, ...]:
     """Return the tools of an area, as its files declare them."""
-    return tuple(value for module in AREAS[area] for value in vars(module).values() if isinstance(value, tool.Tool))
+    return tuple(value for module in AREAS[area] for value in vars(module).values() if isinstance(value, base.Tool))
 
 
 # Every tool, in the order in which clients see them.
-TOOLS: Final[Mapping[str, tool.Tool]] = {each.name: each for area in AREAS for each in tools_of(area)}
+TOOLS: Final[Mapping[str, base.Tool]] = {each.name: each for area in AREAS for each in tools_of(area)}

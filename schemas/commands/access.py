@@ -1,4 +1,7 @@
-"""Commands on the bearer tokens of a namespace, for its admins. The page sends them; they are no tools."""
+"""Commands on a namespace as a whole: its bearer tokens, what it holds, its deletion. None is a tool.
+
+The page sends those on tokens, the command line the others.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -89,3 +92,45 @@ class TokenRevoked(WriteReply, kw_only=True, tag="token_revoked"):
     token: TokenRecord | None = None
     what: Thing | UnsetType = UNSET
     hint: str | UnsetType = UNSET
+
+
+class DescribeTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="describe_tenant"):
+    """Ask what the namespace holds."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.RECALL
+    scope: ClassVar[Scope] = Scope.ADMIN
+
+
+class TenantDescribed(Reply, kw_only=True, tag="tenant_described"):
+    """What a namespace holds; `content_bytes` are of its memories' contents. not_found: nobody ever wrote to it."""
+
+    status: Literal["success", "not_found"] = "success"
+    memory_count: int = 0
+    node_count: int = 0
+    edge_count: int = 0
+    link_count: int = 0
+    token_count: int = 0
+    content_bytes: int = 0
+    what: Thing | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+
+
+class DeleteTenant(Command, frozen=True, kw_only=True, omit_defaults=True, tag="delete_tenant"):
+    """Erase for good everything that the namespace holds, its bearer tokens first; the audit log stays."""
+
+    mailbox: ClassVar[WorkerKind] = WorkerKind.PROMOTION
+    scope: ClassVar[Scope] = Scope.ADMIN
+    write: ClassVar[bool] = True
+
+    reason: Note | UnsetType = UNSET
+
+
+class TenantDeleted(WriteReply, kw_only=True, tag="tenant_deleted"):
+    """How much was erased, by all tries at the command."""
+
+    status: Literal["deleted"] = "deleted"
+    memory_count: int = 0
+    node_count: int = 0
+    edge_count: int = 0
+    link_count: int = 0
+    token_count: int = 0

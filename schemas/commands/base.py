@@ -1,10 +1,14 @@
-"""What every command and every reply share.
+"""What commands and replies share, and what a tool is: one declaration that every door, the docs and the clients read.
 
 A command's fields are its tool's parameters: names, bounds and defaults here are what the tool's JSON Schema shows. New
 fields always have defaults, so that bytes of any released version decode in the next.
 """
 
-from typing import ClassVar
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Final, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -64,3 +68,149 @@ class WriteReply(Reply, kw_only=True):
     """The answer to a write: `command_id` is what get_command takes."""
 
     command_id: str = ""
+
+
+REST_PREFIX: Final = "/v1"
+_HOLE: Final = re.compile(r"\{(\w+)\}", re.ASCII)
+_WITH_QUERY: Final = frozenset({"GET", "DELETE"})  # the others have a JSON body
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One call, as a client makes it.
+
+    `<name>` as a value stands for that field of an earlier step's reply, `<stored.id>` for a field within one.
+    """
+
+    tool: str
+    arguments: dict[str, Any]
+
+
+class ToolGuide(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool, for an agent that has to decide whether to call it; `example` works once `before` has been called."""
+
+    what: str
+    when: str
+    when_not: str
+    cost: str
+    returns: str
+    next: str
+    before: tuple[Step, ...] = ()
+    example: Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """What the items of a list are, when a bad one is not to fail the call.
+
+    Each is checked like the arguments of a call that takes the fields of `taken`. It travels as `kept`, which has these
+    fields, a `check` and, for a bad item, its `fault`. `ids` are the fields that take a memory id. Where the fields are
+    not `listed`, the description of the list says what an item is, and the docs show them.
+    """
+
+    taken: type[msgspec.Struct]
+    kept: type[Any]
+    ids: tuple[str, ...] = ()
+    listed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tool:
+    """One tool: everything that is said of it anywhere. docs/architecture.md says how to add one.
+
+    `parameters` is the command that goes to the workers, whose tag is the tool's name, or, for a tool that the gateway
+    answers by itself, a plain Struct, and then `name` is given. `replies` are the shapes of a reply when all went well.
+    `rest` is its method and path in REST, with parameters in braces, each a whole segment: a GET where no parameter is
+    long or private, since queries end up in logs of proxies. `client_name` is what our clients call it, in snake case.
+    `guide` says what the listing has no room for, and repeats neither its summary nor the parameters.
+
+    `ids` are the parameters that take a memory id, and so also a reference such as @stored. `session` says whether the
+    tool takes a session; one with `ids` always does. `detailed`: its replies hold memories, and it takes detail; such a
+    one is `bounded` too: it takes max_chars. `ids_only`: it takes no reference, since what it does to the wrong memory
+    does harm; see also `Service`. `batches` are the parameters whose items are checked one by one; where `reports` is
+    set, the client is told of them while it waits, if it asked for that. `aliases` are other words for parameters,
+    accepted but not listed. `shown_as_not_empty` are the parameters whose least length is listed. `everyday` are the
+    parameters that the core profile lists, which takes the others too; a tool without any is not in that profile.
+
+    The last fields follow from the others: `core`; `takes_session`; `checks` (its command has a check of what the
+    schema cannot say); `write` (it changes what is stored, and so takes an idempotency key); `scope` (what the caller
+    must be allowed to do); `description` (what a client's model reads: at most 400 characters that say what it does,
+    when to call it and when not, with an example call); `annotations` (the hints of the protocol: `idempotentHint` only
+    where it is true of a write, since its default is false and reads have no use for it; the others always, since
+    clients assume the worst of one that is missing); for REST `method`, `path`, `in_path` (the parameters in the path)
+    and `has_body` (whether the others come as JSON, else in the query).
+    """
+
+    title: str
+    summary: str
+    example: str
+    parameters: type[msgspec.Struct]
+    replies: tuple[type[msgspec.Struct], ...]
+    rest: str
+    client_name: str
+    guide: ToolGuide
+    name: str = ""
+    everyday: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    ids_only: bool = False
+    session: bool = False
+    detailed: bool = False
+    bounded: bool = False
+    batches: Mapping[str, Items] = field(default_factory=dict)
+    reports: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    shown_as_not_empty: tuple[str, ...] = ()
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+
+    core: bool = field(init=False)
+    takes_session: bool = field(init=False)
+    checks: bool = field(init=False)
+    write: bool = field(init=False)
+    scope: Scope = field(init=False)
+    description: str = field(init=False)
+    annotations: Mapping[str, Any] = field(init=False)
+    method: str = field(init=False)
+    path: str = field(init=False)
+    in_path: tuple[str, ...] = field(init=False)
+    has_body: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Set the fields that follow from the others."""
+        command = self.parameters if issubclass(self.parameters, Command) else None
+        method, _, path = self.rest.partition(" ")
+        following = {
+            "name": self.name or self.parameters.__struct_config__.tag,
+            "bounded": self.bounded or self.detailed,
+            "core": bool(self.everyday),
+            "takes_session": self.session or bool(self.ids),
+            "checks": command is not None and command.check is not Command.check,
+            "write": command is not None and command.write,
+            "scope": Scope.READ if command is None else command.scope,
+            "description": f"{self.summary} Example: {self.example}",
+            "annotations": {
+                "readOnlyHint": self.read_only,
+                "destructiveHint": self.destructive,
+                **({"idempotentHint": True} if self.idempotent and not self.read_only else {}),
+                "openWorldHint": False,
+            },
+            "method": method,
+            "path": REST_PREFIX + path,
+            "in_path": tuple(_HOLE.findall(path)),
+            "has_body": method not in _WITH_QUERY,
+        }
+        for name, value in following.items():
+            object.__setattr__(self, name, value)
+
+
+@cache
+def replies_by_status(tool: Tool) -> Mapping[str, type[msgspec.Struct]]:
+    """Return the Structs of a tool's replies by their `status`; none where that word does not tell them apart."""
+    words = [(word, reply) for reply in tool.replies for word in _statuses(reply)]
+    by_status = dict(words)
+    return by_status if len(by_status) == len(words) else {}
+
+
+def _statuses(reply: type[msgspec.Struct]) -> list[str]:
+    status: Any = next(field.type for field in msgspec.structs.fields(reply) if field.name == "status")
+    return [str(word) for word in (get_args(status) or status)]

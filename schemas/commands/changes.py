@@ -6,9 +6,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Reply, WriteReply
+from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteReply
 from engramq.schemas.commands.memories import NewMemory
-from engramq.schemas.commands.tool import Step, Tool, ToolGuide
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (
     Confidence,

@@ -4,9 +4,8 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Page, WriteReply
+from engramq.schemas.commands.base import Command, Page, Step, Tool, ToolGuide, WriteReply
 from engramq.schemas.commands.graph import AnySector, AsWritten
-from engramq.schemas.commands.tool import Step, Tool, ToolGuide
 from engramq.schemas.fields import (
     Cursor,
     Identifier,

@@ -5,10 +5,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Page, Reply
+from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide
 from engramq.schemas.commands.graph import AsWritten, LabelOfHomonym
 from engramq.schemas.commands.memories import Sectors
-from engramq.schemas.commands.tool import Step, Tool, ToolGuide
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import (

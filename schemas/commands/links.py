@@ -7,8 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Reply, WriteReply
-from engramq.schemas.commands.tool import Items, Step, Tool, ToolGuide
+from engramq.schemas.commands.base import Command, Items, Reply, Step, Tool, ToolGuide, WriteReply
 from engramq.schemas.contents import Contents
 from engramq.schemas.faults import Fault, FaultCode, invalid, refuse
 from engramq.schemas.fields import Identifier, MemoryReference, Name, Note, UnitInterval

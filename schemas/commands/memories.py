@@ -7,8 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Page, Reply, WriteReply
-from engramq.schemas.commands.tool import Step, Tool, ToolGuide
+from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide, WriteReply
 from engramq.schemas.fields import (
     AsOf,
     Confidence,

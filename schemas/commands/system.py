@@ -7,12 +7,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands.base import Command, Page, Reply
+from engramq.schemas.checks import Check
+from engramq.schemas.commands.base import Command, Page, Reply, Step, Tool, ToolGuide
 from engramq.schemas.commands.memories import DEFAULT_PARTITIONS, Partitions
-from engramq.schemas.commands.tool import Step, Tool, ToolGuide
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import Cursor, Identifier, Moment, Name, refuse_reversed
-from engramq.schemas.overview import Check
 from engramq.schemas.records import AuditEntry
 from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope, WorkerKind
 

@@ -5,8 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from engramq.schemas.commands.base import Command, Reply, WriteReply
-from engramq.schemas.commands.tool import Step, Tool, ToolGuide
+from engramq.schemas.commands.base import Command, Reply, Step, Tool, ToolGuide, WriteReply
 from engramq.schemas.faults import invalid
 from engramq.schemas.fields import MemoryId, Moment, Name, Note, refuse_every_project, refuse_reversed
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview

@@ -43,7 +43,6 @@ PURE_SCHEMAS: Final = (
     "engramq.schemas.faults",
     "engramq.schemas.limits",
     "engramq.schemas.contents",
-    "engramq.schemas.previews",
     "engramq.schemas.records",
     "engramq.schemas.vocabulary",
 )
@@ -57,15 +56,15 @@ BESIDES: Final = {
     CONNECTION: frozenset({"asyncio", "redis", "hiredis"}),
     SERVERS: frozenset({"asyncio", "redis"}),
     LANES: frozenset({"redis"}),
-    "engramq.schemas.handshake": frozenset({"ssl"}),  # reads its errors
+    "engramq.schemas.redis_problems": frozenset({"ssl"}),  # reads its errors
     "engramq.schemas.packed_lines": _words("bz2 codecs gzip io lzma zlib"),
 }
 SCHEMAS_LIBRARIES: Final = _words(
     "array collections dataclasses datetime enum functools hashlib ipaddress itertools json logging math msgspec os "
     "pathlib re secrets sys threading time traceback types typing urllib uuid"
 )
-# What is used of modules that could do more: `ids` asks for random bytes, `settings_reference` prints a page.
-SCHEMAS_SYSTEM_CALLS: Final = frozenset({"os.urandom", "sys.stdout", "sys.stdout.write"})
+# What is used of modules that could do more: `ids` asks for random bytes.
+SCHEMAS_SYSTEM_CALLS: Final = frozenset({"os.urandom"})
 
 # Who may load a module by a computed name, below its own package alone: the commands, when they are run.
 LOADS_BY_NAME: Final = ("engramq.deploy.cli",)

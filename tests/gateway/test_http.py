@@ -13,8 +13,8 @@ from engramq.gateway.connections import BOUNDS, Bounds
 from engramq.gateway.http import bind
 from engramq.gateway.run import Gateway
 from engramq.schemas import limits
+from engramq.schemas.command_line import SMALLER
 from engramq.schemas.keys import Keys
-from engramq.schemas.phrases import SMALLER
 from engramq.schemas.settings import SettingsError, read_settings
 from tests.gateway.conftest import gateway_over
 from tests.gateway.replies import check_reply

@@ -21,9 +21,9 @@ from engramq.gateway.http import http_server
 from engramq.gateway.identity import tokens
 from engramq.gateway.run import Gateway
 from engramq.schemas.commands import Authenticate, Identity
+from engramq.schemas.ids import TOKEN_PREFIX, new_token, token_digest
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, SettingsError, read_settings
-from engramq.schemas.tokens import TOKEN_PREFIX, new_token, token_digest
 from engramq.schemas.vocabulary import Scope
 from tests.gateway.conftest import gateway_over
 from tests.gateway.issuer import AUDIENCE, ISSUER, key_for, key_server, public_jwk, public_pem, signed

@@ -13,8 +13,8 @@ from engramq.gateway.identity.tokens import FRESH_S, UNKNOWN_S, TokenAuthenticat
 from engramq.schemas.commands import Authenticate, Identity, Pong
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
+from engramq.schemas.ids import new_token, token_digest
 from engramq.schemas.settings import SettingsError, read_settings
-from engramq.schemas.tokens import new_token, token_digest
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, Scope
 
 pytestmark = pytest.mark.anyio

@@ -15,9 +15,9 @@ import pytest
 from engramq.gateway.identity import tokens
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
-from engramq.schemas.logs import JsonFormatter
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import Scope
+from engramq.telemetry.spans import JsonFormatter
 from engramq.workers.auth.tokens import NewToken, Token, create, revoke
 from engramq.workers.db.database import Store
 from tests.conftest import Database

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.importing.records import Given, Rejection
-from engramq.deploy.importing.rows import Batch, Row, Secrets, check_rows, digest_of, make_batches
-from engramq.schemas.occurrences import Occurrences
+from engramq.deploy.importing.rows import Batch, Occurrences, Row, Secrets, check_rows, digest_of, make_batches
 
 NAMESPACE = "tenant"
 WHEN = "2026-01-31T09:00:00"

@@ -8,8 +8,8 @@ import pytest
 from redis.asyncio import Redis
 
 from engramq.gateway.queue.look import SILENT_S, look_at
+from engramq.schemas.checks import MailboxState
 from engramq.schemas.keys import Keys
-from engramq.schemas.overview import MailboxState
 from engramq.schemas.vocabulary import WorkerKind
 from tests.lanes import lanes_at
 

@@ -10,10 +10,19 @@ from redis.asyncio import Redis
 from engramq.gateway.overview import clock_check, queue_check, worker_check
 from engramq.gateway.queue.look import NoLook, look_at
 from engramq.gateway.run import Gateway
-from engramq.schemas.checks import CHECKS, DATABASE_AWAY, CheckName, at_home, failed, passed
+from engramq.schemas.checks import (
+    CHECKS,
+    DATABASE_AWAY,
+    Check,
+    CheckName,
+    InstallationState,
+    MailboxState,
+    at_home,
+    failed,
+    passed,
+)
 from engramq.schemas.commands import Pong
 from engramq.schemas.keys import Keys
-from engramq.schemas.overview import Check, MailboxState, Overview
 from engramq.schemas.vocabulary import WorkerKind
 from tests.gateway.worker_side import WorkerSide
 from tests.lanes import lanes_at
@@ -21,7 +30,7 @@ from tests.lanes import lanes_at
 pytestmark = pytest.mark.anyio
 
 
-def states(overview: Overview) -> dict[str, str]:
+def states(overview: InstallationState) -> dict[str, str]:
     return {check.name: check.state for check in overview.checks}
 
 

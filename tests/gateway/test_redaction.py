@@ -21,8 +21,8 @@ from engramq.schemas.commands import (
     UpdateMemory,
 )
 from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.ids import new_token
 from engramq.schemas.settings import Redact, read_settings
-from engramq.schemas.tokens import new_token
 
 pytestmark = pytest.mark.promise("SE-19")
 

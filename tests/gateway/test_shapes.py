@@ -18,7 +18,7 @@ from engramq.schemas.commands import (
     NotProposed,
 )
 from engramq.schemas.commands.links import BatchLinked
-from engramq.schemas.missing import HINTS, missing
+from engramq.schemas.faults import HINTS, missing
 from engramq.schemas.records import DisplacedLink, GraphEdge, Link, MemoryPreview, NodeRef, PathEdge, Via
 from engramq.schemas.vocabulary import Thing
 from tests.gateway.shapes import DIFFERENT, IDS, IS_A, replies, shape_of, structs_of, words_of
@@ -76,7 +76,7 @@ def test_what_is_not_there_is_told_with_what_and_hint(struct: type[msgspec.Struc
     shapes = {name: shape_of(fields[name]) for name in ("what", "hint") if name in fields}
     assert shapes == {"what": {"Thing"}, "hint": {"text"}}, (
         f"{struct.__name__} can be not_found: give it `what: Thing` and `hint: str` (UNSET for its other statuses) and "
-        f"answer with **missing(Thing...) of schemas/missing.py."
+        f"answer with **missing(Thing...) of schemas/faults.py."
     )
 
 

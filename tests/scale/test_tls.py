@@ -15,7 +15,7 @@ from redis import Redis
 
 from engramq.gateway.queue.bus import Bus
 from engramq.gateway.queue.look import NoLook, look_at
-from engramq.schemas import rights
+from engramq.schemas import redis_problems as rights
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.workers.app import run
@@ -120,10 +120,11 @@ def test_the_rights_that_are_listed_are_those_that_are_used() -> None:
     given = {word[1:] for word in ACL.read_text().split() if word.startswith("+")}
     two = {"SCRIPT", "MEMORY"}
     listed = {"|".join(one[: 1 + (one[0] in two)]).lower() for one in (*rights.COMMANDS, *rights.TRANSACTION)}
-    assert given == listed | {"discard", "select", "asking", "cluster|slots"}
+    assert given == listed | {"discard", "select", "asking", "command", "cluster|slots"}
     source = Path(rights.__file__).resolve().parents[1]
-    scripts = (source / "schemas" / "scripts.py").read_text()
-    called = {one.lower() for one in re.findall(r"redis\.call\('([A-Z]+)'", scripts)}
+    scripts = "".join(file.read_text() for file in (source / "schemas" / "lua").glob("*.lua"))
+    called = {command.lower() for command in re.findall(r"redis\.call\('([A-Z]+)'", scripts)}
+    assert called
     packed = {
         one.lower()
         for half in ("schemas", "gateway", "workers")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from engramq.schemas.faults import missing
 from engramq.schemas.ids import uuid7
-from engramq.schemas.missing import missing
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Thing
 from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of

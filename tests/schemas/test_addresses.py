@@ -2,7 +2,7 @@
 
 import pytest
 
-from engramq.schemas.addresses import without_password
+from engramq.schemas.setting_values import without_password
 
 
 @pytest.mark.parametrize(

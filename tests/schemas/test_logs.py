@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 
-from engramq.schemas.logs import JsonFormatter, quieten
+from engramq.telemetry.spans import JsonFormatter, quieten
 
 
 def formatted(record: logging.LogRecord) -> dict[str, object]:

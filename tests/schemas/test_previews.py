@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engramq.schemas.previews import CUT, preview_of
+from engramq.schemas.contents import CUT, preview_of
 
 
 @pytest.mark.parametrize(

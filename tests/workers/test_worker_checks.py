@@ -4,8 +4,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from engramq.schemas.checks import Check
 from engramq.schemas.commands import Ping, Pong
-from engramq.schemas.overview import Check
 from engramq.workers import checks as worker_checks
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.embedders.vectorizer import Vectorizer

@@ -16,10 +16,9 @@ from engramq.schemas.commands import (
     TokenRevoked,
 )
 from engramq.schemas.envelope import Envelope
-from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid
-from engramq.schemas.missing import missing
 from engramq.schemas.records import TokenRecord
 from engramq.schemas.vocabulary import Thing
 from engramq.workers.auth.tokens import By, NewToken, Token, admit, first_of, owner_of, shut_out

@@ -7,8 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.ids import format_time, uuid7
-from engramq.schemas.tokens import new_token, token_digest
+from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, AuditAction, Scope
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store

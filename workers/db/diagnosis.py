@@ -6,8 +6,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from engramq.schemas.checks import CheckName, degraded, failed, passed
-from engramq.schemas.overview import Check
+from engramq.schemas.checks import Check, CheckName, degraded, failed, passed
 from engramq.schemas.settings import Pooler
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.database import Store

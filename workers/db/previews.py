@@ -5,7 +5,7 @@ from typing import Final
 from uuid import UUID
 
 from engramq.schemas import limits
-from engramq.schemas.previews import preview_of
+from engramq.schemas.contents import preview_of
 from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.queries import sql

@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from engramq.schemas.endpoint import endpoint_problem
-from engramq.schemas.kept_embedder import KeptEmbedder, kept_in, text_of
+from engramq.schemas.embedder_choice import KeptEmbedder, endpoint_problem, kept_in, text_of
 from engramq.schemas.settings import Settings
 from engramq.workers.embedders.e5 import build as e5
 from engramq.workers.embedders.fastembed import FastembedEmbedder

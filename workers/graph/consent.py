@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from engramq.schemas import limits
+from engramq.schemas.command_line import all_of
 from engramq.schemas.commands import (
     ChangeNeedsConsent,
     ConsentNotNeeded,
@@ -18,9 +19,8 @@ from engramq.schemas.commands import (
     ProposeReclassification,
 )
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import missing, missing_id
 from engramq.schemas.ids import format_time, parse_uuid
-from engramq.schemas.missing import missing, missing_id
-from engramq.schemas.phrases import all_of
 from engramq.schemas.vocabulary import (
     AuditAction,
     Decision,

@@ -17,9 +17,9 @@ from engramq.schemas.commands import (
     NameAmbiguous,
 )
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import missing_id
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import parse_uuid, uuid7
-from engramq.schemas.missing import missing_id
 from engramq.schemas.vocabulary import DEFAULT_SECTOR, AuditAction, Sector, SectorSource, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again

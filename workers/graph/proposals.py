@@ -9,10 +9,10 @@ from uuid import UUID
 import msgspec
 
 from engramq.schemas import limits
+from engramq.schemas.command_line import count_of
+from engramq.schemas.contents import CUT
 from engramq.schemas.faults import invalid
 from engramq.schemas.ids import format_time, list_position, parse_list_position, parse_time
-from engramq.schemas.phrases import count_of
-from engramq.schemas.previews import CUT
 from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Proposal
 from engramq.schemas.vocabulary import ProposalAction, ProposalState, Sector
 from engramq.workers.db.json_values import same

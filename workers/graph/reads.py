@@ -18,10 +18,9 @@ from engramq.schemas.commands import (
     NodeFound,
     NodeMissing,
 )
-from engramq.schemas.faults import invalid
+from engramq.schemas.faults import invalid, missing
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid, parse_weight_position, weight_position
-from engramq.schemas.missing import missing
 from engramq.schemas.records import Candidate, GraphEdge, NodeRef
 from engramq.schemas.vocabulary import Following, Thing
 from engramq.workers.db.pool import Row

@@ -6,8 +6,8 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import Reclassified, ReclassifySector
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import missing
 from engramq.schemas.ids import format_time
-from engramq.schemas.missing import missing
 from engramq.schemas.records import EdgeCandidate
 from engramq.schemas.vocabulary import AuditAction, ReclassifyStatus, Sector, Thing
 from engramq.workers.db import audit

@@ -5,11 +5,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from engramq.schemas import limits
+from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import DeletedList, GraphRestored, RestoreGraph
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import missing
 from engramq.schemas.ids import format_time
-from engramq.schemas.missing import missing
-from engramq.schemas.phrases import count_of
 from engramq.schemas.records import GraphDeletion, NotRestored
 from engramq.schemas.vocabulary import AuditAction, NotRestoredReason, Thing
 from engramq.workers.db import audit

@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from engramq.schemas import limits
 from engramq.schemas.commands import FindPath, Neighbors, PathReport, QueryNeighbors, WalkStartMissing
+from engramq.schemas.faults import missing
 from engramq.schemas.fields import or_none
-from engramq.schemas.missing import missing
 from engramq.schemas.records import Candidate, Crossing, Neighbor, NodeRef, PathEdge
 from engramq.schemas.vocabulary import Direction, Following, Sector, Thing
 from engramq.workers.db.database import Store

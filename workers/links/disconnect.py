@@ -6,9 +6,8 @@ from msgspec import UNSET
 
 from engramq.schemas.commands import Disconnect, Disconnected
 from engramq.schemas.envelope import Envelope, Principal
-from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.ids import parse_uuid
-from engramq.schemas.missing import missing
 from engramq.schemas.vocabulary import AuditAction, Partition, Relation, Standing, Thing
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import warned

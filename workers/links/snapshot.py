@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from engramq.schemas import limits, records
+from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.previews import preview_of
 from engramq.schemas.vocabulary import Direction, Origin, Partition, Standing
 from engramq.workers.db.memory_rows import send_lock, visible_now, warned
 from engramq.workers.db.pool import Row

@@ -11,7 +11,7 @@ from uuid import UUID
 from engramq.schemas.commands import NewMemory
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
-from engramq.schemas.retention import Retention, kept_for
+from engramq.schemas.setting_values import Retention, kept_for
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, AuditAction, MemoryState
 from engramq.workers.db import audit, changes
 from engramq.workers.db.pool import Row

@@ -43,10 +43,9 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.commands.changes import CHANGEABLE
 from engramq.schemas.envelope import Principal
-from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.faults import FaultCode, missing, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, list_position, parse_uuid
-from engramq.schemas.missing import missing
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition, Scope, Thing, Verification
 from engramq.workers.db import audit

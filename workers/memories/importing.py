@@ -27,7 +27,7 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
-from engramq.schemas.retention import Retention
+from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import (
     Absence,
     AuditAction,

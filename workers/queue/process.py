@@ -16,9 +16,8 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.lanes import Lanes, lane_of, lanes_of
-from engramq.schemas.logs import JsonFormatter, quieten
 from engramq.schemas.settings import Settings
-from engramq.telemetry.spans import NameSubject
+from engramq.telemetry.spans import JsonFormatter, NameSubject, quieten
 from engramq.workers.queue.contract import Actor, FollowUp
 from engramq.workers.queue.follow_ups import send_follow_ups
 from engramq.workers.queue.lease import PoisonSlot

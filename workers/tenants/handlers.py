@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, TenantDeleted, TenantDescribed
-from engramq.schemas.missing import missing
+from engramq.schemas.faults import missing
 from engramq.schemas.vocabulary import Thing
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import NOBODY, Transaction

@@ -23,9 +23,8 @@ from engramq.deploy.local.doctor.local import (
 from engramq.deploy.local.home import DeployError, Home, home_from
 from engramq.deploy.local.lease import ask_status, connect
 from engramq.deploy.local.settings import with_embedder
-from engramq.schemas.addresses import can_be_used
-from engramq.schemas.checks import CheckName, at_home, failed, merged, passed
-from engramq.schemas.overview import Check, MailboxState
+from engramq.schemas.checks import Check, CheckName, MailboxState, at_home, failed, merged, passed
+from engramq.schemas.setting_values import can_be_used
 from engramq.schemas.settings import Settings, SettingsError, read_settings
 
 

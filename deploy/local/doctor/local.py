@@ -24,8 +24,7 @@ from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home, exists
 from engramq.deploy.local.supervisor.default import GATEWAY, HTTP, WORKER, accepts, free_address
 from engramq.deploy.local.supervisor.state import SUPERVISOR, recorded
-from engramq.schemas.checks import AT_HOME, CheckName, degraded, failed, passed
-from engramq.schemas.overview import Check
+from engramq.schemas.checks import AT_HOME, Check, CheckName, degraded, failed, passed
 
 MB: Final = 2**20
 FULL: Final = 64 * MB  # bytes free, below which PostgreSQL soon stops

@@ -15,7 +15,7 @@ from engramq.deploy.local.supervisor import logs, report
 from engramq.deploy.local.supervisor.runner import Runner
 from engramq.deploy.local.supervisor.stack import Stack, SupervisedService
 from engramq.deploy.local.supervisor.state import SUPERVISOR, StateFile, end_predecessor
-from engramq.schemas.addresses import without_password
+from engramq.schemas.setting_values import without_password
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ from starlette.responses import Response
 from engramq.gateway.rendering.budget import Body
 from engramq.gateway.ui.visit import Refused, Visit
 from engramq.schemas.faults import FaultCode, invalid
-from engramq.schemas.ids import format_time, uuid7
-from engramq.schemas.tokens import new_token, token_digest
+from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
 from engramq.schemas.vocabulary import Scope
 
 LIFETIMES_D: Final = (7, 30, 90, 365)

@@ -6,7 +6,7 @@ from typing import Final
 from starlette.responses import Response
 
 from engramq.gateway.ui.visit import Refused, Visit
-from engramq.schemas.overview import Check
+from engramq.schemas.checks import Check
 
 _HERE: Final = re.compile(r"/ui(?:/[\w./-]*)?", re.ASCII)
 _START: Final = "/ui"

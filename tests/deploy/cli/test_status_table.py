@@ -7,7 +7,7 @@ import pytest
 from engramq.deploy.cli.status_table import table
 from engramq.deploy.local.doctor.local import STARTED_S, hang_mend
 from engramq.gateway.overview import queue_check
-from engramq.schemas.overview import MailboxState
+from engramq.schemas.checks import MailboxState
 from engramq.schemas.vocabulary import WorkerKind
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from engramq.deploy.local.home import Home
 from engramq.deploy.local.settings import EMBEDDER, EMBEDDER_URL, kept_embedder, with_embedder
-from engramq.schemas.kept_embedder import KeptEmbedder, text_of
+from engramq.schemas.embedder_choice import KeptEmbedder, text_of
 
 OWN = "http://127.0.0.1:9/v1"
 

@@ -12,7 +12,7 @@ from engramq.gateway.identity.authorization import local_caller
 from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
 from engramq.gateway.mcp.guide import TEXTS, overview_for, topics_for
 from engramq.schemas.commands import TOOLS
-from engramq.schemas.missing import missing
+from engramq.schemas.faults import missing
 from engramq.schemas.vocabulary import Thing
 from tests.scenarios.stage import Agent, Stage, agent_of
 

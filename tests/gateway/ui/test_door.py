@@ -9,8 +9,8 @@ from engramq.gateway.ui.door import COOKIE
 from engramq.gateway.ui.page import HEADERS, POLICY, VIEWS
 from engramq.gateway.ui.tools import PAGE_TOOLS
 from engramq.schemas.commands import TOOLS
+from engramq.schemas.ids import TOKEN_PREFIX, token_digest
 from engramq.schemas.settings import Settings
-from engramq.schemas.tokens import TOKEN_PREFIX, token_digest
 from tests.gateway.ui.browsing import Browser, Shown
 from tests.gateway.ui.conftest import Served, served
 

@@ -12,8 +12,7 @@ import pytest
 
 from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.faults import FaultCode, refuse
-from engramq.schemas.logs import JsonFormatter
-from engramq.telemetry.spans import NameSubject
+from engramq.telemetry.spans import JsonFormatter, NameSubject
 from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, SessionUse
 from engramq.workers.queue.failures import MAX_TRIES
 from tests.architecture.source import modules

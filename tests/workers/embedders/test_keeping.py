@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from engramq.schemas.kept_embedder import KeptEmbedder, kept_in, text_of
+from engramq.schemas.embedder_choice import KeptEmbedder, kept_in, text_of
 from engramq.schemas.settings import read_settings
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.factory import EmbedderFile, create_embedder

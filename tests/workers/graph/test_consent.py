@@ -14,8 +14,7 @@ from engramq.schemas.commands import (
     ListProposals,
     ProposeReclassification,
 )
-from engramq.schemas.faults import FaultCode
-from engramq.schemas.missing import missing, missing_id
+from engramq.schemas.faults import FaultCode, missing, missing_id
 from engramq.schemas.vocabulary import Decision, ProposalState, Sector, Thing
 from tests.refusals import refused
 from tests.workers.graph.facts import UNKNOWN_ID, approved, asked, decided, fact, proposed, reclassified

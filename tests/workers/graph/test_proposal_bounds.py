@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from engramq.schemas import limits
+from engramq.schemas.command_line import all_of, count_of
 from engramq.schemas.commands import ListProposals, ProposalList
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import parse_time
-from engramq.schemas.phrases import all_of, count_of
 from engramq.schemas.vocabulary import Decision
 from engramq.workers.graph import proposal_rows, proposals
 from tests.jobs import job

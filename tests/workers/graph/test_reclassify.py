@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from engramq.schemas.commands import Reclassified
-from engramq.schemas.faults import FaultCode
-from engramq.schemas.missing import missing
+from engramq.schemas.faults import FaultCode, missing
 from engramq.schemas.vocabulary import ReclassifyStatus, Sector, Thing
 from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import HeldLease, job, repeated

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from engramq.schemas.commands import FindPath, QueryNeighbors
+from engramq.schemas.faults import missing
 from engramq.schemas.ids import uuid7
-from engramq.schemas.missing import missing
 from engramq.schemas.vocabulary import Following, Sector, Thing
 from engramq.workers.graph import walks
 from tests.workers.graph.facts import OPEN, asked, fact, reclassified

@@ -17,7 +17,7 @@ from engramq.schemas.commands import (
     SupersedeMemory,
     UpdateMemory,
 )
-from engramq.schemas.retention import Retention, parse_retention
+from engramq.schemas.setting_values import Retention, parse_retention
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus
 from engramq.workers.memories import expiry

@@ -8,8 +8,7 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
-from engramq.schemas.ids import uuid7
-from engramq.schemas.tokens import new_token, token_digest
+from engramq.schemas.ids import new_token, token_digest, uuid7
 
 SECRET = "the vault is behind the third pump"
 NAME = "Undine"  # of the tenant's named node

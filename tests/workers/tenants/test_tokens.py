@@ -15,8 +15,7 @@ from engramq.deploy.cli.options import expiry, scopes
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.commands import Authenticate, Identity
 from engramq.schemas.faults import EngramqError
-from engramq.schemas.ids import format_time
-from engramq.schemas.tokens import TOKEN_PREFIX, new_token, token_digest
+from engramq.schemas.ids import TOKEN_PREFIX, format_time, new_token, token_digest
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, SYSTEM_PRINCIPAL, Scope
 from engramq.workers.auth import tokens
 from engramq.workers.auth.handlers import authenticate

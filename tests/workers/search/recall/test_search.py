@@ -18,8 +18,8 @@ from engramq.schemas.commands import (
     SupersedeMemory,
     UpdateMemory,
 )
+from engramq.schemas.faults import missing
 from engramq.schemas.ids import uuid7
-from engramq.schemas.missing import missing
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import UNTRUSTED_WARNING, MemoryState, Partition, Ranking, Sector, SectorSource, Thing
 from engramq.workers.search.candidates import CANDIDATES
