@@ -148,9 +148,9 @@ def test_every_container_has_no_rights_and_writes_to_nothing_but_tmp(release: st
 
 def test_each_part_knows_the_secrets_that_it_needs_and_no_other(release: str) -> None:
     for name, template in pods(objects(release)).items():
-        optional = {"engramq-metrics", "engramq-webhooks"}
-        known = {each for each in secrets(template).values() if each.startswith("engramq-")} - optional
         role = template["spec"]["containers"][0]["name"]
+        optional = {"engramq-metrics", "engramq-webhooks"} | ({"engramq-embedder"} if role == "worker" else set())
+        known = {each for each in secrets(template).values() if each.startswith("engramq-")} - optional
         wanted = {
             "gateway": {"engramq-redis"},
             "worker": {"engramq-redis", "engramq-database"},
