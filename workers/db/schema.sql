@@ -689,6 +689,11 @@ create function language_of(wanted integer) returns text
 language sql stable parallel safe
 as $$ select coalesce((select n.language from public.namespaces n where n.tenant = wanted), 'english') $$;
 
+-- What the clock of active hours of the tenant shows.
+create function clock_of(wanted integer) returns double precision
+language sql stable parallel safe
+as $$ select coalesce((select n.active_hours from public.namespaces n where n.tenant = wanted), 0) $$;
+
 -- lexemes_of in the language of the tenant.
 create function memory_lexemes(tenant integer, content text, speaker text, occurred_at timestamptz)
 returns tsvector

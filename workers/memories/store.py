@@ -24,6 +24,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Sent, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 
+INSERT_NODE: Final = sql("insert_memory_node")
 INSERT: Final = sql("insert_memory")
 WITH_EXTERNAL_ID: Final = sql("node_with_external_id")
 
@@ -69,12 +70,13 @@ async def write(tx: Transaction, draft: Draft, sizes: Sizes, *, least: float) ->
         # Before the insert, which the search would find.
         nearest = await _send_nearest(tx, sizes, embedding, k=NEAREST, farthest=1.0 - least)
     vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
+    node = await tx.send(INSERT_NODE, **columns)
+    if draft.memory.external_id is not UNSET and await node.fetchone() is None:
+        raise await external_id_taken(tx, draft.memory.external_id)
     inserted = await tx.send(INSERT, **columns, **vector)
     rows = [] if nearest is None else await nearest.fetchall()
     made = await inserted.fetchone()
-    if made is None:
-        assert draft.memory.external_id is not UNSET
-        raise await external_id_taken(tx, draft.memory.external_id)
+    assert made is not None  # whatever keeps a row out is an error
     memory = memory_record(
         {**_ABSENT, "helped": 0.0, "hindered": 0.0, **columns, "metadata": columns["metadata"].obj, **made}
     )

@@ -1,21 +1,22 @@
+-- name: insert_memory_node
+-- Make the node of a memory; no row when its external id is taken.
+insert into nodes (id, tenant, label, partition, external_id)
+values (%(id)s, %(tenant)s, 'Memory', %(partition)s, %(external_id)s)
+on conflict (tenant, external_id) where external_id is not null do nothing
+returning id
+
 -- name: insert_memory
--- Make a memory; no row when its external id is taken. It is created now.
-with node as (
-    insert into nodes (id, tenant, label, partition, external_id)
-    values (%(id)s, %(tenant)s, 'Memory', %(partition)s, %(external_id)s)
-    on conflict (tenant, external_id) where external_id is not null do nothing
-    returning id, partition
-)
+-- Make the memory of a new node. It is created now. One row of values, so that Citus sends it to one node as it is.
 insert into memories as m (
     node_id, partition, tenant, content, confidence, source, source_type, {each detail: $name}, sector, sector_source,
     verification, state, tags, metadata, lexemes, embedding, model_id, created_by, active_hours
 )
-select
-    node.id, node.partition, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s,
+values (
+    %(id)s, %(partition)s, %(tenant)s, %(content)s, %(confidence)s, %(source)s, %(source_type)s,
     {each detail: %($name)s}, %(sector)s, %(sector_source)s, %(verification)s, %(state)s, %(tags)s, %(metadata)s,
-    lexemes_of(%(tenant)s, {own_language}, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
-    %(model_id)s, %(created_by)s, {clock}
-from node
+    memory_lexemes(%(tenant)s, %(content)s, %(speaker)s, %(occurred_at)s), %(embedding)s::halfvec,
+    %(model_id)s, %(created_by)s, clock_of(%(tenant)s)
+)
 returning m.created_at, m.updated_at, case when m.expires_at <= m.created_at then 'archived' else m.state end as state
 
 -- name: node_with_external_id
