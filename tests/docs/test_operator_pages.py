@@ -45,8 +45,8 @@ def test_each_alert_has_a_runbook_and_each_runbook_an_alert() -> None:
 
 
 def test_the_index_names_every_page() -> None:
-    linked = set(re.findall(r"\]\(([a-z]+\.md)\)", (DOCS / "README.md").read_text(encoding="utf-8")))
-    assert linked == {path.name for path in DOCS.glob("*.md")} - {"README.md"}
+    linked = set(re.findall(r"\]\(([a-z/]+\.md)\)", (DOCS / "README.md").read_text(encoding="utf-8")))
+    assert linked == {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"README.md"}
 
 
 def lines_of(page: str, section: str) -> list[str]:

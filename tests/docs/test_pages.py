@@ -7,7 +7,7 @@ from bench.all import read
 from bench.page import SECTION, section, svg
 from tests.architecture.source import ROOT
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 PLACE = re.compile(r"`((?:schemas|gateway|workers|deploy|tests)/[\w/.]+)`")
 
 
