@@ -1,5 +1,6 @@
 """Jobs as the runtime hands them to handlers."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -9,28 +10,17 @@ from engramq.schemas.commands import Command
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, DEFAULT_PRINCIPAL
-from engramq.workers.queue.contract import Job, LeaseLost
+from engramq.workers.queue.contract import Job, Lease
 
 OWNER = Principal(name=DEFAULT_PRINCIPAL, scopes=ALL_SCOPES)
-
-
-class HeldLease:
-    """A lease that holds until `held` is set to False."""
-
-    def __init__(self) -> None:
-        self.held = True
-
-    def require(self, seconds: float = 0.0) -> None:
-        if not self.held:
-            raise LeaseLost
 
 
 def job(command: Command, *, namespace: str = DEFAULT_NAMESPACE, principal: Principal = OWNER, **envelope: Any) -> Job:
     """Return a job for a command; `envelope` takes any other field of an Envelope, such as idempotency_key."""
     given = {"id": uuid7(), "fingerprint": fingerprint(command), **envelope}
-    return Job(Envelope(namespace=namespace, principal=principal, command=command, **given), HeldLease())
+    return Job(Envelope(namespace=namespace, principal=principal, command=command, **given), Lease("", math.inf))
 
 
 def repeated(first: Job, **changes: Any) -> Job:
     """Return the same command delivered again, to another worker."""
-    return Job(msgspec.structs.replace(first.envelope, **changes), HeldLease())
+    return Job(msgspec.structs.replace(first.envelope, **changes), Lease("", math.inf))

@@ -10,7 +10,7 @@ from engramq.schemas.settings import Settings, read_settings
 from engramq.workers.app import HANDLERS
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import Job, MailboxView, Outcome
+from engramq.workers.queue.contract import Job, Outcome
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.runner import CommandHandler, CommandRunner, Context, Services
 from tests.lanes import lanes_at
@@ -22,7 +22,7 @@ NO_SERVER = "redis://127.0.0.1:9"
 def runner(
     store: Store,
     *handlers: CommandHandler[..., Any],
-    mailboxes: MailboxView | None = None,
+    mailboxes: Inspection | None = None,
     settings: Settings | None = None,
     services: Services | None = None,
 ) -> CommandRunner:

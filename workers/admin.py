@@ -39,10 +39,9 @@ from engramq.workers.db.readiness import NotReady, packaged
 from engramq.workers.db.reembedding import Progress, progress
 from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database
 from engramq.workers.db.transaction import NOBODY, Transaction
-from engramq.workers.queue.append_only import NotRewritten
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
-from engramq.workers.queue.inspection import Inspection
+from engramq.workers.queue.inspection import Inspection, NotRewritten
 from engramq.workers.tenants import export, restoring
 from engramq.workers.tenants.export_check import Refused
 from engramq.workers.tenants.handlers import Contents, contents

@@ -40,10 +40,9 @@ from engramq.workers.memories import duplicate_handlers as duplicates
 from engramq.workers.memories import handlers as memories
 from engramq.workers.memories.bulk_loads import BulkLoads
 from engramq.workers.memories.quotas import Quotas
-from engramq.workers.queue.append_only import REWRITE_EVERY_S
 from engramq.workers.queue.background import Activity
-from engramq.workers.queue.contract import Actor, MailboxView, Observe, Periodic
-from engramq.workers.queue.inspection import Inspection
+from engramq.workers.queue.contract import Actor, Observe, Periodic
+from engramq.workers.queue.inspection import REWRITE_EVERY_S, Inspection
 from engramq.workers.queue.process import Polling, configure_logging, serve
 from engramq.workers.runner import CommandHandler, CommandRunner, Services
 from engramq.workers.search import handlers as search
@@ -178,7 +177,7 @@ def build_actors(
     kinds: Sequence[WorkerKind],
     *,
     store: Store,
-    mailboxes: MailboxView,
+    mailboxes: Inspection,
     settings: Settings,
     services: Services,
     stopping: asyncio.Event,
@@ -285,7 +284,7 @@ async def run(
             settings=settings,
             services=services,
             stopping=stop,
-            observe=None if metrics is None else metrics.seen,
+            observe=None if metrics is None else metrics.observe,
         )
         await serve(
             actors, settings, lanes=lanes, stop=stop, ready=ready, polling=polling, handle_signals=handle_signals

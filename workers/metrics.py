@@ -18,7 +18,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.figures import StoreFigures, store_figures
 from engramq.workers.db.health import health_of
 from engramq.workers.embedders.batching import BatchingEmbedder
-from engramq.workers.queue.contract import OutcomeUnknown, Seen
+from engramq.workers.queue.contract import CommandTry, OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ LATE: Final = Answer(503, b"The figures took too long.\n")
 
 
 class WorkerMetrics:
-    """The figures of one worker process. `seen` is told of each command, `embedded` of each batch of texts."""
+    """The figures of one worker process. `observe` is told of each command, `embedded` of each batch of texts."""
 
     def __init__(self, kinds: Sequence[WorkerKind], settings: Settings) -> None:
         self._keeps_up = WorkerKind.UPKEEP in kinds
@@ -36,11 +36,11 @@ class WorkerMetrics:
         self._figures = Figures((*catalog.WORKER, *(catalog.UPKEEP if self._keeps_up else ())))
         self._store_until = 0.0
 
-    def seen(self, one: Seen) -> None:
+    def observe(self, tried: CommandTry) -> None:
         """Count one try of a command."""
-        self._figures.count(catalog.COMMANDS, one.kind.value, one.command, one.outcome)
-        self._figures.observe(catalog.QUEUED, one.waited_s, one.kind.value)
-        self._figures.observe(catalog.HANDLED, one.taken_s, one.kind.value, one.command)
+        self._figures.count(catalog.COMMANDS, tried.kind.value, tried.command, tried.outcome)
+        self._figures.observe(catalog.QUEUED, tried.waited_s, tried.kind.value)
+        self._figures.observe(catalog.HANDLED, tried.taken_s, tried.kind.value, tried.command)
 
     def embedded(self, texts: int, taken_s: float, made: bool) -> None:
         """Count one batch of texts; `made`: the model made their vectors."""

@@ -31,12 +31,12 @@ from engramq.workers.queue.contract import (
     Job,
     Lease,
     LeaseLost,
-    MailboxView,
     Outcome,
     OutcomeUnknown,
     SessionState,
     SessionUse,
 )
+from engramq.workers.queue.inspection import Inspection
 from engramq.workers.replies import fill, filled, naming, strip, subject
 from engramq.workers.webhooks.events import announcement
 
@@ -75,7 +75,7 @@ class Context:
     envelope: Envelope
     lease: Lease
     store: Store
-    mailboxes: MailboxView
+    mailboxes: Inspection
     settings: Settings
     services: Services
     replayed: bool = False
@@ -167,7 +167,7 @@ class CommandRunner:
         handlers: Iterable[CommandHandler[..., Any]],
         *,
         store: Store,
-        mailboxes: MailboxView,
+        mailboxes: Inspection,
         settings: Settings,
         services: Services,
     ) -> None:

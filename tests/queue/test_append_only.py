@@ -9,9 +9,8 @@ from redis.asyncio import Redis
 
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import Keys
-from engramq.workers.queue import append_only
-from engramq.workers.queue.append_only import NotRewritten
-from engramq.workers.queue.inspection import Inspection
+from engramq.workers.queue import inspection
+from engramq.workers.queue.inspection import Inspection, NotRewritten
 from tests.lanes import lanes_at
 from tests.queue.server import Server
 
@@ -65,7 +64,7 @@ async def test_after_an_erasure_the_file_is_written_anew_once(own_server: Server
 async def test_what_is_erased_while_the_file_is_written_has_its_turn(
     own: Any, view: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rewrite = append_only.rewrite
+    rewrite = inspection.rewrite
 
     async def erasing_too(redis: Any) -> bool:
         written = await rewrite(redis)
@@ -73,7 +72,7 @@ async def test_what_is_erased_while_the_file_is_written_has_its_turn(
         return written
 
     await view.scrub("ns", {uuid7(): SECRET})
-    monkeypatch.setattr(append_only, "rewrite", erasing_too)
+    monkeypatch.setattr(inspection, "rewrite", erasing_too)
     assert await view.rewrite_log()
     monkeypatch.undo()
     assert await view.rewrite_log()
@@ -85,7 +84,7 @@ async def test_a_writing_that_began_before_the_erasure_does_not_count(own_server
     await own.set("job", SECRET)
     await own.execute_command("BGREWRITEAOF")
     await own.delete("job")
-    assert await append_only.rewrite(own)
+    assert await inspection.rewrite(own)
     assert not is_on_disk(own_server)
 
 

@@ -15,7 +15,7 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import TRIES_KEY
 from engramq.schemas.scripts import POISON_TRIES
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue import failures
+from engramq.workers.queue import job as job_module
 from engramq.workers.queue.contract import Job, LeaseLost, Outcome, OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetters
 from engramq.workers.queue.worker import POLL_S
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _tries_follow_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "BACKOFF_FIRST_S", 0.001)
+    monkeypatch.setattr(job_module, "RETRY_FIRST_S", 0.001)
 
 
 class Flaky:

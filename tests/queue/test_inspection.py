@@ -27,10 +27,10 @@ from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import SETTLE
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue import failures, inspection
+from engramq.workers.queue import inspection
+from engramq.workers.queue import job as job_module
 from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, SessionState
-from engramq.workers.queue.dead_letters import DeadLetters
-from engramq.workers.queue.failures import unreadable
+from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.settlement import Settlement
 from tests.queue.server import Server
@@ -118,8 +118,8 @@ async def test_a_pending_write_is_found_waiting_then_running_then_nowhere(stage:
 async def test_a_pending_write_that_is_tried_again_is_still_found(
     stage: Stage, view: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "BACKOFF_FIRST_S", 60.0)
-    monkeypatch.setattr(failures, "BACKOFF_MAX_S", 60.0)
+    monkeypatch.setattr(job_module, "RETRY_FIRST_S", 60.0)
+    monkeypatch.setattr(job_module, "RETRY_MAX_S", 60.0)
 
     async def unsure(job: Job) -> Outcome:
         raise OutcomeUnknown
@@ -211,7 +211,17 @@ async def test_pending_writes_that_an_older_version_could_not_read_are_found_whe
     settlement.end(job, 1)
     raws = {job: payload} if whole_job else {f"{job}#{place}": raw for place, raw in enumerate(decode_job(payload))}
     for letter_id, raw in raws.items():
-        settlement.bury(unreadable(kind, letter_id, raw, tries=1, error="DecodeError", whole_job=whole_job))
+        letter = DeadLetter(
+            id=letter_id,
+            mailbox=kind,
+            raw=raw,
+            error="DecodeError",
+            message="Unreadable.",
+            attempts=1,
+            died_at=time.time(),
+            whole_job=whole_job,
+        )
+        settlement.bury(letter)
     await stage.redis.set(LEASE_KEY + job, "me")
     connection = RedisConnection(stage.server, (SETTLE,), key=stage.keys.prefix)
     await connection.open()
@@ -342,8 +352,8 @@ async def test_a_command_that_somebody_has_begun_is_scrubbed_without_an_answer(s
 async def test_a_command_that_will_be_tried_again_is_scrubbed_without_an_answer(
     stage: Stage, view: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "BACKOFF_FIRST_S", 60.0)
-    monkeypatch.setattr(failures, "BACKOFF_MAX_S", 60.0)
+    monkeypatch.setattr(job_module, "RETRY_FIRST_S", 60.0)
+    monkeypatch.setattr(job_module, "RETRY_MAX_S", 60.0)
 
     async def perhaps(job: Job) -> Outcome:
         raise OutcomeUnknown

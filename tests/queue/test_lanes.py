@@ -134,8 +134,8 @@ async def test_every_command_and_script_touches_one_slot_only(
     server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "RENEW_S", 0.02)
-    monkeypatch.setattr("engramq.workers.queue.periodic.FIRST_TURN_S", 0.01)
-    monkeypatch.setattr("engramq.workers.queue.failures.BACKOFF_FIRST_S", 0.001)
+    monkeypatch.setattr("engramq.workers.queue.process.FIRST_TURN_S", 0.01)
+    monkeypatch.setattr("engramq.workers.queue.job.RETRY_FIRST_S", 0.001)
     settings, handlers, watched = settings_of(server, prefix, 3), Handlers(), Watched(prefix)
     ready = asyncio.Event()
     watching = asyncio.create_task(watched.run(server.url, ready))

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from engramq.schemas.commands import Ping
-from engramq.workers.queue import periodic as schedule
+from engramq.workers.queue import process as schedule
 from engramq.workers.queue.contract import FollowUp, Job, Outcome, Periodic
 from tests.queue.stage import NAMESPACE, Stage, an_actor, echo
 

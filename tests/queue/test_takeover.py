@@ -17,8 +17,8 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import LEASE_KEY, TRIES_KEY
 from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.contract import Job, Lease, LeaseLost, Outcome
-from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, clock
+from engramq.workers.queue.contract import LEASE_S, Job, Lease, LeaseLost, Outcome, clock
+from engramq.workers.queue.worker import RENEW_S
 from tests.queue.stage import BOUND_S, Stage, an_actor, counts, echo, payload_of, ping, send
 
 pytestmark = pytest.mark.anyio
@@ -299,7 +299,7 @@ async def test_a_lease_that_came_late_counts_from_a_renewal(
     await held.wait()
     # For this worker all of a lease has passed since the claim was sent; for Redis the lease holds.
     monkeypatch.setattr("engramq.workers.queue.worker.clock", lambda: clock() + LEASE_S)
-    monkeypatch.setattr("engramq.workers.queue.lease.clock", lambda: clock() + LEASE_S)
+    monkeypatch.setattr("engramq.workers.queue.contract.clock", lambda: clock() + LEASE_S)
     go.set()
     assert payload_of(await asked) == "x"
 
@@ -356,15 +356,15 @@ async def test_jobs_come_with_the_wake_up(stage: Stage) -> None:
 
 
 def test_a_lease_counts_from_when_it_was_asked_for() -> None:
-    lease = HeldLease("token", clock())
+    lease = Lease("token", clock())
     lease.require()
     lease.require(LEASE_S - 1)
     with pytest.raises(LeaseLost):
         lease.require(LEASE_S)
-    stale = HeldLease("token", clock() - LEASE_S)
+    stale = Lease("token", clock() - LEASE_S)
     with pytest.raises(LeaseLost):
         stale.require()
-    stale.renewed(clock())
+    stale.sent_at = clock()
     stale.require()
     stale.lost = True
     with pytest.raises(LeaseLost):

@@ -27,7 +27,8 @@ from engramq.workers.links.rules import LinkRules
 from engramq.workers.memories import change, purge_graph, restoration, still_hidden
 from engramq.workers.memories.purge_filters import Filters
 from engramq.workers.memories.purge_graph import Kind
-from engramq.workers.queue.contract import Lease, MailboxView
+from engramq.workers.queue.contract import Lease
+from engramq.workers.queue.inspection import Inspection
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +133,7 @@ class Purge:
     """
 
     store: Store
-    mailboxes: MailboxView
+    mailboxes: Inspection
     envelope: Envelope
     lease: Lease
     filters: Filters

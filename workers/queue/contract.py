@@ -4,21 +4,21 @@ A handler gets a Job, does its one thing, and returns an Outcome. It knows nothi
 the queue knows nothing of memories.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final
 
 from engramq.schemas.commands import Command, Reply
-from engramq.schemas.envelope import Answer, Envelope, PrincipalId
+from engramq.schemas.envelope import Envelope
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.background import Activity
 
+LEASE_S: Final = 5.0  # after which another worker takes a dead one's job over
 
-class Lease(Protocol):
-    """The right to carry a command out: lost when the worker was away for too long and another has taken over."""
-
-    def require(self, seconds: float = 0.0) -> None:
-        """Return if the lease surely holds for that many more seconds, else raise LeaseLost."""
+# Seconds that go on while the process is stopped and, where the system can tell, the machine asleep.
+clock: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class LeaseLost(Exception):
@@ -30,6 +30,23 @@ class OutcomeUnknown(Exception):
 
     The ledger makes the repetition harmless.
     """
+
+
+@dataclass(slots=True)
+class Lease:
+    """The right to carry a command out: lost when the worker was away for too long and another has taken over.
+
+    It counts from when its claim or renewal was sent, not from the answer.
+    """
+
+    token: str
+    sent_at: float
+    lost: bool = False
+
+    def require(self, seconds: float = 0.0) -> None:
+        """Return if the lease surely holds for that many more seconds, else raise LeaseLost."""
+        if self.lost or clock() + seconds >= self.sent_at + LEASE_S:
+            raise LeaseLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,40 +102,8 @@ class Job:
     lease: Lease
 
 
-class MailboxView(Protocol):
-    """What handlers may ask about the queue."""
-
-    async def depths(self) -> Mapping[WorkerKind, tuple[int, int]]:
-        """Return (commands waiting or running, dead letters) by mailbox."""
-
-    async def find(self, command_id: str, namespace: str, principal: PrincipalId | None) -> Answer | bool | None:
-        """Look for a command that the ledger does not know, of this principal or (None) of any in the namespace.
-
-        True: it is being carried out. False: it waits in a mailbox. An Answer: it went to the dead letters, with the
-        fault its caller got. None: nothing is known, or it belongs to somebody else.
-        """
-
-    async def scrub(self, namespace: str, erased: Mapping[str, str]) -> int:
-        """Remove erased memories (contents by id) from mailboxes, dead letters, undelivered replies and breadcrumbs.
-
-        Return how many places they were in.
-        """
-
-    async def scrub_namespace(self, namespace: str) -> int:
-        """Remove what waits for a namespace that is being deleted: commands, dead letters, what sessions remember.
-
-        Return how many places that were. The deleting command itself stays.
-        """
-
-    async def rewrite_log(self, *, at_once: bool = False) -> bool:
-        """Have Redis forget the history of what was erased, which its append-only file keeps; return whether it did.
-
-        Nothing is done where nothing was erased since (unless it is to be done `at_once`), nor without such a file.
-        """
-
-
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CommandTry:
     """One try of a command, as seen from outside: how long it waited and ran, in seconds, and what came of it."""
 
     kind: WorkerKind
@@ -129,7 +114,7 @@ class Seen:
 
 
 Handler = Callable[[Job], Awaitable[Outcome]]
-Observe = Callable[[Seen], None]
+Observe = Callable[[CommandTry], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,36 +1,52 @@
-"""What handlers may ask about the queue: see MailboxView in workers/queue/contract.py."""
+"""What handlers may ask about the queue, and what they may erase in it.
 
+Redis's append-only file holds every command that was ever queued, contents too, until it is written anew. Whoever
+erases leaves a mark. Upkeep writes the file anew where there is one, and takes away the mark that it began with.
+"""
+
+import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
+from redis.exceptions import ResponseError
 
 from engramq.schemas.codec import decode_answer, decode_envelope, decode_job, decode_note, encode, encode_job
 from engramq.schemas.commands import DeleteTenant, ForgetMemory
 from engramq.schemas.envelope import Answer, Envelope, PrincipalId
 from engramq.schemas.faults import FaultCode, refuse
+from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import REPLY_LIST_MAX_AGE_S, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
 from engramq.schemas.lanes import Lanes
-from engramq.schemas.scripts import SCRUB_JOB, SCRUB_SESSION
-from engramq.schemas.servers import CLIENT_ERRORS, run
+from engramq.schemas.scripts import MARK_ERASED, SCRUB_JOB, SCRUB_SESSION, UNMARK_ERASED
+from engramq.schemas.servers import CLIENT_ERRORS, masters_of, run
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.append_only import mark_erased, rewrite, rewrite_marked
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import decode_letter, drop_letters
+
+log = logging.getLogger(__name__)
 
 JOBS_PER_READ: Final = 50
 LETTERS_PER_READ: Final = 100
 REDIS_S: Final = 5.0  # to connect, and for an answer
 SESSIONS_PER_TRIP: Final = 200  # a busy namespace has thousands: one trip for each made an erasure take seconds
 TRIES: Final = 5  # to scrub a job that others change meanwhile
+REWRITE_EVERY_S: Final = 3_600.0  # how often upkeep looks for the mark; what is erased is promised to be gone in a day
+REWRITE_S: Final = 600.0  # for one writing: 100 MB take about a second
+REWRITE_POLL_S: Final = 0.05
+
+
+class NotRewritten(Exception):
+    """The file was not written anew; the text says why."""
 
 
 class Inspection:
-    """Implements MailboxView with a client of its own; use as `async with Inspection(...)`.
+    """Looks into the queue with a client of its own; use as `async with Inspection(...)`.
 
     Every method raises OutcomeUnknown when Redis is away: the command whose handler asked is tried again later.
     """
@@ -61,7 +77,11 @@ class Inspection:
         return depths
 
     async def find(self, command_id: str, namespace: str, principal: PrincipalId | None) -> Answer | bool | None:
-        """Look for a command that the ledger does not know; see MailboxView."""
+        """Look for a command that the ledger does not know, of this principal or (None) of any in the namespace.
+
+        True: it is being carried out. False: it waits in a mailbox. An Answer: it went to the dead letters, with the
+        fault its caller got. None: nothing is known, or it belongs to somebody else.
+        """
         keys = self._lanes.of(namespace)
         async with self._reached():
             async with self._redis.pipeline(transaction=False) as batch:
@@ -97,28 +117,23 @@ class Inspection:
         """
         if not erased:
             return 0
-        keys, gone = self._lanes.of(namespace), _Erased(namespace, erased)
+        keys, gone = self._lanes.of(namespace), _Erasure(namespace, erased)
         async with self._reached():
-            places = 0
-            for kind in WorkerKind:
-                places += await self._scrub_mailbox(keys, kind, gone)
-                places += await self._scrub_dead(keys, kind, gone)
+            places = await self._scrub_mailboxes(keys, gone)
             places += await self._scrub_replies(keys, gone) + await self._scrub_sessions(keys, gone)
             await mark_erased(self._redis, keys)
             return places
 
     async def scrub_namespace(self, namespace: str) -> int:
-        """Remove what waits for a namespace that is being deleted; see MailboxView.
+        """Remove what waits for a namespace that is being deleted: commands, dead letters, what sessions remember.
 
-        The caller of a command that was never begun gets `unavailable`. Answers that wait for a gateway name no
-        namespace: they are scrubbed by the ids of memories, or gone within a minute.
+        Return how many places that were. The deleting command itself stays. The caller of a command that was never
+        begun gets `unavailable`. Answers that wait for a gateway name no namespace: they are scrubbed by the ids of
+        memories, or gone within a minute.
         """
-        keys, gone = self._lanes.of(namespace), _Deleted(namespace)
+        keys = self._lanes.of(namespace)
         async with self._reached():
-            places = 0
-            for kind in WorkerKind:
-                places += await self._scrub_mailbox(keys, kind, gone)
-                places += await self._scrub_dead(keys, kind, gone)
+            places = await self._scrub_mailboxes(keys, _Erasure(namespace, None))
             sessions = keys.sessions(namespace)
             for session in await self._redis.zrange(sessions, 0, -1):
                 places += await self._redis.delete(*keys.session_keys_of(session.decode()))
@@ -127,25 +142,35 @@ class Inspection:
             return places
 
     async def rewrite_log(self, *, at_once: bool = False) -> bool:
-        """Write Redis's append-only file anew if something was erased; see MailboxView.
+        """Have Redis forget the history of what was erased, which its append-only file keeps; return whether it did.
 
+        Nothing is done where nothing was erased since (unless it is to be done `at_once`), nor without such a file.
         Raises NotRewritten when it was to be done at once and was not.
         """
         async with self._reached():
             return await (rewrite(self._redis) if at_once else rewrite_marked(self._redis, self._lanes))
 
-    async def _scrub_mailbox(self, keys: Keys, kind: WorkerKind, erased: "_Gone") -> int:
-        ids = [job.decode() for job in await self._redis.zrange(keys.of[kind].mailbox, 0, -1)]
+    async def _scrub_mailboxes(self, keys: Keys, erased: "_Erasure") -> int:
+        """Remove waiting commands and dead letters; return how many there were."""
         places = 0
-        for start in range(0, len(ids), JOBS_PER_READ):
-            several = ids[start : start + JOBS_PER_READ]
-            payloads = await self._redis.mget([JOB_KEY + job for job in several])
-            for job, payload in zip(several, payloads, strict=True):
-                if payload is not None and erased.may_be_in(payload):
-                    places += await self._scrub_job(keys, job, payload, erased)
+        for of in keys.of.values():
+            ids = [job.decode() for job in await self._redis.zrange(of.mailbox, 0, -1)]
+            for start in range(0, len(ids), JOBS_PER_READ):
+                jobs = ids[start : start + JOBS_PER_READ]
+                payloads = await self._redis.mget([JOB_KEY + job for job in jobs])
+                for job, payload in zip(jobs, payloads, strict=True):
+                    if payload is not None and erased.may_be_in(payload):
+                        places += await self._scrub_job(keys, job, payload, erased)
+        for kind, of in keys.of.items():
+            ids = await self._redis.zrange(of.dead_index, 0, -1)
+            for start in range(0, len(ids), LETTERS_PER_READ):
+                letters = ids[start : start + LETTERS_PER_READ]
+                found = zip(letters, await self._redis.hmget(of.dead, letters), strict=True)
+                if gone := [letter_id for letter_id, data in found if data is not None and erased.is_in_letter(data)]:
+                    places += await drop_letters(self._redis, keys, kind, gone)
         return places
 
-    async def _scrub_job(self, keys: Keys, job: str, payload: bytes | None, erased: "_Gone") -> int:
+    async def _scrub_job(self, keys: Keys, job: str, payload: bytes | None, erased: "_Erasure") -> int:
         for _ in range(TRIES):
             if payload is None:
                 return 0
@@ -160,12 +185,12 @@ class Inspection:
             begun = await run(self._redis, SCRUB_JOB, keys, (JOB_KEY + job, TRIES_KEY + job), payload, less)
             if begun >= 0:
                 if not begun:
-                    await self._refuse([part for part in parts if part not in kept], erased.told)
+                    await self._refuse([part for part in parts if part not in kept], erased.message)
                 return len(parts) - len(kept)
             payload = await self._redis.get(JOB_KEY + job)
         return 0
 
-    async def _refuse(self, parts: list[bytes], told: str) -> None:
+    async def _refuse(self, parts: list[bytes], message: str) -> None:
         """Refuse commands that were taken out before any worker began them.
 
         A command that is tried again may have had its effect: its caller gets no answer and learns `pending`.
@@ -173,26 +198,11 @@ class Inspection:
         for part in parts:
             envelope = decode_envelope(part)
             if envelope.reply_to and envelope.attempt == 1:
-                fault = refuse(FaultCode.UNAVAILABLE, told).fault
+                fault = refuse(FaultCode.UNAVAILABLE, message).fault
                 await self._redis.rpush(envelope.reply_to, encode(Answer(id=envelope.id, fault=fault)))
                 await self._redis.expire(envelope.reply_to, REPLY_TTL_S)
 
-    async def _scrub_dead(self, keys: Keys, kind: WorkerKind, erased: "_Gone") -> int:
-        ids = await self._redis.zrange(keys.of[kind].dead_index, 0, -1)
-        places = 0
-        for start in range(0, len(ids), LETTERS_PER_READ):
-            several = ids[start : start + LETTERS_PER_READ]
-            letters = await self._redis.hmget(keys.of[kind].dead, several)
-            gone = [
-                letter_id
-                for letter_id, data in zip(several, letters, strict=True)
-                if data is not None and erased.is_in_letter(data)
-            ]
-            if gone:
-                places += await drop_letters(self._redis, keys, kind, gone)
-        return places
-
-    async def _scrub_replies(self, keys: Keys, erased: "_Erased") -> int:
+    async def _scrub_replies(self, keys: Keys, erased: "_Erasure") -> int:
         lists = keys.reply_lists
         await self._redis.zremrangebyscore(lists, "-inf", time.time() - REPLY_LIST_MAX_AGE_S)
         places = 0
@@ -202,8 +212,8 @@ class Inspection:
                     places += await self._redis.lrem(reply_list, 1, data)
         return places
 
-    async def _scrub_sessions(self, keys: Keys, erased: "_Erased") -> int:
-        names = [one.decode() for one in await self._redis.zrange(keys.sessions(erased.namespace), 0, -1)]
+    async def _scrub_sessions(self, keys: Keys, erased: "_Erasure") -> int:
+        names = [name.decode() for name in await self._redis.zrange(keys.sessions(erased.namespace), 0, -1)]
         places = 0
         for start in range(0, len(names), SESSIONS_PER_TRIP):
             async with self._redis.pipeline(transaction=False) as batch:
@@ -226,67 +236,31 @@ def _may_see(owner: tuple[str, PrincipalId], namespace: str, principal: Principa
     return owner[0] == namespace and principal in (None, owner[1])
 
 
-class _Gone(Protocol):
-    """What has to vanish from queues. `told`: what those hear whose commands go."""
+class _Erasure:
+    """What is to vanish from a namespace: all of it, or some memories.
 
-    told: str
+    Of memories (`contents` by id) that is an id wherever it stands as a value, a content wherever it is some memory's
+    content. `message`: what the callers hear whose commands go.
+    """
+
+    def __init__(self, namespace: str, contents: Mapping[str, str] | None) -> None:
+        self.namespace = namespace
+        self.whole = contents is None
+        self.message = (
+            "The namespace was deleted." if self.whole else "A memory that the request names or repeats was erased."
+        )
+        self.ids = frozenset(contents or ())
+        self._contents = frozenset((contents or {}).values()) - {""}  # unknown: any bytes may hold an empty text
+        self._id_bytes = [memory_id.encode() for memory_id in self.ids]
+        # With its length: the whole value, not a part of one.
+        self._text_bytes = [msgspec.msgpack.encode(text) for text in ([namespace] if self.whole else self._contents)]
 
     def may_be_in(self, data: bytes) -> bool:
         """Say, at little cost, whether it may be in these bytes."""
+        return self._names(data) or any(text in data for text in self._text_bytes)
 
     def is_in_command(self, data: bytes) -> bool:
         """Say whether these bytes are a command that has to go."""
-
-    def is_in_letter(self, data: bytes) -> bool:
-        """Say whether these bytes are a dead letter that has to go."""
-
-
-class _Deleted:
-    """All commands of a namespace, but the one that deletes it."""
-
-    told = "The namespace was deleted."
-
-    def __init__(self, namespace: str) -> None:
-        self._namespace = namespace
-        self._bytes = msgspec.msgpack.encode(namespace)  # with its length: the whole value
-
-    def may_be_in(self, data: bytes) -> bool:
-        return self._bytes in data
-
-    def is_in_command(self, data: bytes) -> bool:
-        if not self.may_be_in(data):
-            return False
-        try:
-            envelope = decode_envelope(data)
-        except msgspec.DecodeError:
-            return False
-        return envelope.namespace == self._namespace and not isinstance(envelope.command, DeleteTenant)
-
-    def is_in_letter(self, data: bytes) -> bool:
-        envelope = decode_letter(data).envelope()
-        if envelope is not None:
-            return envelope.namespace == self._namespace
-        return self.may_be_in(data)  # unreadable: the bytes are all that there is to go by
-
-
-class _Erased:
-    """What is to vanish: an id wherever it stands as a value, a content wherever it is some memory's content."""
-
-    told = "A memory that the request names or repeats was erased."
-
-    def __init__(self, namespace: str, contents: Mapping[str, str]) -> None:
-        self.namespace = namespace
-        self.ids = frozenset(contents)
-        self._contents = frozenset(contents.values()) - {""}  # unknown: any bytes may hold an empty text
-        self._id_bytes = [one.encode() for one in self.ids]
-        # With its length: the whole value, not a part of one.
-        self._content_bytes = [msgspec.msgpack.encode(one) for one in self._contents]
-
-    def may_be_in(self, data: bytes) -> bool:
-        return self._names(data) or any(one in data for one in self._content_bytes)
-
-    def is_in_command(self, data: bytes) -> bool:
-        """Say whether these bytes are a command of the namespace that names or repeats the memory."""
         if not self.may_be_in(data):
             return False
         try:
@@ -296,6 +270,7 @@ class _Erased:
         return self._is_in_envelope(envelope)
 
     def is_in_letter(self, data: bytes) -> bool:
+        """Say whether these bytes are a dead letter that has to go."""
         if not self.may_be_in(data):
             return False
         envelope = decode_letter(data).envelope()
@@ -316,11 +291,15 @@ class _Erased:
         return previews is not UNSET and self._has(msgspec.to_builtins(previews))
 
     def _names(self, data: bytes) -> bool:
-        return any(one in data for one in self._id_bytes)
+        return any(memory_id in data for memory_id in self._id_bytes)
 
     def _is_in_envelope(self, envelope: Envelope) -> bool:
-        # The erasing command itself names the memory and no more; it ends by its own worker's hand.
-        if envelope.namespace != self.namespace or isinstance(envelope.command, ForgetMemory):
+        # The erasing command itself ends by its own worker's hand; one that forgets names the memory and no more.
+        if envelope.namespace != self.namespace:
+            return False
+        if self.whole:
+            return not isinstance(envelope.command, DeleteTenant)
+        if isinstance(envelope.command, ForgetMemory):
             return False
         return self._has(msgspec.to_builtins(envelope.command)) or self._has(envelope.references)
 
@@ -332,3 +311,63 @@ class _Erased:
         if isinstance(value, list | tuple):
             return any(self._has(item, name) for item in value)
         return False
+
+
+async def mark_erased(redis: Any, keys: Keys) -> None:
+    """Note that something was erased which the file still holds."""
+    await run(redis, MARK_ERASED, keys, (keys.erased,), uuid7())
+
+
+async def rewrite_marked(redis: Any, lanes: Lanes) -> bool:
+    """Write the file anew if something was erased since it last was; return whether it was written.
+
+    What a server refuses is tried again the next time, and logged each time. Raises CLIENT_ERRORS.
+    """
+    marks = {keys: mark for keys in lanes.all if (mark := await redis.get(keys.erased)) is not None}
+    if not marks:
+        return False
+    try:
+        written = await rewrite(redis)
+    except NotRewritten as problem:
+        log.warning("What was erased is still in Redis's append-only file", extra={"problem": str(problem)})
+        return False
+    for keys, mark in marks.items():
+        if not await run(redis, UNMARK_ERASED, keys, (keys.erased,), mark):
+            log.info("More was erased while the append-only file was written anew")
+    return written
+
+
+async def rewrite(redis: Any) -> bool:
+    """Write the file anew, of each master of a cluster, and wait until that is done.
+
+    Returns False where there is no such file. Raises NotRewritten when a server refuses or fails, or is not done in
+    time; CLIENT_ERRORS.
+    """
+    return any([await _rewrite(master) for master in await masters_of(redis)])
+
+
+async def _rewrite(redis: Any) -> bool:
+    if not (await redis.execute_command("INFO", "persistence")).get("aof_enabled"):
+        return False
+    try:
+        async with asyncio.timeout(REWRITE_S):
+            await _settled(redis)  # one that is under way may have begun before the erasure
+            await redis.execute_command("BGREWRITEAOF")
+            found = await _settled(redis)
+    except ResponseError as refusal:
+        raise NotRewritten(f"Redis refuses BGREWRITEAOF: {refusal}") from refusal
+    except TimeoutError:
+        raise NotRewritten(f"Redis was not done with BGREWRITEAOF within {REWRITE_S:.0f} s") from None
+    if found.get("aof_last_bgrewrite_status") != "ok":
+        raise NotRewritten("BGREWRITEAOF failed; Redis's own log says why")
+    log.info("Append-only file written anew", extra={"bytes": found.get("aof_current_size")})
+    return True
+
+
+async def _settled(redis: Any) -> dict[str, Any]:
+    """Wait until no writing is under way or about to begin; return what the server then says of persistence."""
+    while True:
+        found: dict[str, Any] = await redis.execute_command("INFO", "persistence")
+        if not (found.get("aof_rewrite_in_progress") or found.get("aof_rewrite_scheduled")):
+            return found
+        await asyncio.sleep(REWRITE_POLL_S)

@@ -1,38 +1,44 @@
 """One job that this worker holds: its commands run side by side, each answer leaves as soon as it is ready.
 
-With worker.py this is the only module that catches every exception: a handler's defect must not take the worker with
-it. No content of a command is logged.
+A command that fails is refused, tried again, or set aside as a dead letter. With worker.py this is the only module that
+catches every exception: a handler's defect must not take the worker with it. No content of a command is logged.
 """
 
 import asyncio
 import logging
+import random
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from engramq.schemas.codec import DecodeError, decode_envelope, decode_job, encode
 from engramq.schemas.commands import WriteReply
 from engramq.schemas.envelope import Answer, Envelope
-from engramq.schemas.faults import EngramqError
+from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.keys import Keys
 from engramq.schemas.vocabulary import WorkerKind
-from engramq.workers.queue.background import Activity, BackgroundTasks
-from engramq.workers.queue.contract import Actor, Job, LeaseLost, OutcomeUnknown, SessionUse
+from engramq.telemetry.spans import SpanKind, Subject, past, span, trace_id_of
+from engramq.workers.queue.background import BackgroundTasks
+from engramq.workers.queue.contract import Actor, CommandTry, Job, Lease, LeaseLost, OutcomeUnknown, SessionUse
 from engramq.workers.queue.dead_letters import DeadLetter
-from engramq.workers.queue.failures import MAX_TRIES, given_up, refused, retried, unreadable
-from engramq.workers.queue.follow_ups import GatheredFollowUps
-from engramq.workers.queue.lease import HeldLease
 from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
-from engramq.workers.queue.settlement import Result, Session, Settlement, session_of
-from engramq.workers.queue.watching import DONE, SET_ASIDE, Watched, subject_of
+from engramq.workers.queue.settlement import GatheredFollowUps, Result, Session, Settlement, session_of
 
 log = logging.getLogger(__name__)
 
 SETTLE_AGAIN_S: Final = 0.1
+MAX_TRIES: Final = 5
+RETRY_FIRST_S: Final = 0.2
+RETRY_MAX_S: Final = 5.0
+
+DONE: Final = "done"
+RETRIED: Final = "retried"
+SET_ASIDE: Final = "set_aside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +54,21 @@ class Mailbox:
 
 
 @dataclass(slots=True, eq=False)
+class _Progress:
+    """How far a try of a command is. `outcome`: `done`, `retried`, `set_aside`, or its refusal's code."""
+
+    outcome: str = RETRIED  # if its end is not seen, as when it is cancelled: it is handed back
+    began: float = 0.0  # when its handler began, by time.time; 0: it has not
+
+
+@dataclass(slots=True, eq=False)
 class ClaimedJob:
     """A claimed job. `tries`: how often it has been claimed without an orderly end, this time included."""
 
     job_id: str
     payload: bytes
     tries: int
-    lease: HeldLease
+    lease: Lease
     mailbox: Mailbox
     ending: bool = False  # its end is being written, or has been
     open: dict[str, bytes] = field(default_factory=dict)  # commands not settled yet: id -> encoded envelope
@@ -64,13 +78,16 @@ class ClaimedJob:
     _new_result: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Carry the job out and end it. Returns early, with nothing ended, when the lease is lost."""
-        envelopes = self._read()
+        """Carry the job out and end it. With nothing ended its lease runs out, or another worker holds it already."""
         try:
+            envelopes = self._read()
             if self.tries > 1 and len(envelopes) > 1:
                 pass  # Its last worker died with it. Put back apart, each command can only take itself along.
             elif self.tries > MAX_TRIES:
-                self._give_up(envelopes)
+                message = "The worker that carried it out died or stalled, every time."
+                self._results += (
+                    self._given_up(envelope, self.tries - 1, "WorkerDied", message) for envelope in envelopes
+                )
             elif len(envelopes) == 1:
                 await self._carry_out(envelopes[0])
             elif envelopes:
@@ -78,6 +95,9 @@ class ClaimedJob:
             await self._settle(last=True)
         except* LeaseLost:
             log.warning("A lease was lost", extra={"job_id": self.job_id, "command_ids": list(self.open)})
+        except* Exception as problems:  # noqa: BLE001 - whatever goes wrong, the worker lives
+            error = type(problems.exceptions[0]).__name__
+            log.error("A job could not be ended", extra={"job_id": self.job_id, "error": error})
 
     async def hand_back(self) -> None:
         """End the job with what has been carried out and put the rest back; call it when `run` was cancelled."""
@@ -93,25 +113,39 @@ class ClaimedJob:
 
         A write is carried out however late.
         """
-        failed = partial(unreadable, self.mailbox.actor.kind, tries=self.tries)
         try:
             parts = decode_job(self.payload)
         except DecodeError as problem:
-            self._letters.append(failed(self.job_id, self.payload, error=type(problem).__name__, whole_job=True))
+            self._bury(self.job_id, self.payload, problem, whole_job=True)
             return []
         envelopes, now = [], time.time()
         for place, part in enumerate(parts):
             try:
                 envelope = decode_envelope(part)
             except DecodeError as problem:
-                letter_id = f"{self.job_id}#{place}"
-                self._letters.append(failed(letter_id, part, error=type(problem).__name__, whole_job=False))
+                self._bury(f"{self.job_id}#{place}", part, problem, whole_job=False)
                 continue
             too_late = not envelope.command.write and 0 < envelope.deadline < now
             if envelope.id not in self.open and not too_late:
                 self.open[envelope.id] = part
                 envelopes.append(envelope)
         return envelopes
+
+    def _bury(self, letter_id: str, raw: bytes, problem: DecodeError, *, whole_job: bool) -> None:
+        """Make a dead letter of bytes that are no job (`whole_job`) or no command of this version."""
+        error = type(problem).__name__
+        log.error("Unreadable bytes set aside", extra={"letter_id": letter_id, "error": error})
+        letter = DeadLetter(
+            id=letter_id,
+            mailbox=self.mailbox.actor.kind,
+            raw=raw,
+            error=error,
+            message="These bytes are no job." if whole_job else "These bytes are no command of this version.",
+            attempts=self.tries,
+            died_at=time.time(),
+            whole_job=whole_job,
+        )
+        self._letters.append(letter)
 
     async def _carry_out_all(self, envelopes: list[Envelope]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -127,56 +161,80 @@ class ClaimedJob:
                     await self._settle(last=False)
 
     async def _carry_out(self, envelope: Envelope) -> None:
-        """Run the handler of a command and keep the result. Only cancellation comes through as an exception."""
-        actor = self.mailbox.actor
-        with Watched(envelope, actor.kind, actor.observe) as watch:
-            self._results.append(await self._result_of(envelope, watch))
+        """Run the handler of a command, keep the result, and report both. Only cancellation comes through."""
+        actor, name, progress = self.mailbox.actor, type(envelope.command).__name__, _Progress()
+        told = {
+            "engramq.command_id": envelope.id,
+            "engramq.mailbox": actor.kind.value,
+            "engramq.attempt": envelope.attempt,
+        }
+        with (
+            Subject(trace_id_of(envelope.traceparent), envelope.id),
+            span(name, SpanKind.CONSUMER, envelope.traceparent, told) as active,
+        ):
+            try:
+                self._results.append(await self._result_of(envelope, progress))
+            finally:
+                active.tell("engramq.outcome", progress.outcome)
+                if actor.observe is not None:
+                    ended = time.time()
+                    began = progress.began or ended
+                    waited_s = max(0.0, began - (envelope.issued_at or began))
+                    actor.observe(CommandTry(actor.kind, name, progress.outcome, waited_s, max(0.0, ended - began)))
         self._new_result.set()
 
-    async def _result_of(self, envelope: Envelope, watch: Watched) -> Result:
+    async def _result_of(self, envelope: Envelope, progress: _Progress) -> Result:
         actor, tries = self.mailbox.actor, envelope.attempt + self.tries - 1
-        failed = partial(given_up, actor.kind, envelope, self.open[envelope.id], tries=tries)
         handler = actor.handlers.get(type(envelope.command))
         if handler is None:
-            watch.outcome = SET_ASIDE
-            return failed(error="UnknownCommand", message="This worker has no handler for the command.")
+            progress.outcome = SET_ASIDE
+            return self._given_up(envelope, tries, "UnknownCommand", "This worker has no handler for the command.")
         # Whoever takes over from a worker that died learns that this is another try.
         tried = envelope if tries == envelope.attempt else msgspec.structs.replace(envelope, attempt=tries)
+        waited_for = actor.activity.serving() if envelope.reply_to else nullcontext()
+        counted = actor.activity.loading() if envelope.command.mailbox is WorkerKind.IMPORTS else waited_for
         try:
             async with self.mailbox.handlers:
-                watch.begin()
-                with _counted(actor.activity, envelope):
+                progress.began = time.time()
+                came = min(envelope.issued_at or progress.began, progress.began)  # old commands do not say when
+                past("queue wait", SpanKind.CONSUMER, envelope.traceparent, came)
+                with counted:
                     outcome = await handler(Job(tried, self.lease))
             if isinstance(outcome.reply, WriteReply) and not outcome.reply.command_id:
                 outcome.reply.command_id = envelope.id
             answer = Answer(id=envelope.id, reply=outcome.reply, replayed=outcome.replayed)
             result = Result(envelope, answer=encode(answer), outcome=outcome)
         except EngramqError as refusal:
-            watch.outcome = refusal.fault.code
-            return refused(envelope, refusal.fault)
+            progress.outcome = refusal.fault.code
+            return _refused(envelope, refusal.fault)
         except (OutcomeUnknown, LeaseLost) as problem:
-            return retried(envelope, tries, type(problem).__name__)
+            return _retried(envelope, tries, type(problem).__name__)
         except Exception as problem:  # noqa: BLE001 - whatever a handler does, the worker lives and the command ends
             error = type(problem).__name__
             if tries < MAX_TRIES:
-                return retried(envelope, tries, error)
-            watch.outcome = SET_ASIDE
-            return failed(error=error, message="The command failed unexpectedly at every try.")
-        watch.outcome = DONE
+                return _retried(envelope, tries, error)
+            progress.outcome = SET_ASIDE
+            return self._given_up(envelope, tries, error, "The command failed unexpectedly at every try.")
+        progress.outcome = DONE
         return result
 
-    def _give_up(self, envelopes: list[Envelope]) -> None:
-        self._results += (
-            given_up(
-                self.mailbox.actor.kind,
-                envelope,
-                self.open[envelope.id],
-                tries=self.tries - 1,
-                error="WorkerDied",
-                message="The worker that carried it out died or stalled, every time.",
-            )
-            for envelope in envelopes
+    def _given_up(self, envelope: Envelope, tries: int, error: str, message: str) -> Result:
+        """Make a dead letter of a command; its caller learns that it failed."""
+        log.error("Command set aside", extra=_log_fields(envelope, tries, error))
+        fault = refuse(FaultCode.INTERNAL, "The command failed and was set aside.").fault
+        fault = msgspec.structs.replace(fault, command_id=envelope.id)
+        letter = DeadLetter(
+            id=envelope.id,
+            mailbox=self.mailbox.actor.kind,
+            raw=self.open[envelope.id],
+            error=error,
+            message=message,
+            attempts=tries,
+            died_at=time.time(),
+            issued_at=envelope.issued_at,
+            fault=fault,
         )
+        return _refused(envelope, fault, letter)
 
     async def _settle(self, *, last: bool) -> None:
         """Write the results so far; the last time the job ends, and commands without a result are put back.
@@ -205,11 +263,12 @@ class ClaimedJob:
         self._served += served
         del self._results[: len(results)], self._letters[: len(letters)]
         for result in results:
-            self.open.pop(result.envelope.id, None)
+            envelope = result.envelope
+            self.open.pop(envelope.id, None)
             if result.outcome is not None and result.outcome.after_reply is not None:
-                use = uses.get(session_of(result.envelope))
-                with subject_of(result.envelope):
-                    self.mailbox.background.start(partial(result.outcome.after_reply, use), result.envelope.id)
+                with Subject(trace_id_of(envelope.traceparent), envelope.id):
+                    use = uses.get(session_of(envelope))
+                    self.mailbox.background.start(partial(result.outcome.after_reply, use), envelope.id)
 
     async def _write(self, settlement: Settlement) -> dict[Session, SessionUse]:
         """Write the settlement, again and again while Redis is away; repeating is harmless. Raises LeaseLost.
@@ -229,14 +288,30 @@ class ClaimedJob:
             if not written and not repeated:
                 self.lease.lost = True
                 raise LeaseLost
+            if not isinstance(written, list):
+                return {}
             uses, sessions_used = settlement.uses(written), self.mailbox.actor.sessions_used
-            if uses and sessions_used is not None:
+            if sessions_used is not None:
                 self.mailbox.background.start(partial(sessions_used, tuple(uses.values())), self.job_id)
             return uses
 
 
-def _counted(activity: Activity, envelope: Envelope) -> AbstractContextManager[None]:
-    """Return what counts a command as a part of a bulk load, or as one that somebody waits for, or not at all."""
-    if envelope.command.mailbox is WorkerKind.IMPORTS:
-        return activity.loading()
-    return activity.serving() if envelope.reply_to else nullcontext()
+def _refused(envelope: Envelope, fault: Fault, letter: DeadLetter | None = None) -> Result:
+    """Answer a command with a fault; no further try would help."""
+    if fault.command_id is UNSET:
+        fault = msgspec.structs.replace(fault, command_id=envelope.id)
+    return Result(envelope, answer=encode(Answer(id=envelope.id, fault=fault)), letter=letter)
+
+
+def _retried(envelope: Envelope, tries: int, error: str) -> Result:
+    """Try a command again, later after each try; nobody is answered yet."""
+    log.warning("Command will be tried again", extra=_log_fields(envelope, tries, error))
+    delay_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(tries - 1, 10))
+    retry = msgspec.structs.replace(envelope, attempt=tries + 1)
+    return Result(envelope, retry=retry, delay_s=delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+
+
+def _log_fields(envelope: Envelope, tries: int, error: str) -> dict[str, object]:
+    command = type(envelope.command).__name__
+    trace_id = trace_id_of(envelope.traceparent)
+    return {"command_id": envelope.id, "trace_id": trace_id, "command": command, "tries": tries, "error": error}

@@ -28,13 +28,13 @@ class Pipeline:
         self._calls: list[tuple[bytes, asyncio.Future[Any]]] = []
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
-        self._closed = False
+        self._closed = asyncio.Event()
         self._reached = True
         self._refusals = RefusalLog(log)
 
     async def call(self, packed: bytes) -> Any:
         """Return the reply to a packed command; raises ConnectionLost."""
-        if self._closed:
+        if self._closed.is_set():
             raise ConnectionLost("this worker is closing")
         if not self._calls and not self._turn.locked():
             # Nothing is on its way: sending the call here, not in `run`, saves two turns of the event loop.
@@ -45,7 +45,8 @@ class Pipeline:
                 finally:
                     if own.done():
                         own.exception()  # retrieved, even when this call is cancelled
-                    await self._close_if_ended()
+                    if self._closed.is_set():
+                        await self._connection.close()  # this call may have opened it again after `run` had closed it
                 return own.result()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls.append((packed, answer))
@@ -69,14 +70,9 @@ class Pipeline:
                     await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                     failures += 1
         finally:
-            self._closed = True
+            self._closed.set()
             for _, answer in self._calls:
                 _fail(answer, "this worker is closing")
-            await self._connection.close()
-
-    async def _close_if_ended(self) -> None:
-        """Close what a call may have opened again after `run` had closed it."""
-        if self._closed:
             await self._connection.close()
 
     async def _send(self, calls: list[tuple[bytes, asyncio.Future[Any]]]) -> bool:

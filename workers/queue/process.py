@@ -1,4 +1,7 @@
-"""A worker process: the workers of several kinds in every lane, their schedules and the signals, in one task group."""
+"""A worker process: the workers of several kinds in every lane, their periodic work and the signals, in one task group.
+
+Every worker of a kind has the schedule of its periodic work; a Redis key decides which of them runs it.
+"""
 
 import asyncio
 import contextlib
@@ -6,30 +9,33 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from redis.exceptions import RedisError
 
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, doubt_of, pack
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, doubt_of, pack, pack_script
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import ALIVE_S
 from engramq.schemas.keys import Keys
 from engramq.schemas.lanes import Lanes, lane_of, lanes_of
+from engramq.schemas.scripts import ENQUEUE_READS, KEEP_SCHEDULE
 from engramq.schemas.settings import Settings
+from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry.spans import JsonFormatter, NameSubject, quieten
-from engramq.workers.queue.contract import Actor, FollowUp
-from engramq.workers.queue.follow_ups import send_follow_ups
-from engramq.workers.queue.lease import PoisonSlot
-from engramq.workers.queue.periodic import SCRIPTS, Schedule
+from engramq.workers.queue.contract import Actor, FollowUp, Periodic
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
-from engramq.workers.queue.worker import MailboxWorker
+from engramq.workers.queue.settlement import send_follow_ups
+from engramq.workers.queue.worker import MailboxWorker, PoisonSlot
 
 log = logging.getLogger(__name__)
 
 GRACE_S: Final = 8.0  # for what runs when the process is asked to stop
 FAREWELL_S: Final = 1.0  # for what a process that ends says of it, once its workers have ended
 FORGOTTEN_S: Final = 60.0  # after which a silent worker is forgotten
+FIRST_TURN_S: Final = 60.0  # after a start, at most: a stack that is stopped every ten minutes has its turns too
+RENEW_KEY_S: Final = 1.5  # how often the key of periodic work that takes long is renewed
+SHORTEST_TTL_MS: Final = 5_000  # of that key while the work runs
 
 
 class Polling:
@@ -55,7 +61,7 @@ class _Lanes:
         self._lanes = lanes
         self._stop = stop
         self._worker_id = uuid7()
-        self.pipelines = [Pipeline(lanes.server, SCRIPTS, key=keys.prefix) for keys in lanes.all]
+        self.pipelines = [Pipeline(lanes.server, (KEEP_SCHEDULE, ENQUEUE_READS), key=keys.prefix) for keys in lanes.all]
         slot = PoisonSlot()
         handlers = {actor.kind: asyncio.Semaphore(actor.concurrency) for actor in actors}
         self.workers = [
@@ -64,7 +70,7 @@ class _Lanes:
             for actor in actors
         ]
 
-    async def send(self, follow_ups: Iterable[FollowUp]) -> None:
+    async def send(self, follow_ups: Sequence[FollowUp]) -> None:
         """Enqueue follow-ups, each in the lane of its namespace. Raises ConnectionLost, RedisError."""
         for follow_up in follow_ups:
             number = lane_of(follow_up.namespace, len(self.pipelines))
@@ -87,6 +93,65 @@ class _Lanes:
         with contextlib.suppress(ConnectionLost, RedisError):
             for key in alive:
                 await pipeline.call(pack("ZREM", key, self._worker_id))
+
+
+class Schedule:
+    """One Periodic of one kind. `run` is its task; what the work returns goes out by `send`."""
+
+    def __init__(
+        self,
+        kind: WorkerKind,
+        periodic: Periodic,
+        keys: Keys,
+        pipeline: Pipeline,
+        send: Callable[[Sequence[FollowUp]], Awaitable[None]],
+    ) -> None:
+        self._periodic = periodic
+        self._guard = keys.guard
+        self._send = send
+        self._key = keys.schedule(kind, periodic.name)
+        self._pipeline = pipeline
+        self._token = uuid7()
+
+    async def run(self) -> None:
+        """Run the work whenever it is due and no other worker has its key; until cancelled."""
+        await asyncio.sleep(min(self._periodic.every_s, FIRST_TURN_S))
+        while True:
+            with contextlib.suppress(ConnectionLost):
+                if await self._pipeline.call(pack("SET", self._key, self._token, "NX", "PX", self._ttl_ms())):
+                    await self._run_once()
+            await asyncio.sleep(self._periodic.every_s)
+
+    async def _run_once(self) -> None:
+        began = time.monotonic()
+        renewing = asyncio.create_task(self._renew_key())
+        try:
+            found = await self._periodic.run()
+            if isinstance(found, tuple):
+                await self._send([item for item in found if isinstance(item, FollowUp)])
+        except ConnectionLost:
+            raise
+        except Exception as problem:  # noqa: BLE001 - the next time may go well
+            extra = {"schedule": self._periodic.name, "error": type(problem).__name__}
+            log.error("Periodic work failed", extra=extra)
+        finally:
+            renewing.cancel()
+            # A little less than the period, so that this worker does not miss its own next turn.
+            left_s = self._periodic.every_s * 0.9 - (time.monotonic() - began)
+            left = (self._token, max(1, round(left_s * 1000)))
+            with contextlib.suppress(ConnectionLost):  # at a stop it would take the place of the cancellation
+                await self._pipeline.call(pack_script(KEEP_SCHEDULE, (self._key, *self._guard), left))
+
+    async def _renew_key(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_KEY_S)
+            with contextlib.suppress(ConnectionLost):
+                await self._pipeline.call(
+                    pack_script(KEEP_SCHEDULE, (self._key, *self._guard), (self._token, self._ttl_ms()))
+                )
+
+    def _ttl_ms(self) -> int:
+        return max(SHORTEST_TTL_MS, round(self._periodic.every_s * 900))
 
 
 async def serve(

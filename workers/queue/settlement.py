@@ -1,25 +1,41 @@
-"""What a worker writes to Redis about a job that it holds, as the steps of the SETTLE script: all of them or none."""
+"""What a worker writes to Redis about a job that it holds, all of it or nothing; and follow-ups, gathered for a moment.
 
+Follow-ups that are gathered are in no settlement: whoever asks for that can do without one, since the sweep finds what
+a crash took away.
+"""
+
+import asyncio
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from redis.exceptions import RedisError
+
 from engramq.schemas import limits
 from engramq.schemas.codec import encode, encode_job
+from engramq.schemas.commands import Command
 from engramq.schemas.connection import pack_script
 from engramq.schemas.envelope import Envelope, Principal, PrincipalId
 from engramq.schemas.ids import uuid7
 from engramq.schemas.jobs import COMMANDS_PER_JOB, FOLLOW_UP_BOUND, REPLY_TTL_S
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY, Keys
-from engramq.schemas.scripts import SETTLE
+from engramq.schemas.scripts import ENQUEUE_READS, SETTLE
 from engramq.schemas.vocabulary import ALL_SCOPES, SYSTEM_PRINCIPAL, WorkerKind
+from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import FollowUp, Outcome, SessionState, SessionUse
 from engramq.workers.queue.dead_letters import DeadLetter, encode_letter
+from engramq.workers.queue.pipeline import ConnectionLost, Pipeline
+
+log = logging.getLogger(__name__)
 
 DEAD_LETTERS_MAX: Final = 10_000  # kept per mailbox, the newest
 DEAD_BYTES_MAX: Final = 16 * 1024 * 1024  # of a mailbox's letters together; all: a fifth of the embedded Redis
 UNBOUNDED: Final = 2**53  # for commands that were in the mailbox already
+GATHER_S: Final = 0.1  # how long follow-ups wait for others
+GATHER_MAX_S: Final = 1.0  # how long they may wait while somebody waits for this process
+GATHERED_MAX: Final = 2_000  # commands, each of which may have been several; beyond, they are left to the sweep
 SYSTEM: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 Argument = str | bytes | int | float
@@ -76,7 +92,8 @@ class Settlement:
                     envelope = follow_up_envelope(follow_up, result.envelope.traceparent)
                     follow_ups.setdefault(follow_up.command.mailbox, []).append((envelope.id, encode(envelope)))
         self._steps += (("reply", reply_list, REPLY_TTL_S, *answers) for reply_list, answers in replies.items())
-        self._use_sessions(result for result in results if result.retry is None)
+        if any(result.envelope.session or result.envelope.in_session for result in results):
+            self._use_sessions(result for result in results if result.retry is None)
         # Where a mailbox is full beyond reason they are dropped, and the sweep finds the work.
         bound = FOLLOW_UP_BOUND // self.keys.lanes
         for mailbox, envelopes in follow_ups.items():
@@ -121,10 +138,8 @@ class Settlement:
             arguments += (word, len(rest), *rest)
         return pack_script(SETTLE, (LEASE_KEY + job, *self.keys.guard), arguments)
 
-    def uses(self, written: Any) -> dict[Session, SessionUse]:
-        """Return how the sessions were used, from what the script returned."""
-        if not isinstance(written, list):
-            return {}
+    def uses(self, written: list[Any]) -> dict[Session, SessionUse]:
+        """Return how the sessions were used, from the list that the script returned."""
         now, *rest = written
         uses = {}
         for session, instance, ticked, owed in zip(self._sessions, rest[0::3], rest[1::3], rest[2::3], strict=True):
@@ -187,3 +202,59 @@ def follow_up_envelope(follow_up: FollowUp, traceparent: str | None = None) -> E
         issued_at=time.time(),
         traceparent=traceparent,
     )
+
+
+async def send_follow_ups(pipeline: Pipeline, keys: Keys, follow_ups: Iterable[FollowUp]) -> None:
+    """Enqueue follow-ups, a job each. Raises ConnectionLost, RedisError."""
+    for follow_up in follow_ups:
+        envelope, kind = follow_up_envelope(follow_up), follow_up.command.mailbox
+        job = keys.job_id(envelope.id, 1)
+        of = keys.of[kind]
+        where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate, *keys.guard)
+        payload = encode_job([encode(envelope)], time.time_ns() // 1_000_000)
+        await pipeline.call(pack_script(ENQUEUE_READS, where, (job, payload, FOLLOW_UP_BOUND // keys.lanes, 0, 0)))
+
+
+class GatheredFollowUps:
+    """Gathers the follow-ups of one worker. `run` sends them; `finish` sends what is left."""
+
+    def __init__(self, keys: Keys, pipeline: Pipeline, activity: Activity) -> None:
+        self._keys = keys
+        self._pipeline = pipeline
+        self._activity = activity
+        self._gathered: dict[tuple[str, type[Command]], list[Command]] = {}
+        self._arrived = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    def take(self, follow_up: FollowUp) -> None:
+        """Keep a follow-up to be sent soon, as a part of one that is there if it can be."""
+        command = follow_up.command
+        several = self._gathered.setdefault((follow_up.namespace, type(command)), [])
+        joined = several[-1].joined(command) if several else None
+        if joined is not None:
+            several[-1] = joined
+        elif sum(map(len, self._gathered.values())) < GATHERED_MAX:
+            several.append(command)
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Send what comes until cancelled."""
+        while True:
+            await self._arrived.wait()
+            await self._activity.pause(GATHER_S, GATHER_MAX_S, self._stopping)
+            await self._send()
+
+    async def finish(self) -> None:
+        """Send what is left at once."""
+        self._stopping.set()
+        await self._send()
+
+    async def _send(self) -> None:
+        self._arrived.clear()
+        gathered, self._gathered = self._gathered, {}
+        follow_ups = [FollowUp(key[0], command) for key, commands in gathered.items() for command in commands]
+        try:
+            await send_follow_ups(self._pipeline, self._keys, follow_ups)
+        except (ConnectionLost, RedisError) as problem:
+            extra = {"count": len(follow_ups), "error": type(problem).__name__}
+            log.warning("Follow-ups were lost; the sweep finds the work", extra=extra)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from arq.constants import in_progress_key_prefix, job_key_prefix, retry_key_prefix
@@ -23,20 +23,49 @@ from engramq.schemas.keys import Keys
 from engramq.schemas.scripts import CLAIM, ENQUEUE_READS, POISON_TRIES, RELEASE, RENEW, SETTLE, WAKE
 from engramq.schemas.servers import Server
 from engramq.workers.queue.background import BackgroundTasks
-from engramq.workers.queue.contract import Actor
-from engramq.workers.queue.follow_ups import GatheredFollowUps
+from engramq.workers.queue.contract import LEASE_S, Actor, Lease, clock
 from engramq.workers.queue.job import ClaimedJob, Mailbox
-from engramq.workers.queue.lease import LEASE_S, RENEW_S, HeldLease, PoisonSlot, clock
 from engramq.workers.queue.pipeline import BACKOFF_S, ConnectionLost, Pipeline
+from engramq.workers.queue.settlement import GatheredFollowUps
 
 log = logging.getLogger(__name__)
 
+RENEW_S: Final = 1.5  # three renewals may fail before a lease runs out
 POLL_S: Final = 5.0  # how long to wait for a wake-up that may have been lost
 HAND_BACK_S: Final = 2.0
 INTERRUPT_S: Final = 60  # how long an interruption that nobody waited for is kept
 STALE_CLAIM_S: Final = 0.5  # a claim that was sent so long ago is renewed before its jobs start
 LOOK_BEYOND: Final = 32  # jobs more than there is room for that a claim looks at: some may have to be left
 _LEASE_MS: Final = round(LEASE_S * 1000)
+
+
+class PoisonSlot:
+    """The right to run a poison job: a process runs one at a time, whatever its mailbox.
+
+    A command that kills its process takes along what runs beside it, each time. A job that was begun a few times and
+    never ended is therefore run apart from other such jobs: the innocent ones end, and only the guilty one uses its
+    tries up. A worker takes the slot before it claims such a job, since claiming counts as a try.
+    """
+
+    def __init__(self) -> None:
+        self.taken = False
+        self._waiting: set[Callable[[], None]] = set()
+
+    def take(self) -> bool:
+        """Take the slot; False when it is taken."""
+        taken, self.taken = self.taken, True
+        return not taken
+
+    def call_when_free(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once, when the slot that is taken now is given back."""
+        self._waiting.add(wake)
+
+    def give_back(self) -> None:
+        """Free the slot."""
+        self.taken = False
+        waiting, self._waiting = self._waiting, set()
+        for wake in waiting:
+            wake()
 
 
 class MailboxWorker:
@@ -125,47 +154,38 @@ class MailboxWorker:
         picking.cancel()
 
     async def _pick_jobs(self) -> None:
+        """Claim what is ready or becomes ready, whenever there is room for it, and start it."""
         failures = 0
         while not self._stopping:
             try:
-                await self._claim_and_start()
+                if self._unsure is not None:
+                    await self._release_unsure()
+                    self._wait_s = 0.0
+                room = self._concurrency - sum(len(job.open) or 1 for job in self.running.values())
+                if room > 0:
+                    for job in await self._claim(room):
+                        task = asyncio.create_task(job.run())
+                        self.running[task] = job
+                        task.add_done_callback(self._ended)
+                        self._busy.set()
+                    await asyncio.sleep(0)  # the jobs start before time is spent on the next claim
+                else:
+                    self._has_room.clear()
+                    await self._has_room.wait()
+                    self._wait_s = 0.0
             except Exception as problem:  # noqa: BLE001 - a worker that stops serving is worse than one that tries again
                 self.polls = False
                 refused = self._refusals.note(problem)
                 if not refused and not isinstance(problem, (ConnectionLost, *CONNECTION_ERRORS)):
-                    log.error(
-                        "Picking jobs failed", extra={"mailbox": self.actor.kind, "error": type(problem).__name__}
-                    )
+                    extra = {"mailbox": self.actor.kind, "error": type(problem).__name__}
+                    log.error("Picking jobs failed", extra=extra)
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
             else:
                 failures, self.polls = 0, True
 
-    async def _claim_and_start(self) -> None:
-        """Claim what is ready or becomes ready while this waits, and start it. Or wait for room."""
-        if self._unsure is not None:
-            await self._release_unsure()
-            self._wait_s = 0.0
-        room = self._concurrency - self._commands()
-        if room <= 0:
-            self._has_room.clear()
-            await self._has_room.wait()
-            self._wait_s = 0.0
-            return
-        jobs, self._wait_s = await self._claim(room)
-        for job in jobs:
-            task = asyncio.create_task(self._run_job(job))
-            self.running[task] = job
-            task.add_done_callback(self._ended)
-            self._busy.set()
-        await asyncio.sleep(0)  # the jobs start before time is spent on the next claim
-
-    def _commands(self) -> int:
-        """How many commands are under way."""
-        return sum(len(job.open) or 1 for job in self.running.values())
-
-    async def _claim(self, room: int) -> tuple[list[ClaimedJob], float]:
-        """Return claimed jobs, and how long the next claim may wait for a wake-up.
+    async def _claim(self, room: int) -> list[ClaimedJob]:
+        """Return claimed jobs; `_wait_s` says afterwards how long the next claim may wait for a wake-up.
 
         How much is claimed is fixed when this begins; what ends meanwhile makes room for the next claim.
         """
@@ -179,13 +199,15 @@ class MailboxWorker:
             more, due_ms, left, *found = await self._exchange(pack_script(CLAIM, where, arguments))
             if self._stopping:
                 await self._release_unsure()
-                return [], 0.0
+                return []
             jobs = [
-                ClaimedJob(job_id.decode(), payload, tries, HeldLease(token, sent_at), self._mailbox)
+                ClaimedJob(job_id.decode(), payload, tries, Lease(token, sent_at), self._mailbox)
                 for job_id, payload, tries in zip(found[0::3], found[1::3], found[2::3], strict=True)
             ]
             if jobs and clock() - sent_at > STALE_CLAIM_S:
-                jobs = await self._renew_claimed(jobs)
+                # When the claim ran is not known, and this process may have been paused since: a lease that counts
+                # from the sending may seem to have run out already.
+                jobs = await self._renew(jobs)
             self._unsure = None
             poison_jobs = [job for job in jobs if job.tries > POISON_TRIES]
             if poison_jobs:
@@ -198,8 +220,8 @@ class MailboxWorker:
             self._slot.call_when_free(self._look_again)
         elif left:
             more = True  # the next claim takes the slot
-        wait_s = 0.0 if more else POLL_S if due_ms < 0 else min(POLL_S, due_ms / 1000)
-        return jobs, wait_s
+        self._wait_s = 0.0 if more else POLL_S if due_ms < 0 else min(POLL_S, due_ms / 1000)
+        return jobs
 
     async def _exchange(self, claim: bytes) -> list[Any]:
         """Return the answer to a claim, which waits for a wake-up first if this is a time to wait."""
@@ -218,23 +240,15 @@ class MailboxWorker:
         found: list[Any] = claimed
         return found
 
-    async def _renew_claimed(self, jobs: list[ClaimedJob]) -> list[ClaimedJob]:
-        """Return those of the jobs that are still held, with a lease that counts from now.
-
-        When the claim ran is not known: at some time between its sending and its answer, and this process may have
-        been paused since. A lease that counts from the sending may seem to have run out already.
-        """
+    async def _renew(self, jobs: Collection[ClaimedJob]) -> list[ClaimedJob]:
+        """Renew the leases of these jobs, and return those that are still held."""
         sent_at = clock()
-        granted = await self._renew(jobs)
-        for job in jobs:
-            job.lease.renewed(sent_at)
-        return [job for job, is_granted in zip(jobs, granted, strict=True) if is_granted]
-
-    async def _renew(self, jobs: Iterable[ClaimedJob]) -> list[int]:
         tokens = [part for job in jobs for part in (job.job_id, job.lease.token)]
         renew = pack_script(RENEW, (self._mailbox_key, *self._guard), (_LEASE_MS, in_progress_key_prefix, *tokens))
-        granted: list[int] = await self._pipeline.call(renew)
-        return granted
+        held = [job for job, granted in zip(jobs, await self._pipeline.call(renew), strict=True) if granted]
+        for job in held:
+            job.lease.sent_at = sent_at
+        return held
 
     async def _release_unsure(self) -> None:
         """Give back at once what a claim took whose answer was lost, instead of letting its lease run out."""
@@ -252,13 +266,6 @@ class MailboxWorker:
         with contextlib.suppress(ConnectionLost):
             await self._pipeline.call(pack_script(WAKE, (self._wakeups_key, *self._guard), ()))
 
-    async def _run_job(self, job: ClaimedJob) -> None:
-        """Carry a claimed job out; whatever goes wrong, the worker lives and the lease runs out."""
-        try:
-            await job.run()
-        except Exception as problem:  # noqa: BLE001 - see above
-            log.error("A job could not be ended", extra={"job_id": job.job_id, "error": type(problem).__name__})
-
     def _ended(self, task: asyncio.Task[None]) -> None:
         job = self.running.pop(task)
         if job is self._poison_job:
@@ -275,15 +282,12 @@ class MailboxWorker:
             held = {task: job for task, job in self.running.items() if not job.lease.lost}
             if not held:
                 continue
-            sent_at = clock()
             try:
-                granted = await self._renew(held.values())
+                renewed = await self._renew(held.values())
             except ConnectionLost:
                 continue
-            for (task, job), is_granted in zip(held.items(), granted, strict=True):
-                if is_granted:
-                    job.lease.renewed(sent_at)
-                elif not (task.done() or job.ending):
+            for task, job in held.items():
+                if job not in renewed and not (task.done() or job.ending):
                     # Another worker holds it. A job that writes its end has just ended, or learns of the loss itself.
                     log.warning("A lease was lost", extra={"job_id": job.job_id, "command_ids": list(job.open)})
                     job.lease.lost = True

@@ -17,7 +17,8 @@ from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.queue.contract import Lease, MailboxView
+from engramq.workers.queue.contract import Lease
+from engramq.workers.queue.inspection import Inspection
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Deletion:
     """One deletion under way."""
 
     store: Store
-    mailboxes: MailboxView
+    mailboxes: Inspection
     envelope: Envelope
     lease: Lease
 

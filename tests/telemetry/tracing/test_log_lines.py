@@ -14,7 +14,7 @@ from engramq.schemas.commands import Ping, Pong
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.telemetry.spans import JsonFormatter, NameSubject
 from engramq.workers.queue.contract import Job, Outcome, OutcomeUnknown, SessionUse
-from engramq.workers.queue.failures import MAX_TRIES
+from engramq.workers.queue.job import MAX_TRIES
 from tests.architecture.source import modules
 from tests.conftest import Database
 from tests.queue.conftest import keys, server, stage

@@ -36,7 +36,7 @@ from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.memories.pending import Vectorized, activate
 from engramq.workers.queue.contract import LeaseLost
-from tests.jobs import HeldLease, job, repeated
+from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.workers.conftest import World
 
@@ -316,8 +316,7 @@ async def test_a_command_delivered_twice_at_once_has_one_effect_and_one_answer(w
 @pytest.mark.promise("QP-12")
 async def test_a_worker_whose_lease_is_lost_before_the_commit_leaves_nothing(world: World) -> None:
     late = job(StoreMemory(content="too late"))
-    assert isinstance(late.lease, HeldLease)
-    late.lease.held = False
+    late.lease.lost = True
     with pytest.raises(LeaseLost):
         await world.outcome(late)
     assert [world.count("nodes"), world.count("memories"), world.count("ledger")] == [0, 0, 0]

@@ -26,7 +26,7 @@ from engramq.workers.sectors.handlers import Classifier
 from engramq.workers.sectors.model import SectorGuess, SectorModel, UnusableWeights
 from engramq.workers.upkeep import unfinished
 from engramq.workers.upkeep.unfinished import Unfinished
-from tests.jobs import HeldLease, job, repeated
+from tests.jobs import job, repeated
 from tests.scenarios.stage import until
 from tests.workers.conftest import World
 
@@ -175,8 +175,7 @@ async def test_the_sector_of_an_older_content_is_not_written_and_an_erased_memor
 async def test_a_worker_without_its_lease_writes_no_sector(world: World) -> None:
     stored = (await world.keep(RECIPE)).stored
     late = job(ClassifySectors(memory_ids=(stored.id,)))
-    assert isinstance(late.lease, HeldLease)
-    late.lease.held = False
+    late.lease.lost = True
     with pytest.raises(LeaseLost):
         await world.outcome(late)
     assert sectors(world)[RECIPE] == (None, None, None)
