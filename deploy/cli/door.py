@@ -1,13 +1,11 @@
-"""The way of a command to a gateway: the home's own, on its socket, or the one at ENGRAMQ_URL, over HTTP.
-
-Standard library only, since a person waits for it to be loaded.
-"""
+"""Calls tools of a gateway for a command: of the home's own, on its socket, or of the one at ENGRAMQ_URL, over HTTP."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import select
 import time
 import urllib.error
@@ -15,14 +13,16 @@ import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from engramq.deploy.cli.output import Reply, refuse
 from engramq.deploy.local import settings
 from engramq.deploy.local.conversation import Conversation
 from engramq.deploy.local.gateway_connection import GatewayConnection, open_connection
 from engramq.deploy.local.home import DeployError, home_from
 from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.vocabulary import MemoryState, Partition, Verification
 
 URL: Final = "ENGRAMQ_URL"
 TOKEN: Final = "ENGRAMQ_TOKEN"  # noqa: S105 - the name of a variable
@@ -37,14 +37,22 @@ _MCP_PATH: Final = "/mcp"
 # What a profile of tools hides, or how an agent is answered, is not for people.
 _OF_AGENTS: Final = (settings.TOOLS, settings.OUTPUT_SCHEMAS, settings.DETAIL, settings.REPLY_CHARS)
 
-Reply = dict[str, Any]
+# Ids begin with the time in milliseconds, 12 hex digits; 8 of them are a minute.
+LEAST_DIGITS: Final = 8
+PAGE: Final = 100
+PAGES: Final = 50  # the newest 5,000 are looked through
+BEGINNING: Final = re.compile(r"[0-9a-f]{8}(-([0-9a-f]{0,4}(-[0-9a-f]{0,4}){0,2}(-[0-9a-f]{0,12})?)?)?", re.IGNORECASE)
+WHOLE: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+# All memories, whatever their state.
+_EVERY: Final = {
+    "partitions": list(Partition),
+    "states": list(MemoryState),
+    "verifications": list(Verification),
+    "include_superseded": True,
+    "project": "*",
+}
 
-
-class Door(Protocol):
-    """Whatever answers calls of tools."""
-
-    def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
-        """Return a tool's reply, refusals included; raises DeployError, CommandFailed."""
+Door: TypeAlias = "_HomeDoor | _HttpDoor"
 
 
 @contextlib.contextmanager
@@ -81,6 +89,35 @@ def write(door: Door, tool: str, arguments: Mapping[str, Any]) -> Reply:
     return reply
 
 
+def memory_id(door: Door, text: str) -> str:
+    """Return the id that a text is, or the one that begins with it; raises CommandFailed when there is not just one.
+
+    Ids are in the order of time, and so is the list: it is read until it has passed the beginning.
+    """
+    if WHOLE.fullmatch(text):
+        return text.lower()
+    if not BEGINNING.fullmatch(text):
+        raise CommandFailed(f"{text!r} is no id, nor the first {LEAST_DIGITS} digits or more of one.", ExitCode.MISUSED)
+    beginning, matching, cursor = text.lower(), list[str](), None
+    for _ in range(PAGES):
+        listing = {**_EVERY, "limit": PAGE, "max_chars": 200_000, "cursor": cursor}
+        reply = door.call("list_recent_memories", listing)
+        refuse(reply)
+        ids, cursor = [str(memory["id"]) for memory in reply["memories"]], reply["next_cursor"]
+        matching += [identifier for identifier in ids if identifier.startswith(beginning)]
+        if cursor is None or all(identifier < beginning for identifier in ids):
+            break
+    else:
+        if not matching:
+            raise CommandFailed(f"No id of the newest {PAGES * PAGE} begins with {text}. Give the whole id.")
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise CommandFailed(f"No memory has an id that begins with {text}.")
+    several = ", ".join(matching[:5]) + (" and more" if len(matching) > 5 else "")
+    raise CommandFailed(f"{len(matching)} ids begin with {text}: {several}. Give more of it.", ExitCode.MISUSED)
+
+
 class _HomeDoor:
     """The home's gateway; its stack is started if it does not run."""
 
@@ -89,6 +126,7 @@ class _HomeDoor:
         self._connection: GatewayConnection | None = None
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        """Return a tool's reply, refusals included; raises DeployError, CommandFailed."""
         request = _request(1, "tools/call", {"name": tool, "arguments": arguments})
         for _ in range(TRIES):
             if self._connection is None:
@@ -116,13 +154,13 @@ class _HomeDoor:
         wanted = json.loads(request)["id"]
         deadline = time.monotonic() + ANSWER_S
         while (left_s := deadline - time.monotonic()) > 0:
+            lines: list[bytes] | None
             lines, connection.early = connection.early, []
             if not lines:
                 select.select([connection.fileno()], [], [], left_s)
-                received = connection.receive()
-                if received is None:
+                lines = connection.receive()
+                if lines is None:
                     return None
-                lines = received
             for line in lines:
                 message = json.loads(line)
                 if message.get("id") == wanted and "method" not in message:
@@ -161,6 +199,7 @@ class _HttpDoor:
         self._opener = urllib.request.build_opener(_NoRedirect, *proxies)
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Reply:
+        """Return a tool's reply, refusals included; raises CommandFailed."""
         data = _request(1, "tools/call", {"name": tool, "arguments": arguments})
         for left in reversed(range(TRIES)):
             request = urllib.request.Request(self._url, data, self._headers)  # noqa: S310 - http or https, see above
@@ -205,5 +244,4 @@ def _reply(answer: dict[str, Any]) -> Reply:
     error = answer.get("error")
     if error is not None:
         raise CommandFailed(str(error.get("message", error)) if isinstance(error, dict) else str(error))
-    reply = answer["result"]["structuredContent"]
-    return dict(reply)
+    return dict(answer["result"]["structuredContent"])

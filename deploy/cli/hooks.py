@@ -1,4 +1,4 @@
-"""`engramq hooks`: let Claude Code, Codex or Gemini CLI recall and capture without being asked."""
+"""`engramq hooks`: let Claude Code, Codex or Gemini CLI recall and capture; and `engramq hook`, which they run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from engramq.deploy.cli.connect import surroundings
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
 from engramq.deploy.connect.launch import how_started
+from engramq.deploy.local.hooks import run
 
 client_argument = click.argument("client", type=click.Choice(list(HOOK_CLIENTS)), metavar="CLIENT")
 project_option = click.option("--project", is_flag=True, help="For the project in this folder alone.")
@@ -66,3 +67,18 @@ def uninstall_command(*, client: str, project: bool) -> None:
 
 def _file(client: HookClient, *, project: bool) -> Path:
     return (client.project if project else client.user)(surroundings())
+
+
+@click.command("hook")
+@click.argument("client", type=click.Choice(run.CLIENTS), metavar="CLIENT")
+@click.option(
+    run.RECALL_CAPTURED, "recall_captured", is_flag=True, help="With what hooks have captured, marked as data."
+)
+@click.option(run.NO_CAPTURE, "no_capture", is_flag=True, help="Nor what earlier sessions still have to be captured.")
+def hook(*, client: str, recall_captured: bool, no_capture: bool) -> int:
+    """Handle one event of a client; engramq hooks has clients run it.
+
+    CLIENT is claude-code, codex or gemini; the event is JSON on standard input. Always ends with 0, within 2 s.
+    """
+    options = {run.RECALL_CAPTURED: recall_captured, run.NO_CAPTURE: no_capture}
+    return run.main([client, *(option for option, is_given in options.items() if is_given)])

@@ -49,10 +49,10 @@ def expiry(text: str) -> datetime:
 
 def identifier(text: str) -> UUID:
     """Return the id that a text is."""
-    found = parse_uuid(text)
-    if found is None:
+    parsed = parse_uuid(text)
+    if parsed is None:
         raise ValueError(f"{text!r} is no id")
-    return found
+    return parsed
 
 
 def scopes(text: str) -> tuple[Scope, ...]:
@@ -110,7 +110,12 @@ def _words(name: str, words: type[Partition | Sector | MemoryState | Verificatio
     )
 
 
-NAMESPACE: Final = click.option("--namespace", metavar="NAME", type=namespace, help="Default: ENGRAMQ_NAMESPACE.")
+def namespace_option(text: str) -> Callable[[Body], Body]:
+    """Return the option --namespace, for a command whose default `text` says."""
+    return click.option("--namespace", metavar="NAME", type=namespace, help=text)
+
+
+NAMESPACE: Final = namespace_option("Default: ENGRAMQ_NAMESPACE.")
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 PARTITION: Final = _words("partition", Partition, "Default: trusted; repeat it for both.")
 SECTOR: Final = _words("sector", Sector, "Only these.")
@@ -130,8 +135,8 @@ def options(*several: Callable[[Body], Body]) -> Callable[[Body], Body]:
     """Return what gives a command these options, in this order."""
 
     def given(body: Body) -> Body:
-        for one in reversed(several):
-            body = one(body)
+        for option in reversed(several):
+            body = option(body)
         return body
 
     return given

@@ -1,26 +1,74 @@
-"""What a command prints of a reply: JSON as it came, a text for people, or a refusal in one line."""
+"""What a command prints: a reply as JSON or as a text for people, a refusal in one line, lists as tables or lines.
+
+What others wrote is inert in all of them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Final, TypeVar
 
 import click
+import msgspec
 
-from engramq.deploy.cli.door import Door, Reply
 from engramq.schemas.command_line import CommandFailed, ExitCode
-from engramq.schemas.vocabulary import EVERY_PROJECT
+from engramq.schemas.ids import format_time
+from engramq.schemas.vocabulary import MemoryState, Partition, Verification
+
+Listed = TypeVar("Listed")
+Reply = dict[str, Any]
+Memory = dict[str, Any]
+
+ID_CHARS: Final = 13  # of an id in a table, unless more tells it from others there: its time in milliseconds
+WIDE: Final = 90  # columns from which tags and the like have one of their own
+WEAK: Final = "weak"  # the field of a hit that probably does not answer, and its mark
+NO_PROJECT: Final = "-"  # how a list names what is in none
+TIME_CHARS: Final = 16  # to the minute
+# What `show` says, in this order, where a memory has it; the rest is for --json.
+FIELDS: Final = (
+    *("id", "external_id", "created_at", "created_by", "occurred_at", "speaker", "thread", "position", "project"),
+    *("tags", "sector", "partition", "verification", "state", "source", "source_type", "confidence"),
+    *("valid_from", "valid_until", "expires_at", "supersedes", "superseded_by", "metadata"),
+)
 
 
 def printable(text: str | None) -> str:
     """Return a text for a terminal: whoever wrote it may have put control characters into it."""
-    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text or "")
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text or "")
 
 
 def quoted(text: str) -> str:
     """Return a chosen name so that it stays on its line whatever it holds."""
     return text if text.isprintable() and text.strip() == text and '"' not in text else ascii(text)
+
+
+def json_line(value: Any, **first: Any) -> str:
+    """Return a dictionary, a dataclass or a Struct as JSON on one line, behind the fields of `first`."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    fields = {**first, **(value if isinstance(value, dict) else asdict(value))}
+    times = {name: format_time(field) for name, field in fields.items() if isinstance(field, datetime)}
+    return msgspec.json.encode(fields | times).decode()
+
+
+def print_list(
+    listed: Iterable[Listed],
+    as_text: Callable[[Listed], str],
+    *,
+    as_json: bool,
+    none: str,
+    to_json: Callable[[Listed], str] = json_line,
+) -> None:
+    """Print what a command lists, one a line; `none` is told on standard error where there is nothing."""
+    lines = [(to_json if as_json else as_text)(entry) for entry in listed]
+    for line in lines:
+        click.echo(line)
+    if not lines and not as_json:
+        click.echo(none, err=True)
 
 
 def tell(reply: Reply, draw: Callable[[Reply], None], *, as_json: bool) -> ExitCode:
@@ -58,30 +106,123 @@ def exit_code(reply: Reply) -> ExitCode:
 def refuse(reply: Reply) -> None:
     """Raise CommandFailed for a refusal, and for a write that is not done yet."""
     if reply["status"] in ("invalid_parameter", "error"):
-        told = " ".join(printable(str(reply[name])) for name in ("error", "recovery") if reply.get(name))
-        raise CommandFailed(told, exit_code(reply))
+        refusal = " ".join(printable(str(reply[name])) for name in ("error", "recovery") if reply.get(name))
+        raise CommandFailed(refusal, exit_code(reply))
     if reply["status"] == "pending":
-        told = f"It is taken, and not done yet (command {printable(str(reply['command_id']))}). See engramq status."
-        raise CommandFailed(told, ExitCode.MIDWAY)
+        command = printable(str(reply["command_id"]))
+        raise CommandFailed(f"It is taken, and not done yet (command {command}). See engramq status.", ExitCode.MIDWAY)
 
 
-def find(
-    gateway: Door, tool: str, arguments: Mapping[str, Any], draw: Callable[[Reply], None], *, as_json: bool
-) -> ExitCode:
-    """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise.
+def draw_list(reply: Reply) -> None:
+    """Print memories: as a table that fits the terminal, or, where there is none, in whole lines with tabs between."""
+    memories = reply["memories"]
+    if not sys.stdout.isatty():
+        for memory in memories:
+            click.echo("\t".join((memory["id"], _when(memory), _marks(memory), printable(memory["content"]))))
+    elif memories:
+        _draw_table(memories)
+    if not memories:
+        click.echo("No memories.", err=True)
+    if reply.get("omitted"):
+        click.echo("There are more than fit in one reply: ask for fewer.", err=True)
 
-    Where nothing was found and no project was named it says that other projects were not looked at.
-    """
-    reply = gateway.call(tool, arguments)
-    code = tell(reply, draw, as_json=as_json)
-    if "project" not in arguments and not reply.get("memories", True) and not _sees_all(gateway):
-        click.echo("Other projects were not looked at: --project '*' does; engramq projects lists them.", err=True)
-    return code
+
+def draw_page(reply: Reply) -> None:
+    """Print memories as `draw_list` does, and how to go on."""
+    draw_list(reply)
+    if reply.get("next_cursor"):
+        click.echo(f"There are more: --cursor {reply['next_cursor']}", err=True)
 
 
-def _sees_all(gateway: Door) -> bool:
-    """Say whether a call that names no project is of all: the environment says that, or the token, or the gateway."""
-    try:
-        return gateway.call("memory_stats", {}).get("project") == EVERY_PROJECT
-    except CommandFailed:  # a gateway elsewhere may offer fewer tools: the hint is harmless, and what was asked is told
-        return False
+def draw_projects(reply: Reply) -> None:
+    """Print projects with their memories: as a table on a terminal, else in lines with tabs between."""
+    projects = reply["projects"]
+    names = [NO_PROJECT if entry["project"] is None else printable(entry["project"]) for entry in projects]
+    is_table, wide = sys.stdout.isatty() and projects, max(map(len, names), default=0)
+    if is_table:
+        click.echo(click.style(f"  {'PROJECT':<{wide}}  MEMORIES  UNTRUSTED", bold=True))
+    for name, entry in zip(names, projects, strict=True):
+        mark = "*" if entry["project"] and entry["project"] == reply["project"] else " "
+        row = f"{mark} {name:<{wide}}  {entry['memories']:>8}  {entry['untrusted_count']:>9}"
+        click.echo(row if is_table else f"{name}\t{entry['memories']}\t{entry['untrusted_count']}")
+    if not projects:
+        click.echo("No memories.", err=True)
+    if reply["projects_omitted"]:
+        click.echo(f"{reply['projects_omitted']} more have fewer memories than these.", err=True)
+
+
+def _draw_table(memories: list[Memory]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - 0.1 s of imports, which a pipe does without
+    from rich.table import Table  # noqa: PLC0415 - see Console
+    from rich.text import Text  # noqa: PLC0415 - see Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    is_wide = console.width >= WIDE
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("ID", no_wrap=True, style="cyan")
+    table.add_column("WHEN", no_wrap=True)
+    if is_wide:
+        table.add_column("MARKS", max_width=24)
+    table.add_column("CONTENT", ratio=1)
+    ids = [str(memory["id"]) for memory in memories]
+    # As many characters as tell the ids apart.
+    chars = next((chars for chars in range(ID_CHARS, 36) if len({text[:chars] for text in ids}) == len(ids)), 36)
+    for memory in memories:
+        marks = [Text(_marks(memory), "yellow")] if is_wide else []
+        cells = (Text(memory["id"][:chars]), Text(_when(memory)[:TIME_CHARS].replace("T", " ")), *marks)
+        table.add_row(
+            *cells, Text(" ".join(_lines(memory["content"])), overflow="fold"), style="dim" if memory.get(WEAK) else ""
+        )
+    console.print(table)
+
+
+def draw_memory(reply: Reply) -> None:
+    """Print one memory with its links, or that it is not there."""
+    memory = reply.get("memory")
+    if memory is None:
+        click.echo("There is no such memory.", err=True)
+        return
+    for name in FIELDS:
+        if (value := memory.get(name)) not in (None, [], {}):
+            if isinstance(value, list):
+                value = ", ".join(map(str, value))
+            elif isinstance(value, dict):
+                value = "  ".join(f"{key}={field}" for key, field in value.items())
+            click.echo(f"{_label(name)} {printable(str(value))}")
+    if memory.get("warning"):
+        click.echo(_label("warning") + " " + printable(memory["warning"]))
+    click.echo()
+    for line in _lines(memory["content"]):
+        click.echo(line)
+    for heading, entries in (("links", reply.get("links")), ("replaces", reply.get("replaces"))):
+        if entries:
+            click.echo(f"\n{_label(heading)}")
+            for entry in entries:
+                cells = (entry.get("relation"), entry.get("memory_id") or entry.get("id"), entry.get("preview") or "")
+                click.echo("  " + "  ".join(printable(str(cell)) for cell in cells if cell is not None))
+
+
+def _label(name: str) -> str:
+    return click.style(f"{name}:", bold=True)  # which click leaves out where nobody sees it
+
+
+def _when(memory: Memory) -> str:
+    return printable(str(memory.get("occurred_at") or memory["created_at"]))
+
+
+def _marks(memory: Memory) -> str:
+    """Return what sets a memory apart: that it is weak, not trusted or not active, its project, its tags."""
+    marks: list[str] = [WEAK] if memory.get(WEAK) else []
+    marks += [Partition.UNTRUSTED] if memory.get("partition") == Partition.UNTRUSTED else []
+    marks += [str(memory[name]) for name in ("state", "verification") if memory.get(name) not in _USUAL]
+    marks += ["superseded"] if memory.get("superseded_by") else []
+    marks += [f"@{memory['project']}"] if memory.get("project") else []
+    marks += [f"#{tag}" for tag in memory.get("tags") or ()]
+    return printable(" ".join(marks))
+
+
+_USUAL: Final = (None, MemoryState.ACTIVE, Verification.UNVERIFIED)
+
+
+def _lines(text: str) -> list[str]:
+    return [printable(line) for line in text.splitlines()]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import click
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.door import Reply, door, write
-from engramq.deploy.cli.memory_ids import is_beginning, memory_id
-from engramq.deploy.cli.output import tell
+from engramq.deploy.cli.door import BEGINNING, door, memory_id, write
+from engramq.deploy.cli.output import Reply, json_line, tell
 from engramq.deploy.cli.progress import bytes_done
 from engramq.deploy.local.home import home_from
 from engramq.schemas.command_line import ExitCode
@@ -31,16 +28,9 @@ OF_MEMORIES: Final = ("reason", "namespace")
 @common.JSON
 @click.pass_context
 def command(
-    context: click.Context,
-    /,
-    meant: str,
-    reason: str | None,
-    namespace: str | None,
-    *,
-    force: bool,
-    only_check: bool,
+    context: click.Context, /, meant: str, *, reason: str | None, namespace: str | None, force: bool, only_check: bool,
     as_json: bool,
-) -> ExitCode:
+) -> ExitCode:  # fmt: skip
     """Bring back a memory, by its ID, or make a home of a backup, by its FILE.
 
     A memory may have been forgotten or replaced.
@@ -51,7 +41,7 @@ def command(
     Broken off, the same command begins anew, and the stack does not start before. See docs/backup.md.
     """
     file = Path(meant)
-    if is_beginning(meant):
+    if BEGINNING.fullmatch(meant):
         if file.exists():
             raise click.UsageError(f"{meant} is a file here, and may be an id, too: for the file write ./{meant}.")
         _refuse(context, OF_BACKUPS, f"a backup, and {meant} is an id")
@@ -86,9 +76,9 @@ def _restore_backup(file: Path, *, force: bool, only_check: bool, as_json: bool)
         done = verify(file, tell) if only_check else restore(home, os.environ, file, tell, force=force)
     moved_to = None if done.moved_to is None else str(done.moved_to)
     if as_json:
-        told = {"restored": not only_check, "moved_to": moved_to, "bytes": done.bytes, "files": done.files}
-        settings = {"settings": list(done.settings)}
-        click.echo(json.dumps({"home": str(home.path), "file": str(file), **told, **settings, **asdict(done.header)}))
+        outcome = {"restored": not only_check, "moved_to": moved_to, "bytes": done.bytes, "files": done.files}
+        settings = list(done.settings)
+        click.echo(json_line(done.header, home=str(home.path), file=str(file), **outcome, settings=settings))
         return
     of_when = f"{done.bytes / 2**20:,.1f} MB of {done.header.made_at}, by engramq {done.header.engramq}"
     if done.settings:

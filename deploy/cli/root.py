@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
+import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TextIO
 
 import click
 
-from engramq.deploy.cli.streams import remembering
 from engramq.deploy.local.home import DeployError
 from engramq.schemas.command_line import CommandFailed, ExitCode
 from engramq.schemas.faults import EngramqError
@@ -27,37 +28,35 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Lazy(NamedTuple):
-    """A command that is not loaded: the module here that has it as `command`, and its line in the list."""
+    """A command that is not loaded: the module here that has it, its line in the list, and its name in the module."""
 
     module: str
     help: str
+    name: str = "command"
 
 
 COMMANDS: Mapping[str, Lazy] = {
     "up": Lazy("up", "Run everything in the foreground, HTTP too, until Ctrl-C."),
-    "down": Lazy("down", "Stop the home's stack, whoever uses it."),
+    "down": Lazy("up", "Stop the home's stack, whoever uses it.", "down"),
     "status": Lazy("status", "Show what runs and how it is: health, mailboxes, processes, memory, clients, addresses."),
     "doctor": Lazy("doctor", "Name what is wrong and how to mend it, whether or not anything runs."),
     "stdio": Lazy("stdio", "Serve MCP on standard input and output, sharing the home's stack."),
     "connect": Lazy("connect", "Write engramq into the configuration of an MCP client, or take it out."),
     "rules": Lazy("rules", "Print what AGENTS.md or CLAUDE.md should say of the memory, or write it there."),
     "hooks": Lazy("hooks", "Let Claude Code, Codex or Gemini CLI recall and capture without being asked."),
-    "hook": Lazy("hook", "Handle one event of a client; engramq hooks has clients run it."),
+    "hook": Lazy("hooks", "Handle one event of a client; engramq hooks has clients run it.", "hook"),
     "gateway": Lazy("gateway", "Serve MCP over HTTP (or on a socket), with the servers of the environment."),
     "worker": Lazy("worker", "Run workers of the given kinds, or of all."),
     "migrate": Lazy("migrate", "Bring the database's schema up to this version."),
-    "search": Lazy("search", "Find memories by meaning and words, best first."),
-    "list": Lazy("list_memories", "List memories, newest first, all that the options name."),
-    "recent": Lazy("recent", "Show the newest memories, of every kind of trust."),
-    "projects": Lazy("projects", "List projects with how many memories each has."),
-    "show": Lazy("show", "Show one memory whole, with its links."),
-    "store": Lazy("store", "Keep one memory, and print its id."),
-    "forget": Lazy("forget", "Hide a memory from searches and lists, or erase it for good."),
+    "search": Lazy("memories", "Find memories by meaning and words, best first.", "search"),
+    "list": Lazy("memories", "List memories, newest first, all that the options name.", "list_memories"),
+    "recent": Lazy("memories", "Show the newest memories, of every kind of trust.", "recent"),
+    "projects": Lazy("memories", "List projects with how many memories each has.", "projects"),
+    "show": Lazy("memories", "Show one memory whole, with its links.", "show"),
+    "store": Lazy("memories", "Keep one memory, and print its id.", "store"),
+    "forget": Lazy("memories", "Hide a memory from searches and lists, or erase it for good.", "forget"),
     "restore": Lazy("restore", "Bring back a memory, by its ID, or make a home of a backup, by its FILE."),
-    "import": Lazy(
-        "import_file",
-        "Load memories from files, other systems and notes, or restore an export.",
-    ),
+    "import": Lazy("import_file", "Load memories from files, other systems and notes, or restore an export."),
     "export": Lazy("export", "Write everything of a namespace to a file, which engramq import restores."),
     "backup": Lazy("backup", "Save the home in a file, while it is used."),
     "purge": Lazy(
@@ -93,8 +92,8 @@ class LazyGroup(click.Group):
         """Return a command, loaded, or None when there is none of that name."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"engramq.deploy.cli.{COMMANDS[cmd_name].module}")
-        command: click.Command = module.command
+        lazy = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(f"engramq.deploy.cli.{lazy.module}"), lazy.name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
@@ -107,14 +106,14 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except (CommandFailed, DeployError, EngramqError, SettingsError) as problem:
-            text, code = _told(problem)
+            text, code = _answer_to(problem)
             click.echo(f"engramq {ctx.invoked_subcommand}: {text}", err=True)
             ctx.exit(code)
         except OSError as problem:
             raise _Failed(problem) from problem
 
 
-def _told(problem: CommandFailed | DeployError | EngramqError | SettingsError) -> tuple[str, ExitCode]:
+def _answer_to(problem: CommandFailed | DeployError | EngramqError | SettingsError) -> tuple[str, ExitCode]:
     match problem:
         case CommandFailed():
             return str(problem), problem.code
@@ -167,3 +166,62 @@ def _unwritten(place: str, problem: OSError) -> ExitCode:
         with suppress(OSError):
             click.echo(f"engramq: {place} cannot be written: {problem.strerror}.", err=True)
     return ExitCode.FAILED
+
+
+class _Remembering(io.FileIO):
+    """A descriptor of the process, which it leaves open."""
+
+    def __init__(self, descriptor: int, failures: list[OSError]) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self._failures = failures
+
+    def write(self, data: Any, /) -> int:
+        """Write as a file does."""
+        try:
+            return super().write(data)
+        except OSError as problem:
+            self._failures.append(problem)
+            raise
+
+
+@contextmanager
+def remembering() -> Iterator[list[OSError]]:
+    """Gather what standard output and error fail of while the block lasts: other files and sockets fail of the same.
+
+    To flush them again tells nothing: what is not buffered (much at once, or PYTHONUNBUFFERED) is gone by then. What is
+    left of the output at the end, and cannot be written, goes nowhere.
+    """
+    failures: list[OSError] = []
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (_remembered(stream, failures) for stream in before)
+    mine = sys.stdout, sys.stderr
+    try:
+        yield failures
+    finally:
+        sys.stdout, sys.stderr = before
+        for stream, given in zip(mine, before, strict=True):
+            if stream is not given:
+                _end(stream)
+
+
+def _remembered(stream: TextIO, failures: list[OSError]) -> TextIO:
+    """Return a stream to the same place; the same one where it was closed, or is a test's."""
+    if not isinstance(stream, io.TextIOWrapper) or stream not in (sys.__stdout__, sys.__stderr__):
+        return stream
+    raw = _Remembering(stream.fileno(), failures)
+    return io.TextIOWrapper(
+        raw if stream.write_through and isinstance(stream.buffer, io.RawIOBase) else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )  # fmt: skip
+
+
+def _end(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except OSError:  # at its end the interpreter would try again, and say so
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

@@ -1,4 +1,4 @@
-"""`engramq up`: everything in the foreground, until Ctrl-C."""
+"""`engramq up`: everything in the foreground, until Ctrl-C; and `engramq down`, which ends it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from typing import NoReturn
 import click
 
 from engramq.deploy.cli.options import address_options, address_variables, named_as_options
-from engramq.deploy.cli.status_table import health_line
+from engramq.deploy.cli.status import health_line
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import Home, home_from
 from engramq.deploy.local.lease import Lease, take_lease
 from engramq.deploy.local.servers_for import READY_BOUND_S
 from engramq.deploy.local.supervisor.report import health
+from engramq.deploy.local.supervisor.shutdown import shut_down
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.settings import read_settings
 
@@ -60,6 +61,13 @@ def command(host: str | None, port: int | None) -> None:
         if not held:
             raise click.Abort from None
         _release(held[0])
+
+
+@click.command("down")
+def down() -> None:
+    """Stop the home's stack, whoever uses it."""
+    home = home_from(os.environ)
+    click.echo(f"Stopped engramq in {home.path}." if shut_down(home) else f"engramq is not running in {home.path}.")
 
 
 def require_fit(environment: dict[str, str]) -> None:

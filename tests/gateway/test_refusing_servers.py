@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from redis.exceptions import BusyLoadingError, ResponseError
 
-from engramq.deploy.cli.status_table import health_line
+from engramq.deploy.cli.status import health_line
 from engramq.deploy.local.supervisor import report
 from engramq.gateway.overview import Health
 from engramq.gateway.run import Gateway

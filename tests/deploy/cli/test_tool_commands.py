@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.deploy.cli.tables import draw_list
+from engramq.deploy.cli.output import draw_list
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ALL_SCOPES, Scope

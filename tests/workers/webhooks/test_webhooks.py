@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from engramq.deploy.cli import main
-from engramq.deploy.cli.status_table import table
+from engramq.deploy.cli.status import table
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WebhookEvent, WorkerKind

@@ -1,0 +1,219 @@
+"""The commands that call one tool each: search, list, recent, projects, show, store and forget."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+
+from engramq.deploy.cli import options as common
+from engramq.deploy.cli.door import Door, door, memory_id, write
+from engramq.deploy.cli.options import limit_option
+from engramq.deploy.cli.output import Reply, draw_list, draw_memory, draw_page, draw_projects, printable, tell
+from engramq.schemas.command_line import CommandFailed, ExitCode
+from engramq.schemas.setting_values import integer
+from engramq.schemas.vocabulary import EVERY_PROJECT, Partition, Sector
+
+PIPE: Final = "-"
+MOST_BYTES: Final = 1024 * 1024  # of standard input: several times what one memory holds
+
+
+@click.command("search")
+@click.argument("query", nargs=-1, required=True)
+@limit_option(50, 10, "The best so many.")
+@common.options(common.TAG, common.PROJECT, common.PARTITION, common.SECTOR, common.THREAD)
+@click.option("--since", metavar="TIME", help="What happened then or later: a date, or a time.")
+@click.option("--until", metavar="TIME", help="What happened then or before.")
+@common.options(common.AS_OF, common.SUPERSEDED, common.NAMESPACE, common.JSON)
+def search(query: tuple[str, ...], limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
+    """Find memories by meaning and words, best first.
+
+    The words of QUERY need no quotation marks. Elsewhere than on a terminal each memory is one line, with tabs between
+    id, time, marks and content.
+    """
+    asked = {"query": " ".join(query), "limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
+    with door(namespace) as gateway:
+        return _find(gateway, "search_memories", asked, draw_list, as_json=as_json)
+
+
+@click.command("list")
+@limit_option(100, 20, "The newest so many.")
+@common.options(common.TAG, common.PROJECT, common.PARTITION, common.SECTOR, common.STATE, common.VERIFICATION)
+@common.options(common.THREAD)
+@click.option("--source-type", metavar="WORD", help="Where it came from, as its author said.")
+@click.option("--created-by", metavar="PRINCIPAL", help="Whose it is.")
+@click.option("--external-id", metavar="ID", help="The one with this id of somebody else.")
+@common.options(common.AS_OF, common.SUPERSEDED)
+@click.option("--cursor", metavar="TEXT", help="Where the last list ended.")
+@common.options(common.NAMESPACE, common.JSON)
+def list_memories(limit: int, namespace: str | None, *, as_json: bool, **filters: Any) -> ExitCode:
+    """List memories, newest first, all that the options name.
+
+    What waits for review: --partition untrusted --verification unverified.
+    """
+    asked = {"limit": limit, "max_chars": common.WHOLE_REPLY, **common.arguments(filters)}
+    with door(namespace) as gateway:
+        return _find(gateway, "list_recent_memories", asked, draw_page, as_json=as_json)
+
+
+@click.command("recent")
+@click.argument("count", type=integer(1, 100), default="10")
+@common.options(common.PROJECT, common.NAMESPACE, common.JSON)
+def recent(count: int, project: str | None, namespace: str | None, *, as_json: bool) -> ExitCode:
+    """Show the newest memories, of every kind of trust.
+
+    COUNT is how many, 10 unless given.
+    """
+    asked = {"limit": count, "max_chars": common.WHOLE_REPLY, "partitions": list(Partition)}
+    asked |= common.arguments({"project": project})
+    with door(namespace) as gateway:
+        return _find(gateway, "list_recent_memories", asked, draw_list, as_json=as_json)
+
+
+@click.command("projects")
+@common.options(common.NAMESPACE, common.JSON)
+def projects(namespace: str | None, *, as_json: bool) -> ExitCode:
+    """List projects with how many memories each has.
+
+    These are of both partitions and any state; a dash is for memories of no project, and a star marks the project of
+    the environment (ENGRAMQ_PROJECT). Elsewhere than on a terminal each is one line, with tabs between project,
+    memories and how many of them are untrusted.
+    """
+    with door(namespace) as gateway:
+        return tell(gateway.call("memory_stats", {"partitions": list(Partition)}), draw_projects, as_json=as_json)
+
+
+def _find(
+    gateway: Door, tool: str, arguments: Mapping[str, Any], draw: Callable[[Reply], None], *, as_json: bool
+) -> ExitCode:
+    """Call a tool that answers with memories, and print them as `tell` does; raises what it and the call raise.
+
+    Where nothing was found and no project was named it says that other projects were not looked at.
+    """
+    reply = gateway.call(tool, arguments)
+    code = tell(reply, draw, as_json=as_json)
+    if "project" not in arguments and not reply.get("memories", True) and not _sees_all(gateway):
+        click.echo("Other projects were not looked at: --project '*' does; engramq projects lists them.", err=True)
+    return code
+
+
+def _sees_all(gateway: Door) -> bool:
+    """Say whether a call that names no project is of all: the environment says that, or the token, or the gateway."""
+    try:
+        return gateway.call("memory_stats", {}).get("project") == EVERY_PROJECT
+    except CommandFailed:  # a gateway elsewhere may offer fewer tools: the hint is harmless, and the reply is printed
+        return False
+
+
+@click.command("show")
+@click.argument("identifier", metavar="ID")
+@click.option("--untrusted", is_flag=True, help="Also one that is kept apart.")
+@common.options(common.AS_OF, common.NAMESPACE, common.JSON)
+def show(identifier: str, as_of: str | None, namespace: str | None, *, untrusted: bool, as_json: bool) -> ExitCode:
+    """Show one memory whole, with its links.
+
+    ID may be its beginning, of 8 characters or more, if no other has that.
+    """
+    with door(namespace) as gateway:
+        asked = {"include_untrusted": untrusted, "as_of": as_of, "detail": "full", "max_chars": common.WHOLE_REPLY}
+        reply = gateway.call("get_memory", {"memory_id": memory_id(gateway, identifier), **common.arguments(asked)})
+        return tell(reply, draw_memory, as_json=as_json)
+
+
+def _properties(text: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise ValueError(f"{text!r} is no JSON object")
+    return given
+
+
+def _content(words: tuple[str, ...]) -> str:
+    if words and words != (PIPE,):
+        return " ".join(words)
+    if sys.stdin is None:
+        raise click.UsageError("Standard input is closed.")
+    if sys.stdin.isatty() and not words:
+        raise click.UsageError("Say what is to be stored, or give it on standard input.")
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise click.UsageError("That is too long for one memory: `engramq import --split` makes several of a text.")
+    try:
+        return data.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise click.UsageError("Standard input is no text in UTF-8.") from None
+
+
+@click.command("store")
+@click.argument("content", nargs=-1)
+@common.TAG
+@click.option("--project", metavar="NAME", help="Whose it is. Default: ENGRAMQ_PROJECT, else nobody's.")
+@click.option("--partition", type=click.Choice([str(word) for word in Partition]), help="untrusted: keep it apart.")
+@click.option("--sector", type=click.Choice([str(word) for word in Sector]), help="Default: told from the words.")
+@click.option("--source-type", metavar="WORD", help="Where it comes from, if not from you: kept apart then.")
+@click.option("--speaker", metavar="NAME", help="Who said it.")
+@click.option("--occurred-at", metavar="TIME", help="When it happened: a date, or a time.")
+@common.THREAD
+@click.option("--external-id", metavar="ID", help="An id of your own, used once.")
+@click.option("--confidence", metavar="X", type=float, help="How sure you are, from 0 to 1.")
+@click.option("--valid-from", metavar="TIME", help="From when it holds.")
+@click.option("--valid-until", metavar="TIME", help="Until when it holds.")
+@click.option("--expires-at", metavar="TIME", help="When it is to be forgotten.")
+@click.option("--metadata", metavar="JSON", type=_properties, help="An object that is kept with it.")
+@common.options(common.NAMESPACE, common.JSON)
+def store(content: tuple[str, ...], namespace: str | None, *, as_json: bool, **fields: Any) -> ExitCode:
+    """Keep one memory, and print its id.
+
+    The words of CONTENT need no quotation marks; without any, or as -, it is read from standard input. What is similar
+    already is told of.
+    """
+    memory = {"content": _content(content), "source": "explicit", **common.arguments(fields)}
+    with door(namespace) as gateway:
+        return tell(write(gateway, "store_memory", memory), _draw_stored, as_json=as_json)
+
+
+def _draw_stored(reply: Reply) -> None:
+    click.echo(reply["stored"]["id"])
+    for memory in reply["similar_memories"]:
+        preview = memory.get("preview") or memory.get("content") or ""
+        click.echo(f"similar ({memory['similarity']:.2f}): {memory['id']}  {printable(preview)[:100]}", err=True)
+
+
+@click.command("forget")
+@click.argument("identifier", metavar="ID")
+@common.REASON
+@click.option("--erase", is_flag=True, help="Remove it for good, links and all: nothing brings it back.")
+@click.option("--yes", is_flag=True, help="With --erase: do not ask.")
+@common.options(common.NAMESPACE, common.JSON)
+def forget(
+    identifier: str, reason: str | None, namespace: str | None, *, erase: bool, yes: bool, as_json: bool
+) -> ExitCode:
+    """Hide a memory from searches and lists, or erase it for good.
+
+    What is hidden engramq restore ID brings back.
+
+    ID may be its beginning, of 8 characters or more, if no other has that.
+    """
+    with door(namespace) as gateway:
+        meant = memory_id(gateway, identifier)
+        if erase and not yes:
+            if sys.stdin is None or not sys.stdin.isatty():
+                raise click.UsageError("--erase takes --yes where nobody can be asked.")
+            click.confirm(f"Erase {meant} for good?", abort=True, err=True)
+        asked = {"memory_id": meant, **common.arguments({"reason": reason, "erase": erase})}
+        return tell(write(gateway, "forget_memory", asked), _draw_forgotten, as_json=as_json)
+
+
+def _draw_forgotten(reply: Reply) -> None:
+    if reply["status"] == "not_found":
+        click.echo("There is no such memory.", err=True)
+        return
+    click.echo(reply["status"])
+    for memory in reply.get("still_hidden") or ():
+        named = f"{memory['id']}  {printable(memory.get('preview'))}"
+        click.echo(f"Still hidden, since it had replaced it: {named}. engramq restore shows it.", err=True)
