@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -10,7 +10,7 @@ import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import end_time, identifier, limit_option
-from engramq.deploy.cli.output import printable
+from engramq.deploy.cli.output import json_line, print_list, printable
 from engramq.deploy.local.servers_for import servers_for
 from engramq.schemas.ids import parse_time
 from engramq.schemas.records import AuditEntry
@@ -43,14 +43,8 @@ def command(namespace: str | None, limit: int, *, as_json: bool, **wanted: Any) 
     with servers_for("audit") as settings:
         place = namespace or settings.namespace
         entries = audit_entries(settings, place, WantedEntries(**wanted), limit)
-    for entry in entries:
-        print(_json(entry, place) if as_json else _line(entry))
-    if not entries:
-        print(f"engramq audit: nothing of that kind in namespace {place!r}", file=sys.stderr)
-
-
-def _json(entry: AuditEntry, namespace: str) -> str:
-    return msgspec.json.encode({"namespace": namespace, **msgspec.structs.asdict(entry)}).decode()
+    none = f"engramq audit: nothing of that kind in namespace {place!r}"
+    print_list(entries, _line, as_json=as_json, none=none, to_json=partial(json_line, namespace=place))
 
 
 def _line(entry: AuditEntry) -> str:

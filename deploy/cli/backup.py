@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli.output import json_line
 from engramq.deploy.cli.progress import bytes_done
 from engramq.deploy.local.backup.taking import back_up
 from engramq.deploy.local.home import home_from
@@ -32,8 +31,8 @@ def command(file: Path, *, as_json: bool) -> None:
     with bytes_done("saved", hidden=as_json) as tell:
         taken = back_up(home, os.environ, file, tell)
     if as_json:
-        told = {"file_bytes": taken.file_bytes, "bytes": taken.bytes, "files": taken.files}
-        click.echo(json.dumps({"home": str(home.path), "file": str(file), **told, **asdict(taken.header)}))
+        sizes = {"file_bytes": taken.file_bytes, "bytes": taken.bytes, "files": taken.files}
+        click.echo(json_line(taken.header, home=str(home.path), file=str(file), **sizes))
         return
     click.echo(
         f"Saved {home.path} in {file}: {taken.file_bytes / 2**20:,.1f} MB of {taken.bytes / 2**20:,.1f} MB, "

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from base64 import b64encode
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import click
 import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import limit_option
+from engramq.deploy.cli.output import json_line, print_list
 from engramq.deploy.local.servers_for import servers_for
-from engramq.schemas.command_line import ExitCode
+from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.ids import format_time
-from engramq.schemas.setting_values import name, namespace, note, one_of
+from engramq.schemas.setting_values import name, note, one_of
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.admin import DeadLetter, change_letter, command_of, dead_letter, dead_letters
 
@@ -23,7 +23,7 @@ SHOWN = 100
 SHOWN_MAX = 10_000
 
 letter_argument = click.argument("letter_id", metavar="ID", type=name)
-namespace_option = click.option("--namespace", metavar="NAME", type=namespace, help="Only of this one. Default: any.")
+namespace_option = common.namespace_option("Only of this one. Default: any.")
 reason_option = click.option("--reason", metavar="TEXT", type=note, help="For the audit log.")
 
 
@@ -47,24 +47,21 @@ def list_(kind: WorkerKind | None, namespace: str | None, limit: int, *, as_json
     """List them, newest last, without what they hold. Each begins with its ID."""
     with servers_for("dead") as settings:
         letters = dead_letters(settings, [kind] if kind else list(WorkerKind), namespace, limit)
-    for letter in letters:
-        print(_json(_fields(letter)) if as_json else _line(letter))
-    if not letters and not as_json:
-        print("engramq dead: there are none", file=sys.stderr)
+    none = "engramq dead: there are none"
+    print_list(letters, _line, as_json=as_json, none=none, to_json=lambda letter: json_line(_fields(letter)))
 
 
 @command.command("show")
 @letter_argument
 @namespace_option
 @click.option("--content", is_flag=True, help="The command itself too, which may hold memories.")
-def show(letter_id: str, namespace: str | None, *, content: bool) -> ExitCode:
+def show(letter_id: str, namespace: str | None, *, content: bool) -> None:
     """Show one as JSON."""
     with servers_for("dead") as settings:
         letter = dead_letter(settings, letter_id, namespace)
     if letter is None:
-        return _none(letter_id)
-    print(msgspec.json.format(_json(_fields(letter) | (_content(letter) if content else {}))))
-    return ExitCode.DONE
+        raise _none(letter_id)
+    click.echo(msgspec.json.format(json_line(_fields(letter) | (_content(letter) if content else {}))))
 
 
 @command.command("retry")
@@ -72,14 +69,12 @@ def show(letter_id: str, namespace: str | None, *, content: bool) -> ExitCode:
 @namespace_option
 @reason_option
 @common.JSON
-def retry(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> ExitCode:
+def retry(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> None:
     """Put one back, for workers to try it again.
 
     It keeps its id, so that what it has done already is not done again.
     """
-    with servers_for("dead change") as settings:
-        changed = change_letter(settings, letter_id, namespace, "retry", reason)
-    return _changed(letter_id, changed, "retried", as_json=as_json)
+    _change(letter_id, namespace, "retry", reason, as_json=as_json)
 
 
 @command.command("drop")
@@ -87,26 +82,26 @@ def retry(letter_id: str, namespace: str | None, reason: str | None, *, as_json:
 @namespace_option
 @reason_option
 @common.JSON
-def drop(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> ExitCode:
+def drop(letter_id: str, namespace: str | None, reason: str | None, *, as_json: bool) -> None:
     """Remove one for good."""
+    _change(letter_id, namespace, "drop", reason, as_json=as_json)
+
+
+def _change(
+    letter_id: str, namespace: str | None, way: Literal["retry", "drop"], reason: str | None, *, as_json: bool
+) -> None:
     with servers_for("dead change") as settings:
-        changed = change_letter(settings, letter_id, namespace, "drop", reason)
-    return _changed(letter_id, changed, "dropped", as_json=as_json)
-
-
-def _changed(letter_id: str, changed: bool | None, word: str, *, as_json: bool) -> ExitCode:
+        changed = change_letter(settings, letter_id, namespace, way, reason)
     if changed is None:
-        return _none(letter_id)
+        raise _none(letter_id)
     if not changed:
-        print(f"engramq dead: {letter_id} stays: its mailbox is full, or it was just changed.", file=sys.stderr)
-        return ExitCode.FAILED
-    print(_json({"id": letter_id, "status": word}) if as_json else f"{letter_id}  {word}")
-    return ExitCode.DONE
+        raise CommandFailed(f"{letter_id} stays: its mailbox is full, or it was just changed.")
+    status = {"retry": "retried", "drop": "dropped"}[way]
+    click.echo(json_line({"id": letter_id, "status": status}) if as_json else f"{letter_id}  {status}")
 
 
-def _none(letter_id: str) -> ExitCode:
-    print(f"engramq dead: there is no dead letter {letter_id!a}; engramq dead list shows all.", file=sys.stderr)
-    return ExitCode.FAILED
+def _none(letter_id: str) -> CommandFailed:
+    return CommandFailed(f"there is no dead letter {letter_id!a}; engramq dead list shows all.")
 
 
 def _fields(letter: DeadLetter) -> dict[str, Any]:
@@ -151,7 +146,3 @@ def _line(letter: DeadLetter) -> str:
 
 def _time(seconds: float) -> str:
     return format_time(datetime.fromtimestamp(seconds, UTC))
-
-
-def _json(fields: dict[str, Any]) -> str:
-    return msgspec.json.encode(fields).decode()

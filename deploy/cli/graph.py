@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 
 import click
-import msgspec
 from msgspec import UNSET
 
 from engramq.deploy.cli import options as common
-from engramq.deploy.cli.output import printable
+from engramq.deploy.cli.output import json_line, print_list, printable
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import reply_to
 from engramq.schemas.codec import reply_body
@@ -44,12 +43,11 @@ def deleted(namespace: str | None, limit: int, *, as_json: bool) -> None:
     with servers_for("graph") as settings:
         place = namespace or settings.namespace
         listed = reply_to(settings, place, ListDeleted(limit=limit), DeletedList)
-    for deletion in reversed(listed.deletions):
-        print(_json(place, deletion) if as_json else _line(deletion))
-    if not listed.deletions:
-        print(f"engramq graph: nothing that can be restored in namespace {place!r}", file=sys.stderr)
+    none = f"engramq graph: nothing that can be restored in namespace {place!r}"
+    newest_last, to_json = listed.deletions[::-1], partial(json_line, namespace=place)
+    print_list(newest_last, _line, as_json=as_json, none=none, to_json=to_json)
     if listed.truncated:
-        print(f"engramq graph: the newest {limit}; --limit shows more, engramq audit all", file=sys.stderr)
+        click.echo(f"engramq graph: the newest {limit}; --limit shows more, engramq audit all", err=True)
 
 
 @command.command("restore")
@@ -68,26 +66,25 @@ def restore(audit_id: int, namespace: str | None, reason: str | None, *, as_json
         done = reply_to(settings, place, wanted, GraphRestored)
     code = ExitCode.DONE if done.status in {"restored", "already_restored"} else ExitCode.FAILED
     if as_json:
-        print(msgspec.json.encode({"namespace": place, **reply_body(done)}).decode())
+        click.echo(json_line(reply_body(done), namespace=place))
         return code
     if done.status == "restored":
         node = f"Restored node {done.node_id} with {count_of(done.edges_restored, 'edge')}"
-        print(f"Restored edge {done.edge_id}" if done.node_id is UNSET else node)
+        click.echo(f"Restored edge {done.edge_id}" if done.node_id is UNSET else node)
     if done.edges_purged:
-        count = count_of(done.edges_purged, "edge")
-        print(f"engramq graph: a purge has erased {count} of it for good", file=sys.stderr)
+        click.echo(f"engramq graph: a purge has erased {count_of(done.edges_purged, 'edge')} of it for good", err=True)
     if done.error is not UNSET:
-        print(f"engramq graph: {printable(done.error)}", file=sys.stderr)
+        click.echo(f"engramq graph: {printable(done.error)}", err=True)
     for left in done.not_restored:
-        print(f"Not restored: {printable(_words(left))}", file=sys.stderr)
+        click.echo(f"Not restored: {printable(_why_not(left))}", err=True)
     if done.not_restored_count > len(done.not_restored):
-        print(f"... and {done.not_restored_count - len(done.not_restored)} more", file=sys.stderr)
+        click.echo(f"... and {done.not_restored_count - len(done.not_restored)} more", err=True)
     if done.hint is not UNSET:
-        print(f"engramq graph: {done.hint}", file=sys.stderr)
+        click.echo(f"engramq graph: {done.hint}", err=True)
     return code
 
 
-def _words(left: NotRestored) -> str:
+def _why_not(left: NotRestored) -> str:
     if left.why is NotRestoredReason.THERE_AGAIN:
         return f"{left.preview}, which is there again."
     first = ", ".join(f"engramq graph restore {deletion}" for deletion in left.restore_first)
@@ -95,15 +92,8 @@ def _words(left: NotRestored) -> str:
 
 
 def _line(deletion: GraphDeletion) -> str:
-    parts = [
-        f"{deletion.audit_id:>6}",
-        deletion.deleted_at,
-        f"by {printable(deletion.deleted_by)}",
-        printable(deletion.what),
-    ]
-    parts += [] if deletion.reason is None else [f"because {printable(deletion.reason)}"]
-    return "  ".join([*parts, f"until {deletion.restore_until}"])
-
-
-def _json(namespace: str, deletion: GraphDeletion) -> str:
-    return msgspec.json.encode({"namespace": namespace, **msgspec.structs.asdict(deletion)}).decode()
+    reason = [] if deletion.reason is None else [f"because {printable(deletion.reason)}"]
+    by, what = f"by {printable(deletion.deleted_by)}", printable(deletion.what)
+    return "  ".join(
+        [f"{deletion.audit_id:>6}", deletion.deleted_at, by, what, *reason, f"until {deletion.restore_until}"]
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import msgspec
 
 from engramq.deploy.cli import options as common
+from engramq.deploy.cli.output import json_line
 from engramq.deploy.local.home import home_from, private_folder
 from engramq.schemas.command_line import CommandFailed
 from engramq.workers.embedders import minilm
@@ -63,11 +63,9 @@ class _Model:
 
 def list_models(home: Path, *, as_json: bool) -> None:
     """Print what ENGRAMQ_EMBEDDER may name without a network, one a line."""
-    for one in _models(home):
-        if as_json:
-            print(msgspec.json.encode(asdict(one)).decode())
-        else:
-            print(f"{one.name:<8}{one.dimensions} dimensions, {one.tokens} tokens, {one.languages}: {one.state}")
+    for model in _models(home):
+        about = f"{model.dimensions} dimensions, {model.tokens} tokens, {model.languages}: {model.state}"
+        click.echo(json_line(model) if as_json else f"{model.name:<8}{about}")
 
 
 def build_model(home: Path, wheel: Path | None) -> None:

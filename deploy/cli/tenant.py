@@ -5,15 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 
 import click
-import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.export import audit_option, embeddings_option, file_argument, write_export
-from engramq.deploy.cli.output import quoted
+from engramq.deploy.cli.output import json_line, print_list, quoted
 from engramq.deploy.local.servers_for import servers_for
 from engramq.gateway.operator import Asker, asking, checked_command, run
 from engramq.schemas.codec import reply_body
@@ -39,10 +37,8 @@ def list_(*, empty: bool, as_json: bool) -> None:
     """Show every namespace and what it holds."""
     with servers_for("tenant") as settings:
         listed = [(name, held) for name, held in in_database(settings, tenants) if held or empty]
-    for name, held in listed:
-        print(_json(name, held) if as_json else _line(name, held))
-    if not listed:
-        print("engramq tenant: there is no namespace that holds anything", file=sys.stderr)
+    none = "engramq tenant: there is no namespace that holds anything"
+    print_list(listed, _line, as_json=as_json, none=none, to_json=_json)
 
 
 @command.command("config")
@@ -60,11 +56,11 @@ def config(tenant: str, language: str | None, *, as_json: bool) -> None:
     if words is None:
         raise CommandFailed(f"There is no namespace {tenant!r}; engramq tenant list shows all.")
     if as_json:
-        print(msgspec.json.encode({"namespace": tenant, **words.told}).decode())
+        click.echo(json_line(words.told, namespace=tenant))
         return
     far = words.told.get("rebuilding")
     anew = "" if far is None else f", words made anew: {far['done']:,} of {memories(far['total'])}"
-    print(f"{quoted(tenant)}  language {words.language}{anew}")
+    click.echo(f"{quoted(tenant)}  language {words.language}{anew}")
 
 
 @command.command("export")
@@ -106,7 +102,7 @@ def delete_tenant(deletion: DeleteTenant, settings: Settings, *, namespace: str,
     if found.status == "not_found":
         raise CommandFailed(f"There is no namespace {namespace!r}. {found.hint}")
     if as_json:
-        print(msgspec.json.encode({"namespace": namespace, **reply_body(done or found)}).decode())
+        click.echo(json_line(reply_body(done or found), namespace=namespace))
     elif done is not None:
         print(f"Deleted {_counted(done)} of namespace {namespace!r}. Who did it, and when:")
         print(f"engramq audit --namespace {shlex.quote(namespace)} --command {done.command_id}")
@@ -146,25 +142,24 @@ async def _tell_progress(asker: Asker, found: TenantDescribed, tell: Callable[[s
         tell(f"{gone} of {memories(found.memory_count)} deleted")
 
 
-def _json(name: str, held: Contents) -> str:
-    last = None if held.last_activity is None else format_time(held.last_activity)
-    told = {"namespace": name, "memories": held.memories, **asdict(held), "last_activity": last}
-    return msgspec.json.encode(told).decode()
+def _json(tenant: tuple[str, Contents]) -> str:
+    name, held = tenant
+    return json_line(held, namespace=name, memories=held.memories)
 
 
-def _line(name: str, held: Contents) -> str:
+def _line(tenant: tuple[str, Contents]) -> str:
+    name, held = tenant
     states = ", ".join(f"{count} {state}" for state, count in sorted(held.by_state.items()))
     last = "never" if held.last_activity is None else format_time(held.last_activity)
-    return "  ".join(
-        (
-            quoted(name),
-            memories(held.memories) + (f" ({states})" if states else ""),
-            count_of(held.bytes, "byte"),
-            count_of(held.nodes, "node"),
-            count_of(held.edges, "edge"),
-            count_of(held.links, "link"),
-            count_of(held.tokens, "token"),
-            f"last written {last}",
-            held.language,
-        )
+    counts = (
+        *((held.bytes, "byte"), (held.nodes, "node"), (held.edges, "edge"), (held.links, "link")),
+        (held.tokens, "token"),
     )
+    parts = [
+        quoted(name),
+        memories(held.memories) + (f" ({states})" if states else ""),
+        *(count_of(number, word) for number, word in counts),
+        f"last written {last}",
+        held.language,
+    ]
+    return "  ".join(parts)

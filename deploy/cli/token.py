@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 import click
-import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import expiry, identifier, scopes
-from engramq.deploy.cli.output import quoted
+from engramq.deploy.cli.output import json_line, print_list, quoted
 from engramq.deploy.local.servers_for import servers_for
-from engramq.schemas.command_line import ExitCode
+from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.ids import format_time
-from engramq.schemas.setting_values import name, namespace, principal
+from engramq.schemas.setting_values import name, principal
 from engramq.schemas.vocabulary import Scope
 from engramq.workers.admin import NewToken, Token, in_database, tokens, tokens_of_all
 
@@ -33,53 +30,33 @@ def command() -> None:
 @click.option("--principal", metavar="NAME", required=True, type=principal, help="Who comes in by it.")
 @common.NAMESPACE
 @click.option(
-    "--scopes",
-    "granted",
-    metavar="WORD,...",
-    type=scopes,
-    default=DEFAULT_SCOPES,
-    show_default=True,
+    "--scopes", "granted", metavar="WORD,...", type=scopes, default=DEFAULT_SCOPES, show_default=True,
     help=f"Of {','.join(Scope)}.",
-)
+)  # fmt: skip
 @click.option("--untrusted", is_flag=True, help="All that this principal stores is untrusted, whatever it says.")
 @click.option(
-    "--expires",
-    "expires_at",
-    metavar="TIME",
-    type=expiry,
+    "--expires", "expires_at", metavar="TIME", type=expiry,
     help="90d, 12h, 4w, a date (its end, UTC) or a time with a zone. Default: never.",
-)
+)  # fmt: skip
 @click.option("--project", metavar="NAME", type=name, help="Its project, for calls that name none; * sees all.")
 @click.option("--label", metavar="TEXT", type=name, help="What it is for, shown in the list.")
 @common.JSON
-def create(
-    principal: str,
-    namespace: str | None,
-    granted: tuple[Scope, ...],
-    expires_at: datetime | None,
-    label: str | None,
-    *,
-    project: str | None,
-    untrusted: bool,
-    as_json: bool,
-) -> None:
+def create(namespace: str | None, granted: tuple[Scope, ...], *, as_json: bool, **given: Any) -> None:
     """Make a token and show it, this once."""
-    new = NewToken(
-        principal=principal, scopes=granted, untrusted=untrusted, project=project, label=label, expires_at=expires_at
-    )
+    new = NewToken(scopes=granted, **given)
     with servers_for("token") as settings:
         place = namespace or settings.namespace
         secret, made = in_database(settings, lambda store: tokens.create(store, place, new, settings.principal))
     if as_json:
-        print(msgspec.json.encode({"token": secret, **_fields(made)}).decode())
+        click.echo(json_line(made, token=secret))
         return
-    print(_line(made), file=sys.stderr)
-    print("This is the token. It is shown this once and kept nowhere:", file=sys.stderr)
-    print(secret)  # alone on standard output, so that a script can take it from there
+    click.echo(_line(made), err=True)
+    click.echo("This is the token. It is shown this once and kept nowhere:", err=True)
+    click.echo(secret)  # alone on standard output, so that a script can take it from there
 
 
 @command.command("list")
-@click.option("--namespace", metavar="NAME", type=namespace, help="Default: all of them.")
+@common.namespace_option("Default: all of them.")
 @common.JSON
 def list_(namespace: str | None, *, as_json: bool) -> None:
     """Show tokens, never their secrets."""
@@ -87,16 +64,13 @@ def list_(namespace: str | None, *, as_json: bool) -> None:
         listed = in_database(
             settings, tokens_of_all if namespace is None else lambda store: tokens.listed(store, namespace)
         )
-    for token in listed:
-        print(msgspec.json.encode(_fields(token)).decode() if as_json else _line(token))
-    if not listed and not as_json:
-        print("engramq token: there are none", file=sys.stderr)
+    print_list(listed, _line, as_json=as_json, none="engramq token: there are none")
 
 
 @command.command("revoke")
 @click.argument("token_id", metavar="ID", type=identifier)
 @common.JSON
-def revoke(token_id: UUID, *, as_json: bool) -> ExitCode:
+def revoke(token_id: UUID, *, as_json: bool) -> None:
     """Let a token count no longer, within half a minute.
 
     ID is as create and list show it.
@@ -104,14 +78,9 @@ def revoke(token_id: UUID, *, as_json: bool) -> ExitCode:
     with servers_for("token") as settings:
         revoked = in_database(settings, lambda store: tokens.revoke(store, token_id, settings.principal))
     if revoked is None:
-        print(f"engramq token: there is no token {token_id}; engramq token list shows all.", file=sys.stderr)
-        return ExitCode.FAILED
+        raise CommandFailed(f"there is no token {token_id}; engramq token list shows all.")
     token, changed = revoked
-    if as_json:
-        print(msgspec.json.encode(_fields(token)).decode())
-    else:
-        print(_line(token) if changed else f"{_line(token)}  (it was before)")
-    return ExitCode.DONE
+    click.echo(json_line(token) if as_json else _line(token) if changed else f"{_line(token)}  (it was before)")
 
 
 def _line(token: Token) -> str:
@@ -132,9 +101,3 @@ def _validity(token: Token) -> str:
     if token.expires_at is None:
         return "never expires"
     return f"{'expired' if token.expires_at <= datetime.now(UTC) else 'expires'} {format_time(token.expires_at)}"
-
-
-def _fields(token: Token) -> dict[str, Any]:
-    return {
-        field: format_time(value) if isinstance(value, datetime) else value for field, value in asdict(token).items()
-    }

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
-from datetime import datetime
 from uuid import UUID
 
 import click
-import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.cli.options import identifier
+from engramq.deploy.cli.output import json_line, print_list
 from engramq.deploy.local.servers_for import servers_for
-from engramq.schemas.command_line import ExitCode
+from engramq.schemas.command_line import CommandFailed, count_of
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import WebhookEvent
 from engramq.workers.admin import DeadMessage, Webhook, hooks, in_database, run
@@ -29,24 +26,13 @@ def command() -> None:
 @command.command("add")
 @click.argument("url", metavar="URL")
 @click.option(
-    "--event",
-    "events",
-    metavar="EVENT",
-    type=click.Choice([event.value for event in WebhookEvent]),
-    multiple=True,
+    "--event", "events", metavar="EVENT", type=click.Choice([event.value for event in WebhookEvent]), multiple=True,
     help=f"Of {', '.join(WebhookEvent)}; may be given again. Default: all.",
-)
+)  # fmt: skip
 @click.option("--with-content", is_flag=True, help="Send what memories say too, not their ids alone.")
 @common.NAMESPACE
 @common.JSON
-def add(
-    url: str,
-    events: tuple[str, ...],
-    namespace: str | None,
-    *,
-    with_content: bool,
-    as_json: bool,
-) -> None:
+def add(url: str, events: tuple[str, ...], namespace: str | None, *, with_content: bool, as_json: bool) -> None:
     """Tell URL from now on, and show the secret of its signatures."""
     with servers_for("webhook") as settings:
         wanted = [WebhookEvent(event) for event in events] or list(WebhookEvent)
@@ -55,11 +41,11 @@ def add(
             settings, lambda store: hooks.add(store, settings, place, url, wanted, with_content=with_content)
         )
     if as_json:
-        print(msgspec.json.encode({"id": str(webhook_id), "secret": secret}).decode())
+        click.echo(json_line({"id": webhook_id, "secret": secret}))
         return
-    print(f"webhook {webhook_id}: tells {url} of {', '.join(wanted)} in {place}", file=sys.stderr)
-    print("This is the secret that its receiver checks signatures with:", file=sys.stderr)
-    print(secret)
+    click.echo(f"webhook {webhook_id}: tells {url} of {', '.join(wanted)} in {place}", err=True)
+    click.echo("This is the secret that its receiver checks signatures with:", err=True)
+    click.echo(secret)
 
 
 @command.command("list")
@@ -70,43 +56,37 @@ def list_(namespace: str | None, *, as_json: bool) -> None:
     with servers_for("webhook") as settings:
         place = namespace or settings.namespace
         listed = in_database(settings, lambda store: hooks.listed(store, place))
-    for webhook in listed:
-        print(_json(webhook) if as_json else _line(webhook))
-    if not listed and not as_json:
-        print("engramq webhook: there are none", file=sys.stderr)
+    print_list(listed, _line, as_json=as_json, none="engramq webhook: there are none")
 
 
 @command.command("remove")
 @webhook_argument
 @common.NAMESPACE
-def remove(webhook_id: UUID, namespace: str | None) -> ExitCode:
+def remove(webhook_id: UUID, namespace: str | None) -> None:
     """Tell the webhook nothing any more, not even what waits."""
     with servers_for("webhook") as settings:
         place = namespace or settings.namespace
         removed = in_database(settings, lambda store: hooks.remove(store, place, webhook_id, settings.principal))
     if not removed:
-        return _unknown(webhook_id, place)
-    print(f"webhook {webhook_id}: removed")
-    return ExitCode.DONE
+        raise _unknown(webhook_id, place)
+    click.echo(f"webhook {webhook_id}: removed")
 
 
 @command.command("test")
 @webhook_argument
 @common.NAMESPACE
-def test(webhook_id: UUID, namespace: str | None) -> ExitCode:
+def test(webhook_id: UUID, namespace: str | None) -> None:
     """Send a webhook.test message now, and say what became of it."""
     with servers_for("webhook") as settings:
         place = namespace or settings.namespace
         known = in_database(settings, lambda store: hooks.listed(store, place))
         webhook = next((each for each in known if each.id == webhook_id), None)
         if webhook is None:
-            return _unknown(webhook_id, place)
+            raise _unknown(webhook_id, place)
         problem = run(hooks.test(settings, webhook))
-    if problem is None:
-        print(f"webhook {webhook_id}: the test was taken")
-        return ExitCode.DONE
-    print(f"engramq webhook: the test was not taken: {problem}", file=sys.stderr)
-    return ExitCode.FAILED
+    if problem is not None:
+        raise CommandFailed(f"the test was not taken: {problem}")
+    click.echo(f"webhook {webhook_id}: the test was taken")
 
 
 @command.command("dead")
@@ -117,32 +97,24 @@ def dead(namespace: str | None, *, as_json: bool) -> None:
     with servers_for("webhook") as settings:
         place = namespace or settings.namespace
         messages = in_database(settings, lambda store: hooks.dead(store, place))
-    for message in messages:
-        about = f"{message.event} of {format_time(message.at)} for webhook {message.webhook_id}: {message.problem}"
-        print(_json(message) if as_json else f"{message.id}  {about}")
-    if not messages and not as_json:
-        print("engramq webhook: there are none", file=sys.stderr)
+    print_list(messages, _dead_line, as_json=as_json, none="engramq webhook: there are none")
 
 
 @command.command("retry")
 @click.argument("wanted", metavar="ID", type=identifier)
 @common.NAMESPACE
-def retry(wanted: UUID, namespace: str | None) -> ExitCode:
+def retry(wanted: UUID, namespace: str | None) -> None:
     """Send a dead message once more, or all of a webhook. ID is the message's or the webhook's."""
     with servers_for("webhook") as settings:
         place = namespace or settings.namespace
         count = in_database(settings, lambda store: hooks.retry(store, place, wanted))
-    if count:
-        print(f"{count} message{'s' if count > 1 else ''} will be sent once more")
-        return ExitCode.DONE
-    print(f"engramq webhook: nothing dead has the id {wanted}; engramq webhook dead shows all.", file=sys.stderr)
-    return ExitCode.FAILED
+    if not count:
+        raise CommandFailed(f"nothing dead has the id {wanted}; engramq webhook dead shows all.")
+    click.echo(f"{count_of(count, 'message')} will be sent once more")
 
 
-def _unknown(webhook_id: UUID, namespace: str) -> ExitCode:
-    said = f"there is no webhook {webhook_id} in {namespace}; engramq webhook list shows all."
-    print(f"engramq webhook: {said}", file=sys.stderr)
-    return ExitCode.FAILED
+def _unknown(webhook_id: UUID, namespace: str) -> CommandFailed:
+    return CommandFailed(f"there is no webhook {webhook_id} in {namespace}; engramq webhook list shows all.")
 
 
 def _line(webhook: Webhook) -> str:
@@ -157,8 +129,6 @@ def _line(webhook: Webhook) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _json(shown: Webhook | DeadMessage) -> str:
-    fields = asdict(shown).items()
-    return msgspec.json.encode(
-        {name: format_time(value) if isinstance(value, datetime) else value for name, value in fields}
-    ).decode()
+def _dead_line(message: DeadMessage) -> str:
+    about = f"{message.event} of {format_time(message.at)} for webhook {message.webhook_id}: {message.problem}"
+    return f"{message.id}  {about}"
