@@ -3,10 +3,9 @@
 Replies are the Structs of `engramq.schemas`. A field that a reply does not have is `msgspec.UNSET`, which is false.
 """
 
-from engramq.client.async_memory import AsyncMemory
-from engramq.client.failures import EngramqFailure, Erased, NotReached, Refused, StillPending
-from engramq.client.memory import Memory
-from engramq.client.policy import Policy
+from engramq.client.call import EngramqFailure, Erased, NotReached, Refused, StillPending
+from engramq.client.exchange import Policy
+from engramq.client.memory import AsyncMemory, Memory
 
 __all__ = [
     "AsyncMemory",

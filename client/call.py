@@ -4,12 +4,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import update_wrapper, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from urllib.parse import quote
 
 import msgspec
 
-from engramq.client.failures import EngramqFailure, Erased, Refused
 from engramq.schemas.commands import TOOLS, replies_by_status
 
 P = ParamSpec("P")
@@ -64,23 +63,28 @@ class Call(Generic[ReplyT]):
         raise Refused(http_status, body)
 
 
-class _Waits(Protocol):
-    def _call(self, call: Call[ReplyT]) -> ReplyT: ...
-
-
-class _Awaits(Protocol):
-    async def _call(self, call: Call[ReplyT]) -> ReplyT: ...
-
-
-class Waiting(Generic[P, ReplyT]):
-    """A method that makes a call and returns its reply."""
+class CallMethod(Generic[P, ReplyT]):
+    """A method of both clients that makes a call; `AsyncMemory` has its reply awaited."""
 
     def __init__(self, make: Callable[P, Call[ReplyT]]) -> None:
         self._make = make
         update_wrapper(self, make)  # type: ignore[arg-type]  # for `help`
 
-    def __get__(self, client: _Waits, _owner: type) -> Callable[P, ReplyT]:
+    @overload
+    def __get__(self, client: "SyncClient", _owner: type) -> Callable[P, ReplyT]: ...
+
+    @overload
+    def __get__(self, client: "AsyncClient", _owner: type) -> Callable[P, Coroutine[Any, Any, ReplyT]]: ...
+
+    def __get__(self, client: "SyncClient | AsyncClient", _owner: type) -> Any:
         """Return the method of this client."""
+        if isinstance(client, AsyncClient):
+
+            @wraps(self._make)
+            async def awaited(*args: P.args, **options: P.kwargs) -> ReplyT:
+                return await client._call(self._make(*args, **options))
+
+            return awaited
 
         @wraps(self._make)
         def method(*args: P.args, **options: P.kwargs) -> ReplyT:
@@ -89,21 +93,18 @@ class Waiting(Generic[P, ReplyT]):
         return method
 
 
-class Awaiting(Generic[P, ReplyT]):
-    """A method that makes a call; its reply is awaited."""
+class SyncClient:
+    """What carries calls out and returns their replies."""
 
-    def __init__(self, make: Callable[P, Call[ReplyT]]) -> None:
-        self._make = make
-        update_wrapper(self, make)  # type: ignore[arg-type]  # for `help`
+    def _call(self, call: Call[ReplyT]) -> ReplyT:
+        raise NotImplementedError
 
-    def __get__(self, client: _Awaits, _owner: type) -> Callable[P, Coroutine[Any, Any, ReplyT]]:
-        """Return the method of this client."""
 
-        @wraps(self._make)
-        async def method(*args: P.args, **options: P.kwargs) -> ReplyT:
-            return await client._call(self._make(*args, **options))
+class AsyncClient:
+    """What carries calls out, whose replies are awaited."""
 
-        return method
+    async def _call(self, call: Call[ReplyT]) -> ReplyT:
+        raise NotImplementedError
 
 
 def takes_what(_make: Callable[P, Any]) -> Callable[[Callable[..., ReplyT]], Callable[Concatenate[Any, P], ReplyT]]:
@@ -125,3 +126,52 @@ def _plain(value: Any) -> Any:
 
 def _in_query(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
+
+
+class EngramqFailure(Exception):
+    """A call without a reply; one of the four below."""
+
+
+class Refused(EngramqFailure):
+    """The server refused the call, and nothing has happened.
+
+    `code` is a word of the contract ("" when the server refused ahead of the operation, as for a bad token), `message`
+    says what is wrong, `recovery` what to do, `field` which parameter is meant; `http_status` and `body` are as they
+    came.
+    """
+
+    def __init__(self, http_status: int, body: Mapping[str, Any]) -> None:
+        self.http_status = http_status
+        self.body = body
+        self.code: str = body.get("code", "")
+        self.message: str = body.get("error", f"The server answered {http_status}.")
+        self.recovery: str = body.get("recovery", "")
+        self.field: str | None = body.get("field")
+        super().__init__(" ".join(filter(None, (self.message, self.recovery))))
+
+
+class NotReached(EngramqFailure):
+    """No usable answer came within the time of a call, however often it was repeated.
+
+    A write may have been carried out: made again with `idempotency_key`, it is not carried out twice.
+    """
+
+    def __init__(self, why: str, idempotency_key: str | None) -> None:
+        self.idempotency_key = idempotency_key
+        super().__init__(why)
+
+
+class StillPending(EngramqFailure):
+    """A write is queued and not yet carried out; `get_command(command_id)` tells what becomes of it."""
+
+    def __init__(self, command_id: str) -> None:
+        self.command_id = command_id
+        super().__init__(f"Command {command_id} is still under way.")
+
+
+class Erased(EngramqFailure):
+    """A write was repeated whose memory has been erased since; `memory_id` was its id."""
+
+    def __init__(self, memory_id: str) -> None:
+        self.memory_id = memory_id
+        super().__init__(f"Memory {memory_id} was erased after it had been written.")

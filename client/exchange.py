@@ -1,23 +1,74 @@
-"""A call as a conversation: what to send, when to wait, what the reply is. Knows neither sockets nor clocks that run.
+"""How a call is carried out: requests, repetitions and waits, without sockets and without a clock that runs.
 
-`carry_out` is driven by `Memory` and `AsyncMemory`, which send what it yields and tell it what came.
+`Memory` and `AsyncMemory` drive `carry_out`: they send what it yields, or wait, and hand it the answer.
 """
 
+import os
+import random
 import uuid
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+import httpx
 import msgspec
 
-from engramq.client.call import Call, ReplyT, Request
-from engramq.client.failures import NotReached, Refused, StillPending
-from engramq.client.policy import REPEATED, Policy
+from engramq.client.call import Call, NotReached, Refused, ReplyT, Request, StillPending
 from engramq.schemas.commands import CommandReport
 
+URL_VARIABLE: Final = "ENGRAMQ_URL"
+TOKEN_VARIABLE: Final = "ENGRAMQ_TOKEN"  # noqa: S105 - the name of a variable
+PORT_VARIABLE: Final = "ENGRAMQ_PORT"
+_PORT: Final = "8765"  # of `engramq up`, as docs/settings.md has it
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+# The server could not, or a proxy could not reach it: nothing was applied, or a key keeps it from being applied twice.
+_REPEATED: Final = frozenset({408, 429, 502, 503, 504})
+_MOST_RETRY_S: Final = 3_600.0
 _FIRST_LOOK_S: Final = 0.1  # after a write was answered as pending
 _LAST_LOOK_S: Final = 2.0
-_CAUGHT: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How long a call may take, and when it is repeated; bounds in seconds.
+
+    `call_s` is of a call with all its repetitions, `request_s` of one request, `pending_s` of the wait for a write that
+    the server answered as pending. Waits double from `first_wait_s` up to `longest_wait_s`, each a random part of that,
+    so that many clients do not come back at once; never less than the server asked for.
+    """
+
+    call_s: float = 30.0
+    request_s: float = 15.0
+    connect_s: float = 5.0
+    pending_s: float = 30.0
+    first_wait_s: float = 0.1
+    longest_wait_s: float = 5.0
+    chance: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+
+    def wait_s(self, attempt: int, asked_s: float) -> float:
+        """Return the wait after this attempt, from 0, at least what the server asked for."""
+        most = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(attempt, 30))
+        return asked_s + self.chance.uniform(most / 2, most)
+
+
+def http_options(url: str | None, token: str | None, policy: Policy) -> dict[str, Any]:
+    """Return the arguments of an httpx client for the server at `url`, else ENGRAMQ_URL, else this machine's.
+
+    Raises ValueError for a URL that is none. The token goes to that server alone: no redirect is followed.
+    """
+    base = (url or os.environ.get(URL_VARIABLE) or f"http://127.0.0.1:{os.environ.get(PORT_VARIABLE) or _PORT}").strip()
+    parts = urlsplit(base)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{base!r} is no http or https URL of a server.")
+    secret = token or os.environ.get(TOKEN_VARIABLE)
+    return {
+        "base_url": base.rstrip("/").removesuffix("/mcp").removesuffix("/v1"),
+        "headers": {"authorization": f"Bearer {secret}"} if secret else {},
+        "timeout": httpx.Timeout(policy.request_s, connect=policy.connect_s),
+        "follow_redirects": False,
+        "trust_env": parts.hostname not in _LOOPBACK,  # no proxy stands before this machine
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +78,16 @@ class Send:
     request: Request
     timeout_s: float
 
+    def http_arguments(self, policy: Policy) -> dict[str, Any]:
+        """Return the arguments of httpx's `request`."""
+        request = self.request
+        headers = {} if request.key is None else {"idempotency-key": request.key.encode()}
+        if request.body is not None:
+            headers["content-type"] = b"application/json"
+        timeout = httpx.Timeout(self.timeout_s, connect=min(policy.connect_s, self.timeout_s))
+        given = {"method": request.method, "url": request.path, "content": request.body}
+        return {**given, "params": request.query or None, "headers": headers, "timeout": timeout}
+
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -35,67 +96,52 @@ class Pause:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came: `retry_after_s` is what the server asked for, 0 where it asked for nothing."""
-
-    http_status: int
-    body: bytes
-    retry_after_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """No answer came, and why."""
-
-    why: str
-
-
-Step = Send | Pause
-Heard = Answer | Lost | None
-Conversation = Generator[Step, Heard, ReplyT]
+Outcome = httpx.Response | httpx.TransportError | None
+"""What became of a request; None after a pause."""
+Exchange = Generator[Send | Pause, Outcome, ReplyT]
 Clock = Callable[[], float]
 
 
-def carry_out(call: Call[ReplyT], policy: Policy, now: Clock) -> Conversation[ReplyT]:
+def carry_out(call: Call[ReplyT], policy: Policy, now: Clock) -> Exchange[ReplyT]:
     """Carry a call out and return its reply; raises EngramqFailure.
 
     Every repetition of a write has the key of the first request, so that it is carried out once.
     """
-    request = call.request(str(uuid.uuid4()))
-    http_status, body = yield from _answered(request, policy, now)
+    http_status, body = yield from _answered(call.request(str(uuid.uuid4())), policy, now)
     if http_status == 202:
-        body = yield from _outcome(body["command_id"], policy, now)
-        http_status = 200
+        http_status, body = 200, (yield from _followed(body["command_id"], policy, now))
     return call.reply(body, http_status)
 
 
-def _answered(request: Request, policy: Policy, now: Clock) -> Conversation[tuple[int, dict[str, Any]]]:
+def _answered(request: Request, policy: Policy, now: Clock) -> Exchange[tuple[int, dict[str, Any]]]:
     """Return status and body of the first answer that does not ask to be repeated, or of the last one there was."""
     until, attempt = now() + policy.call_s, 0
     while True:
-        heard = yield Send(request, max(0.01, min(policy.request_s, until - now())))
-        body = _decoded(heard) if isinstance(heard, Answer) else None
-        if isinstance(heard, Answer) and body is not None and heard.http_status not in REPEATED:
-            return heard.http_status, body
-        asked_s = heard.retry_after_s if isinstance(heard, Answer) else 0.0
-        wait_s = policy.wait_s(attempt, asked_s)
+        outcome = yield Send(request, max(0.01, min(policy.request_s, until - now())))
+        response = outcome if isinstance(outcome, httpx.Response) else None
+        body = None if response is None else _body_of(response)
+        if response is not None and body is not None and response.status_code not in _REPEATED:
+            return response.status_code, body
+        wait_s = policy.wait_s(attempt, _asked_wait_s(response))
         if now() + wait_s >= until:
-            if isinstance(heard, Answer) and body is not None:
-                raise Refused(heard.http_status, body)
-            raise NotReached(_why(heard), request.key)
+            if response is None:
+                why = f"The server cannot be reached: {str(outcome) or type(outcome).__name__}"
+                raise NotReached(why, request.key)
+            if body is None:
+                why = f"The server answered {response.status_code} with something that is no reply."
+                raise NotReached(why, request.key)
+            raise Refused(response.status_code, body)
         yield Pause(wait_s)
         attempt += 1
 
 
-def _outcome(command_id: str, policy: Policy, now: Clock) -> Conversation[dict[str, Any]]:
+def _followed(command_id: str, policy: Policy, now: Clock) -> Exchange[dict[str, Any]]:
     """Return what a write that was pending answered in the end."""
     until, wait_s = now() + policy.pending_s, _FIRST_LOOK_S
     look: Call[CommandReport] = Call("get_command", {"command_id": command_id})
-    request = look.request("")
     while now() + wait_s < until:
         yield Pause(wait_s)
-        http_status, body = yield from _answered(request, policy, now)
+        http_status, body = yield from _answered(look.request(""), policy, now)
         report = look.reply(body, http_status)
         if report.reply is not None:
             return report.reply
@@ -103,17 +149,16 @@ def _outcome(command_id: str, policy: Policy, now: Clock) -> Conversation[dict[s
     raise StillPending(command_id)
 
 
-def _decoded(answer: Answer) -> dict[str, Any] | None:
+def _body_of(response: httpx.Response) -> dict[str, Any] | None:
     """Return the object in an answer, None where it is no answer of ours: a proxy's page."""
     try:
-        found = msgspec.json.decode(answer.body)
-    except _CAUGHT:
+        body = msgspec.json.decode(response.content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return found if isinstance(found, dict) and "status" in found else None
+    return body if isinstance(body, dict) and "status" in body else None
 
 
-def _why(heard: Heard) -> str:
-    if isinstance(heard, Lost):
-        return f"The server cannot be reached: {heard.why}"
-    status = heard.http_status if heard is not None else "nothing"
-    return f"The server answered {status} with something that is no reply."
+def _asked_wait_s(response: httpx.Response | None) -> float:
+    """Return how long the server asks to wait before another request."""
+    text = "" if response is None else response.headers.get("retry-after", "")
+    return min(float(text), _MOST_RETRY_S) if text.isascii() and text.isdigit() else 0.0

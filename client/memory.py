@@ -1,22 +1,21 @@
-"""The client for code that waits."""
+"""The clients: `Memory` for code that waits, `AsyncMemory` for asyncio and trio."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+import anyio
 import httpx
 
 from engramq.client import calls
-from engramq.client.address import heard, http_options, sent
-from engramq.client.call import Call, ReplyT, takes_what
-from engramq.client.exchange import Heard, Lost, Pause, carry_out
+from engramq.client.call import AsyncClient, Call, ReplyT, SyncClient, takes_what
+from engramq.client.exchange import Outcome, Pause, Policy, carry_out, http_options
 from engramq.client.methods import Calls
-from engramq.client.policy import Policy
 from engramq.schemas import records
 
 
-class Memory(Calls):
+class Memory(Calls, SyncClient):
     """A connection to engramq. It may be shared by threads; close it, or use it in a `with` block.
 
     `url` and `token` are else read from ENGRAMQ_URL and ENGRAMQ_TOKEN; without either it is the server that
@@ -28,24 +27,24 @@ class Memory(Calls):
         self._http = httpx.Client(**http_options(url, token, self._policy))
 
     def _call(self, call: Call[ReplyT]) -> ReplyT:
-        conversation = carry_out(call, self._policy, time.monotonic)
-        said: Heard = None
+        exchange = carry_out(call, self._policy, time.monotonic)
+        outcome: Outcome = None
         while True:
             try:
-                step = conversation.send(said)
+                action = exchange.send(outcome)
             except StopIteration as end:
                 reply: ReplyT = end.value
                 return reply
-            if isinstance(step, Pause):
-                time.sleep(step.seconds)
-                said = None
+            if isinstance(action, Pause):
+                time.sleep(action.seconds)
+                outcome = None
                 continue
             try:
-                said = heard(self._http.request(**sent(step, self._policy)))
+                outcome = self._http.request(**action.http_arguments(self._policy))
             except httpx.LocalProtocolError:
                 raise  # a token or a key that no header can hold: it would be so again
             except httpx.TransportError as problem:
-                said = Lost(str(problem) or type(problem).__name__)
+                outcome = problem
 
     @takes_what(calls.recent)
     def each_recent(self, **options: Any) -> Iterator[records.Memory]:
@@ -70,3 +69,59 @@ class Memory(Calls):
     ) -> None:
         """Close the client."""
         self.close()
+
+
+class AsyncMemory(Calls, AsyncClient):
+    """A connection to engramq, as `Memory` is; close it with `aclose`, or use it in an `async with` block.
+
+    A call that is cancelled may have been carried out.
+    """
+
+    def __init__(self, url: str | None = None, token: str | None = None, *, policy: Policy | None = None) -> None:
+        self._policy = policy or Policy()
+        self._http = httpx.AsyncClient(**http_options(url, token, self._policy))
+
+    async def _call(self, call: Call[ReplyT]) -> ReplyT:
+        exchange = carry_out(call, self._policy, time.monotonic)
+        outcome: Outcome = None
+        while True:
+            try:
+                action = exchange.send(outcome)
+            except StopIteration as end:
+                reply: ReplyT = end.value
+                return reply
+            if isinstance(action, Pause):
+                await anyio.sleep(action.seconds)
+                outcome = None
+                continue
+            try:
+                outcome = await self._http.request(**action.http_arguments(self._policy))
+            except httpx.LocalProtocolError:
+                raise  # a token or a key that no header can hold: it would be so again
+            except httpx.TransportError as problem:
+                outcome = problem
+
+    @takes_what(calls.recent)
+    async def each_recent(self, **options: Any) -> AsyncIterator[records.Memory]:
+        """Give every memory of the list, newest first, page by page as they are needed."""
+        while True:
+            page = await self.recent(**options)
+            for memory in page.memories:
+                yield memory
+            if not page.next_cursor:
+                return
+            options["cursor"] = page.next_cursor
+
+    async def aclose(self) -> None:
+        """Close the connections to the server."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Return the client, which is closed at the end of the block."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the client."""
+        await self.aclose()

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
 from engramq.client import calls
-from engramq.client.call import Call
-from engramq.client.exchange import Answer, Heard, Lost, Pause, Send, carry_out
-from engramq.client.failures import EngramqFailure, Erased, NotReached, Refused, StillPending
-from engramq.client.policy import Policy
+from engramq.client.call import Call, EngramqFailure, Erased, NotReached, Refused, StillPending
+from engramq.client.exchange import Outcome, Pause, Policy, Send, carry_out
 from engramq.schemas.commands import EdgeMissing, Stored
 from tests.gateway.worker_side import a_memory
 
@@ -24,7 +23,7 @@ BUSY = {"status": "error", "code": "overloaded", "error": "Too much.", "recovery
 class Talk:
     """A call that hears what is given, and the clock that its pauses move."""
 
-    def __init__(self, call: Call[Any], heard: Iterable[Heard]) -> None:
+    def __init__(self, call: Call[Any], heard: Iterable[Outcome]) -> None:
         self.sent: list[Send] = []
         self.pauses: list[float] = []
         self.time = 1_000.0
@@ -32,44 +31,49 @@ class Talk:
         self._heard = iter(heard)
 
     def reply(self) -> Any:
-        said: Heard = None
+        said: Outcome = None
         while True:
             try:
-                step = self._conversation.send(said)
+                action = self._conversation.send(said)
             except StopIteration as end:
                 return end.value
-            if isinstance(step, Pause):
-                self.pauses.append(step.seconds)
-                self.time += step.seconds
+            if isinstance(action, Pause):
+                self.pauses.append(action.seconds)
+                self.time += action.seconds
                 said = None
             else:
-                self.sent.append(step)
+                self.sent.append(action)
                 self.time += 0.01
                 said = next(self._heard)
 
 
-def answer(http_status: int, retry_after_s: float = 0.0, /, **body: Any) -> Answer:
-    return Answer(http_status, msgspec.json.encode(body), retry_after_s)
+def answer(http_status: int, retry_after_s: int = 0, /, **body: Any) -> httpx.Response:
+    return httpx.Response(http_status, content=msgspec.json.encode(body), headers={"retry-after": str(retry_after_s)})
 
 
-def store(*heard: Heard, **given: Any) -> Talk:
+def store(*heard: Outcome, **given: Any) -> Talk:
     return Talk(calls.store("x", **given), heard)
 
 
 @pytest.mark.promise("RC-8")
 def test_a_write_is_repeated_with_the_key_of_its_first_request() -> None:
-    talk = store(Lost("cut"), answer(503, **BUSY), Answer(502, b"<html>"), Answer(200, STORED))
+    talk = store(
+        httpx.ConnectError("cut"),
+        answer(503, **BUSY),
+        httpx.Response(502, content=b"<html>"),
+        httpx.Response(200, content=STORED),
+    )
     assert talk.reply().stored.content == "Ada prefers tea"
-    keys = {step.request.key for step in talk.sent}
+    keys = {sent.request.key for sent in talk.sent}
     assert (len(talk.sent), len(keys), None in keys) == (4, 1, False)
-    assert store(Answer(200, STORED)).reply() is not None
-    other = store(Answer(200, STORED))
+    assert store(httpx.Response(200, content=STORED)).reply() is not None
+    other = store(httpx.Response(200, content=STORED))
     other.reply()
     assert other.sent[0].request.key not in keys
 
 
 def test_a_key_of_ones_own_is_taken_and_reads_have_none() -> None:
-    talk = store(Answer(200, STORED), idempotency_key="mine")
+    talk = store(httpx.Response(200, content=STORED), idempotency_key="mine")
     talk.reply()
     assert (talk.sent[0].request.key, b"idempotency_key" in (talk.sent[0].request.body or b"")) == ("mine", False)
     read = Talk(calls.search("x"), [answer(200, status="success", memories=[], count=0)])
@@ -79,7 +83,7 @@ def test_a_key_of_ones_own_is_taken_and_reads_have_none() -> None:
 
 @pytest.mark.promise("RC-8")
 def test_waits_grow_and_are_never_shorter_than_the_server_asked_for() -> None:
-    talk = store(*[Lost("cut")] * 4, answer(429, 7.0, **BUSY), Answer(200, STORED))
+    talk = store(*[httpx.ConnectError("cut")] * 4, answer(429, 7, **BUSY), httpx.Response(200, content=STORED))
     talk.reply()
     for attempt, pause in enumerate(talk.pauses[:4]):
         assert 0.05 * 2**attempt <= pause <= 0.1 * 2**attempt
@@ -87,7 +91,7 @@ def test_waits_grow_and_are_never_shorter_than_the_server_asked_for() -> None:
 
 
 def test_a_wait_that_does_not_fit_into_the_call_ends_it_at_once() -> None:
-    talk = store(answer(503, 60.0, **BUSY))
+    talk = store(answer(503, 60, **BUSY))
     with pytest.raises(Refused) as refused:
         talk.reply()
     assert (refused.value.code, refused.value.recovery, refused.value.http_status) == ("overloaded", "Wait.", 503)
@@ -96,17 +100,17 @@ def test_a_wait_that_does_not_fit_into_the_call_ends_it_at_once() -> None:
 
 @pytest.mark.promise("RC-8")
 def test_a_call_ends_within_its_time_and_tells_the_key_to_go_on_with() -> None:
-    talk = store(*[Lost("refused")] * 100)
+    talk = store(*[httpx.ConnectError("refused")] * 100)
     with pytest.raises(NotReached, match="refused") as lost:
         talk.reply()
     assert talk.time - 1_000.0 <= Policy().call_s
     assert lost.value.idempotency_key == talk.sent[0].request.key
-    assert all(step.timeout_s <= Policy().request_s for step in talk.sent)
+    assert all(sent.timeout_s <= Policy().request_s for sent in talk.sent)
 
 
 def test_a_page_of_a_proxy_is_no_answer() -> None:
     with pytest.raises(NotReached, match="answered 200"):
-        store(*[Answer(200, b"<html>")] * 100).reply()
+        store(*[httpx.Response(200, content=b"<html>")] * 100).reply()
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 409, 413, 422, 500])
@@ -123,12 +127,12 @@ def test_a_pending_write_is_followed_to_its_reply() -> None:
     talk = store(
         answer(202, status="pending", command_id="c-1"),
         answer(200, **waiting),
-        Lost("cut"),
+        httpx.ConnectError("cut"),
         answer(200, **waiting),
         answer(200, status="done", reply=msgspec.json.decode(STORED)),
     )
     assert talk.reply().status == "stored"
-    assert [step.request.path for step in talk.sent[1:]] == ["/v1/commands/c-1"] * 4
+    assert [sent.request.path for sent in talk.sent[1:]] == ["/v1/commands/c-1"] * 4
 
 
 def test_a_pending_write_that_is_refused_in_the_end_raises_that() -> None:

@@ -115,10 +115,9 @@ def _calls(every: list[Call]) -> Iterator[str]:
 
 def _methods(every: list[Call]) -> Iterator[str]:
     yield f'"""The methods of both clients. {_DESCRIBED}"""\n\n'
-    yield "from engramq.client import calls\nfrom engramq.client.call import Awaiting, Waiting\n\n\n"
-    for name, kind in (("Calls", "Waiting"), ("AsyncCalls", "Awaiting")):
-        yield f'class {name}:\n    """One method a tool; each raises EngramqFailure."""\n\n'
-        yield "".join(f"    {call.name} = {kind}(calls.{call.name})\n" for call in every) + "\n\n"
+    yield "from engramq.client import calls\nfrom engramq.client.call import CallMethod\n\n\n"
+    yield 'class Calls:\n    """One method a tool; each raises EngramqFailure."""\n\n'
+    yield "".join(f"    {call.name} = CallMethod(calls.{call.name})\n" for call in every) + "\n\n"
 
 
 def _formatted(text: str) -> str:
