@@ -1,12 +1,13 @@
-"""Items of a LangGraph store as memories: where an item stands, what is found by, and what is read back."""
+"""Items of a LangGraph store as memories: how they are written and read back, and which of them a filter means."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
-from langgraph.store.base import PutOp, SearchItem, get_text_at_path, tokenize_path
+from langgraph.store.base import MatchCondition, PutOp, SearchItem, get_text_at_path, tokenize_path
 
 from engramq.schemas.records import Memory
 
@@ -89,10 +90,60 @@ def _text(op: PutOp, fields: Sequence[str]) -> str:
 
 def _at(value: Mapping[str, Any], path: str) -> Iterator[str]:
     if path == _WHOLE:
-        yield from (f"{name}: {one if isinstance(one, str) else json.dumps(one)}" for name, one in value.items())
+        yield from (f"{name}: {part if isinstance(part, str) else json.dumps(part)}" for name, part in value.items())
     else:
         yield from get_text_at_path(value, tokenize_path(path))
 
 
 def _digest(words: Sequence[str]) -> str:
     return hashlib.blake2b(json.dumps(list(words)).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _number(compared: Callable[[float, float], bool]) -> Callable[[Any, Any], bool]:
+    def holds(value: Any, wanted: Any) -> bool:
+        return value is not None and compared(float(value), float(wanted))
+
+    return holds
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "$eq": operator.eq,
+    "$ne": operator.ne,
+    "$gt": _number(operator.gt),
+    "$gte": _number(operator.ge),
+    "$lt": _number(operator.lt),
+    "$lte": _number(operator.le),
+}
+
+
+def matches(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    """Say whether an item's value is what a filter asks for; raises ValueError for an operator that is none."""
+    return all(_is(value.get(name), sought) for name, sought in (wanted or {}).items())
+
+
+def _is(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict) and any(name.startswith("$") for name in wanted):
+        for name in wanted:
+            if name not in _OPERATORS:
+                raise ValueError(f"There is no operator {name}; there are {', '.join(_OPERATORS)}.")
+        return all(_OPERATORS[name](value, operand) for name, operand in wanted.items())
+    if isinstance(wanted, dict):
+        return isinstance(value, dict) and matches(value, wanted)
+    if isinstance(wanted, list | tuple):
+        same = isinstance(value, list | tuple) and len(value) == len(wanted)
+        return same and all(_is(element, sought) for element, sought in zip(value, wanted, strict=True))
+    return bool(value == wanted)
+
+
+def is_meant(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+    """Say whether a namespace begins, or ends, as a condition says; `*` stands for any one label."""
+    path = tuple(condition.path)
+    if len(namespace) < len(path):
+        return False
+    if condition.match_type == "prefix":
+        compared = namespace[: len(path)]
+    elif condition.match_type == "suffix":
+        compared = namespace[len(namespace) - len(path) :]
+    else:
+        raise ValueError(f"There is no way {condition.match_type!r} of matching.")
+    return all(wanted in ("*", label) for wanted, label in zip(path, compared, strict=True))

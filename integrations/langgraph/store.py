@@ -17,17 +17,15 @@ from langgraph.store.base import (
 )
 
 from engramq.client import AsyncMemory, Memory
-from engramq.langgraph.items import about_of, expiry, fields_of, item_of, item_tag, within_tags
-from engramq.langgraph.matching import is_meant, matches
+from engramq.langgraph.items import about_of, expiry, fields_of, is_meant, item_of, item_tag, matches, within_tags
 from engramq.schemas import records
 
 PAGE: Final = 100
 FOUND: Final = 50  # the most that one search returns
 WHOLE: Final = ("$",)
 
-# A step names a method of the client and what it is given, and is sent what that returns.
-Step = tuple[str, tuple[Any, ...], dict[str, Any]]
-Steps = Generator[Step, Any, Any]
+# Each names a method of the client and what it is given, and is sent what that returns.
+ClientCalls = Generator[tuple[str, tuple[Any, ...], dict[str, Any]], Any, Any]
 
 
 class EngramqStore(BaseStore):
@@ -55,25 +53,25 @@ class EngramqStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry operations out: what is read is as it was before what is written. Raises EngramqFailure."""
-        steps, said = self._steps(list(ops)), None
+        calls, reply = self._calls(list(ops)), None
         while True:
             try:
-                name, positional, named = steps.send(said)
+                name, positional, named = calls.send(reply)
             except StopIteration as end:
                 results: list[Result] = end.value
                 return results
-            said = getattr(self._memory, name)(*positional, **named)
+            reply = getattr(self._memory, name)(*positional, **named)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry operations out, as `batch` does."""
-        steps, said = self._steps(list(ops)), None
+        calls, reply = self._calls(list(ops)), None
         while True:
             try:
-                name, positional, named = steps.send(said)
+                name, positional, named = calls.send(reply)
             except StopIteration as end:
                 results: list[Result] = end.value
                 return results
-            said = await getattr(self._async_memory, name)(*positional, **named)
+            reply = await getattr(self._async_memory, name)(*positional, **named)
 
     def close(self) -> None:
         """Close the connections of `batch`."""
@@ -84,7 +82,7 @@ class EngramqStore(BaseStore):
         self._memory.close()
         await self._async_memory.aclose()
 
-    def _steps(self, ops: list[Op]) -> Steps:
+    def _calls(self, ops: list[Op]) -> ClientCalls:
         results: list[Result] = []
         puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
         for op in ops:
@@ -105,7 +103,7 @@ class EngramqStore(BaseStore):
             yield from self._put(put)
         return results
 
-    def _got(self, op: GetOp) -> Steps:
+    def _got(self, op: GetOp) -> ClientCalls:
         memory = next(iter((yield from _current(op.namespace, op.key))), None)
         if memory is None:
             return None
@@ -113,7 +111,7 @@ class EngramqStore(BaseStore):
             yield from _refreshed(memory)
         return item_of(memory)
 
-    def _put(self, op: PutOp) -> Steps:
+    def _put(self, op: PutOp) -> ClientCalls:
         before: list[records.Memory] = yield from _current(op.namespace, op.key)
         if op.value is None:
             for memory in before:
@@ -124,7 +122,7 @@ class EngramqStore(BaseStore):
         for memory in before:
             yield "supersede", (memory.id, stored.stored.id), {}
 
-    def _searched(self, op: SearchOp) -> Steps:
+    def _searched(self, op: SearchOp) -> ClientCalls:
         wanted = op.offset + op.limit
         found: dict[tuple[tuple[str, ...], str], tuple[SearchItem, records.Memory]] = {}
         if op.query:
@@ -143,7 +141,7 @@ class EngramqStore(BaseStore):
             yield from _refreshed(memory)
         return [item for item, _ in chosen]
 
-    def _namespaces(self, op: ListNamespacesOp) -> Steps:
+    def _namespaces(self, op: ListNamespacesOp) -> ClientCalls:
         found = set[tuple[str, ...]]()
         cursor: str | None = None
         while True:
@@ -153,17 +151,17 @@ class EngramqStore(BaseStore):
             cursor = page.next_cursor
             if not cursor:
                 break
-        meant = {one for one in found if all(is_meant(each, one) for each in op.match_conditions or ())}
-        return sorted({one[: op.max_depth] for one in meant})[op.offset : op.offset + op.limit]
+        meant = {space for space in found if all(is_meant(each, space) for each in op.match_conditions or ())}
+        return sorted({space[: op.max_depth] for space in meant})[op.offset : op.offset + op.limit]
 
 
-def _current(namespace: tuple[str, ...], key: str) -> Steps:
+def _current(namespace: tuple[str, ...], key: str) -> ClientCalls:
     """Return the memories that are an item, newest first: one, unless two writers met."""
     page = yield "recent", (), {"limit": PAGE, "tags": [item_tag(namespace, key)]}
     return [memory for memory in page.memories if item_of(memory) is not None]
 
 
-def _refreshed(memory: records.Memory) -> Steps:
+def _refreshed(memory: records.Memory) -> ClientCalls:
     """Let an item live as long again as it was put to live; nothing for one that has no end."""
     ttl = about_of(memory).get("ttl")
     if isinstance(ttl, int | float):
