@@ -6,7 +6,7 @@ import os
 import sys
 
 from engramq.deploy.local.home import DeployError
-from engramq.deploy.local.secret_files import take_secrets
+from engramq.deploy.local.settings import take_secrets
 from engramq.schemas.command_line import ExitCode
 
 

@@ -16,7 +16,7 @@ from engramq.deploy.local.doctor.local import stack_checks, with_pids
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.lease import ask_status
 from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL
-from engramq.deploy.local.supervisor.default import POSTGRES, REDIS
+from engramq.deploy.local.supervisor.stack import POSTGRES, REDIS
 from engramq.schemas.checks import Check, CheckName, at_home, status_of
 from engramq.schemas.command_line import ExitCode, count_of, memories
 from engramq.schemas.setting_values import can_be_used, without_password

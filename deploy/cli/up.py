@@ -21,8 +21,8 @@ from engramq.deploy.local.embedded.process import wait_until
 from engramq.deploy.local.home import Home, home_from
 from engramq.deploy.local.lease import Lease, take_lease
 from engramq.deploy.local.servers_for import READY_BOUND_S
-from engramq.deploy.local.supervisor.report import health
-from engramq.deploy.local.supervisor.shutdown import shut_down
+from engramq.deploy.local.supervisor.state import shut_down
+from engramq.deploy.local.supervisor.supervise import health
 from engramq.schemas.command_line import CommandFailed
 from engramq.schemas.settings import read_settings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.supervisor.shutdown import shut_down
+from engramq.deploy.local.supervisor.state import shut_down
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from pathlib import Path
 from engramq.deploy.local import settings
 from engramq.deploy.local.embedded.process import Launch
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.supervisor.default import accepts, default_stack, free_address
-from engramq.deploy.local.supervisor.entry import main
-from engramq.deploy.local.supervisor.stack import Stack, SupervisedService
+from engramq.deploy.local.supervisor.__main__ import main
+from engramq.deploy.local.supervisor.stack import Stack, SupervisedService, accepts, default_stack, free_address
 
 PROGRAMS = str(Path(__file__).with_name("fake_programs.py"))
 
@@ -32,7 +31,6 @@ def worker(home: Home) -> SupervisedService:
         "worker",
         lambda: program(home, "worker"),
         after=("migrate",),
-        mend=lambda: mark.unlink(missing_ok=True),
         prepare=lambda: mark.unlink(missing_ok=True),
         is_ready=mark.exists,
         tend=lambda: ailment.read_text() if ailment.exists() else "",
@@ -43,7 +41,6 @@ def gateway(home: Home) -> SupervisedService:
     return SupervisedService(
         "gateway",
         lambda: program(home, "gateway", str(home.gateway_socket)),
-        mend=lambda: home.gateway_socket.unlink(missing_ok=True),
         prepare=lambda: home.gateway_socket.unlink(missing_ok=True),
         is_ready=lambda: accepts(socket.AF_UNIX, str(home.gateway_socket)),
     )
@@ -67,7 +64,7 @@ def make_stack(extra: list[str], home: Home, environment: Mapping[str, str]) -> 
     if "servers" in extra:
         services[:0] = [service for service in real.services if service.name in ("postgres", "redis")]
     if "failing" in extra:
-        services.append(SupervisedService("failing", lambda: program(home, "failing"), settle_s=0.3))
+        services.append(SupervisedService("failing", lambda: program(home, "failing"), settle_s=1.0))
     if "orphan" in extra:
         # As on systems where the kernel does not end the children of a killed parent.
         deaf, quick = partial(program, home, "deaf", death_signal=0), ((15, 0.2), (9, 5.0))

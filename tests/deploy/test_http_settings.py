@@ -2,7 +2,7 @@
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.supervisor.default import default_stack
+from engramq.deploy.local.supervisor.stack import default_stack
 from engramq.schemas.settings import SETTINGS
 
 OF_HTTP = ("auth", "host", "port", "public_url", "allowed_hosts", "allowed_origins", "trusted_proxies", "jwt_")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from engramq.deploy.local.secret_files import SECRETS, SUFFIX
+from engramq.deploy.local.settings import SECRETS, SUFFIX
 from engramq.schemas.settings import SETTINGS
 from engramq.schemas.vocabulary import WorkerKind
 from tests.architecture.source import PACKAGES, ROOT

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engramq.deploy.local.secret_files import SECRETS
+from engramq.deploy.local.settings import SECRETS
 from engramq.schemas.checks import CheckName
 from tests.architecture.source import ROOT
 from tools.session import STEPS

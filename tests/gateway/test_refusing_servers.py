@@ -12,7 +12,7 @@ import pytest
 from redis.exceptions import BusyLoadingError, ResponseError
 
 from engramq.deploy.cli.status import health_line
-from engramq.deploy.local.supervisor import report
+from engramq.deploy.local.supervisor.supervise import health
 from engramq.gateway.overview import Health
 from engramq.gateway.run import Gateway
 from engramq.schemas.commands import Ping, Pong, Stored, StoreMemory
@@ -152,7 +152,7 @@ async def test_what_redis_refuses_is_named_everywhere_and_over_when_it_is(
         if status == "degraded":
             assert isinstance((await asked(gateway, Ping())).reply, Pong), "reads go on"
         async with serving(gateway, socket_path):
-            told = await asyncio.to_thread(report.health, socket_path)
+            told = await asyncio.to_thread(health, socket_path)
         assert told is not None
         assert name in health_line(told)
         assert health_line(told).startswith(f"{status}: ")
@@ -222,5 +222,5 @@ def test_a_server_that_makes_another_error_refuses_nothing() -> None:
 
 
 def test_without_a_gateway_the_status_says_so(tmp_path: Path) -> None:
-    assert report.health(tmp_path / "nobody.sock") is None
+    assert health(tmp_path / "nobody.sock") is None
     assert health_line({}) == "-"

@@ -28,7 +28,7 @@ from engramq.deploy.local.backup.taking import (
     this_platform,
 )
 from engramq.deploy.local.embedded.postgres import POSTGRESQL, Postgres
-from engramq.deploy.local.embedded.servers import SERVER_SIGNALS, lock_home
+from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import PRIVATE, DeployError, Home
 from engramq.deploy.local.new_file import sync_folder
 from engramq.deploy.local.supervisor.state import end_predecessor
@@ -192,7 +192,7 @@ def _claim(home: Home, held: contextlib.ExitStack, *, force: bool) -> None:
                 "Choose another ENGRAMQ_HOME; or give --force, which moves them aside and deletes nothing.",
             )
         # A supervisor that was killed may have left its servers.
-        end_predecessor(home.state, SERVER_SIGNALS)
+        end_predecessor(home.state)
         Postgres(home).mend()
 
 

@@ -22,7 +22,7 @@ import msgspec
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home, exists
-from engramq.deploy.local.supervisor.default import GATEWAY, HTTP, WORKER, accepts, free_address
+from engramq.deploy.local.supervisor.stack import GATEWAY, HTTP, WORKER, accepts, free_address
 from engramq.deploy.local.supervisor.state import SUPERVISOR, recorded
 from engramq.schemas.checks import AT_HOME, Check, CheckName, degraded, failed, passed
 

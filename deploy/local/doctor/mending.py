@@ -8,7 +8,7 @@ import stat
 
 from engramq.deploy.local.doctor.examination import Examination
 from engramq.deploy.local.doctor.local import is_open_to_others, stale_sockets
-from engramq.deploy.local.embedded.servers import SERVER_SIGNALS, lock_home
+from engramq.deploy.local.embedded.servers import lock_home
 from engramq.deploy.local.home import PASSABLE, DeployError, Home, refuse_foreign
 from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.schemas.checks import CheckName
@@ -47,7 +47,7 @@ def _clear(home: Home) -> list[str]:
     except DeployError as problem:
         return [f"Nothing cleared: {problem}"]
     try:
-        done = [f"Ended {name}, whose supervisor is dead." for name in end_predecessor(home.state, SERVER_SIGNALS)]
+        done = [f"Ended {name}, whose supervisor is dead." for name in end_predecessor(home.state)]
         for path in stale_sockets(home):
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()

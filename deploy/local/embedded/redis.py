@@ -6,6 +6,7 @@ Every function blocks, within a bound.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import platform
@@ -13,7 +14,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BufferedRWPair
 from pathlib import Path
 from urllib.parse import quote
@@ -23,7 +24,7 @@ from engramq.deploy.local.home import DeployError, Home
 
 PROBE_BOUND_S = 2.0
 TRY_AGAIN_S = 5.0  # after the file was turned off, or could not be turned on
-ROOM = 32 * 2**20  # bytes that are free beyond what the file takes when it is written anew
+SPARE_BYTES = 32 * 2**20  # that are free beyond what the file takes when it is written anew
 REWRITE_POLL_S = 0.02
 REWRITE_BOUND_S = 10.0  # a file of 512 MB is written in some 5 s
 STOP_SIGNALS = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
@@ -101,11 +102,8 @@ class Redis:
     def is_ready(self) -> bool:
         """Whether it answers a PING, which it does not while it still loads its file."""
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-                line.settimeout(PROBE_BOUND_S)
-                line.connect(str(self.socket))
-                line.sendall(b"PING\r\n")
-                return line.recv(64).startswith(b"+PONG")
+            with self._connected() as stream:
+                return _ask(stream, b"PING").startswith(b"+PONG")
         except OSError:
             return False
 
@@ -117,37 +115,24 @@ class Redis:
         PROBE_BOUND_S. Returns what is wrong; nothing when nothing is, or when it does not answer.
         """
         try:
-            told = self._told()
-            if told.get("aof_enabled") == "1":
-                if told.get("aof_last_write_status", "ok") == "ok":
-                    return ""
-                self._ask("CONFIG SET appendonly no")
-                self._try_at = time.monotonic() + TRY_AGAIN_S
-            elif time.monotonic() >= self._try_at and self._has_room(int(told.get("used_memory", "0"))):
-                self._try_at = time.monotonic() + TRY_AGAIN_S
-                if self._ask("CONFIG SET appendonly yes").startswith("+"):
-                    return ""
+            with self._connected() as stream:
+                lines = (_ask(stream, b"INFO persistence") + _ask(stream, b"INFO memory")).decode().splitlines()
+                info = dict(line.split(":", 1) for line in lines if ":" in line)
+                if info.get("aof_enabled") == "1":
+                    if info.get("aof_last_write_status", "ok") == "ok":
+                        return ""
+                    _ask(stream, b"CONFIG SET appendonly no")
+                    self._try_at = time.monotonic() + TRY_AGAIN_S
+                elif time.monotonic() >= self._try_at and self._has_space(int(info.get("used_memory", "0"))):
+                    self._try_at = time.monotonic() + TRY_AGAIN_S
+                    if _ask(stream, b"CONFIG SET appendonly yes").startswith(b"+"):
+                        return ""
         except (OSError, ValueError):
             return ""
         return "redis: its disk is full. The queue is in memory alone until there is room; reads go on."
 
-    def _told(self) -> dict[str, str]:
-        """What it tells of its file and its memory."""
-        lines = (self._ask("INFO persistence") + self._ask("INFO memory")).splitlines()
-        return dict(line.split(":", 1) for line in lines if ":" in line)
-
-    def _ask(self, command: str) -> str:
-        """The answer to one command, as it came; only for those that are answered by one line or one text."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(PROBE_BOUND_S)
-            line.connect(str(self.socket))
-            line.sendall(command.encode() + b"\r\n")
-            with line.makefile("rb") as answer:
-                first = answer.readline().decode()
-                return answer.read(int(first[1:])).decode() if first.startswith("$") else first
-
-    def _has_room(self, used_memory: int) -> bool:
-        return shutil.disk_usage(self.home.redis).free > used_memory + ROOM
+    def _has_space(self, used_memory: int) -> bool:
+        return shutil.disk_usage(self.home.redis).free > used_memory + SPARE_BYTES
 
     def rewrite_log(self) -> bool:
         """Have the append-only file written anew, so that it holds nothing that has passed through and is gone.
@@ -157,16 +142,21 @@ class Redis:
         """
         deadline = time.monotonic() + REWRITE_BOUND_S
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-                line.settimeout(PROBE_BOUND_S)
-                line.connect(str(self.socket))
-                with line.makefile("rwb") as stream:
-                    _settle(stream, deadline)  # one that is under way may have begun before something was erased
-                    if not _ask(stream, b"BGREWRITEAOF").startswith(b"+"):
-                        return False
-                    return b"aof_last_bgrewrite_status:ok" in _settle(stream, deadline)
+            with self._connected() as stream:
+                _settle(stream, deadline)  # one that is under way may have begun before something was erased
+                if not _ask(stream, b"BGREWRITEAOF").startswith(b"+"):
+                    return False
+                return b"aof_last_bgrewrite_status:ok" in _settle(stream, deadline)
         except OSError:
             return False
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[BufferedRWPair]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(PROBE_BOUND_S)
+            connection.connect(str(self.socket))
+            with connection.makefile("rwb") as stream:
+                yield stream
 
     @property
     def _configuration(self) -> Path:
@@ -205,9 +195,9 @@ def find_binary(environment: Mapping[str, str]) -> str:
 def _settle(stream: BufferedRWPair, deadline: float) -> bytes:
     """Wait until no rewriting is under way; return what the server then says of persistence. Raises TimeoutError."""
     while True:
-        told = _ask(stream, b"INFO persistence")
-        if b"aof_rewrite_in_progress:0" in told and b"aof_rewrite_scheduled:0" in told:
-            return told
+        info = _ask(stream, b"INFO persistence")
+        if b"aof_rewrite_in_progress:0" in info and b"aof_rewrite_scheduled:0" in info:
+            return info
         if time.monotonic() > deadline:
             raise TimeoutError
         time.sleep(REWRITE_POLL_S)

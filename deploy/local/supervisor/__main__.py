@@ -1,13 +1,69 @@
-"""`python -m engramq.deploy.local.supervisor`: detach, and run the stack that the environment asks for."""
+"""`python -m engramq.deploy.local.supervisor`: detach, take the home's lock, and run the stack of the environment."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import sys
+import time
+from collections.abc import Callable, Mapping
 
-from engramq.deploy.local.home import DeployError
-from engramq.deploy.local.secret_files import take_secrets
-from engramq.deploy.local.supervisor.entry import main
+from engramq.deploy.local import settings
+from engramq.deploy.local.embedded.servers import lock_home
+from engramq.deploy.local.home import DeployError, Home, home_from
+from engramq.deploy.local.settings import take_secrets, with_embedder
+from engramq.deploy.local.supervisor.control import Control
+from engramq.deploy.local.supervisor.stack import Stack, default_stack
+from engramq.deploy.local.supervisor.supervise import Supervisor
+from engramq.schemas.logs import JsonFormatter
+
+# One that is just leaving has closed its socket a moment before the kernel takes its lock.
+LOCK_BOUND_S = 1.5
+
+logger = logging.getLogger(__name__)
+
+
+def main(environment: Mapping[str, str], make_stack: Callable[[Home, Mapping[str, str]], Stack] = default_stack) -> int:
+    """Fork away from the starter (which sees its child end at once) and supervise until told to stop or unused."""
+    if os.fork() != 0:
+        # Without clean-up: that is the child's, which goes on.
+        os._exit(0)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    home = home_from(dict(environment))
+    try:
+        home.ensure()
+        lock = _lock(home)
+        if lock is None:
+            # Somebody else won the race to start one; the starter will find it.
+            return 0
+        stack = make_stack(home, with_embedder(home, environment))
+        asyncio.run(_supervise(home, stack, settings.linger_s(dict(environment))))
+        os.close(lock)
+    except DeployError as error:
+        logger.critical("Supervisor not started", extra={"code": error.code, "error": str(error)})
+        return 1
+    return 0
+
+
+async def _supervise(home: Home, stack: Stack, linger_s: float) -> None:
+    supervisor = Supervisor(home, stack, linger_s)
+    async with Control(supervisor).serving():
+        await supervisor.run()
+
+
+def _lock(home: Home) -> int | None:
+    deadline = time.monotonic() + LOCK_BOUND_S
+    while True:
+        try:
+            return lock_home(home)
+        except DeployError:
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.02)
+
 
 if __name__ == "__main__":
     try:

@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Coroutine
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError
-from engramq.deploy.local.supervisor.supervise import HTTP, Supervisor
+from engramq.deploy.local.supervisor.stack import HTTP
+from engramq.deploy.local.supervisor.supervise import Supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +15,6 @@ from pathlib import Path
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError
-from engramq.deploy.local.supervisor.logs import last_lines, size
 from engramq.deploy.local.supervisor.stack import SupervisedService
 from engramq.deploy.local.supervisor.state import StateFile
 
@@ -36,7 +36,7 @@ FIRST_PROBE_S = 0.01
 LONGEST_PROBE_S = 0.25
 
 
-class State(StrEnum):
+class ServiceState(StrEnum):
     """Where a service stands."""
 
     WAITING = "waiting"
@@ -55,7 +55,7 @@ class Runner:
     ) -> None:
         self.service = service
         self.log = logs / f"{service.name}.log"
-        self.state = State.WAITING
+        self.state = ServiceState.WAITING
         self.child: subprocess.Popen[bytes] | None = None
         self.started_at = 0.0
         self.restarts = 0
@@ -67,17 +67,17 @@ class Runner:
         self._early_deaths = 0
         self._longest_delay_s = LONGEST_DELAY_S
         self._prepared = False
-        self._log_began = size(self.log)  # after what earlier supervisors' processes had to say
+        self._log_began = _size(self.log)  # after what earlier supervisors' processes had to say
 
     @property
     def is_ready(self) -> bool:
         """Whether others may use the service."""
-        return self.state in (State.READY, State.DONE)
+        return self.state in (ServiceState.READY, ServiceState.DONE)
 
     @property
     def is_failing(self) -> bool:
         """Whether it died again and again (or could not even be started), so that waiting is of little use."""
-        return self.state is not State.READY and bool(self.complaint)
+        return self.state is not ServiceState.READY and bool(self.complaint)
 
     @property
     def last_lines(self) -> list[str]:
@@ -93,20 +93,22 @@ class Runner:
         """Keep the service running until cancelled. `wait_for` resolves when the named services are ready."""
         while True:
             await wait_for(self.service.after)
-            self._become(State.FAILING if self.complaint else State.STARTING)
+            self._become(ServiceState.FAILING if self.complaint else ServiceState.STARTING)
             try:
                 code = await self._live()
             except (DeployError, OSError, subprocess.SubprocessError) as error:
-                self._note_failure(f"{error}")
+                self._early_deaths += 1
+                self._longest_delay_s = LONGEST_DELAY_S
+                self.complaint = str(error)
                 logger.warning("Service not started", extra={"service": self.service.name, "error": str(error)})
             else:
                 if self.service.once and code == 0:
                     self.complaint = ""
-                    self._become(State.DONE)
+                    self._become(ServiceState.DONE)
                     return
                 self._note_death(code)
             self.restarts += 1
-            self._become(State.FAILING if self.complaint else State.STARTING)
+            self._become(ServiceState.FAILING if self.complaint else ServiceState.STARTING)
             await asyncio.sleep(self._delay_s())
 
     async def stop(self) -> None:
@@ -122,7 +124,7 @@ class Runner:
             except TimeoutError:
                 logger.warning("Service slow to stop", extra={"service": self.service.name, "signal": number})
         self._state_file.forget(self.service.name)
-        self._become(State.STOPPED)
+        self._become(ServiceState.STOPPED)
 
     async def _live(self) -> int:
         """Start the process, wait until it is ready, then until it ends.
@@ -130,7 +132,7 @@ class Runner:
         Returns:
             its exit code (negative: the signal that killed it).
         """
-        hook = self.service.mend if self._prepared else self.service.prepare
+        hook = (self._prepared and self.service.mend) or self.service.prepare
         if hook is not None:
             await asyncio.to_thread(hook)
         self._prepared = True
@@ -157,7 +159,7 @@ class Runner:
         while not self._exited.is_set():
             if self.service.is_ready is None or await asyncio.to_thread(self.service.is_ready):
                 self.complaint = ""
-                self._become(State.READY)
+                self._become(ServiceState.READY)
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 1.5, LONGEST_PROBE_S)
@@ -165,11 +167,11 @@ class Runner:
     async def _tend(self) -> None:
         """Look after the service until it ends, if there is a way to."""
         while self.service.tend is not None and not self._exited.is_set():
-            found = await asyncio.to_thread(self.service.tend)
-            if found != self.ailment:
-                extra = {"service": self.service.name, "problem": found or self.ailment}
-                logger.warning("Service ails" if found else "Service ails no more", extra=extra)
-                self.ailment = found
+            ailment = await asyncio.to_thread(self.service.tend)
+            if ailment != self.ailment:
+                extra = {"service": self.service.name, "problem": ailment or self.ailment}
+                logger.warning("Service ails" if ailment else "Service ails no more", extra=extra)
+                self.ailment = ailment
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._exited.wait(), TEND_PERIOD_S)
         self.ailment = ""
@@ -189,16 +191,52 @@ class Runner:
         else:
             self.complaint = ""
 
-    def _note_failure(self, complaint: str) -> None:
-        self._early_deaths += 1
-        self._longest_delay_s = LONGEST_DELAY_S
-        self.complaint = complaint
-
     def _delay_s(self) -> float:
         if self._early_deaths <= 1 and not self.complaint:
             return 0.0
         return min(FIRST_DELAY_S * 2.0 ** max(0, self._early_deaths - 2), self._longest_delay_s)
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: ServiceState) -> None:
         self.state = state
         self._changed()
+
+
+# Two generations of this for each of six programs: 60 MB at most, plus what is written between two looks.
+LARGEST_BYTES = 5 * 1024 * 1024
+_TAIL_BYTES = 8 * 1024
+
+
+def rotate_logs(folder: Path, largest_bytes: int = LARGEST_BYTES) -> None:
+    """Move what is in a too large log to NAME.log.1 and empty the log.
+
+    Copied and truncated rather than renamed, because the children hold it open, for appending.
+    """
+    for log in folder.glob("*.log"):
+        with contextlib.suppress(OSError):
+            if _size(log) > largest_bytes:
+                older = log.with_name(log.name + ".1")
+                shutil.copyfile(log, older)
+                older.chmod(0o600)
+                with log.open("r+b") as emptied:
+                    emptied.truncate(0)
+
+
+def _size(log: Path) -> int:
+    """The bytes of a log; 0 when there is none."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def last_lines(log: Path, count: int = 8, *, since: int = 0) -> list[str]:
+    """The last lines of a log, after so many bytes, that are not blank; none when it cannot be read."""
+    try:
+        with log.open("rb") as source:
+            whole = log.stat().st_size
+            # It was emptied meanwhile when it is shorter.
+            source.seek(max(since if since <= whole else 0, whole - _TAIL_BYTES))
+            text = source.read(_TAIL_BYTES).decode(errors="replace")
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-count:]

@@ -1,19 +1,23 @@
-"""The supervisor itself: runs a stack's services in order, counts its leases, stops when the last has gone."""
+"""The supervisor: runs a stack's services in order, counts its leases, says how all is, stops with the last lease."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
-from engramq.deploy.local.supervisor import logs, report
-from engramq.deploy.local.supervisor.runner import Runner
-from engramq.deploy.local.supervisor.stack import Stack, SupervisedService
+from engramq.deploy.local.supervisor.runner import Runner, ServiceState, rotate_logs
+from engramq.deploy.local.supervisor.stack import HTTP, Stack, SupervisedService
 from engramq.deploy.local.supervisor.state import SUPERVISOR, StateFile, end_predecessor
 from engramq.schemas.setting_values import without_password
 
@@ -22,7 +26,6 @@ logger = logging.getLogger(__name__)
 # Whoever started us connects within this, or is not coming.
 FIRST_LEASE_BOUND_S = 10.0
 ROTATION_PERIOD_S = 10.0
-HTTP = "http"
 
 
 class Supervisor:
@@ -128,12 +131,12 @@ class Supervisor:
             "home": str(self.home.path),
             "pid": os.getpid(),
             "uptime_s": round(time.time() - self.started_at, 1),
-            "memory_mb": report.memory_mb(os.getpid(), whole_tree=False),
+            "memory_mb": memory_mb(os.getpid(), whole_tree=False),
             "http": self.http_url or None,
             "addresses": {name: without_password(value) for name, value in self.stack.addresses.items()},
             "leases": [dict(lease) for lease in list(self._leases.values())],
-            "health": report.health(self.home.gateway_socket),
-            "services": [report.of_service(runner) for runner in list(self._runners.values())],
+            "health": health(self.home.gateway_socket),
+            "services": [_figures(runner) for runner in list(self._runners.values())],
         }
 
     def _start(self, service: SupervisedService) -> None:
@@ -153,14 +156,14 @@ class Supervisor:
         self._changed = asyncio.Event()
 
     def _with_causes(self, names: Sequence[str]) -> list[Runner]:
-        found: dict[str, Runner] = {}
+        causes: dict[str, Runner] = {}
         pending = list(names)
         while pending:
             runner = self._runners.get(pending.pop())
-            if runner is not None and runner.service.name not in found:
-                found[runner.service.name] = runner
+            if runner is not None and runner.service.name not in causes:
+                causes[runner.service.name] = runner
                 pending.extend(runner.service.after)
-        return list(found.values())
+        return list(causes.values())
 
     def _check_task(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
@@ -204,9 +207,93 @@ class Supervisor:
     async def _rotate_logs(self) -> None:
         while True:
             await asyncio.sleep(ROTATION_PERIOD_S)
-            await asyncio.to_thread(logs.rotate, self.home.logs)
+            await asyncio.to_thread(rotate_logs, self.home.logs)
 
     def _record_self(self) -> None:
         me = process.identify(os.getpid())
         if me is not None:
             self._state_file.record(SUPERVISOR, me)
+
+
+HEALTH_BOUND_S = 9.0  # a gateway takes up to 8 s to find that nobody answers
+
+_KB_PER_MB = 1024
+_ON_LINUX = sys.platform.startswith("linux")
+
+
+def _figures(runner: Runner) -> dict[str, object]:
+    """Name, state, pid, uptime, memory, restarts, log; the last log lines only of one that fails."""
+    child = runner.child
+    running = child is not None and child.poll() is None
+    pid = child.pid if child is not None and running else None
+    return {
+        "name": runner.service.name,
+        "state": str(runner.state),
+        "pid": pid,
+        "uptime_s": round(time.time() - runner.started_at, 1) if pid is not None else None,
+        "memory_mb": memory_mb(pid, whole_tree=True) if pid is not None else None,
+        "restarts": runner.restarts,
+        "log": str(runner.log),
+        "complaint": runner.complaint or runner.ailment,
+        "last_lines": runner.last_lines if runner.complaint or runner.state is ServiceState.FAILING else [],
+    }
+
+
+def memory_mb(pid: int, *, whole_tree: bool) -> float:
+    """Memory of a process, of its descendants too if asked: the proportional share on Linux, else the resident size."""
+    pids = _tree(pid) if whole_tree else [pid]
+    return round(sum(_memory_kb(each) for each in pids) / _KB_PER_MB, 1)
+
+
+def health(gateway_socket: Path) -> dict[str, object] | None:
+    """What the gateway says of itself and of the servers: `status`, and `missing` and `refused` where there is such.
+
+    None where there is none that answers. Blocks, within HEALTH_BOUND_S.
+    """
+    answer = b""
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(HEALTH_BOUND_S)
+            line.connect(str(gateway_socket))
+            line.sendall(b'{"engramq": 1, "health": true}\n')
+            while not answer.endswith(b"\n") and (piece := line.recv(65_536)):
+                answer += piece
+        report = json.loads(answer)
+    except (OSError, ValueError):
+        return None
+    return report if isinstance(report, dict) and "status" in report else None
+
+
+def _memory_kb(pid: int) -> int:
+    if _ON_LINUX:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            return 0
+        return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return int(_ps("-o", "rss=", "-p", str(pid)).strip() or 0)
+
+
+def _tree(root: int) -> list[int]:
+    shown = _pids_and_parents() if _ON_LINUX else _ps("-axo", "pid=,ppid=")
+    pairs = [(int(pid), int(parent)) for pid, parent in (line.split() for line in shown.splitlines())]
+    members = [root]
+    for member in members:
+        members.extend(pid for pid, parent in pairs if parent == member)
+    return members
+
+
+def _ps(*arguments: str) -> str:
+    return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False, timeout=5).stdout
+
+
+def _pids_and_parents() -> str:
+    lines = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            except OSError:
+                continue
+            lines.append(f"{entry.name} {fields[1]}")
+    return "\n".join(lines)

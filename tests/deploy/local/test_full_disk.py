@@ -59,11 +59,11 @@ def test_a_redis_whose_disk_is_full_serves_without_its_file_until_there_is_room(
             assert "disk is full" in server.tend()
             assert not refuses(client)
             client.set("meanwhile", "kept")
-            monkeypatch.setattr(embedded, "ROOM", 2**62)
+            monkeypatch.setattr(embedded, "SPARE_BYTES", 2**62)
             assert "disk is full" in server.tend(), "no room yet"
             assert client.info("persistence")["aof_enabled"] == 0
             limit_files(child, RLIM_INFINITY)
-            monkeypatch.setattr(embedded, "ROOM", 0)
+            monkeypatch.setattr(embedded, "SPARE_BYTES", 0)
             assert server.tend() == ""
             assert client.info("persistence")["aof_enabled"] == 1
             await_true(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0)

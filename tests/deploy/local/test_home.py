@@ -9,7 +9,7 @@ import pytest
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError, Home, private_folder
-from engramq.deploy.local.supervisor.shutdown import shut_down
+from engramq.deploy.local.supervisor.state import shut_down
 from engramq.schemas import vocabulary
 from engramq.schemas.settings import SETTINGS
 from tests.deploy.helpers import OTHER, needs_root

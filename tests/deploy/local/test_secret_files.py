@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engramq.deploy.local.home import DeployError
-from engramq.deploy.local.secret_files import SECRETS, take_secrets
+from engramq.deploy.local.settings import SECRETS, take_secrets
 from engramq.schemas.settings import SETTINGS
 
 ENGRAMQ = str(Path(sys.executable).with_name("engramq"))

@@ -12,7 +12,7 @@ from engramq.deploy.local import lease
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import take_lease
 from engramq.deploy.local.servers_for import _NEEDS, servers_for
-from engramq.deploy.local.supervisor.default import default_stack
+from engramq.deploy.local.supervisor.stack import default_stack
 from engramq.schemas.command_line import ExitCode
 from engramq.schemas.settings import SettingsError
 from tests.deploy.fake_engramq import FAKE_STACK

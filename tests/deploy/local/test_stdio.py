@@ -7,7 +7,7 @@ import pytest
 
 from engramq.deploy.local.embedded.process import is_alive
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.supervisor.shutdown import shut_down
+from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.helpers import BOUND_S, Client, await_true, identity, is_stopped, service, status_of
 
 pytestmark = pytest.mark.timeout(40)

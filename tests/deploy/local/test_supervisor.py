@@ -18,8 +18,8 @@ from engramq.deploy.local import lease, settings
 from engramq.deploy.local.embedded import process
 from engramq.deploy.local.home import DeployError, Home
 from engramq.deploy.local.lease import Lease, connect, take_lease
-from engramq.deploy.local.supervisor import logs
-from engramq.deploy.local.supervisor.shutdown import shut_down
+from engramq.deploy.local.supervisor.runner import last_lines, rotate_logs
+from engramq.deploy.local.supervisor.state import shut_down
 from tests.deploy.fake_engramq import FAKE_STACK
 from tests.deploy.helpers import BOUND_S, await_true, identity, is_stopped, service, status_of
 
@@ -296,8 +296,8 @@ def test_down_ends_a_supervisor_that_does_not_answer(home: Home, hold: Hold) -> 
     os.kill(before["pid"], signal.SIGSTOP)
     program = (
         "import sys; from pathlib import Path; from engramq.deploy.local.home import Home\n"
-        "from engramq.deploy.local.supervisor import shutdown\n"
-        "shutdown.shut_down(Home(Path(sys.argv[1])), answer_bound_s=0.5)"  # without the two minutes of one that stops
+        "from engramq.deploy.local.supervisor.state import shut_down\n"
+        "shut_down(Home(Path(sys.argv[1])), answer_bound_s=0.5)"  # without the two minutes of one that stops
     )
     subprocess.run([sys.executable, "-c", program, str(home.path)], check=True, timeout=BOUND_S)
 
@@ -309,12 +309,12 @@ def test_logs_are_kept_within_their_size_while_their_writers_go_on(tmp_path: Pat
     log = tmp_path / "worker.log"
     with log.open("ab", buffering=0) as writer:
         writer.write(b"old\n" * 1000)
-        logs.rotate(tmp_path, largest_bytes=1000)
+        rotate_logs(tmp_path, largest_bytes=1000)
         writer.write(b"new 1\n\nnew 2\n")
 
     assert log.read_bytes() == b"new 1\n\nnew 2\n"
     assert log.with_name("worker.log.1").stat().st_size == 4000
-    assert logs.last_lines(log) == ["new 1", "new 2"]
-    assert logs.last_lines(log, since=len(b"new 1\n")) == ["new 2"]
-    assert logs.last_lines(log, since=10**6) == ["new 1", "new 2"]
-    assert logs.last_lines(tmp_path / "missing.log") == []
+    assert last_lines(log) == ["new 1", "new 2"]
+    assert last_lines(log, since=len(b"new 1\n")) == ["new 2"]
+    assert last_lines(log, since=10**6) == ["new 1", "new 2"]
+    assert last_lines(tmp_path / "missing.log") == []

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engramq.deploy.local.secret_files import SECRETS
-from engramq.deploy.local.settings import PREFIX
+from engramq.deploy.local.settings import PREFIX, SECRETS
 from tests.deploy.manifests.conftest import CHART, VALUE_FILES, Object, objects, rendered, run, tool
 
 pytestmark = pytest.mark.promise("OP-8", "SC-11")

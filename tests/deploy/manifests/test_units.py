@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engramq.deploy.local.secret_files import SECRETS, SUFFIX
-from engramq.deploy.local.settings import PREFIX
+from engramq.deploy.local.settings import PREFIX, SECRETS, SUFFIX
 from tests.deploy.manifests.conftest import DEPLOY, of_system, run
 
 pytestmark = pytest.mark.promise("OP-8")
