@@ -16,7 +16,7 @@ from engramq.deploy.local.settings import take_secrets, with_embedder
 from engramq.deploy.local.supervisor.control import Control
 from engramq.deploy.local.supervisor.stack import Stack, default_stack
 from engramq.deploy.local.supervisor.supervise import Supervisor
-from engramq.schemas.logs import JsonFormatter
+from engramq.telemetry.spans import JsonFormatter
 
 # One that is just leaving has closed its socket a moment before the kernel takes its lock.
 LOCK_BOUND_S = 1.5
