@@ -19,9 +19,7 @@ from bench.common import timed
 from engramq.schemas.commands import NewMemory, SearchMemories
 from engramq.schemas.vocabulary import DEFAULT_PRINCIPAL, Partition
 from engramq.workers.db.database import Store
-from engramq.workers.db.lookups import Lookup
-from engramq.workers.db.pool import Row
-from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.transaction import Lookup, Row, Sent, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.embedders import minilm
 from engramq.workers.embedders.interface import Embedder, Vectors

@@ -51,5 +51,5 @@ async def run_once(
 @asynccontextmanager
 async def opened(store: Store, namespace: str) -> AsyncIterator[Transaction]:
     """Open one transaction, tried once, for as long as the block lasts."""
-    async with store._opened(namespace, read_only=False) as tx:
+    async with store._pool.connection() as connection, store._entered(connection, namespace, read_only=False) as tx:
         yield tx

@@ -13,7 +13,7 @@ from engramq.schemas.vocabulary import AuditAction, CommandStatus, Scope
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db import ledger
 from engramq.workers.db.audit import Wanted, entries
-from engramq.workers.db.health import Health, health_of
+from engramq.workers.db.database import Health
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.replies import filled
 from engramq.workers.runner import Context, handles, handles_without_transaction
@@ -40,7 +40,7 @@ async def get_command(command: GetCommand, context: Context) -> CommandReport:
 @handles_without_transaction(Ping)
 async def ping(command: Ping, context: Context) -> Pong:
     """Answer with what was sent, and if asked with what the database refuses and what else is wrong."""
-    health = await health_of(context.store) if command.database else Health()
+    health = await context.store.health() if command.database else Health()
     checks = await context.services[WorkerChecks].look() if command.checks and health.reads else []
     return Pong(payload=command.payload, refused=health.refused, reads=health.reads, checks=checks)
 

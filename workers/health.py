@@ -17,7 +17,6 @@ from engramq.schemas.settings import Settings
 from engramq.telemetry.listener import Answer, Page, serving
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db.database import Store
-from engramq.workers.db.health import health_of
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +101,7 @@ class WorkerHealth:
         if self._known is None:
             return [failed(CheckName.DATABASE, "It waits for the database; its log says why.")]
         store, checks = self._known
-        health, model = await asyncio.gather(health_of(store), checks.model())
+        health, model = await asyncio.gather(store.health(), checks.model())
         database = None
         if health.refused:
             database = (degraded if health.reads else failed)(CheckName.DATABASE, health.refused)

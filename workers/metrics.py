@@ -16,7 +16,6 @@ from engramq.telemetry.figures import CONTENT_TYPE, Figures
 from engramq.telemetry.listener import Answer, Page, serving
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import StoreFigures, store_figures
-from engramq.workers.db.health import health_of
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.queue.contract import CommandTry, OutcomeUnknown
 
@@ -77,7 +76,7 @@ class WorkerMetrics:
         interactive, bulk = embedder.waiting
         figures.tell_all(catalog.EMBEDDER_WAITING, {("interactive",): interactive, ("bulk",): bulk})
         self._tell_home()
-        found = await health_of(store)
+        found = await store.health()
         figures.tell(catalog.DATABASE, float(found.reads))
         figures.tell(catalog.WRITABLE, float(found.reads and not found.refused))
         if self._keeps_up and found.reads:

@@ -16,7 +16,6 @@ def _words(text: str) -> frozenset[str]:
 PURE: Final = (
     "engramq.gateway.rendering.brief",
     "engramq.gateway.rendering.budget",
-    "engramq.workers.db.budget",
     "engramq.workers.embedders.calibration",
     "engramq.workers.graph.edge_rules",
     "engramq.workers.graph.edge_rules",

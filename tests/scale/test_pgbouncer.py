@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,6 @@ from engramq.deploy.local.embedded.postgres import OWNER_ROLE
 from engramq.schemas.settings import Pooler, Settings, read_settings
 from engramq.workers.db.conninfo import SESSION, WORKER_ROLE
 from engramq.workers.db.database import Store
-from engramq.workers.db.health import health_of
 from engramq.workers.db.loads import index_loads
 from engramq.workers.db.migrate import migrate
 from engramq.workers.db.readiness import NotReady
@@ -127,7 +127,7 @@ async def test_each_transaction_is_bounded_and_leaves_nothing_to_the_next(
             assert at_length[2]["transaction_timeout"] == at_length[2]["idle_in_transaction_session_timeout"] == "0"
             assert at_length[2]["statement_timeout"] == SESSION["statement_timeout"]
             assert await store.namespaces() == ["n"]
-            assert not (await health_of(store)).refused
+            assert not (await store.health()).refused
             assert await index_loads(store) == 0
         with psycopg.connect(one.url(OWNER_ROLE), autocommit=True, prepare_threshold=None) as after:
             assert after.execute(LEFT.encode(), [NAMES]).fetchall() == []
@@ -141,7 +141,7 @@ async def test_a_transaction_that_the_settings_do_not_hold_in_is_not_carried_out
         pooled = store._pool._pooled
         assert pooled is not None
         store._pool._through = pooled._replace(settings={**pooled.settings, "lock_timeout": "5000ms"})  # shown as 5s
-        await store.renew()
+        await store._pool.doubt(time.monotonic())
         with pytest.raises(Exception, match="does not take the workers' settings"):
             await store.write("n", held)
         with pytest.raises(Exception, match="does not take the workers' settings"):

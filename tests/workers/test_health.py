@@ -15,7 +15,7 @@ from engramq.schemas.settings import Settings, SettingsError, read_settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.app import run
 from engramq.workers.checks import WorkerChecks
-from engramq.workers.db.health import LOOK_S
+from engramq.workers.db.database import LOOK_S
 from engramq.workers.db.migrate import migrate
 from engramq.workers.embedders.batching import BatchingEmbedder
 from engramq.workers.embedders.interface import Vectors

@@ -165,7 +165,7 @@ async def test_a_reference_costs_a_read_one_statement_and_no_reference_none(
 ) -> None:
     one = (await world.keep(LONG)).stored.id
     sent: list[bytes] = []
-    execute = transaction.execute  # type: ignore[attr-defined]  # imported there
+    execute = transaction.execute
 
     async def noting(connection: Any, query: bytes, values: Any) -> Any:
         sent.append(query)

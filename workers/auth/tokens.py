@@ -11,9 +11,8 @@ from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
 from engramq.schemas.vocabulary import SYSTEM_NAMESPACE, AuditAction, Scope
 from engramq.workers.db import audit
 from engramq.workers.db.database import Store
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 
 INSERT: Final = sql("insert_token")
 LOCK: Final = sql("lock_tokens")

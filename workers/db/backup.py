@@ -10,9 +10,9 @@ import psycopg
 from psycopg.rows import dict_row
 
 from engramq.workers.db.conninfo import owner_conninfo
-from engramq.workers.db.pool import Connection, execute
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, require_own_session
+from engramq.workers.db.transaction import Connection, execute
 
 KEEP_LOG: Final = sql("keep_log")
 ABOUT: Final = sql("about_cluster")

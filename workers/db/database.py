@@ -8,14 +8,18 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import psycopg
+from psycopg.types.numeric import Int4
 
+from engramq.schemas.checks import DATABASE_AWAY
+from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Pooler
 from engramq.schemas.vocabulary import DEFAULT_LANGUAGE
 from engramq.workers.db.conninfo import SESSION, pooled_conninfo, pooled_settings, worker_conninfo
 from engramq.workers.db.errors import (
+    READ_ONLY,
     Again,
     Meaning,
     SettingsMissing,
@@ -24,13 +28,24 @@ from engramq.workers.db.errors import (
     refuses_options,
     unavailable,
 )
-from engramq.workers.db.health import Refusals
-from engramq.workers.db.lookups import Answer, Lookup, look_up
-from engramq.workers.db.pool import Connection, Pool, Pooled, PoolFigures, Row, execute, settings_of
+from engramq.workers.db.lookups import look_up
+from engramq.workers.db.pool import Pool, Pooled, PoolFigures, within
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, check_schema
-from engramq.workers.db.session import ask, take_settings
-from engramq.workers.db.transaction import NOBODY, AtEnd, CommitUnknown, Tenants, Transaction, transaction
+from engramq.workers.db.transaction import (
+    NOBODY,
+    TAKE_SETTINGS,
+    Answer,
+    CommitUnknown,
+    Connection,
+    Lookup,
+    Row,
+    Transaction,
+    ask,
+    execute,
+    settings_to_take,
+    transaction,
+)
 from engramq.workers.queue.contract import OutcomeUnknown
 
 log = logging.getLogger(__name__)
@@ -42,16 +57,32 @@ TAKE_TIME: Final = sql("take_time")
 REGISTER_MODEL: Final = sql("register_model")
 USE_MODEL: Final = sql("use_model")
 MODELS_NAMED: Final = sql("models_named")
+FIND_TENANT: Final = sql("find_tenant")
+MAKE_TENANT: Final = sql("make_tenant")
+TAKES_WRITES: Final = sql("takes_writes")
+
+STRANGER: Final = "EQ001"  # the SQLSTATE of `enter_tenant`
+TENANTS_KEPT: Final = 100_000  # namespaces whose number is remembered; about 150 bytes each
 
 POOL_SIZE: Final = 16
 PATIENCE_S: Final = 2.0  # for a server that restarts
 CONFLICTS_MAX: Final = 10
 UNFIT_MAX: Final = 2  # tries more, on newer sessions
 ENDING_S: Final = 2.0  # for the COMMIT of reads that were answered, when the store is closed
+LOOK_S: Final = 1.5  # in which a database answers that serves
+REFUSED_S: Final = 30.0  # how long a refusal is told that no write since has contradicted
+SAY_AGAIN_S: Final = 60.0
 _PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 
 T = TypeVar("T")
 Work = Callable[[Transaction], Awaitable[T]]
+
+
+class Health(NamedTuple):
+    """What the database refuses, as a sentence (nothing: nothing), and whether it serves reads."""
+
+    refused: str = ""
+    reads: bool = True
 
 
 class Store:
@@ -59,9 +90,12 @@ class Store:
 
     def __init__(self, pool: Pool, language: str = DEFAULT_LANGUAGE) -> None:
         self._pool = pool
-        self._tenants = Tenants(language)
+        self._language = language  # of namespaces that are new
+        # The number of a namespace, with which every key of its rows begins. It never changes and is never given again,
+        # so what is remembered holds for as long as the database is the same: each transaction proves it as it enters.
+        self._tenants: dict[str, Int4] = {}
         self._sharded = False
-        self.refusals = Refusals()
+        self._refusal, self._refused_at, self._logged_at = "", 0.0, 0.0  # the last one, empty when a write followed
         self._ending: set[asyncio.Task[None]] = set()  # reads that have been answered
 
     @classmethod
@@ -88,7 +122,7 @@ class Store:
                 await check_schema(connection)
                 # Not in one exchange: a pooler that lends sessions for a statement would not notice the transaction.
                 async with connection.transaction():
-                    await take_settings(connection)
+                    await _take_settings(connection)
                     found = await (await execute(connection, SESSION_CHECK, {"names": list(SESSION)})).fetchone()
                     known = await (await execute(connection, LANGUAGE_KNOWN, {"language": language})).fetchone()
             _check_session(found or {})
@@ -108,8 +142,8 @@ class Store:
         """Close the connections, when the reads that were answered have ended."""
         if self._ending:
             _, late = await asyncio.wait(self._ending, timeout=ENDING_S)
-            for one in late:
-                one.cancel()
+            for task in late:
+                task.cancel()
         await self._pool.aclose()
 
     async def __aenter__(self) -> Self:
@@ -150,14 +184,8 @@ class Store:
 
         async def run(connection: Connection) -> T:
             await _take_time(connection)
-            with self._tenants.doubting(namespace):
-                tenant = await self._tenants.of(connection, namespace, make=False)
-                begun = transaction(
-                    connection, namespace, tenant,
-                    read_only=True, snapshot=True, at_length=True, sharded=self._sharded,
-                )  # fmt: skip
-                async with begun as opened:
-                    return await work(opened)
+            async with self._entered(connection, namespace, read_only=True, snapshot=True, at_length=True) as opened:
+                return await work(opened)
 
         return await self.alone(run)
 
@@ -169,13 +197,8 @@ class Store:
 
         async def run(connection: Connection) -> T:
             await _take_time(connection)
-            with self._tenants.doubting(namespace):
-                tenant = await self._tenants.of(connection, namespace, make=True)
-                begun = transaction(
-                    connection, namespace, tenant, read_only=False, at_length=True, sharded=self._sharded
-                )
-                async with begun as opened:
-                    return await work(opened)
+            async with self._entered(connection, namespace, read_only=False, at_length=True) as opened:
+                return await work(opened)
 
         try:
             return await self.alone(run)
@@ -209,9 +232,17 @@ class Store:
         """How the connections are."""
         return self._pool.figures
 
-    async def renew(self) -> None:
-        """Give up the connections that are open now, since the server may say something else to a new one."""
-        await self._pool.doubt(time.monotonic())
+    async def health(self) -> Health:
+        """Return what the database refuses, within LOOK_S. A full disk shows only when somebody has tried to write."""
+        try:
+            read_only = await within(LOOK_S, self._is_read_only())
+        except TimeoutError:
+            return Health(DATABASE_AWAY, reads=False)
+        except EngramqError as refusal:
+            return Health(refusal.fault.error, reads=False)
+        if read_only:
+            return Health(READ_ONLY)
+        return Health(self._refusal if time.monotonic() < self._refused_at + REFUSED_S else "")
 
     async def alone(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Run `work` once on a connection that is closed afterwards, outside any transaction.
@@ -231,13 +262,17 @@ class Store:
 
     async def _look_up_once(self, namespace: str, lookups: Sequence[Lookup]) -> list[Answer]:
         async with self._pool.connection() as connection:
-            with self._tenants.doubting(namespace):
-                tenant = await self._tenants.of(connection, namespace, make=False)
-                return await look_up(connection, namespace, tenant, lookups, entered=tenant != NOBODY)
+            tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=False)
+            try:
+                return await look_up(connection, namespace, tenant, lookups)
+            except psycopg.Error as error:
+                self._forget_stranger(namespace, error)
+                raise
 
     async def _read_once(self, namespace: str, work: Work[T]) -> T:
         async with AsyncExitStack() as lent:
-            result = await work(await lent.enter_async_context(self._opened(namespace, read_only=True)))
+            connection = await lent.enter_async_context(self._pool.connection())
+            result = await work(await lent.enter_async_context(self._entered(connection, namespace, read_only=True)))
             # Nothing hangs on how a read ends, so nobody waits for it.
             ending = asyncio.create_task(_end(lent.pop_all()))
             self._ending.add(ending)
@@ -245,30 +280,62 @@ class Store:
             return result
 
     async def _write_once(self, namespace: str, work: Work[T]) -> T:
-        at_end, undone = list[AtEnd](), False
+        opened: Transaction | None = None
+        kept = True
         try:
-            async with self._opened(namespace, read_only=False) as opened:
-                at_end = opened.at_end
+            async with (
+                self._pool.connection() as connection,
+                self._entered(connection, namespace, read_only=False) as opened,
+            ):
                 result = await work(opened)
-            self.refusals.note_write()
+            self._refusal = ""
             return result
         except CommitUnknown:
             raise
         except Exception:
-            undone = True
+            kept = False
             raise
         finally:
-            for tell in at_end:
-                tell(not undone)
+            for tell in () if opened is None else opened.at_end:
+                tell(kept)
 
     @asynccontextmanager
-    async def _opened(self, namespace: str, *, read_only: bool) -> AsyncIterator[Transaction]:
-        async with self._pool.connection() as connection:
-            with self._tenants.doubting(namespace):
-                tenant = await self._tenants.of(connection, namespace, make=not read_only)
-                begun = transaction(connection, namespace, tenant, read_only=read_only, sharded=self._sharded)
-                async with begun as opened:
-                    yield opened
+    async def _entered(
+        self,
+        connection: Connection,
+        namespace: str,
+        *,
+        read_only: bool,
+        snapshot: bool = False,
+        at_length: bool = False,
+    ) -> AsyncIterator[Transaction]:
+        """Open a transaction in a namespace; one to write in makes the namespace where there is none."""
+        tenant = self._tenants.get(namespace) or await self._tenant_of(connection, namespace, make=not read_only)
+        try:
+            async with transaction(
+                connection, namespace, tenant,
+                read_only=read_only, snapshot=snapshot, at_length=at_length, sharded=self._sharded,
+            ) as opened:  # fmt: skip
+                yield opened
+        except psycopg.Error as error:
+            self._forget_stranger(namespace, error)
+            raise
+
+    async def _tenant_of(self, connection: Connection, namespace: str, *, make: bool) -> Int4:
+        """Ask for the number of a namespace, outside any transaction; NOBODY where there is none and none is made."""
+        values = {"namespace": namespace} | ({"language": self._language} if make else {})
+        rows = await ask(connection, MAKE_TENANT if make else FIND_TENANT, values)
+        if not rows or rows[0]["tenant"] is None:
+            return NOBODY
+        if len(self._tenants) >= TENANTS_KEPT:
+            del self._tenants[next(iter(self._tenants))]
+        tenant = self._tenants[namespace] = Int4(rows[0]["tenant"])
+        return tenant
+
+    def _forget_stranger(self, namespace: str, error: psycopg.Error) -> None:
+        """Forget a number that turns out to be not this namespace's: the database was emptied or brought back."""
+        if error.sqlstate == STRANGER:
+            self._tenants.pop(namespace, None)
 
     async def _ask(self, query: bytes, values: Mapping[str, Any]) -> list[Row]:
         """Return the rows of a query that belongs to no namespace."""
@@ -307,8 +374,25 @@ class Store:
                 continue
             if uncertain:
                 raise OutcomeUnknown("the connection was lost during COMMIT") from problem
-            self.refusals.note(named(problem))
+            self._note_refusal(named(problem))
             raise unavailable(problem) from problem
+
+    def _note_refusal(self, name: str) -> None:
+        """Remember what the database refused, if it did, and log it when that begins and then once a minute."""
+        now = time.monotonic()
+        if not name:
+            return
+        if name != self._refusal or now >= self._logged_at + SAY_AGAIN_S:
+            log.error("The database refuses", extra={"error": name})
+            self._logged_at = now
+        self._refusal, self._refused_at = name, now
+
+    async def _is_read_only(self) -> bool:
+        (row,) = await self.ask(TAKES_WRITES)
+        if row["read_only"]:  # or was so when this session began: a new one may hear something else
+            await self._pool.doubt(time.monotonic())
+            (row,) = await self.ask(TAKES_WRITES)
+        return bool(row["read_only"])
 
 
 async def _end(read: AsyncExitStack) -> None:
@@ -365,9 +449,15 @@ def _not_ready(error: Exception) -> NotReady:
     return NotReady.unreachable(error)
 
 
+async def _take_settings(connection: Connection) -> None:
+    settings = settings_to_take(connection)
+    if settings is not None:
+        await execute(connection, TAKE_SETTINGS, settings, prepare=False)
+
+
 async def _take_time(connection: Connection) -> None:
     """Let a session's transactions take as long as they want; behind a pooler each transaction says so itself."""
-    if settings_of(connection) is None:
+    if settings_to_take(connection) is None:
         await execute(connection, TAKE_TIME, {})
 
 

@@ -11,7 +11,6 @@ from engramq.schemas.settings import Pooler
 from engramq.workers.db.conninfo import owner_conninfo
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import named
-from engramq.workers.db.health import health_of
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, Reason, lacks, missing, packaged
 
@@ -100,7 +99,7 @@ async def _session(database_url: str, language: str, pooler: Pooler, found: list
         found.append(failed(name, problem.message, problem.recovery))
         return
     async with store:
-        health = await health_of(store)
+        health = await store.health()
     if not health.reads:
         found.append(failed(CheckName.DATABASE, health.refused))
     else:

@@ -14,10 +14,18 @@ from typing import Any, Final
 
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
-from engramq.workers.db.pool import Connection, Row, execute, settings_of
 from engramq.workers.db.queries import sql
-from engramq.workers.db.session import AT_LENGTH, BEGIN, ask, take_settings
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import (
+    AT_LENGTH,
+    BEGIN,
+    TAKE_SETTINGS,
+    Connection,
+    Row,
+    Transaction,
+    ask,
+    execute,
+    settings_to_take,
+)
 
 TOUCH: Final = sql("touch_load")
 OPEN: Final = sql("open_load")
@@ -101,7 +109,8 @@ async def _locked_and_built(store: Store, connection: Connection, loads: list[Ro
     Behind a pooler no session keeps a lock or settings. There a transaction keeps the lock meanwhile, and sees nothing
     that the build would have to wait for; the build itself runs as the role is set.
     """
-    if settings_of(connection) is None:
+    settings = settings_to_take(connection, AT_LENGTH)
+    if settings is None:
         locked = await (await execute(connection, LOCK_BUILDS, {})).fetchone()
         if locked is None or not locked["locked"]:
             return False
@@ -109,7 +118,7 @@ async def _locked_and_built(store: Store, connection: Connection, loads: list[Ro
         await _build(connection, loads)
         return True
     await connection.execute(BEGIN, prepare=False)
-    await take_settings(connection, AT_LENGTH)
+    await execute(connection, TAKE_SETTINGS, settings, prepare=False)
     locked = await (await execute(connection, LOCK_BUILDS_HERE, {})).fetchone()
     if locked is None or not locked["locked"]:
         return False

@@ -23,10 +23,8 @@ from engramq.schemas.vocabulary import (
     Verification,
 )
 from engramq.workers.db.json_values import loads
-from engramq.workers.db.lookups import Answer
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.transaction import Answer, Row, Sent, Transaction
 
 LOCK: Final = sql("lock_memories")
 BY_ID: Final = sql("memories_by_id")

@@ -12,10 +12,10 @@ import os
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.rows import dict_row
@@ -24,18 +24,14 @@ from psycopg.types.json import set_json_loads
 from engramq.schemas.settings import Pooler
 from engramq.telemetry.spans import are_recorded
 from engramq.workers.db import json_values
-from engramq.workers.db.budget import Limit, share
 from engramq.workers.db.conninfo import SESSION, WORKER_SESSION, host_first
 from engramq.workers.db.errors import SettingsMissing, is_full, refuses_options, unavailable
-from engramq.workers.db.queries import native, sql
+from engramq.workers.db.queries import sql
 from engramq.workers.db.statements import TracedConnection
-
-Row = dict[str, Any]
-Connection = psycopg.AsyncConnection[Row]
+from engramq.workers.db.transaction import NOTHING, Connection, Row, execute, pooled_settings_of
 
 CONNECTION_LIMITS: Final = sql("connection_limits")
 WHOSE_SESSION: Final = sql("whose_session")
-NOTHING: Final = sql("nothing")
 OWN_SESSIONS: Final = sql("own_sessions")
 
 log = logging.getLogger(__name__)
@@ -52,13 +48,11 @@ DOUBT_S: Final = 0.5  # between two times that all connections are given up
 LONG_S: Final = 4.0  # of a loan, after which another session is asked whether this one's server still serves it
 ASK_AGAIN_S: Final = 2.0
 PREPARED_MAX: Final = 300
-IDLE_TRANSACTION: Final = psycopg.pq.TransactionStatus.IDLE
-
+SPARE: Final = 10  # connections left for migrations, command lines and people, or a quarter where there are few
 
 T = TypeVar("T")
 
 _leaving: Final[set[asyncio.Task[Any]]] = set()  # what nobody waits for any more
-_settings: Final[WeakKeyDictionary[Connection, Mapping[str, str]]] = WeakKeyDictionary()  # of those through a pooler
 
 
 class Pooled(NamedTuple):
@@ -70,6 +64,33 @@ class Pooled(NamedTuple):
 
 class Crowded(Exception):
     """The workers have all the connections that they may have together, or this one has its share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A bound on connections (the server's, the database's or the login's) and who has them now."""
+
+    most: int
+    others: int  # held by anybody else than workers
+    ours: int  # held by all workers, the asking one among them
+    workers: int  # processes that hold any
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many connections each worker process may have; `exceeded`: the workers together have too many now."""
+
+    each: int
+    exceeded: bool
+
+
+def share(limits: Sequence[Limit]) -> Share:
+    """Return the share of a process under all of these limits; each may have one connection whatever they say."""
+    budgets = [(limit, max(0, limit.most - limit.others - min(SPARE, limit.most // 4))) for limit in limits]
+    return Share(
+        each=max(1, min(budget // max(1, limit.workers) for limit, budget in budgets)),
+        exceeded=any(limit.ours > budget for limit, budget in budgets),
+    )
 
 
 class PoolFigures(NamedTuple):
@@ -103,9 +124,9 @@ class Pool:
         self._doubted_at = -DOUBT_S
         self._growing = asyncio.Lock()  # one by one: the share may be used up sooner than the permits
         self._look_at = 0.0
-        self._trimming: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._trimming: asyncio.Task[None] | None = None
         self._lent: dict[Connection, float] = {}  # with the time since when
-        self._watching: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._closed = False
 
     @asynccontextmanager
@@ -116,17 +137,13 @@ class Pool:
         """
         connection = await self._borrow()
         self._lent[connection] = time.monotonic()
-        self._watch_later()
+        if self._watching is None and self._through is None:
+            self._watching = asyncio.create_task(self._watch())
         try:
             yield connection
         finally:
             del self._lent[connection]
             await self._take_back(connection)
-
-    @property
-    def is_behind_pooler(self) -> bool:
-        """Whether a pooler lends the server's sessions, as far as is known."""
-        return self._through is not None
 
     @property
     def figures(self) -> PoolFigures:
@@ -156,9 +173,9 @@ class Pool:
     async def aclose(self) -> None:
         """Close every connection; those on loan when they come back."""
         self._closed = True
-        for waiting in (self._trimming, self._watching):
-            if waiting is not None:
-                waiting.cancel()
+        for task in (self._trimming, self._watching):
+            if task is not None:
+                task.cancel()
         await self.drop_idle()
 
     async def _borrow(self) -> Connection:
@@ -171,7 +188,7 @@ class Pool:
                     await self._room.acquire()
                     held = True
                     try:
-                        connection = await self._idle_or_new()
+                        connection = await self._last_idle() or await self._new()
                         held = False
                         return connection
                     except (Crowded, psycopg.OperationalError) as problem:
@@ -192,9 +209,8 @@ class Pool:
         finally:
             self._waiting -= 1
 
-    async def _idle_or_new(self) -> Connection:
-        if (idle := await self._last_idle()) is not None:
-            return idle
+    async def _new(self) -> Connection:
+        """Return a new connection, or one that came back meanwhile; raises Crowded where the share is used up."""
         async with self._growing:
             if (idle := await self._last_idle()) is not None:
                 return idle
@@ -243,7 +259,7 @@ class Pool:
         connection.prepare_threshold = None
         # A pooler lets everybody in, also when it has no server's session left to lend.
         await _answer(connection, NOTHING, {})
-        _settings[connection] = self._through.settings
+        pooled_settings_of[connection] = self._through.settings
         return connection
 
     async def _direct(self) -> Connection:
@@ -268,7 +284,12 @@ class Pool:
         if isinstance(connection, TracedConnection):
             connection.end_statements()
         try:
-            whole = _whole(connection) and not self._closed and time.monotonic() < self._until[connection]
+            whole = (
+                not (connection.closed or self._closed)
+                and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+                and connection.info.pipeline_status == psycopg.pq.PipelineStatus.OFF
+                and time.monotonic() < self._until[connection]
+            )
             if whole and time.monotonic() >= self._look_at and (self._open > 1 or self._withheld):
                 await self._look(connection)
         except (psycopg.Error, OSError, TimeoutError):
@@ -284,7 +305,8 @@ class Pool:
                 self._room.release()
             if whole and not surplus:
                 self._idle.append((connection, time.monotonic()))
-                self._trim_later()
+                if len(self._idle) > IDLE_KEPT and self._trimming is None:
+                    self._trimming = asyncio.create_task(self._trim())
             else:
                 await self._close(connection)
 
@@ -313,18 +335,16 @@ class Pool:
         self._until.pop(connection, None)
         await connection.close()
 
-    def _watch_later(self) -> None:
-        """Look at the loans in a while. Behind a pooler that is the pooler's affair: its sessions have no server."""
-        if self._watching is None and self._through is None and not self._closed:
-            self._watching = asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._watch)
-
-    def _watch(self) -> None:
-        self._watching = None
-        latest = time.monotonic() - LONG_S
-        if overdue := {connection: since for connection, since in self._lent.items() if since <= latest}:
-            self._watching = asyncio.create_task(self._cut_abandoned(overdue))
-        elif self._lent:
-            self._watch_later()
+    async def _watch(self) -> None:
+        """Watch for long loans while there are any; behind a pooler that is its affair: its sessions have no server."""
+        try:
+            while self._lent and self._through is None:
+                await asyncio.sleep(ASK_AGAIN_S)
+                latest = time.monotonic() - LONG_S
+                if overdue := {connection: since for connection, since in self._lent.items() if since <= latest}:
+                    await self._cut_abandoned(overdue)
+        finally:
+            self._watching = None
 
     async def _cut_abandoned(self, overdue: Mapping[Connection, float]) -> None:
         """Cut loans whose session is not at the server that has the address now: whoever waits for one tries again.
@@ -346,26 +366,17 @@ class Pool:
                 _cut(connection)
         except (psycopg.Error, OSError) as problem:
             log.info("Nobody says whether the database is at another server", extra={"error": type(problem).__name__})
+
+    async def _trim(self) -> None:
+        """Close what has been idle for long, the longest first, until no more than IDLE_KEPT are left."""
+        try:
+            while len(self._idle) > IDLE_KEPT:
+                await asyncio.sleep(IDLE_S)
+                latest = time.monotonic() - IDLE_S
+                while len(self._idle) > IDLE_KEPT and self._idle[0][1] <= latest:
+                    await self._close(self._idle.pop(0)[0])
         finally:
-            self._watching = None
-            if self._lent:
-                self._watch_later()
-
-    def _trim_later(self) -> None:
-        waits = self._trimming is not None and not (isinstance(self._trimming, asyncio.Task) and self._trimming.done())
-        if len(self._idle) > IDLE_KEPT and not waits:
-            self._trimming = asyncio.get_running_loop().call_later(IDLE_S, self._trim)
-
-    def _trim(self) -> None:
-        self._trimming = asyncio.create_task(self._close_idle())
-
-    async def _close_idle(self) -> None:
-        """Close what has been idle for long, the longest first, and look again later if more is left."""
-        latest = time.monotonic() - IDLE_S
-        while len(self._idle) > IDLE_KEPT and self._idle[0][1] <= latest:
-            await self._close(self._idle.pop(0)[0])
-        self._trimming = None
-        self._trim_later()
+            self._trimming = None
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
@@ -390,13 +401,6 @@ def _left(task: asyncio.Task[Any]) -> None:
     _leaving.discard(task)
     if not task.cancelled():
         task.exception()  # of a server that nobody waits for
-
-
-def _whole(connection: Connection) -> bool:
-    """Say whether a connection is as it was lent."""
-    if connection.closed or connection.info.transaction_status != IDLE_TRANSACTION:
-        return False
-    return connection.info.pipeline_status == psycopg.pq.PipelineStatus.OFF
 
 
 def _cut(connection: Connection) -> None:
@@ -432,16 +436,3 @@ async def _answer(connection: Connection, query: bytes, values: Mapping[str, Any
     except BaseException:
         await connection.close()
         raise
-
-
-def settings_of(connection: Connection) -> Mapping[str, str] | None:
-    """Return what each transaction of a connection has to set, None where the session keeps what it was set to."""
-    return _settings.get(connection) if _settings else None
-
-
-async def execute(
-    connection: Connection, query: bytes, values: Mapping[str, Any], *, prepare: bool | None = None
-) -> psycopg.AsyncCursor[Row]:
-    """Execute a query with the values of its parameters, which are written %(name)s, on a connection of a pool."""
-    text, parameters = native(query)
-    return await connection.execute(text, [values[name] for name in parameters], prepare=prepare)

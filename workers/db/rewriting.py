@@ -14,9 +14,9 @@ import psycopg
 from psycopg.rows import dict_row
 
 from engramq.workers.db.conninfo import owner_conninfo
-from engramq.workers.db.pool import Connection, Row, execute
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, Reason, require_own_session
+from engramq.workers.db.transaction import Connection, Row, execute
 
 SETTINGS: Final = sql("rewrite_settings")
 WAIT_FOR_BUILDS: Final = sql("wait_for_builds")

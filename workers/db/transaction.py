@@ -1,93 +1,115 @@
-"""A transaction in one namespace, in pipeline mode: what is sent together travels together.
+"""What runs on a connection: named queries, the settings of a session that a pooler lends, and transactions.
 
-BEGIN, the entry and the first queries share a round trip; the last queries share one with COMMIT.
+A transaction works in one namespace and in pipeline mode: what is sent together travels together. BEGIN, the entry and
+the first queries share a round trip; the last queries share one with COMMIT.
+
+A pooler lends a server's session for one transaction. What was set or prepared in the one before is gone, or somebody
+else's; so each transaction sets what it needs, in the round trip of what follows, and the server fails it when that
+does not hold. A session of the worker's own was set when it began (see conninfo.py): here it costs nothing.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import generators
 from psycopg.types.numeric import Int4
 
-from engramq.schemas.vocabulary import DEFAULT_LANGUAGE, SYSTEM_PRINCIPAL
-from engramq.workers.db import lookups
+from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL
 from engramq.workers.db.errors import Meaning, meaning
-from engramq.workers.db.lookups import BEGIN_READ_ONLY, Answer, Lookup
-from engramq.workers.db.pool import Connection, Row, execute, settings_of
 from engramq.workers.db.queries import native, sql
-from engramq.workers.db.session import AT_LENGTH, BEGIN, COMMIT, NO_CHANGES, ask, take_settings
 from engramq.workers.queue.contract import Lease
 
+Row = dict[str, Any]
+Connection = psycopg.AsyncConnection[Row]
+Sent = psycopg.AsyncCursor[Row]  # a query on its way: `fetchall` waits for its rows, `fetchone` for the first or None
+AtEnd = Callable[[bool], None]  # gets whether what a transaction wrote is kept: False when it was undone for sure
+
+BEGIN: Final = sql("begin")
+BEGIN_READ_ONLY: Final = sql("begin_read_only")
 BEGIN_SNAPSHOT: Final = sql("begin_snapshot")
+COMMIT: Final = sql("commit")
+TAKE_SETTINGS: Final = sql("take_settings")
 ENTER: Final = sql("enter_tenant")
 ENTER_NODES: Final = native(sql("enter_tenant_on_nodes")).text  # with a place for the number
 NOTHING: Final = sql("nothing")
 LOOK_UP: Final = sql("look_up")
-FIND: Final = sql("find_tenant")
-MAKE: Final = sql("make_tenant")
 
 NOBODY: Final = Int4(0)  # what a namespace without a number reads as: no row has it
-STRANGER: Final = "EQ001"  # the SQLSTATE of `enter_tenant`
-KEPT: Final = 100_000  # namespaces; about 150 bytes each
 
 # How long the lease must hold when COMMIT is sent. A process that is paused just then may still commit later: what it
 # does is harmless then too, since its command id is in the ledger, or its writes name the state that they expect.
 COMMIT_LEASE_S: Final = 2.5
 
+# For who reads everything, or writes it, alone: as long as it takes, with pauses in between.
+AT_LENGTH: Final = {"transaction_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+_NO_CHANGES: Final[Mapping[str, str]] = {}
 
-class Tenants:
-    """Which number a namespace has: every key of its rows begins with it. One per process.
-
-    A number never changes and is never given again, so what is remembered holds for as long as the database is the
-    same. That it is, each transaction finds out as it enters (`enter_tenant`); the error is dealt with here.
-    """
-
-    def __init__(self, language: str = DEFAULT_LANGUAGE) -> None:
-        """`language`: of namespaces that are new."""
-        self._language = language
-        self._known: dict[str, Int4] = {}
-
-    async def of(self, connection: Connection, namespace: str, *, make: bool) -> Int4:
-        """Return the number of a namespace; one that has none gets one if it is to be made, else it is NOBODY's.
-
-        Asks the database, outside any transaction, only when the number is not known. Raises psycopg.Error.
-        """
-        known = self._known.get(namespace)
-        if known is not None:
-            return known
-        values = {"namespace": namespace} | ({"language": self._language} if make else {})
-        rows = await ask(connection, MAKE if make else FIND, values)
-        row = next(iter(rows), None)
-        if row is None or row["tenant"] is None:
-            return NOBODY
-        if len(self._known) >= KEPT:
-            del self._known[next(iter(self._known))]
-        found = self._known[namespace] = Int4(row["tenant"])
-        return found
-
-    @contextmanager
-    def doubting(self, namespace: str) -> Iterator[None]:
-        """Forget a number that turns out to be not this namespace's: the database was emptied or brought back."""
-        try:
-            yield
-        except psycopg.Error as error:
-            if error.sqlstate == STRANGER:
-                self._known.pop(namespace, None)
-            raise
+# What each transaction of a connection has to set; of those through a pooler alone.
+pooled_settings_of: Final[WeakKeyDictionary[Connection, Mapping[str, str]]] = WeakKeyDictionary()
+# The names of the statements that lookups.py has prepared on a connection.
+prepared_lookups: Final[WeakKeyDictionary[Connection, dict[bytes, bytes]]] = WeakKeyDictionary()
 
 
 class CommitUnknown(Exception):
     """The connection was lost while COMMIT was under way: whether it happened is not known."""
 
 
-# A query on its way: `fetchall` waits for its rows, `fetchone` for the first one or None.
-Sent = psycopg.AsyncCursor[Row]
+class Lookup(NamedTuple):
+    """A query that answers with one row of one JSON text. Its values are text, whole numbers, truths or null."""
 
-# Told whether what a transaction wrote is kept: False when it was undone for sure.
-AtEnd = Callable[[bool], None]
+    query: bytes
+    values: Mapping[str, Any]
+
+
+Answer: TypeAlias = str | bytes | None  # JSON; None where the query found nothing
+
+
+async def execute(
+    connection: Connection, query: bytes, values: Mapping[str, Any], *, prepare: bool | None = None
+) -> Sent:
+    """Execute a query with the values of its parameters, which are written %(name)s, on a connection of a pool."""
+    text, parameters = native(query)
+    return await connection.execute(text, [values[name] for name in parameters], prepare=prepare)
+
+
+def settings_to_take(connection: Connection, changes: Mapping[str, str] = _NO_CHANGES) -> dict[str, str] | None:
+    """Return the values of TAKE_SETTINGS for the next transaction of a connection; None where it needs none.
+
+    `changes` are set in place of what is usual.
+    """
+    settings = pooled_settings_of.get(connection) if pooled_settings_of else None
+    if settings is None:
+        return None
+    wanted = {**changes, **{name: value for name, value in settings.items() if name not in changes}}
+    # As PostgreSQL writes an array; names and values of settings have no quotes.
+    names, values = ("{" + ",".join(f'"{word}"' for word in words) + "}" for words in (wanted, wanted.values()))
+    return {"names": names, "wanted": values}
+
+
+async def ask(
+    connection: Connection, query: bytes, values: Mapping[str, Any], changes: Mapping[str, str] = _NO_CHANGES
+) -> list[Row]:
+    """Return the rows of a query that is a transaction of its own; `changes` count behind a pooler alone.
+
+    Raises psycopg.Error.
+    """
+    settings = settings_to_take(connection, changes)
+    if settings is None:
+        return await (await execute(connection, query, values)).fetchall()
+    try:
+        async with connection.pipeline():
+            await connection.execute(BEGIN, prepare=False)
+            await execute(connection, TAKE_SETTINGS, settings, prepare=False)
+            cursor = await execute(connection, query, values)
+            await connection.execute(COMMIT, prepare=False)
+        return await cursor.fetchall()
+    except BaseException:
+        await connection.close()  # in a transaction that has failed, or nobody knows where
+        raise
 
 
 @dataclass(slots=True)
@@ -116,7 +138,7 @@ class Transaction:
     async def look_up(self, asked: Sequence[Lookup]) -> list[Answer]:
         """Return the answers of several lookups; they are under way together."""
         sent = [await self.send(query, **values) for query, values in asked]
-        rows = [await one.fetchone() for one in sent]
+        rows = [await cursor.fetchone() for cursor in sent]
         return [None if row is None else next(iter(row.values())) for row in rows]
 
     async def row(self, query: bytes, **values: Any) -> Row | None:
@@ -140,7 +162,7 @@ async def transaction(
     `snapshot`: a read-only one whose statements all see one moment. `at_length`: one that may take long, and wait.
     `sharded`: over a cluster of Citus.
 
-    Raises psycopg.Error, with the SQLSTATE STRANGER when the number is not this namespace's; CommitUnknown instead when
+    Raises psycopg.Error, also when the number is not this namespace's (see `enter_tenant`); CommitUnknown instead when
     the connection was lost during COMMIT; LeaseLost.
     """
     pipeline = connection.pipeline()
@@ -150,7 +172,9 @@ async def transaction(
     try:
         begin = BEGIN_SNAPSHOT if snapshot else BEGIN_READ_ONLY if read_only else BEGIN
         await connection.execute(begin, prepare=False)
-        await take_settings(connection, AT_LENGTH if at_length else NO_CHANGES)
+        settings = settings_to_take(connection, AT_LENGTH if at_length else _NO_CHANGES)
+        if settings is not None:
+            await execute(connection, TAKE_SETTINGS, settings, prepare=False)
         opened = Transaction(connection, namespace, tenant, sharded=sharded)
         if tenant != NOBODY:  # who has entered nothing sees nothing
             await opened.send(ENTER)
@@ -184,7 +208,7 @@ def _may_have_committed(connection: Connection, error: Exception) -> bool:
     """Say whether COMMIT may have been carried out. A pooler answers in the place of a server that is lost."""
     if not isinstance(error, psycopg.Error | OSError):
         return False
-    return connection.broken or (settings_of(connection) is not None and meaning(error) is Meaning.GONE)
+    return connection.broken or (connection in pooled_settings_of and meaning(error) is Meaning.GONE)
 
 
 async def _roll_back(connection: Connection) -> None:
@@ -204,4 +228,4 @@ async def _roll_back(connection: Connection) -> None:
         elif status == psycopg.pq.TransactionStatus.INERROR:
             await connection.rollback()
             await connection.execute(NOTHING, prepare=False)  # the driver drops statements before the next one
-            lookups.forget(connection)
+            prepared_lookups.pop(connection, None)

@@ -32,9 +32,8 @@ from engramq.schemas.vocabulary import (
     Thing,
 )
 from engramq.workers.db import audit
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph import proposal_rows
 from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.proposal_rows import APPROVE, LOCK, PRINCIPALS, REJECT, Draft

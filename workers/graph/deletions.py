@@ -12,9 +12,8 @@ from engramq.schemas.envelope import Envelope
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, AuditAction
 from engramq.workers.db import audit
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.transaction import Row, Sent, Transaction
 from engramq.workers.graph.consent import Deletion
 from engramq.workers.graph.intervals import interval
 

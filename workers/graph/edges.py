@@ -24,9 +24,8 @@ from engramq.schemas.vocabulary import DEFAULT_SECTOR, AuditAction, Sector, Sect
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.consent import Deletion, change_consent, deletion_consent
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, entered
 from engramq.workers.graph.edge_rules import MARKS, edge_sector, is_constitutive, merged

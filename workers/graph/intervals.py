@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from engramq.schemas.commands import AddEdge
 from engramq.schemas.fields import or_none, refuse_backwards
 from engramq.schemas.ids import format_time
-from engramq.workers.db.pool import Row
+from engramq.workers.db.transaction import Row
 
 ENDS: Final = ("valid_from", "valid_until")
 

@@ -19,9 +19,8 @@ from engramq.schemas.vocabulary import ENTITY_LABEL, LAST_RECLASSIFICATION, Audi
 from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb, same
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 
 NAMED: Final = sql("nodes_named")
 INSERT: Final = sql("insert_node")

@@ -14,9 +14,8 @@ from engramq.schemas.vocabulary import AuditAction, Decision, ProposalAction, Pr
 from engramq.workers.db import audit
 from engramq.workers.db.errors import DatabaseError, Meaning, meaning
 from engramq.workers.db.json_values import Jsonb
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 
 LOCK_PROPOSER: Final = sql("lock_proposer")
 COUNT_OPEN: Final = sql("count_open_proposals")

@@ -16,9 +16,8 @@ from engramq.schemas.ids import format_time, list_position, parse_list_position,
 from engramq.schemas.records import CountedNode, EdgeChange, GraphEdge, Proposal
 from engramq.schemas.vocabulary import ProposalAction, ProposalState, Sector
 from engramq.workers.db.json_values import same
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.edge_rules import is_constitutive
 from engramq.workers.graph.reads import graph_edge
 

@@ -23,9 +23,8 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time, parse_uuid, parse_weight_position, weight_position
 from engramq.schemas.records import Candidate, GraphEdge, NodeRef
 from engramq.schemas.vocabulary import Following, Thing
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.edges import sector_of_row
 from engramq.workers.graph.intervals import interval
 

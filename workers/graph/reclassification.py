@@ -11,9 +11,8 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.records import EdgeCandidate
 from engramq.schemas.vocabulary import AuditAction, ReclassifyStatus, Sector, Thing
 from engramq.workers.db import audit
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.consent import Waiting, reclassification_consent
 from engramq.workers.graph.edge_rules import is_constitutive, sector_named, wrong_sector
 from engramq.workers.graph.edges import sector_of_row

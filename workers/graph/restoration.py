@@ -13,9 +13,8 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.records import GraphDeletion, NotRestored
 from engramq.schemas.vocabulary import AuditAction, NotRestoredReason, Thing
 from engramq.workers.db import audit
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.deletions import restore_until
 
 LOCK: Final = sql("lock_deleted")

@@ -17,9 +17,8 @@ from engramq.schemas.ids import format_time, parse_time
 from engramq.schemas.vocabulary import AuditAction, SectorSource
 from engramq.workers.db import audit, ledger
 from engramq.workers.db.json_values import Jsonb, same
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.intervals import ENDS
 
 COUNT: Final = sql("changed_count")

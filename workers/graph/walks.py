@@ -16,9 +16,8 @@ from engramq.schemas.records import Candidate, Crossing, Neighbor, NodeRef, Path
 from engramq.schemas.vocabulary import Direction, Following, Sector, Thing
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import StatementTimeout
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.edges import sector_of_row
 from engramq.workers.graph.intervals import interval
 from engramq.workers.graph.reads import find_node, hint_on, homonyms, node_ref

@@ -15,9 +15,8 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, Resolution, Standing
 from engramq.workers.db import audit
 from engramq.workers.db.json_values import Jsonb
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.rules import Link, LinkRules, Pair, asserted_link
 from engramq.workers.links.writer import Asserting, Ends, may_link
 

@@ -14,10 +14,9 @@ from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Direction, Origin, Partition, Standing
 from engramq.workers.db.memory_rows import send_lock, visible_now, warned
-from engramq.workers.db.pool import Row
 from engramq.workers.db.previews import BEGINNING_CHARS
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.rules import Link, Pair
 from engramq.workers.links.standing import not_active, replacements, standing_of
 

@@ -6,9 +6,8 @@ from uuid import UUID
 
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.vocabulary import MemoryState, Standing, Verification
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 
 REPLACEMENTS: Final = sql("replacements")
 

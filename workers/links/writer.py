@@ -23,9 +23,8 @@ from engramq.schemas.vocabulary import AuditAction, LinkAction, Origin, Partitio
 from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.replies import Asserted, audit_asserted, connected
 from engramq.workers.links.rules import (
     Displaced,

@@ -15,9 +15,8 @@ from engramq.schemas.fields import refuse_backwards
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import MemoryState, SectorSource
 from engramq.workers.db.json_values import Jsonb
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.deferred import forget_notes
 from engramq.workers.memories import supersession
 

@@ -15,9 +15,8 @@ from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Partition, Verification
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, visible_now
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sized_sql, sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes, cheaper, unpacked
 from engramq.workers.embedders.calibration import Calibration
 from engramq.workers.embedders.confidence import SHIPPED

@@ -14,9 +14,8 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.setting_values import Retention, kept_for
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, AuditAction, MemoryState
 from engramq.workers.db import audit, changes
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.memories.still_hidden import behind, hidden_behind
 
 ARCHIVE_EXPIRED: Final = sql("archive_expired")

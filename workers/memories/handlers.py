@@ -50,9 +50,8 @@ from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition, Scope, Thing, Verification
 from engramq.workers.db import audit
 from engramq.workers.db.memory_rows import lock, memory_record, read_memories, similarity
-from engramq.workers.db.pool import Row
 from engramq.workers.db.previews import previews
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.links.replies import displaced_records

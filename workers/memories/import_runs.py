@@ -11,9 +11,8 @@ from engramq.schemas.envelope import Principal, PrincipalId
 from engramq.schemas.ids import format_time
 from engramq.schemas.records import ImportRun
 from engramq.schemas.vocabulary import ReceiptStatus, Scope
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.runner import Context, handles
 
 BATCHES: Final = sql("import_batches")

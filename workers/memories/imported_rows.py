@@ -8,9 +8,8 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from engramq.schemas.vocabulary import Absence, Partition
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 
 FIND: Final = sql("imported_rows")
 FORGET: Final = sql("forget_imported_rows")

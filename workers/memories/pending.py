@@ -8,9 +8,8 @@ from uuid import UUID
 
 from engramq.schemas.commands import EmbedPending
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
 from engramq.workers.embedders.vectorizer import Vectorizer

@@ -18,9 +18,8 @@ from engramq.workers.db import audit, changes
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph import taking_back
 from engramq.workers.graph.taking_back import ChangedBy
 from engramq.workers.links.rules import LinkRules

@@ -22,9 +22,8 @@ from engramq.schemas.records import GraphPreview, MemoryPreview
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit, ledger
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, entered_many
 from engramq.workers.graph.taking_back import ChangedBy, changed
 from engramq.workers.links.deferred import drop_by_id

@@ -6,8 +6,7 @@ from uuid import UUID
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.vocabulary import AuditAction
 from engramq.workers.db import audit
-from engramq.workers.db.pool import Row
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.replies import displaced_records
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.writer import lock_with_linked, make_room_again

@@ -19,9 +19,8 @@ from engramq.schemas.vocabulary import EVERY_PROJECT, MemoryState, Partition, Se
 from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb
 from engramq.workers.db.memory_rows import memory_record
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Sent, Transaction
+from engramq.workers.db.transaction import Row, Sent, Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
 
 INSERT_NODE: Final = sql("insert_memory_node")

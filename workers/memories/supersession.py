@@ -10,9 +10,8 @@ from engramq.schemas.ids import parse_uuid, uuid7
 from engramq.schemas.vocabulary import MemoryState, Origin, Partition, Relation, Standing, Verification
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.standing import not_active, refusal_of, replacements, use_instead
 
 SUPERSEDE: Final = sql("supersede")

@@ -18,9 +18,8 @@ import msgspec
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db.database import Store
-from engramq.workers.db.lookups import Lookup
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Lookup, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.search.candidates import Filters, one_by_one
 from engramq.workers.search.namespace_copy import NamespaceCopy

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engramq.schemas.vocabulary import Origin
-from engramq.workers.db.lookups import Answer, Lookup, array
+from engramq.workers.db.lookups import array
 from engramq.workers.db.memory_rows import usefulness
 from engramq.workers.db.queries import sized_sql, sql
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Answer, Lookup, Transaction
 from engramq.workers.db.vectors import NOTHING_COMPARED, Embedding
 from engramq.workers.search.boosts import Facts, Reached, Surroundings
 from engramq.workers.search.candidates import Filters, one_by_one

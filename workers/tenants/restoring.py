@@ -17,10 +17,9 @@ from engramq.workers.db import audit, changes
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import BadValue, Duplicate
 from engramq.workers.db.loads import LARGE_ROWS, LARGE_SHARE, next_load
-from engramq.workers.db.pool import Row
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import packaged
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding, Sizes
 from engramq.workers.tenants.export_check import FILE, LINE, Checked, Reading, Refused, Summary
 

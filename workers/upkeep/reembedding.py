@@ -16,11 +16,9 @@ from uuid import UUID, uuid4
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db import reembedding
 from engramq.workers.db.database import Store
-from engramq.workers.db.pool import Connection, Row, execute, settings_of
 from engramq.workers.db.queries import sql
 from engramq.workers.db.reembedding import Claim
-from engramq.workers.db.session import AT_LENGTH, ask
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import AT_LENGTH, Connection, Row, Transaction, ask, execute, settings_to_take
 from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.pending import Vectorized, embedded
@@ -151,7 +149,7 @@ class Reembedding:
         """Ask what may take long."""
 
         async def look(connection: Connection) -> list[Row]:
-            if settings_of(connection) is None:
+            if settings_to_take(connection) is None:
                 await execute(connection, BUILD_SETTINGS, {"timeout": COUNT_MAX})
             return await ask(connection, query, values, {**AT_LENGTH, "statement_timeout": COUNT_MAX})
 

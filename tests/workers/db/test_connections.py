@@ -10,8 +10,8 @@ import pytest
 
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE
-from engramq.workers.db.budget import SPARE, Limit, Share, share
 from engramq.workers.db.database import POOL_SIZE, Store
+from engramq.workers.db.pool import SPARE, Limit, Share, share
 from engramq.workers.db.transaction import Transaction
 from tests.conftest import Database
 

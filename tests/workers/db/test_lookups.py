@@ -7,8 +7,8 @@ import pytest
 
 from engramq.schemas.faults import EngramqError
 from engramq.workers.db.database import Store
-from engramq.workers.db.lookups import Lookup, array
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.lookups import array
+from engramq.workers.db.transaction import Lookup, Transaction
 from tests.conftest import Database
 
 pytestmark = pytest.mark.anyio

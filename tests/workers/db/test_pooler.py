@@ -1,6 +1,7 @@
 """Sessions that each transaction sets, as behind a pooler; here they are the server's own."""
 
 import asyncio
+import time
 
 import psycopg
 import pytest
@@ -10,10 +11,8 @@ from engramq.schemas.settings import Pooler
 from engramq.workers.db.conninfo import SESSION, worker_conninfo
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Meaning, SettingsMissing, meaning
-from engramq.workers.db.lookups import Lookup
-from engramq.workers.db.pool import settings_of
 from engramq.workers.db.readiness import NotReady
-from engramq.workers.db.transaction import Transaction
+from engramq.workers.db.transaction import Lookup, Transaction, settings_to_take
 from tests.conftest import Database
 from tests.refusals import refused
 
@@ -59,10 +58,10 @@ async def test_each_transaction_sets_its_session_and_none_prepares_anything(data
 
 async def test_a_session_of_ones_own_is_recognised_and_prepares_as_ever(database: Database) -> None:
     async with await Store.open(database.url) as store:
-        assert not store._pool.is_behind_pooler
+        assert store._pool._through is None
         assert await store.write("n", prepared) > 0
         async with store._pool.connection() as connection:
-            assert settings_of(connection) is None
+            assert settings_to_take(connection) is None
 
 
 @pytest.mark.promise("SC-1")
@@ -72,10 +71,10 @@ async def test_a_later_session_that_lacks_the_settings_is_refused(
     async with await Store.open(database.url, pooler=Pooler.OFF) as store:
         await store.write("n", held)
         monkeypatch.setattr(store._pool, "_conninfo", database.url)
-        await store.renew()
+        await store._pool.doubt(time.monotonic())
         with refused(FaultCode.UNAVAILABLE):
             await store.write("n", held)
-        assert store.refusals.latest == "The database does not take the workers' settings."
+        assert store._refusal == "The database does not take the workers' settings."
     assert meaning(SettingsMissing(["jit"])) is Meaning.EXHAUSTED
 
 

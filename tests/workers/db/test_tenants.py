@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from engramq.workers.db import transaction
+from engramq.workers.db import database as database_module
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from tests.conftest import Database
@@ -62,7 +62,7 @@ async def test_a_number_is_asked_for_once(store: Store, monkeypatch: pytest.Monk
     async def again(*_: object) -> None:
         raise AssertionError("asked again")
 
-    monkeypatch.setattr(transaction, "ask", again)
+    monkeypatch.setattr(database_module, "ask", again)
     await note(store, "ada")
     assert await notes(store, "ada") == ["ada", "ada"]
 
@@ -102,6 +102,6 @@ async def test_an_emptied_database_gives_new_numbers(store: Store, database: Dat
 
 
 async def test_what_is_remembered_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction, "KEPT", 2)
+    monkeypatch.setattr(database_module, "TENANTS_KEPT", 2)
     numbers = [await note(store, name) for name in ("a", "b", "c")]
     assert [await note(store, name) for name in ("a", "b", "c")] == numbers

@@ -88,7 +88,7 @@ async def test_nothing_is_counted_where_one_model_made_all_vectors(
     scene: Scene, other_model: BatchingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[bytes] = []
-    execute = transaction.execute  # type: ignore[attr-defined]  # imported there
+    execute = transaction.execute
 
     async def noting(connection: Any, query: bytes, values: Any) -> Any:
         sent.append(query)
