@@ -71,7 +71,7 @@ async def _ended(command_id: str, context: Context) -> CommandReport | None:
         return None
 
     async def find(tx: Transaction) -> CommandReport | None:
-        entry = await ledger.find_by_id(tx, wanted)
+        entry = await ledger.find(tx, wanted)
         if entry is None:
             return None
         if not _may_see(context.envelope.principal, entry.principal):

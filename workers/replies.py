@@ -15,16 +15,22 @@ from msgspec import UNSET
 from engramq.schemas import limits
 from engramq.schemas.commands import (
     BatchConnected,
+    ChangeNeedsConsent,
     Command,
     Connect,
     ConnectByQuery,
     Connected,
     Connects,
+    DeletionNeedsConsent,
     Forgotten,
     GetMemory,
     MemoryChanged,
+    Promoted,
+    Proposed,
     QueryConnected,
     Reply,
+    Stored,
+    Superseded,
     WriteReply,
 )
 from engramq.schemas.commands.links import BatchLinked
@@ -33,8 +39,9 @@ from engramq.schemas.envelope import Answer, Envelope
 from engramq.schemas.faults import Fault
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
-from engramq.schemas.vocabulary import LinkAction, Partition, Scope
+from engramq.schemas.vocabulary import LinkAction, Partition, Scope, WebhookEvent
 from engramq.workers.db import json_values
+from engramq.workers.db.ledger import Announcement
 from engramq.workers.db.previews import edge_previews, node_previews, previews
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -55,6 +62,37 @@ def subject(reply: Reply) -> UUID | None:
     """Return the id of the memory that a reply is about, if it is about one; of a supersession the new one."""
     about = [] if isinstance(reply, QueryConnected) else _about(reply)
     return parse_uuid(about[-1]) if about else None
+
+
+def announcement(reply: Reply) -> Announcement | None:
+    """Return the event that a reply is, None when webhooks are told nothing of it.
+
+    What is told are ids and words of the vocabulary, nothing that anybody wrote.
+    """
+    match reply:
+        case Stored(stored=memory):
+            return Announcement(WebhookEvent.STORED, _announced(memory), parse_uuid(memory.id))
+        case Superseded(old=old, new=new):
+            told = {**_announced(old), "superseded_by": new.id}
+            return Announcement(WebhookEvent.SUPERSEDED, told, parse_uuid(new.id))
+        case Promoted(status="promoted", memory=memory):
+            return Announcement(WebhookEvent.PROMOTED, _announced(memory), parse_uuid(memory.id))
+        case Proposed(approvals_needed=needed) if needed == 0:
+            return None
+        case Proposed() | ChangeNeedsConsent() | DeletionNeedsConsent():
+            told = {"proposal_id": reply.proposal_id, "expires_at": reply.expires_at}
+            return Announcement(WebhookEvent.CONSENT_WANTED, told)
+        case _:
+            return None
+
+
+def _announced(memory: Memory) -> dict[str, Any]:
+    return {
+        "memory_id": memory.id,
+        "partition": memory.partition.value,
+        "verification": memory.verification.value,
+        "state": memory.state.value,
+    }
 
 
 def strip(answer: Answer) -> str:

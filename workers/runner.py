@@ -37,8 +37,7 @@ from engramq.workers.queue.contract import (
     SessionUse,
 )
 from engramq.workers.queue.inspection import Inspection
-from engramq.workers.replies import fill, filled, naming, strip, subject
-from engramq.workers.webhooks.events import announcement
+from engramq.workers.replies import announcement, fill, filled, naming, strip, subject
 
 log = logging.getLogger(__name__)
 
@@ -171,42 +170,32 @@ class CommandRunner:
         settings: Settings,
         services: Services,
     ) -> None:
-        self.handlers: Mapping[type[Command], CommandHandler[..., Any]] = {one.command: one for one in handlers}
+        self.handlers: Mapping[type[Command], CommandHandler[..., Any]] = {
+            handler.command: handler for handler in handlers
+        }
         self._store = store
         self._mailboxes = mailboxes
         self._context = partial(Context, store=store, mailboxes=mailboxes, settings=settings, services=services)
 
     async def run(self, job: Job) -> Outcome:
         """Carry a command out, once. Raises EngramqError for a refusal, OutcomeUnknown, LeaseLost."""
-        try:
-            return await self._run(job)
-        except EngramqError as refusal:
-            if not job.envelope.references or refusal.fault.code in NOT_APPLIED:
-                raise
-            raise EngramqError(await self._told(refusal.fault, job.envelope)) from refusal
-
-    async def _told(self, fault: Fault, envelope: Envelope) -> Fault:
-        """Return a refusal that tells what the call's references stood for, as far as that can be read now."""
-        told = naming(fault, envelope) if fault.resolved_references is UNSET else fault
-        try:
-            return await self._store.read(envelope.namespace, lambda tx: fill(tx, told, envelope))
-        except EngramqError as problem:
-            log.warning("A refusal tells no references", extra={"command_id": envelope.id, "code": problem.fault.code})
-            return fault
-
-    async def _run(self, job: Job) -> Outcome:
-        command = job.envelope.command
+        envelope, command = job.envelope, job.envelope.command
         handler = self.handlers[type(command)]
-        context = self._context(envelope=job.envelope, lease=job.lease)
-        if not handler.in_transaction:
-            reply = await handler.run(command, context)
-        elif command.write and not (handler.unrecorded and handler.unrecorded(command, job.envelope)):
-            reply = await self._write(handler, context)
-        else:
-            prepared = () if handler.before is None else (await handler.before(command, context),)
-            reply = await self._store.read(job.envelope.namespace, partial(_read, handler, context, prepared))
-        if handler.after is not None:
-            await handler.after(reply, command, context)
+        context = self._context(envelope=envelope, lease=job.lease)
+        try:
+            if not handler.in_transaction:
+                reply = await handler.run(command, context)
+            elif command.write and not (handler.unrecorded and handler.unrecorded(command, envelope)):
+                reply = await self._write(handler, context)
+            else:
+                prepared = () if handler.before is None else (await handler.before(command, context),)
+                reply = await self._store.read(envelope.namespace, partial(_read, handler, context, prepared))
+            if handler.after is not None:
+                await handler.after(reply, command, context)
+        except EngramqError as refusal:
+            if not envelope.references or refusal.fault.code in NOT_APPLIED:
+                raise
+            raise EngramqError(await self._with_references(refusal.fault, envelope)) from refusal
         return Outcome(
             reply,
             session_state=context.session_state,
@@ -216,54 +205,45 @@ class CommandRunner:
         )
 
     async def _write(self, handler: CommandHandler[..., Any], context: Context) -> Reply:
-        """Carry a write out once: a command that the ledger knows is answered from there.
-
-        What may have been carried out before is looked up first, to spare the preparation.
-        """
-        envelope = context.envelope
-        context.begun = handler.begun is not None and handler.begun(envelope.command, envelope)
-        try:
-            known = None
-            if envelope.idempotency_key is not None or envelope.attempt > 1:
-                known = await self._find(envelope)
-            if known is None:
-                return await self._carry_out(handler, context)
-        except EngramqError as refusal:
-            if context.begun and refusal.fault.code in NOT_APPLIED:
-                raise OutcomeUnknown("a part of the command is done: another try does what is left") from refusal
-            raise
-        return await self._repeat(context, *known)
-
-    async def _carry_out(self, handler: CommandHandler[..., Any], context: Context) -> Reply:
-        """Run a handler in one transaction with its ledger row.
+        """Carry a write out once, in one transaction with its ledger row; what the ledger knows is answered from there.
 
         A refusal is recorded, unless it says that nothing was applied and never will be.
         """
         envelope = context.envelope
+        known: tuple[LedgerEntry, Answer] | None = None
         try:
-            if envelope.refusal is not None:
-                raise EngramqError(envelope.refusal)
-            prepared = () if handler.before is None else (await handler.before(envelope.command, context),)
-            for _ in range(ENTRIES_LOST_MAX):
-                try:
-                    return await self._store.write(envelope.namespace, partial(_recorded, handler, context, prepared))
-                except _Taken:
-                    context.forget()
-                    known = await self._find(envelope)
-                if known is not None:
-                    break
-                # Else it was trimmed, or erased with its namespace, in between.
-            else:
-                raise refuse(FaultCode.UNAVAILABLE, "The command's ledger row could not be read.")
+            context.begun = handler.begun is not None and handler.begun(envelope.command, envelope)
+            if envelope.idempotency_key is not None or envelope.attempt > 1:
+                known = await self._find(envelope)  # which spares the preparation
+            if known is None:
+                if envelope.refusal is not None:
+                    raise EngramqError(envelope.refusal)
+                prepared = () if handler.before is None else (await handler.before(envelope.command, context),)
+                carry_out = partial(_carry_out, handler, context, prepared)
+                for _ in range(ENTRIES_LOST_MAX):
+                    try:
+                        return await self._store.write(envelope.namespace, carry_out)
+                    except _Taken:
+                        context.forget()
+                        known = await self._find(envelope)
+                    if known is not None:
+                        break
+                    # Else it was trimmed, or erased with its namespace, in between.
+                else:
+                    raise refuse(FaultCode.UNAVAILABLE, "The command's ledger row could not be read.")
         except EngramqError as refusal:
-            if refusal.fault.code in NOT_APPLIED:
-                raise
-            return await self._refuse(context, refusal.fault)
+            if refusal.fault.code not in NOT_APPLIED:
+                return await self._refuse(context, refusal.fault)
+            if context.begun:
+                raise OutcomeUnknown("a part of the command is done: another try does what is left") from refusal
+            raise
         return await self._repeat(context, *known)
 
     async def _find(self, envelope: Envelope) -> tuple[LedgerEntry, Answer] | None:
+        """Return what the ledger has of this command, or else of the first one with its idempotency key."""
+
         async def find(tx: Transaction) -> tuple[LedgerEntry, Answer] | None:
-            entry = await ledger.find(tx, envelope)
+            entry = await ledger.find(tx, UUID(envelope.id), envelope.principal.identity, envelope.idempotency_key)
             if entry is None:
                 return None
             ours = entry.command_id == UUID(envelope.id)  # a refusal has no fingerprint
@@ -288,8 +268,8 @@ class CommandRunner:
     async def _refuse(self, context: Context, fault: Fault) -> Reply:
         """Record the refusal and raise it; a late worker then finds that the command has ended."""
         envelope = context.envelope
-        told = msgspec.structs.replace(naming(fault, envelope), command_id=envelope.id)
-        answer = strip(Answer(id=envelope.id, fault=told))
+        refusal = msgspec.structs.replace(naming(fault, envelope), command_id=envelope.id)
+        answer = strip(Answer(id=envelope.id, fault=refusal))
 
         async def record(tx: Transaction) -> bool:
             tx.lease = context.lease
@@ -304,19 +284,30 @@ class CommandRunner:
             entry = await self._find(envelope)
             if entry is not None and entry[0].command_id == UUID(envelope.id):
                 return await self._repeat(context, *entry)
-        raise EngramqError(told)
+        raise EngramqError(refusal)
+
+    async def _with_references(self, fault: Fault, envelope: Envelope) -> Fault:
+        """Return a refusal that shows what the call's references stood for, as far as that can be read now."""
+        named = naming(fault, envelope) if fault.resolved_references is UNSET else fault
+        try:
+            return await self._store.read(envelope.namespace, lambda tx: fill(tx, named, envelope))
+        except EngramqError as problem:
+            log.warning("A refusal tells no references", extra={"command_id": envelope.id, "code": problem.fault.code})
+            return fault
 
 
 async def _read(
     handler: CommandHandler[..., Any], context: Context, prepared: tuple[Any, ...], tx: Transaction
 ) -> Reply:
-    """Run the handler of a read, and tell what its references stood for."""
+    """Run the handler of a read, and show what its references stood for."""
     envelope = context.envelope
     reply: Reply = await handler.run(tx, envelope.command, context, *prepared)
-    return await fill(tx, naming(reply, envelope), envelope)
+    if envelope.references or isinstance(reply, WriteReply):
+        reply = await fill(tx, naming(reply, envelope), envelope)
+    return reply
 
 
-async def _recorded(
+async def _carry_out(
     handler: CommandHandler[..., Any], context: Context, prepared: tuple[Any, ...], tx: Transaction
 ) -> WriteReply:
     """Run a handler between the two halves of its ledger row; raises _Taken when that is there already."""

@@ -72,14 +72,22 @@ async def refuse(tx: Transaction, envelope: Envelope, answer: str) -> bool:
     return await tx.row(REFUSE, **_identity(envelope), answer=answer) is not None
 
 
-async def find(tx: Transaction, envelope: Envelope) -> LedgerEntry | None:
-    """Return what became of a command, or else of the first one with its idempotency key."""
-    return await _find(tx, UUID(envelope.id), envelope.principal.identity, envelope.idempotency_key)
-
-
-async def find_by_id(tx: Transaction, command_id: UUID) -> LedgerEntry | None:
-    """Return what became of a command of this namespace, None when the ledger does not know it."""
-    return await _find(tx, command_id, PrincipalId(""), None)
+async def find(
+    tx: Transaction, command_id: UUID, principal: PrincipalId | None = None, key: str | None = None
+) -> LedgerEntry | None:
+    """Return what became of a command of this namespace, or else of the first one with this principal's key."""
+    whose = principal or PrincipalId("")
+    row = await tx.row(
+        FIND,
+        command_id=command_id,
+        principal=whose.name,
+        principal_untrusted=whose.untrusted,
+        idempotency_key=key,
+    )
+    if row is None:
+        return None
+    owner = PrincipalId(row["principal"], row["principal_untrusted"])
+    return LedgerEntry(row["command_id"], owner, row["fingerprint"], row["answer"])
 
 
 async def trim(tx: Transaction) -> int:
@@ -93,33 +101,18 @@ async def blank(
 ) -> None:
     """Put other values into the stored answers of the commands that wrote something; their `field` has its id."""
     if about:
-        names = [str(one) for one in about]
-        await tx.send(BLANK, command=_tag(wrote), field=field, names=names, blank=Jsonb(dict(values)))
-
-
-async def _find(tx: Transaction, command_id: UUID, principal: PrincipalId, key: str | None) -> LedgerEntry | None:
-    row = await tx.row(FIND, command_id=command_id, **_whose(principal), idempotency_key=key)
-    if row is None:
-        return None
-    owner = PrincipalId(row["principal"], row["principal_untrusted"])
-    return LedgerEntry(row["command_id"], owner, row["fingerprint"], row["answer"])
-
-
-def _whose(principal: PrincipalId) -> dict[str, Any]:
-    return {"principal": principal.name, "principal_untrusted": principal.untrusted}
+        command, names = wrote.__struct_config__.tag, [str(written_id) for written_id in about]
+        await tx.send(BLANK, command=command, field=field, names=names, blank=Jsonb(dict(values)))
 
 
 def _identity(envelope: Envelope) -> dict[str, Any]:
+    principal = envelope.principal.identity
     return {
         "command_id": UUID(envelope.id),
-        **_whose(envelope.principal.identity),
-        "command": _tag(type(envelope.command)),
+        "principal": principal.name,
+        "principal_untrusted": principal.untrusted,
+        "command": envelope.command.__struct_config__.tag,  # the word by which it is known on the wire
         "idempotency_key": envelope.idempotency_key,
         "fingerprint": envelope.fingerprint,
         "attempt": envelope.attempt,
     }
-
-
-def _tag(command: type[Command]) -> str:
-    """Return the word by which a command is known on the wire."""
-    return str(command.__struct_config__.tag)

@@ -6,7 +6,7 @@ import pytest
 
 from engramq.schemas.commands import Connected, Proposed, Reply
 from engramq.schemas.vocabulary import LinkAction, WebhookEvent
-from engramq.workers.webhooks.events import announcement
+from engramq.workers.replies import announcement
 
 PROPOSAL: Any = {"proposal_id": "p", "expires_at": "2026-01-31T09:00:00Z"}
 

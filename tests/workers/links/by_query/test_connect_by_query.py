@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec import UNSET
@@ -175,7 +176,7 @@ async def test_the_ledger_keeps_no_contents_and_an_erased_memory_is_told(study: 
     assert not any(word in kept for word in ("kettle", "pump"))
 
     async def find(tx: Transaction) -> Answer:
-        entry = await ledger.find(tx, given.envelope)
+        entry = await ledger.find(tx, UUID(given.envelope.id))
         assert entry is not None
         return await filled(tx, entry.answer)
 
