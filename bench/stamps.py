@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engramq.deploy.cli import main as engramq
+from engramq.schemas.codec import decode_envelope
 
 Span = tuple[str, int, int]  # the point's name, and when it began and ended, in ns
 
@@ -48,7 +49,11 @@ GATEWAY: Final = (
     Point("engramq.gateway.identity.bearer:Everybody.__call__", "request", opens=True),
     Point("engramq.gateway.service:Service.call", "service"),
     Point("engramq.gateway.queue.lane:BusLane.deliver", "asked", ids=lambda given: (given[1].id,)),
-    Point("engramq.gateway.queue.batch:Batch.seal", "sealed", ids=lambda given: [one.id for one in given[0].commands]),
+    Point(
+        "engramq.gateway.queue.lane:encode_job",
+        "sealed",
+        ids=lambda given: [decode_envelope(raw).id for raw in given[0]],
+    ),
 )
 WORKER: Final = (
     Point("engramq.workers.runner:CommandRunner.run", "handler", opens=True, ids=lambda given: (given[1].envelope.id,)),

@@ -87,11 +87,6 @@ class _QueuedJob(msgspec.Struct, frozen=True):
 _job_decoder: Final = msgspec.msgpack.Decoder(_QueuedJob)
 
 
-def job_id(first_command_id: str, count: int) -> str:
-    """Return the id of the job that begins with this command and has so many of them."""
-    return f"{first_command_id}.{count}"
-
-
 def encode_job(envelopes: Sequence[bytes], at_ms: int) -> bytes:
     """Return the payload of a job that carries these encoded envelopes."""
     return msgspec.msgpack.encode({"t": None, "f": JOB_FUNCTION, "a": [list(envelopes)], "k": {}, "et": at_ms})

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from engramq.schemas.codec import job_id
 from engramq.schemas.envelope import PrincipalId
 from engramq.schemas.vocabulary import WorkerKind
 
@@ -95,7 +94,7 @@ class Keys:
 
     def job_id(self, first_command_id: str, count: int) -> str:
         """Return the id of the job that begins with this command and has so many of them."""
-        return job_id(self._job_tag + first_command_id, count)
+        return f"{self._job_tag}{first_command_id}.{count}"
 
     def page_session(self, digest: str) -> str:
         """String: the sealed bearer token of somebody who signed in at the page; `digest` is of the cookie."""

@@ -36,7 +36,7 @@ class Lanes:
         self.all = _keys_of(key_prefix, count, tagged=tagged)
         self._prefix = key_prefix
         self._number_key = f"{key_prefix}:lanes"  # string: how many lanes there are; without it one
-        self._is_right = False
+        self.number_is_right = False  # it is known to be the installation's
 
     @property
     def first(self) -> Keys:
@@ -53,7 +53,7 @@ class Lanes:
         Raises UnsupportedServer when another number is in use: processes of that number live, or something waits in
         their lanes. Raises RedisError, OSError.
         """
-        if self._is_right:
+        if self.number_is_right:
             return
         client: Any = self.server.client(timeout_s=_NUMBER_S)
         try:
@@ -64,7 +64,7 @@ class Lanes:
             raise NotConnected(str(problem)) from problem
         finally:
             await client.aclose()
-        self._is_right = True
+        self.number_is_right = True
 
     async def _change_number(self, client: Any, known: int) -> None:
         tagged = known > 1 or isinstance(self.server, ClusterServer)

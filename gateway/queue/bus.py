@@ -1,7 +1,7 @@
 """The gateway's half of the queue: commands go out in coalesced jobs, answers come back over one reply list.
 
-`ask` waits for the answer, `tell` only until the command is in its mailbox. What a caller is told is true: `overloaded`
-and `unavailable` mean that the command is not applied and never will be; a write whose fate is uncertain is Pending.
+What a caller is told is true: `overloaded` and `unavailable` mean that the command is not applied and never will be; a
+write whose fate is uncertain is Pending.
 """
 
 import asyncio
@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 
-from engramq.gateway.queue.lane import BusLane
+from engramq.gateway.queue.lane import BusLane, Callers
 from engramq.gateway.queue.look import Look, look_at
-from engramq.gateway.queue.waiting import WaitingBound
 from engramq.schemas.codec import fingerprint
 from engramq.schemas.commands import Command
 from engramq.schemas.envelope import Answer, Envelope, Principal
@@ -57,8 +56,8 @@ class Bus:
     ) -> None:
         self._all = lanes
         self._reply_timeout_s = reply_timeout_s
-        bound, waiting_bound = max(1, mailbox_bound // len(lanes.all)), WaitingBound()
-        self._lanes = [BusLane(lanes.server, keys, bound, waiting_bound, lanes.require_number) for keys in lanes.all]
+        bound, callers = max(1, mailbox_bound // len(lanes.all)), Callers()
+        self._lanes = [BusLane(lanes, keys, bound, callers) for keys in lanes.all]
         self._answered = self._lanes  # by these Redis answered when `ready` was asked last
         self._away = ""
         self._tasks: list[asyncio.Task[None]] = []
@@ -135,7 +134,7 @@ class Bus:
         if digest is None:
             digest = fingerprint(command) if command.write else ""
         now = time.time()
-        lane = self._lane_of(namespace, anywhere=anywhere)
+        lane = self._lanes[0] if len(self._lanes) == 1 else self._lane_of(namespace, anywhere=anywhere)
         envelope = Envelope(
             id=uuid7(),
             command=command,
@@ -155,35 +154,6 @@ class Bus:
         )
         name_command(envelope.id)
         return await lane.deliver(envelope, timeout_s) or Pending(envelope.id)
-
-    async def tell(
-        self,
-        command: Command,
-        *,
-        namespace: str,
-        principal: Principal,
-        session: str = "",
-        idempotency_key: str | None = None,
-        traceparent: str | None = None,
-    ) -> Pending:
-        """Send a command and return when it is in its mailbox (or may be); its answer is not sent back.
-
-        Raises EngramqError `overloaded` or `unavailable`.
-        """
-        envelope = Envelope(
-            id=uuid7(),
-            command=command,
-            namespace=namespace,
-            principal=principal,
-            session=session,
-            issued_at=time.time(),
-            idempotency_key=idempotency_key,
-            fingerprint=fingerprint(command) if command.write else "",
-            traceparent=traceparent,
-        )
-        name_command(envelope.id)
-        await self._lane_of(namespace, anywhere=False).deliver(envelope, self._reply_timeout_s)
-        return Pending(envelope.id)
 
     @property
     def waiting(self) -> int:

@@ -1,25 +1,41 @@
-"""One lane of the gateway's half of the queue: commands go out in jobs, answers come back over one reply list."""
+"""One lane of the gateway's half of the queue: commands go out in jobs, answers come back over one reply list.
+
+Commands are gathered into batches, one job each, by mailbox, and kept until Redis has answered. A wait ends once, by an
+answer or a refusal.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, RedisError
 
-from engramq.gateway.queue.batch import Batch, Outbox
-from engramq.gateway.queue.waiting import WaitingBound, WaitingCall, fail, overloaded, succeed, unavailable
-from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_note
-from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, doubt_of, pack
+from engramq.schemas.codec import DecodeError, Note, decode_answer, encode, encode_job, encode_note
+from engramq.schemas.connection import CONNECTION_ERRORS, RedisConnection, RefusalLog, doubt_of, pack, pack_script
 from engramq.schemas.envelope import Answer, Envelope
-from engramq.schemas.faults import EngramqError
+from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.ids import uuid7
-from engramq.schemas.jobs import NOTE_TTL_S, REGISTER_S, REPLY_LIST_MAX_AGE_S
-from engramq.schemas.keys import Keys
+from engramq.schemas.jobs import (
+    BULK,
+    COMMANDS_PER_JOB,
+    FEWEST_WAITING,
+    JOB_BYTES,
+    LONGEST_WAIT_S,
+    NOTE_TTL_S,
+    REGISTER_S,
+    REPLY_LIST_MAX_AGE_S,
+    RETRY_AFTER_S,
+)
+from engramq.schemas.keys import JOB_KEY, Keys
+from engramq.schemas.lanes import Lanes
 from engramq.schemas.scripts import ENQUEUE_READS, ENQUEUE_WRITES
-from engramq.schemas.servers import Server, UnsupportedServer
+from engramq.schemas.servers import UnsupportedServer
+from engramq.schemas.vocabulary import WorkerKind
 
 log = logging.getLogger(__name__)
 
@@ -33,30 +49,103 @@ BLOCK_S: Final = 5  # of the read that waits for answers
 ANSWERS_PER_READ: Final = 256
 TAKEN: Final = -1  # what the script that enqueues says of a job that is in its mailbox
 BACKOFF_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.5)
+WAITING_MAX: Final = 16_384  # callers of a process that may wait at once
+WAITING_BYTES: Final = 128 * 1024 * 1024  # of their commands together
+WRITE_BYTES: Final = 4 * 1024 * 1024  # one write takes no further batch beyond this size
+RETRY_AT_ONCE_S: Final = 0.1  # the least that a refused caller is told to wait
+_NO_BATCH: Final = (None, 0)
+
+
+def unavailable(why: str = "") -> EngramqError:
+    """Return the refusal of what cannot be sent or the server refuses, and of a read that was not answered."""
+    return refuse(FaultCode.UNAVAILABLE, why or "The queue cannot be reached or did not answer in time.")
+
+
+def overloaded(retry_after_s: float = 0.0, why: str = "") -> EngramqError:
+    """Return the refusal of what there is no room for, or would wait for too long; 0: nobody knows until when."""
+    retry_after_s = max(RETRY_AT_ONCE_S, round(retry_after_s, 1)) if retry_after_s else RETRY_AFTER_S
+    return refuse(FaultCode.OVERLOADED, why or "Too many requests are waiting.", retry_after_s=retry_after_s)
+
+
+def succeed(future: asyncio.Future[Any]) -> None:
+    """End a wait without a result, unless it has ended."""
+    if not future.done():
+        future.set_result(None)
+
+
+def fail(future: asyncio.Future[Any], problem: EngramqError) -> None:
+    """End a wait with a refusal, unless it has ended."""
+    if not future.done():
+        future.set_exception(problem)
+
+
+@dataclass(slots=True)
+class Callers:
+    """How many callers of a process wait, in all lanes, and the bytes of their commands."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class WaitingCall:
+    """A command whose caller waits.
+
+    The future's result is the answer, or None when nothing more can be said than that it may be carried out.
+    """
+
+    id: str
+    data: bytes
+    mailbox: WorkerKind
+    write: bool
+    future: asyncio.Future[Answer | None]
+    born: float = field(default_factory=time.monotonic)
+    sent: bool = False
+    job_id: str = ""
+
+    def expire(self) -> None:
+        """End the wait: a write that was sent may have been or be carried out, everything else is refused."""
+        if self.sent and self.write:
+            succeed(self.future)
+        else:
+            fail(self.future, unavailable())
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Commands that become one job: all reads or all writes.
+
+    `uncertain`: it was sent before, and whether it arrived is unknown; sending the same `packed` twice makes one job.
+    """
+
+    mailbox: WorkerKind
+    commands: list[WaitingCall]
+    packed: bytes = b""
+    uncertain: bool = False
+
+    def refuse(self, problem: Callable[[], EngramqError]) -> None:
+        """End the waits for all commands; `problem` makes the refusal of each."""
+        for waiting in self.commands:
+            fail(waiting.future, problem())
 
 
 class BusLane:
     """The connections and the waiting calls of one lane. Its owner runs `send_forever` and `read_forever`.
 
-    `admit` raises when the lanes may not be used as they are; it is called before anything is sent.
+    `new` commands and batches to `resend` have not been taken by Redis yet; the number of callers bounds both.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        keys: Keys,
-        mailbox_bound: int,
-        waiting_bound: WaitingBound,
-        admit: Callable[[], Awaitable[None]],
-    ) -> None:
+    def __init__(self, lanes: Lanes, keys: Keys, mailbox_bound: int, callers: Callers) -> None:
+        self._lanes = lanes
         self._keys = keys
         self.reply_list = keys.replies(uuid7())
-        self._sending = RedisConnection(server, (ENQUEUE_READS, ENQUEUE_WRITES), key=keys.prefix)
-        self._reading = RedisConnection(server, key=keys.prefix)
-        self._outbox = Outbox(keys, mailbox_bound)
+        self._sending = RedisConnection(lanes.server, (ENQUEUE_READS, ENQUEUE_WRITES), key=keys.prefix)
+        self._reading = RedisConnection(lanes.server, key=keys.prefix)
+        self._mailbox_bound = mailbox_bound
+        self._new: deque[WaitingCall] = deque()
+        self._resend: deque[Batch] = deque()
         self._waiting: dict[str, WaitingCall] = {}
-        self._bound = waiting_bound
-        self._admit = admit
+        self._callers = callers
         self._notes: dict[str, tuple[bytes, asyncio.Future[None]]] = {}
         self._pings: list[asyncio.Future[None]] = []
         self._wake = asyncio.Event()
@@ -68,7 +157,7 @@ class BusLane:
         """Try to reach Redis; raises UnsupportedServer when it is too old. One that is away is waited for later."""
         try:
             await self._sending.open()
-            await self._admit()
+            await self._lanes.require_number()
         except CONNECTION_ERRORS as problem:
             if not self.note_refusal(problem):
                 log.warning("Redis is not there yet", extra={"error": doubt_of(problem) or type(problem).__name__})
@@ -114,28 +203,25 @@ class BusLane:
         """Send a command and wait; None: it may be carried out, now or later. See Bus.ask."""
         if not self.is_open:
             raise unavailable()
-        data = encode(envelope)
-        self._bound.enter(len(data))
+        data, command, callers = encode(envelope), envelope.command, self._callers
+        if callers.count >= WAITING_MAX or callers.bytes + len(data) > WAITING_BYTES:
+            raise overloaded()
+        callers.count += 1
+        callers.bytes += len(data)
         loop = asyncio.get_running_loop()
-        waiting = WaitingCall(
-            id=envelope.id,
-            data=data,
-            mailbox=envelope.command.mailbox,
-            write=envelope.command.write,
-            for_reply=bool(envelope.reply_to),
-            future=loop.create_future(),
-        )
+        waiting = WaitingCall(envelope.id, data, command.mailbox, command.write, loop.create_future())
         self._waiting[waiting.id] = waiting
         timer = loop.call_later(timeout_s, waiting.expire)
-        self._outbox.new.append(waiting)
+        self._new.append(waiting)
         self._wake.set()
         try:
             answer = await waiting.future
         finally:
             timer.cancel()
             del self._waiting[waiting.id]
-            self._bound.leave(len(data))
-        if answer is None and waiting.for_reply:
+            callers.count -= 1
+            callers.bytes -= len(data)
+        if answer is None:
             await self._write_note(waiting, envelope)
         return answer
 
@@ -162,7 +248,7 @@ class BusLane:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._outbox.new or self._outbox.resend or self._notes or self._pings:
+            while self._new or self._resend or self._notes or self._pings:
                 try:
                     await self._send()
                     failures = 0
@@ -176,8 +262,7 @@ class BusLane:
                     # One that refuses will go on doing so; one that loads its data is a server that restarts.
                     age_s = 0.0 if why and not isinstance(problem, BusyLoadingError) else UNREACHABLE_S
                     self._fail_pings(unavailable(why))
-                for waiting in self._outbox.overdue(age_s):
-                    fail(waiting.future, unavailable(why))
+                self._fail_overdue(time.monotonic() - age_s, why)
                 await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S) - 1)])
                 failures += 1
 
@@ -192,39 +277,76 @@ class BusLane:
     async def _send(self) -> None:
         """Send all that waits in one write; raises UnsupportedServer or one of CONNECTION_ERRORS."""
         await self._sending.open()
-        await self._admit()
-        batches, notes, pings = self._outbox.take(), dict(self._notes), len(self._pings)
+        if not self._lanes.number_is_right:
+            await self._lanes.require_number()
+        batches, notes, pings = self._batches(), dict(self._notes), len(self._pings)
         if not (batches or notes or pings):
             return
-        for batch in batches:
-            for waiting in batch.commands:
-                waiting.sent = True
         commands = [batch.packed for batch in batches] + [packed for packed, _ in notes.values()]
         try:
             replies = await self._sending.exchange([*commands, pack("PING")] if pings else commands, SEND_S)
         except CONNECTION_ERRORS:
             for batch in batches:
                 batch.uncertain = True
-                self._outbox.resend.append(batch)
+                self._resend.append(batch)
             raise
         for batch, reply in zip(batches, replies[: len(batches)], strict=True):
-            if reply == TAKEN:
-                self._conclude_taken(batch)
-            else:
+            if reply != TAKEN:
                 await self._conclude_untaken(batch, reply)
+            elif batch.commands[0].write or not self._takes_reads:
+                self._refused = ""
         for command_id, (_, written) in notes.items():
             del self._notes[command_id]
             succeed(written)
         if pings:
             self._conclude_pings(pings, replies[-1])
 
-    def _conclude_taken(self, batch: Batch) -> None:
-        """Act on a batch that is in its mailbox: who did not want an answer has waited for that."""
-        if batch.commands[0].write or not self._takes_reads:
-            self._refused = ""
-        for waiting in batch.commands:
-            if not waiting.for_reply:
-                succeed(waiting.future)
+    def _batches(self) -> list[Batch]:
+        """Return batches for one write, the oldest first; commands whose callers have gone are left out."""
+        batches: list[Batch] = []
+        size = 0
+        while self._resend and size < WRITE_BYTES:
+            again = self._resend.popleft()
+            if not all(waiting.future.done() for waiting in again.commands):
+                batches.append(again)
+                size += sum(len(waiting.data) for waiting in again.commands)
+        open_batches: dict[tuple[WorkerKind, bool], tuple[Batch, int]] = {}
+        while self._new and size < WRITE_BYTES:
+            waiting = self._new.popleft()
+            if waiting.future.done():
+                continue
+            size += len(waiting.data)
+            sort = (waiting.mailbox, waiting.write)
+            batch, filled = open_batches.get(sort, _NO_BATCH)
+            if batch is None or len(batch.commands) == COMMANDS_PER_JOB or filled >= JOB_BYTES:
+                batch, filled = Batch(waiting.mailbox, []), 0
+                batches.append(batch)
+            batch.commands.append(waiting)
+            open_batches[sort] = (batch, filled + len(waiting.data))
+        for batch in batches:
+            if not batch.packed:
+                job = self._keys.job_id(batch.commands[0].id, len(batch.commands))
+                payload = encode_job([waiting.data for waiting in batch.commands], time.time_ns() // 1_000_000)
+                of = self._keys.of[batch.mailbox]
+                where = (of.mailbox, of.wakeups, of.depth, JOB_KEY + job, of.rate, *self._keys.guard)
+                longest_ms = 0 if batch.mailbox in BULK else round(LONGEST_WAIT_S * 1000)
+                script = ENQUEUE_WRITES if batch.commands[0].write else ENQUEUE_READS
+                arguments = (job, payload, self._mailbox_bound, longest_ms, FEWEST_WAITING)
+                batch.packed = pack_script(script, where, arguments)
+                for waiting in batch.commands:
+                    waiting.job_id = job
+            for waiting in batch.commands:
+                waiting.sent = True
+        return batches
+
+    def _fail_overdue(self, latest: float, why: str) -> None:
+        """Refuse the commands that came no later than that and surely are not applied: never sent, or reads."""
+        while self._new and self._new[0].born <= latest:
+            fail(self._new.popleft().future, unavailable(why))
+        for batch in self._resend:
+            for waiting in batch.commands:
+                if waiting.born <= latest and not waiting.write:
+                    fail(waiting.future, unavailable(why))
 
     def _conclude_pings(self, count: int, reply: Any) -> None:
         """Act on what Redis said of a PING, which it refuses while it cannot write to its disk."""
@@ -240,14 +362,15 @@ class BusLane:
         """Act on what Redis said of a batch that it did not take: what room there is and will be, or an error."""
         if isinstance(reply, NoScriptError):
             await self._sending.close()  # opening it again loads the scripts
-            self._outbox.resend.append(batch)
+            self._resend.append(batch)
         elif batch.uncertain:
             # It may have arrived the first time: a refusal now would not be true.
             asyncio.get_running_loop().call_later(FULL_S, self._send_again, batch)
         elif isinstance(reply, list):
             room, wait_ms = reply
             if room:
-                self._outbox.resend.append(batch.first(room))
+                self._resend.append(Batch(batch.mailbox, batch.commands[:room]))
+                batch.commands = batch.commands[room:]
             batch.refuse(partial(overloaded, wait_ms / 1000))
         elif isinstance(reply, OutOfMemoryError):
             batch.refuse(partial(overloaded, why=self.note_refusal(reply)))
@@ -258,7 +381,7 @@ class BusLane:
             batch.refuse(partial(unavailable, why))
 
     def _send_again(self, batch: Batch) -> None:
-        self._outbox.resend.append(batch)
+        self._resend.append(batch)
         self._wake.set()
 
     async def read_forever(self) -> None:
@@ -268,7 +391,10 @@ class BusLane:
         while True:
             commands = [blocking]
             if time.monotonic() - registered > REGISTER_S or failures:
-                commands = [*self._registration(), blocking]
+                lists, now = self._keys.reply_lists, time.time()
+                forgetting = pack("ZREMRANGEBYSCORE", lists, "-inf", now - REPLY_LIST_MAX_AGE_S)
+                expiring = pack("EXPIRE", lists, round(REPLY_LIST_MAX_AGE_S))
+                commands = [pack("ZADD", lists, now, self.reply_list), forgetting, expiring, blocking]
             try:
                 await self._reading.open()
                 *_, found = await self._reading.exchange(commands, BLOCK_S + SEND_S)
@@ -296,12 +422,6 @@ class BusLane:
                 if not self._refusals.note(found):
                     log.error("Redis refused a read", extra={"error": type(found).__name__})
                 await asyncio.sleep(BACKOFF_S[-1])
-
-    def _registration(self) -> list[bytes]:
-        lists, now = self._keys.reply_lists, time.time()
-        forgetting = pack("ZREMRANGEBYSCORE", lists, "-inf", now - REPLY_LIST_MAX_AGE_S)
-        expiring = pack("EXPIRE", lists, round(REPLY_LIST_MAX_AGE_S))
-        return [pack("ZADD", lists, now, self.reply_list), forgetting, expiring]
 
     def _fail_pings(self, problem: EngramqError) -> None:
         for ping in self._pings:

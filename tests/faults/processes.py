@@ -6,7 +6,7 @@ import signal
 import time
 from os import kill as os_kill
 
-from engramq.schemas.codec import encode, encode_job, job_id
+from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import StoreMemory
 from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.ids import uuid7
@@ -108,7 +108,7 @@ async def poisoned(world: World) -> None:
     before = int(await world.redis("ZCARD", keys.dead_index))
     for number in range(POISON_LETTERS):
         command_id = uuid7()
-        job, payload = job_id(command_id, 1), b"\xff\x00"
+        job, payload = f"{command_id}.1", b"\xff\x00"
         if number % 2:  # which gets by what the door checks, and which PostgreSQL takes in no text
             command = StoreMemory(content="poison")
             envelope = Envelope(id=command_id, namespace="a\0b", principal=PRINCIPAL, command=command)

@@ -58,10 +58,10 @@ def defect(monkeypatch: pytest.MonkeyPatch) -> None:
 def sending_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the task that sends commands end at the first of them."""
 
-    def take(_outbox: Any) -> Any:
+    def batches(_lane: Any) -> Any:
         raise KeyError("defect")
 
-    monkeypatch.setattr("engramq.gateway.queue.batch.Outbox.take", take)
+    monkeypatch.setattr("engramq.gateway.queue.lane.BusLane._batches", batches)
 
 
 def bus_over(redis_url: str, keys: Keys, **more: Any) -> Bus:
@@ -290,7 +290,7 @@ def every_command() -> list[type[Command]]:
 
 
 async def test_no_more_callers_wait_than_may(redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.waiting.WAITING_MAX", 2)
+    monkeypatch.setattr("engramq.gateway.queue.lane.WAITING_MAX", 2)
     async with bus_over(redis_url, keys) as bus:
         waiting = [asyncio.create_task(outcome(bus, Ping())) for _ in range(2)]
         await asyncio.wait(waiting, timeout=0)

@@ -15,8 +15,10 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from engramq.gateway.queue.bus import Bus, Pending
+from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import Command, Ping, Pong, StoreMemory
-from engramq.schemas.envelope import Answer, Principal
+from engramq.schemas.envelope import Answer, Envelope, Principal
+from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, Keys
 from engramq.schemas.lanes import Lanes
 from engramq.schemas.scripts import ENQUEUE_WRITES
@@ -237,6 +239,16 @@ async def ping(bus: Bus, payload: bytes | str = b"", **more: Any) -> Answer | Pe
 async def send(bus: Bus, command: Command, **more: Any) -> Answer | Pending:
     """Send a command as ADA."""
     return await bus.ask(command, **{"namespace": NAMESPACE, "principal": ADA, "session": SESSION, **more})
+
+
+async def put(
+    stage: Stage, command: Command, *, namespace: str = NAMESPACE, principal: Principal = ADA, bound: int = 1_000
+) -> str:
+    """Put a command into its mailbox, with nobody who waits for it, and return its id."""
+    envelope = Envelope(id=uuid7(), namespace=namespace, principal=principal, command=command, issued_at=time.time())
+    job, kind = stage.keys.job_id(envelope.id, 1), command.mailbox
+    assert await stage.enqueue(job, encode_job([encode(envelope)], 0), bound=bound, kind=kind) == -1
+    return envelope.id
 
 
 def payload_of(answer: Answer | Pending) -> str:

@@ -16,7 +16,7 @@ from engramq.schemas.commands import Ping
 from engramq.schemas.keys import JOB_KEY, LEASE_KEY, TRIES_KEY
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome
-from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
+from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put
 
 pytestmark = pytest.mark.anyio
 
@@ -51,8 +51,7 @@ async def test_a_stock_arq_worker_can_run_what_the_bus_enqueues(stage: Stage) ->
             assert isinstance(command, Ping)
             seen.append(command.payload)
 
-    bus = await stage.bus()
-    await bus.tell(Ping(payload=b"for stock"), namespace=NAMESPACE, principal=ADA)
+    await put(stage, Ping(payload=b"for stock"))
     stock = Worker(
         functions=[func(carry_out, name=JOB_FUNCTION)],
         queue_name=stage.keys.of[WorkerKind.RECALL].mailbox,
@@ -77,7 +76,7 @@ async def test_the_worker_runs_what_stock_arq_enqueues(stage: Stage) -> None:
         return await echo(job)
 
     bus = await stage.bus()
-    await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
+    await put(stage, Ping())
     (job,) = await stage.redis.zrange(stage.keys.of[WorkerKind.RECALL].mailbox, 0, -1)
     (envelope,) = decode_job(await stage.redis.get(JOB_KEY + job.decode()))
     pool = ArqRedis(ConnectionPool.from_url(stage.url), job_serializer=msgspec.msgpack.encode)

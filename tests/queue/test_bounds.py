@@ -11,7 +11,7 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import JOB_KEY
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import FollowUp, Job, Outcome
-from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
+from tests.queue.stage import NAMESPACE, Stage, an_actor, echo, payload_of, ping, put
 
 pytestmark = pytest.mark.anyio
 
@@ -25,15 +25,15 @@ async def outcome(bus: Bus, number: int) -> str:
     return payload_of(answer)
 
 
-async def tell(bus: Bus, count: int) -> None:
+async def fill(stage: Stage, count: int) -> None:
     for _ in range(count):
-        await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
+        await put(stage, Ping())
 
 
 @pytest.mark.promise("QP-8")
 async def test_a_full_mailbox_refuses_at_once_with_the_time_to_wait_and_grows_no_further(stage: Stage) -> None:
     bus = await stage.bus(bound=20)
-    await tell(bus, 20)
+    await fill(stage, 20)
     began = time.monotonic()
     with pytest.raises(EngramqError) as refusal:
         await ping(bus)
@@ -48,7 +48,7 @@ async def test_a_full_mailbox_refuses_at_once_with_the_time_to_wait_and_grows_no
 @pytest.mark.promise("QP-9")
 async def test_a_full_mailbox_drains_by_itself_and_takes_commands_again(stage: Stage) -> None:
     bus = await stage.bus(bound=20)
-    await tell(bus, 20)
+    await fill(stage, 20)
     await stage.workers(an_actor(echo))
     await stage.until(stage.empty)
     assert payload_of(await ping(bus, "again")) == "again"
@@ -57,7 +57,7 @@ async def test_a_full_mailbox_drains_by_itself_and_takes_commands_again(stage: S
 
 async def test_of_a_job_that_does_not_fit_wholly_as_many_commands_as_fit_are_taken(stage: Stage) -> None:
     bus = await stage.bus(bound=20)
-    await tell(bus, 13)
+    await fill(stage, 13)
     asked = [asyncio.create_task(outcome(bus, number)) for number in range(16)]
     await stage.until(lambda: _is(stage, 20))
     await asyncio.wait(asked[7:])
@@ -93,7 +93,7 @@ async def test_an_error_in_the_counter_does_not_outlast_the_mailbox(stage: Stage
 
 
 async def test_callers_that_wait_are_bounded_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.waiting.WAITING_MAX", 3)
+    monkeypatch.setattr("engramq.gateway.queue.lane.WAITING_MAX", 3)
     bus = await stage.bus()
     asked = [asyncio.create_task(outcome(bus, number)) for number in range(5)]
     await asyncio.wait(asked[3:])
@@ -102,8 +102,7 @@ async def test_callers_that_wait_are_bounded_too(stage: Stage, monkeypatch: pyte
 
 
 async def test_the_same_job_sent_twice_is_one_job(stage: Stage) -> None:
-    bus = await stage.bus(bound=20)
-    await tell(bus, 1)
+    await put(stage, Ping())
     (job,) = await stage.redis.zrange(stage.keys.of[WorkerKind.RECALL].mailbox, 0, -1)
     payload = await stage.redis.get(JOB_KEY + job.decode())
     assert await stage.enqueue(job.decode(), payload, bound=20) == -1
@@ -112,8 +111,7 @@ async def test_the_same_job_sent_twice_is_one_job(stage: Stage) -> None:
 
 
 async def test_a_job_whose_payload_has_vanished_is_cleaned_up(stage: Stage) -> None:
-    bus = await stage.bus(bound=20)
-    await tell(bus, 1)
+    await put(stage, Ping())
     (job,) = await stage.redis.zrange(stage.keys.of[WorkerKind.RECALL].mailbox, 0, -1)
     await stage.redis.delete(JOB_KEY + job.decode())
     await stage.workers(an_actor(echo))

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from engramq.gateway.queue import waiting
+from engramq.gateway.queue import lane
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.keys import LEASE_KEY
@@ -89,7 +89,7 @@ async def test_letters_of_an_earlier_version_are_counted_too(stage: Stage, monke
 async def test_callers_who_wait_are_bounded_by_the_bytes_of_their_commands(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "WAITING_BYTES", 100_000)
+    monkeypatch.setattr(lane, "WAITING_BYTES", 100_000)
     bus = await stage.bus()
     asked = [asyncio.create_task(ping(bus, b"x" * 30_000)) for _ in range(3)]
     await stage.until(lambda: _waits(stage, 3))

@@ -19,7 +19,7 @@ from engramq.workers.queue import job as job_module
 from engramq.workers.queue.contract import Job, LeaseLost, Outcome, OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetters
 from engramq.workers.queue.worker import POLL_S
-from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, send
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, put, send
 from tests.queue.worker_process import a_memory
 
 pytestmark = pytest.mark.anyio
@@ -174,7 +174,7 @@ async def test_an_answer_that_cannot_be_encoded_is_a_failure_of_its_command_alon
 
 
 async def test_a_command_that_kills_its_worker_takes_only_itself_to_the_dead_letters(stage: Stage) -> None:
-    bus = await stage.bus()
+    bus = await stage.bus(timeout_s=60)  # six processes start meanwhile
     asked = [asyncio.create_task(ping(bus, payload)) for payload in ("a", "die", "b")]
     await stage.until(lambda: _waiting(stage, 3))
     for _ in range(5):
@@ -213,8 +213,7 @@ async def test_a_process_runs_one_poison_job_at_a_time_in_all_its_mailboxes_and_
 
     bus = await stage.bus()
     for command in (Ping(), Ping(), StoreMemory(content="x"), StoreMemory(content="y")):
-        told = await bus.tell(command, namespace=NAMESPACE, principal=ADA)
-        await stage.redis.set(TRIES_KEY + stage.keys.job_id(told.command_id, 1), POISON_TRIES)
+        await stage.redis.set(TRIES_KEY + stage.keys.job_id(await put(stage, command), 1), POISON_TRIES)
     recall, embedding = an_actor(harmless_or_poison), an_actor(echo, poison, kind=WorkerKind.EMBEDDING)
     await stage.workers(recall, embedding)
     first = await began.get()

@@ -34,7 +34,7 @@ from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters
 from engramq.workers.queue.inspection import Inspection
 from engramq.workers.queue.settlement import Settlement
 from tests.queue.server import Server
-from tests.queue.stage import ADA, ADA_ID, BOUND_S, NAMESPACE, Stage, an_actor, echo, ping, send
+from tests.queue.stage import ADA, ADA_ID, BOUND_S, NAMESPACE, Stage, an_actor, echo, ping, put, send
 from tests.queue.worker_process import a_memory
 
 pytestmark = pytest.mark.anyio
@@ -76,9 +76,8 @@ async def everything(stage: Stage) -> bytes:
 
 
 async def test_depths_count_commands_waiting_and_dead_letters(stage: Stage, view: Inspection) -> None:
-    bus = await stage.bus()
     for _ in range(3):
-        await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
+        await put(stage, Ping())
     await stage.enqueue(stage.job("bad.1"), b"\xc1", bound=10, kind=WorkerKind.EDGES)
     await stage.workers(an_actor(echo, kind=WorkerKind.EDGES))
     await stage.until(lambda: stage.empty(WorkerKind.EDGES))
@@ -315,14 +314,13 @@ async def test_an_erased_memory_vanishes_from_every_queue(stage: Stage, view: In
 
 
 async def test_scrubbing_leaves_other_memories_and_other_namespaces_alone(stage: Stage, view: Inspection) -> None:
-    bus = await stage.bus()
     for command in (
         StoreMemory(content=SECRET + "!"),
         StoreMemory(content="x", speaker=SECRET),
         ForgetMemory(memory_id=ERASED, erase=True),
     ):
-        await bus.tell(command, namespace=NAMESPACE, principal=ADA)
-    await bus.tell(StoreMemory(content=SECRET), namespace="other", principal=Principal(name="bob"))
+        await put(stage, command)
+    await put(stage, StoreMemory(content=SECRET), namespace="other", principal=Principal(name="bob"))
     assert await view.scrub(NAMESPACE, {ERASED: SECRET}) == 0
     assert await _count(stage) == 4
 

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -12,13 +13,14 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.overview import overview_of
-from engramq.gateway.queue import waiting as waiting_module
-from engramq.gateway.queue.bus import Bus, open_bus
+from engramq.gateway.queue import lane as lane_module
+from engramq.gateway.queue.bus import Bus, Pending, open_bus
 from engramq.gateway.queue.lane import BusLane
 from engramq.gateway.sessions import Breadcrumbs
 from engramq.schemas import lanes as lanes_module
 from engramq.schemas import scripts
 from engramq.schemas.commands import Ping, StoreMemory
+from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.lanes import Lanes, lane_of, lanes_of, slot_of, tag_of
 from engramq.schemas.scripts import Script
@@ -79,6 +81,18 @@ async def ask(bus: Bus, namespace: str, payload: str) -> str:
         Ping(payload=payload.encode()), namespace=namespace, principal=ADA, session="s", in_session=True
     )
     return payload_of(answer)
+
+
+async def store(bus: Bus, namespace: str, content: str = "x") -> Answer | Pending:
+    return await bus.ask(StoreMemory(content=content), namespace=namespace, principal=ADA)
+
+
+async def _holds(views: Inspection, stores: int) -> bool:
+    return (await views.depths())[WorkerKind.EMBEDDING][0] == stores
+
+
+async def _holds_a_command(bus: Bus) -> bool:
+    return any(state.depth for state in (await bus.look()).mailboxes)
 
 
 class Handlers:
@@ -182,25 +196,28 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
                 assert await ask(bus, namespace, "hello") == "hello"
                 await breadcrumbs.read(namespace, ADA_ID, "s")
                 slow = asyncio.create_task(ask(bus, namespace, "slow"))
-                told = await bus.tell(StoreMemory(content="never"), namespace=namespace, principal=ADA)
+                answer = await store(bus, namespace)
+                assert isinstance(answer, Answer)
 
-                async def died(letter_id: str = told.command_id) -> bool:
+                async def died(letter_id: str = answer.id) -> bool:
                     return await letters.show(letter_id) is not None
 
                 await until(died)
-                assert await letters.retry(told.command_id)
+                assert await letters.retry(answer.id)
                 await until(died)
-                assert await letters.drop(told.command_id)
+                assert await letters.drop(answer.id)
                 handlers.go.set()
                 await slow
                 handlers.go.clear()
             await asyncio.wait_for(turns.wait(), BOUND_S)
             look = await bus.look()
             assert {state.kind for state in look.mailboxes if state.workers == 1} == set(KINDS)
-        for namespace in namespaces(3):
-            await bus.tell(StoreMemory(content="secret"), namespace=namespace, principal=ADA)
+        for jobs, namespace in enumerate(namespaces(3), 1):  # scrubbed jobs stay, without their commands
+            storing = asyncio.create_task(store(bus, namespace, "secret"))
+            await until(partial(_holds, views, jobs))
             assert await views.scrub(namespace, {"00000000-0000-7000-8000-000000000000": "secret"}) == 1
             await views.scrub_namespace(namespace)
+            await storing
         await views.rewrite_log()
 
 
@@ -208,11 +225,11 @@ async def _do_everything(settings: Settings, handlers: Handlers) -> None:
 async def test_what_was_erased_leaves_the_lane_of_its_namespace(server: Server, prefix: str) -> None:
     lanes, names = Lanes(server.url, prefix, 4), namespaces(4)
     async with open_bus(settings_of(server, prefix, 4)) as bus, Inspection(lanes) as views:
-        for name in names:
-            await bus.tell(StoreMemory(content="secret"), namespace=name, principal=ADA)
-        assert (await views.depths())[WorkerKind.EMBEDDING] == (4, 0)
+        storing = [asyncio.create_task(store(bus, name, "secret")) for name in names]
+        await until(lambda: _holds(views, 4))
         assert [await views.scrub(name, {"id": "secret"}) for name in names] == [1, 1, 1, 1]
         assert [await views.scrub(name, {"id": "secret"}) for name in names] == [0, 0, 0, 0]
+        await asyncio.gather(*storing)
 
 
 async def test_one_server_writes_its_file_anew_once_for_all_lanes(own_server: Server, prefix: str) -> None:
@@ -238,7 +255,9 @@ async def test_another_number_of_lanes_is_refused_until_nothing_waits(
 ) -> None:
     old, new = settings_of(server, prefix, before), settings_of(server, prefix, after)
     async with open_bus(old) as bus:
-        await bus.tell(Ping(), namespace=namespaces(before)[-1], principal=ADA)
+        asked = asyncio.create_task(ask(bus, namespaces(before)[-1], "x"))
+        await until(lambda: _holds_a_command(bus))
+        asked.cancel()
     monkeypatch.setattr(lanes_module, "REGISTER_S", -1.0)  # the gateway has been gone for a while
     with pytest.raises(UnsupportedServer, match=f"is {after}, but this Redis is used with {before}: 1 waiting jobs"):
         await open_bus(new).__aenter__()
@@ -256,7 +275,7 @@ async def test_another_number_of_lanes_is_refused_until_nothing_waits(
 
 
 async def _is_empty(bus: Bus) -> bool:
-    return not any(state.depth for state in (await bus.look()).mailboxes)
+    return not await _holds_a_command(bus)
 
 
 async def test_the_number_of_lanes_stays_while_a_gateway_or_a_dead_letter_is_there(server: Server, prefix: str) -> None:
@@ -324,7 +343,7 @@ async def test_all_lanes_together_carry_out_no_more_than_a_kind_may(server: Serv
 async def test_callers_of_all_lanes_are_bounded_together(
     server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting_module, "WAITING_MAX", 3)
+    monkeypatch.setattr(lane_module, "WAITING_MAX", 3)
     settings = settings_of(server, prefix, 3)
     async with open_bus(settings) as bus:
         asked = [asyncio.create_task(ask(bus, name, "x")) for name in namespaces(3)]
@@ -353,7 +372,7 @@ async def test_gateways_stay_ready_while_some_lanes_are_away(server: Server, pre
             assert "No worker answers." not in checks["worker"].told
         assert await ask(bus, first, "x") == "x"
         with pytest.raises(EngramqError) as refusal:
-            await bus.tell(StoreMemory(content="x"), namespace=second, principal=ADA)
+            await store(bus, second)
         assert refusal.value.fault.code == FaultCode.UNAVAILABLE
 
 

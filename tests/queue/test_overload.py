@@ -27,8 +27,8 @@ LONGEST_MS = 2_000  # where the scripts are asked
 
 
 def shorten_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engramq.gateway.queue.batch.LONGEST_WAIT_S", LONGEST_S)
-    monkeypatch.setattr("engramq.gateway.queue.batch.FEWEST_WAITING", 0)
+    monkeypatch.setattr("engramq.gateway.queue.lane.LONGEST_WAIT_S", LONGEST_S)
+    monkeypatch.setattr("engramq.gateway.queue.lane.FEWEST_WAITING", 0)
 
 
 def slow_actor() -> Actor:

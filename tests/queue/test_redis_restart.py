@@ -12,7 +12,7 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome
 from tests.queue.server import Server
-from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, send
+from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put, send
 from tests.queue.worker_process import a_memory
 
 pytestmark = pytest.mark.anyio
@@ -111,7 +111,7 @@ async def test_a_write_whose_fate_is_unknown_waits_for_a_full_mailbox_without_ha
 ) -> None:
     monkeypatch.setattr("engramq.gateway.queue.lane.SEND_S", 0.2)
     bus = await own_stage.bus(bound=1, timeout_s=1.0)
-    await bus.tell(StoreMemory(content="x"), namespace=NAMESPACE, principal=ADA)
+    await put(own_stage, StoreMemory(content="x"))
     own_server.pause()
     asked = asyncio.create_task(send(bus, StoreMemory(content="y")))
     with pytest.raises(EngramqError):

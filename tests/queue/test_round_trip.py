@@ -125,16 +125,6 @@ async def test_a_read_past_its_deadline_is_dropped_and_a_write_is_not(stage: Sta
     assert seen == [pending.command_id]
 
 
-async def test_tell_returns_when_the_command_is_in_its_mailbox_and_nobody_gets_an_answer(stage: Stage) -> None:
-    bus = await stage.bus()
-    told = await bus.tell(Ping(payload=b"x"), namespace=NAMESPACE, principal=ADA)
-    assert await stage.depth() == (1, 1)
-    await stage.workers(an_actor(echo))
-    await stage.until(stage.empty)
-    assert told.command_id
-    assert await stage.redis.keys(f"{stage.keys.prefix}:replies:*") == []
-
-
 async def test_a_command_arrives_with_all_that_was_said_of_it(stage: Stage) -> None:
     seen: list[Envelope] = []
 

@@ -14,7 +14,7 @@ from engramq.schemas.scripts import CLAIM, POISON_TRIES, RELEASE, RENEW, SETTLE
 from engramq.schemas.servers import UnsupportedServer
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.settlement import Result, Settlement
-from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
+from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping, put
 
 pytestmark = pytest.mark.anyio
 
@@ -24,9 +24,8 @@ RECALL = WorkerKind.RECALL
 
 async def a_job(stage: Stage, commands: int = 1) -> str:
     """Put a job into the mailbox and return its id."""
-    bus = await stage.bus()
     for _ in range(commands):
-        await bus.tell(Ping(), namespace=NAMESPACE, principal=ADA)
+        await put(stage, Ping())
     return str((await stage.redis.zrange(stage.keys.of[RECALL].mailbox, 0, -1))[0].decode())
 
 

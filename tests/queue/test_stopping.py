@@ -15,7 +15,7 @@ from engramq.schemas.scripts import CLAIM
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.workers.queue.contract import Job, Outcome
 from engramq.workers.queue.worker import POLL_S
-from tests.queue.stage import ADA, NAMESPACE, Stage, an_actor, echo, payload_of, ping
+from tests.queue.stage import Stage, an_actor, echo, payload_of, ping, put
 
 pytestmark = pytest.mark.anyio
 
@@ -101,7 +101,7 @@ async def test_a_worker_that_stops_claims_nothing_more(stage: Stage) -> None:
     stopping = asyncio.create_task(worker.stop())
     await asyncio.sleep(0)
     for _ in range(3):
-        await bus.tell(Ping(payload=b"later"), namespace=NAMESPACE, principal=ADA)
+        await put(stage, Ping(payload=b"later"))
     go.set()
     await stopping
     assert payload_of(await first) == "first"

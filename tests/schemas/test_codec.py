@@ -18,12 +18,10 @@ from engramq.schemas.codec import (
     encode,
     encode_job,
     fingerprint,
-    job_id,
     reply_body,
 )
 from engramq.schemas.commands import COMMANDS, Ping, Pong, StoreMemory, UpdateMemory
 from engramq.schemas.envelope import Answer, Envelope, Principal
-from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import Scope
 from tests.schemas.samples import messages
 
@@ -132,11 +130,6 @@ def test_a_pickle_is_refused() -> None:
 @given(st.lists(st.binary(max_size=100), max_size=20), st.integers(0, 2**60))
 def test_a_job_gives_its_envelopes_back(parts: list[bytes], at_ms: int) -> None:
     assert decode_job(encode_job(parts, at_ms)) == parts
-
-
-def test_a_jobs_id_ends_with_its_count() -> None:
-    first = uuid7()
-    assert job_id(first, 16) == f"{first}.16"
 
 
 @given(st.dictionaries(text, json_values, max_size=5))

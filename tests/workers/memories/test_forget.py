@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from redis.asyncio import Redis
 
-from engramq.schemas.codec import encode, encode_job, job_id
+from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import (
     ForgetMemory,
     Forgotten,
@@ -180,7 +180,7 @@ async def test_an_erased_memory_leaves_nothing_but_its_id_in_the_audit_log(world
 async def test_an_erased_memory_leaves_the_queues_too(world: World, redis_url: str, key_prefix: str) -> None:
     stored = await world.keep(SECRET)
     keys, waiting = Keys(key_prefix), job(StoreMemory(content=SECRET))
-    name = job_id(waiting.envelope.id, 1)
+    name = f"{waiting.envelope.id}.1"
     async with Redis.from_url(redis_url) as redis:
         payload = encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000)
         await redis.set(JOB_KEY + name, payload)
@@ -255,11 +255,11 @@ async def test_an_erasure_that_is_refused_takes_nothing_out_of_the_queue(
     stored = await world.keep(SECRET)
     waiting = job(StoreMemory(content=SECRET)).envelope
     keys = Keys(key_prefix)
-    job_key = JOB_KEY + job_id(waiting.id, 1)
+    job_key = JOB_KEY + f"{waiting.id}.1"
     async with Redis.from_url(redis_url) as redis:
         payload = encode_job([encode(waiting)], 0)
         await redis.set(job_key, payload)
-        await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {job_id(waiting.id, 1): 0})
+        await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {f"{waiting.id}.1": 0})
         with refused(FaultCode.FORBIDDEN):
             await world.ask(Forgotten, ForgetMemory(memory_id=stored.stored.id, erase=True), principal=WRITER)
         assert await redis.get(job_key) == payload

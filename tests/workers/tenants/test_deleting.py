@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from redis.asyncio import Redis
 
-from engramq.schemas.codec import encode, encode_job, job_id
+from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import DeleteTenant, DescribeTenant, StoreMemory, TenantDeleted, TenantDescribed
 from engramq.schemas.envelope import Principal, PrincipalId
 from engramq.schemas.faults import FaultCode
@@ -122,11 +122,11 @@ async def test_what_waits_in_redis_for_the_tenant_goes_too(world: World, redis_u
             deleting(),
         ]
         for one in waiting:
-            name = job_id(one.envelope.id, 1)
+            name = f"{one.envelope.id}.1"
             await redis.set(JOB_KEY + name, encode_job([encode(one.envelope)], time.time_ns() // 1_000_000))
             await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
         await world.outcome(deleting())
-        jobs = [await redis.get(JOB_KEY + job_id(one.envelope.id, 1)) or b"" for one in waiting]
+        jobs = [await redis.get(JOB_KEY + f"{one.envelope.id}.1") or b"" for one in waiting]
         assert [b"acme" in one or b"other" in one for one in jobs] == [False, True, True]
         assert await redis.exists(mine.state, mine.touched, mine.sessions) == 0
         assert await redis.exists(others.state, others.touched, others.sessions) == 3

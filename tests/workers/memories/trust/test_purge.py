@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from engramq.schemas.codec import encode, encode_job, job_id
+from engramq.schemas.codec import encode, encode_job
 from engramq.schemas.commands import Purged, PurgeMemories, Stored, StoreMemory, Superseded, SupersedeMemory
 from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import FaultCode, refuse
@@ -120,7 +120,7 @@ async def test_what_is_purged_leaves_the_queues_too(world: World, redis_url: str
     async with Redis.from_url(redis_url) as redis:
         for secret in [*secrets, "harmless"]:
             waiting = job(StoreMemory(content=secret))
-            name = job_id(waiting.envelope.id, 1)
+            name = f"{waiting.envelope.id}.1"
             await redis.set(JOB_KEY + name, encode_job([encode(waiting.envelope)], time.time_ns() // 1_000_000))
             await redis.zadd(keys.of[WorkerKind.EMBEDDING].mailbox, {name: time.time() * 1000})
         await purge(world, thread="safes", erase=True)
