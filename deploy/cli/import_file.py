@@ -15,9 +15,17 @@ import click
 
 from engramq.deploy.cli.output import printable
 from engramq.deploy.cli.progress import Steps
-from engramq.deploy.importing.detecting import format_of
 from engramq.deploy.importing.exports import Choices, LeftOut
-from engramq.deploy.importing.foreign import EDGES, MEMORIES, NODES, REJECTED, Export, import_foreign, look_through
+from engramq.deploy.importing.foreign import (
+    EDGES,
+    MEMORIES,
+    NODES,
+    REJECTED,
+    Export,
+    format_of,
+    import_foreign,
+    look_through,
+)
 from engramq.deploy.importing.records import format_by_name, is_export, read_records
 from engramq.deploy.importing.sending import CannotReject, Importer, NoWorker, Options, import_file
 from engramq.deploy.local.servers_for import servers_for
@@ -226,7 +234,7 @@ def _look_only(source: Path | Export | None, settings: Settings, options: Option
     """
     with _told_midway():
         if isinstance(source, Export):
-            looked = look_through(source.found(), settings, options, rejects)
+            looked = look_through(source.entries(), settings, options, rejects)
         else:
             with _opened(source) as raw:
                 rows = read_records(Source(raw).lines(), options.row_format)

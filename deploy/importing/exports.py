@@ -1,17 +1,19 @@
-"""What readers of exports share: the entries they yield, values as fields of a memory take them, opening archives."""
+"""What readers of exports share: the entries they yield, values as a memory takes them, archives, long documents."""
 
+import codecs
 import contextlib
 import hashlib
+import json
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
-from engramq.deploy.importing.records import Given, Rejection
+from engramq.deploy.importing.records import LINE, Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.ids import format_time
 from engramq.schemas.packed_lines import UnusableFile
@@ -25,11 +27,6 @@ class Node:
     label: Any
     line: int
     file: str = ""
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """What graph_add_node takes."""
-        return {"name": self.name, "label": self.label}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +43,6 @@ class Edge:
     file: str = ""
     label: str | None = None
 
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """What graph_add_edge takes."""
-        return {"source_name": self.source, "target_name": self.target, "relation": self.relation}
-
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
@@ -60,7 +52,7 @@ class LeftOut:
     one: str
 
 
-Found: TypeAlias = Given | Rejection | Node | Edge | LeftOut
+Entry: TypeAlias = Given | Rejection | Node | Edge | LeftOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +64,7 @@ class Choices:
 
 
 # Reads a file or folder from its beginning, each time that it is called. Raises UnusableFile, also midway.
-Reader: TypeAlias = Callable[[Path, Choices], Iterator[Found]]
-
+Reader: TypeAlias = Callable[[Path, Choices], Iterator[Entry]]
 
 _DIGEST_BYTES: Final = 16
 
@@ -102,11 +93,11 @@ def own_id(kind: str, *parts: object) -> str:
 
 def tags(*given: object) -> list[str]:
     """Return the distinct words of lists and texts, in their order; of a text with commas each part. At most 50."""
-    found: dict[str, None] = {}
-    for one in given:
-        several = one if isinstance(one, list) else str(one).split(",") if isinstance(one, str) else []
-        found |= dict.fromkeys(word for each in several if (word := str(each).strip().removeprefix("#")))
-    return list(found)[: limits.TAGS]
+    words: dict[str, None] = {}
+    for value in given:
+        several = value if isinstance(value, list) else value.split(",") if isinstance(value, str) else []
+        words |= dict.fromkeys(word for each in several if (word := str(each).strip().removeprefix("#")))
+    return list(words)[: limits.TAGS]
 
 
 def without_nothing(values: dict[str, Any]) -> dict[str, Any]:
@@ -129,11 +120,12 @@ def members(path: Path, name: re.Pattern[str]) -> list[str]:
     Symbolic links of a folder are passed over. Raises UnusableFile.
     """
     if path.is_dir():
-        return sorted(one.name for one in path.iterdir() if name.fullmatch(one.name) and _is_plain(one))
+        files = [file for file in path.iterdir() if file.is_file() and not file.is_symlink()]
+        return sorted(file.name for file in files if name.fullmatch(file.name))
     if not is_archive(path):
         return [""]
     with _refusing_damage(), zipfile.ZipFile(path) as archive:
-        return sorted(one for one in archive.namelist() if name.fullmatch(one.rpartition("/")[2]))
+        return sorted(member for member in archive.namelist() if name.fullmatch(member.rpartition("/")[2]))
 
 
 @contextlib.contextmanager
@@ -148,21 +140,14 @@ def opened(path: Path, member: str) -> Iterator[IO[bytes]]:
                 yield file
 
 
-def opened_all(path: Path, name: re.Pattern[str], wanted: str) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield each of the `members`, opened, with its name; raises UnusableFile when there is none.
-
-    `wanted`: what is looked for, as it is told then.
-    """
-    found = members(path, name)
-    if not found:
+def all_items(path: Path, name: re.Pattern[str], wanted: str, *keys: str) -> Iterator[Given | Rejection]:
+    """Yield the `items` of each of the `members`; raises UnusableFile when there is none, saying what is `wanted`."""
+    names = members(path, name)
+    if not names:
         raise UnusableFile(f"There is no {wanted} in it.")
-    for member in found:
+    for member in names:
         with opened(path, member) as stream:
-            yield member, stream
-
-
-def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+            yield from items(stream, *keys)
 
 
 @contextlib.contextmanager
@@ -173,3 +158,162 @@ def _refusing_damage() -> Iterator[None]:
         raise UnusableFile(f"The archive is damaged, cut off or locked: {problem}.") from None
     except OSError as problem:
         raise UnusableFile(f"The file cannot be read: {problem.strerror or problem}.") from None
+
+
+CHUNK_CHARS: Final = 64 * 1024
+ITEM_CHARS: Final = 64 * 1024 * 1024  # one conversation of an export; longest known: some 10 million
+# An error so close to the end of what was read may be one that more text mends, as of a cut number or escape.
+_EDGE_CHARS: Final = 16
+_OPEN_TEXT: Final = "Unterminated string"
+_CUT: Final = "The file ends too early: it is cut off within its JSON. Nothing of it can be relied on."
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_DECODER: Final = json.JSONDecoder()
+
+
+def items(stream: IO[bytes], *keys: str) -> Iterator[Given | Rejection]:
+    """Yield the objects of the document, each with its line; what is no object is a rejection.
+
+    The document is a list, or an object that has a list under one of the `keys`. Raises UnusableFile when it is
+    neither, no JSON, or cut off, maybe after some items.
+    """
+    text = _JsonText(stream)
+    if text.peek() == "{":
+        _go_to_list(text, keys)
+    if text.peek() != "[":
+        raise UnusableFile("The file is no JSON list.")
+    text.take()
+    while text.peek() != "]":
+        line = text.line
+        value = text.value()
+        yield Given(line, value) if isinstance(value, dict) else Rejection(line, LINE, "The item is no JSON object.")
+        if text.peek() == ",":
+            text.take()
+            if text.peek() == "]":
+                raise text.broken("a comma before the end of the list")
+        elif text.peek() != "]":
+            raise text.broken("no comma between two items")
+
+
+def first_item(stream: IO[bytes]) -> Any:
+    """Return the first item of a document that is a list; None when there is none. Raises UnusableFile."""
+    text = _JsonText(stream)
+    return _first(text) if text.peek() == "[" else None
+
+
+def first_member(stream: IO[bytes], *keys: str) -> tuple[set[str], Any]:
+    """Return the keys of an object up to one of the `keys` that has a list, and the first item of that, else None.
+
+    Raises UnusableFile, also for a document that is no object.
+    """
+    text = _JsonText(stream)
+    if text.peek() != "{":
+        raise UnusableFile("The file is no JSON object.")
+    passed = set[str]()
+    for key in _members(text, keys):
+        passed.add(key)
+        if key in keys and text.peek() == "[":
+            return passed, _first(text)
+    return passed, None
+
+
+def _first(text: "_JsonText") -> Any:
+    text.take()
+    return None if text.peek() == "]" else text.value()
+
+
+def _go_to_list(text: "_JsonText", keys: tuple[str, ...]) -> None:
+    if not any(key in keys and text.peek() == "[" for key in _members(text, keys)):
+        wanted = " or ".join(repr(key) for key in keys)
+        raise UnusableFile(f"The JSON object has no list {wanted}." if keys else "The file is no JSON list.")
+
+
+def _members(text: "_JsonText", keys: tuple[str, ...]) -> Iterator[str]:
+    """Yield each key of an object, up to one of the `keys` that has a list; other values are passed over."""
+    text.take()
+    while text.peek() != "}":
+        key = text.value()
+        if not isinstance(key, str) or text.peek() != ":":
+            raise text.broken("no key where one is due")
+        text.take()
+        yield key
+        if key in keys and text.peek() == "[":
+            return
+        text.value()
+        if text.peek() == ",":
+            text.take()
+        elif text.peek() != "}":
+            raise text.broken("no comma between two members")
+
+
+class _JsonText:
+    """The text of a document, of which as much is held as one value needs; `line`: that of the next character."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+        self._held = ""
+        self._at = 0
+        self._ended = False
+        self.line = 1
+
+    def peek(self) -> str:
+        """Return the next character that is no white space; raises UnusableFile at the end."""
+        while True:
+            blank = _BLANK.match(self._held, self._at)
+            self._pass(blank.end() if blank else self._at)
+            if self._at < len(self._held):
+                return self._held[self._at]
+            if not self._read(CHUNK_CHARS):
+                raise UnusableFile(_CUT)
+
+    def take(self) -> None:
+        """Pass over the character that `peek` has returned."""
+        self._pass(self._at + 1)
+
+    def value(self) -> Any:
+        """Return the next value; raises UnusableFile for what is none."""
+        self.peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._held, self._at)
+            except json.JSONDecodeError as problem:
+                if not self._may_go_on(problem):
+                    raise self.broken(problem.msg) from None
+            except RecursionError:
+                raise self.broken("nested too deeply") from None
+            else:
+                if end < len(self._held) or not self._read(CHUNK_CHARS):  # a number may go on
+                    self._pass(end)
+                    return value
+
+    def _may_go_on(self, problem: json.JSONDecodeError) -> bool:
+        """Read on where the value may only be cut at the end of what is held; twice as much each time."""
+        held = len(self._held) - self._at
+        if not problem.msg.startswith(_OPEN_TEXT) and problem.pos < len(self._held) - _EDGE_CHARS:
+            return False
+        if held > ITEM_CHARS:
+            raise self.broken(f"an item of more than {ITEM_CHARS} characters")
+        if not self._read(max(held, CHUNK_CHARS)):
+            raise UnusableFile(_CUT)
+        return True
+
+    def broken(self, why: str) -> UnusableFile:
+        """Return what to raise for text that is no JSON."""
+        return UnusableFile(f"The file is no JSON near line {self.line}: {why}.")
+
+    def _pass(self, to: int) -> None:
+        self.line += self._held.count("\n", self._at, to)
+        self._at = to
+
+    def _read(self, size: int) -> bool:
+        """Hold more, and nothing that has been passed; say whether there was more."""
+        self._held, self._at = self._held[self._at :], 0
+        before = len(self._held)
+        while not self._ended and len(self._held) < before + size:
+            data = self._stream.read(size)
+            self._ended = not data
+            try:
+                self._held += self._decode(data, self._ended)
+            except UnicodeDecodeError:
+                raise UnusableFile("The file is no text in UTF-8.") from None
+        return len(self._held) > before

@@ -1,7 +1,9 @@
 """Bring another system's export in, or try it out: memories, then nodes, then edges of the knowledge graph.
 
-An export is read once to its end first, so that one that is cut off leaves nothing."""
+Which system it is of, the content says where that leaves no doubt. An export is read once to its end first, so that one
+that is cut off leaves nothing."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -10,10 +12,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import msgspec
 
-from engramq.deploy.importing.detecting import READERS
-from engramq.deploy.importing.exports import Choices, Edge, Found, LeftOut, Node
-from engramq.deploy.importing.records import Given, Rejection, rejection
+from engramq.deploy.importing import conversations, notes, stores
+from engramq.deploy.importing.exports import (
+    Choices,
+    Edge,
+    Entry,
+    LeftOut,
+    Node,
+    Reader,
+    first_item,
+    first_member,
+    is_archive,
+    members,
+    opened,
+)
+from engramq.deploy.importing.records import Given, Rejection, format_by_name, rejection
 from engramq.deploy.importing.rows import Row, Secrets, make_batches
 from engramq.deploy.importing.sending import BATCH_CHARS, Importer, Options, RejectFile, importing, new_secrets
 from engramq.gateway.mcp.arguments import check_arguments
@@ -21,9 +36,100 @@ from engramq.gateway.redaction import Redaction
 from engramq.schemas.commands import TOOLS, Command, EdgeAdded, NameAmbiguous, NodeAdded
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.ids import uuid7
-from engramq.schemas.packed_lines import BrokenOff, UnusableFile
+from engramq.schemas.packed_lines import UTF8_BOM, BrokenOff, Source, UnusableFile
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import ForeignFormat, ReceiptStatus
+
+READERS: Final[Mapping[ForeignFormat, Reader]] = {
+    ForeignFormat.MCP_MEMORY: stores.read_mcp_memory,
+    ForeignFormat.MEM0: stores.read_mem0,
+    ForeignFormat.OPENMEMORY: stores.read_openmemory,
+    ForeignFormat.CLAUDE: conversations.read_claude,
+    ForeignFormat.CHATGPT: conversations.read_chatgpt,
+    ForeignFormat.BASIC_MEMORY: notes.read_basic_memory,
+    ForeignFormat.OBSIDIAN: notes.read_obsidian,
+}
+
+_SAY_WHICH: Final = f"--format says what it is: {', '.join(ForeignFormat)}."
+_VAULT: Final = ".obsidian"
+_BACKUP: Final = re.compile(f"{stores.BACKUP_LINES.pattern}|{stores.BACKUP_DOCUMENT.pattern}")
+_BACKUP_LINE: Final = frozenset({"id", "content", "state", "app", "categories"})
+_BACKUP_DOCUMENT: Final = frozenset({"user", "apps"})
+
+
+def format_of(path: Path) -> ForeignFormat | None:
+    """Return the format of an export; None for a file of rows, which tells its own by itself.
+
+    Raises UnusableFile for a folder, an archive or a JSON list of which nothing is certain.
+    """
+    if path.is_dir() or (path.is_file() and is_archive(path)):
+        if (of_folder := _of_folder(path)) is None:
+            what = "folder" if path.is_dir() else "archive"
+            raise UnusableFile(f"What this {what} is cannot be told for sure. {_SAY_WHICH}")
+        return of_folder
+    return _of_file(path) if path.is_file() else None
+
+
+def _of_folder(path: Path) -> ForeignFormat | None:
+    if path.is_dir() and (path / _VAULT).is_dir():
+        return ForeignFormat.OBSIDIAN
+    if members(path, _BACKUP):
+        return ForeignFormat.OPENMEMORY
+    for member in members(path, conversations.CHATGPT_FILE):  # which is how Claude names its file, too
+        with opened(path, member) as stream:
+            return _of_item(first_item(stream))
+    return None
+
+
+def _of_file(path: Path) -> ForeignFormat | None:
+    try:
+        with path.open("rb") as raw:
+            first = next((line for line in Source(raw).lines() if line.strip()), b"").removeprefix(UTF8_BOM).strip()
+    except (OSError, UnusableFile, BrokenOff):
+        return None  # whoever reads it says why
+    if first.startswith(b"{"):
+        return _of_line(first) or _of_document(path)
+    if first.startswith(b"[") and format_by_name(path) is None:
+        with opened(path, "") as stream:
+            of_item = _of_item(first_item(stream))
+        if of_item is None:
+            raise UnusableFile(f"The file is a JSON list, and whose cannot be told for sure. {_SAY_WHICH}")
+        return of_item
+    return None
+
+
+def _of_line(line: bytes) -> ForeignFormat | None:
+    try:
+        values = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    kind = values.get("type")
+    if (kind == stores.ENTITY and "observations" in values) or (kind == stores.RELATION and "relationType" in values):
+        return ForeignFormat.MCP_MEMORY
+    return ForeignFormat.OPENMEMORY if values.keys() >= _BACKUP_LINE else None
+
+
+def _of_document(path: Path) -> ForeignFormat | None:
+    """Return the format of a JSON object; None for one that is the first of several rows."""
+    try:
+        with opened(path, "") as stream:
+            keys, item = first_member(stream, *stores.MEM0_LISTS)
+    except UnusableFile:
+        return None
+    if keys >= _BACKUP_DOCUMENT:
+        return ForeignFormat.OPENMEMORY
+    return _of_item(item)
+
+
+def _of_item(item: Any) -> ForeignFormat | None:
+    if not isinstance(item, dict):
+        return None
+    if conversations.MAPPING in item and conversations.CURRENT in item:
+        return ForeignFormat.CHATGPT
+    if conversations.MESSAGES in item and "uuid" in item:
+        return ForeignFormat.CLAUDE
+    return ForeignFormat.MEM0 if isinstance(item.get("memory"), str) and "id" in item else None
+
 
 IN_FLIGHT: Final = 8  # one takes a few milliseconds, mostly of waiting
 NODES: Final = "nodes"
@@ -43,17 +149,18 @@ class Graph:
     found: Counter[str] = field(default_factory=Counter)
     created: Counter[str] = field(default_factory=Counter)
 
-    def checked(self, entry: Node | Edge) -> Command | Rejection:
+    def command_for(self, entry: Node | Edge) -> Command | Rejection:
         """Return the command that writes an entry, or why there is none."""
         try:
-            given = self._without_secrets(entry.arguments)
+            given = self._without_secrets(entry)
         except EngramqError as refused:
             return rejection(entry.line, refused, entry.file)
         if isinstance(entry, Edge):
             ends = {f"{end}_label": self.labels.get(str(given[f"{end}_name"]), entry.label) for end in LABELS}
             given |= {name: label for name, label in ends.items() if label is not None}
         try:
-            command = check_arguments(TOOLS[_tool(entry)], given).parameters
+            tool = TOOLS["graph_add_node" if isinstance(entry, Node) else "graph_add_edge"]
+            command = check_arguments(tool, given).parameters
         except EngramqError as refused:
             return rejection(entry.line, refused, entry.file)
         if isinstance(entry, Node):
@@ -61,10 +168,15 @@ class Graph:
         assert isinstance(command, Command)
         return command
 
-    def _without_secrets(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _without_secrets(self, entry: Node | Edge) -> dict[str, Any]:
         """Return arguments with a mark in the place of each secret: the same one in a name wherever it stands."""
+        given: dict[str, Any]
+        if isinstance(entry, Node):
+            given = {"name": entry.name, "label": entry.label}
+        else:
+            given = {"source_name": entry.source, "target_name": entry.target, "relation": entry.relation}
         if not self.secrets.left_out:
-            return dict(given)
+            return given
         redaction = Redaction()
         texts = {name: redaction.of_text(value) for name, value in given.items() if isinstance(value, str)}
         self.secrets.found += redaction.found
@@ -75,7 +187,7 @@ class Graph:
         slots = anyio.Semaphore(IN_FLIGHT)
         async with anyio.create_task_group() as group:
             while (entry := await anyio.to_thread.run_sync(next, entries, None)) is not None:
-                command = self.checked(entry)
+                command = self.command_for(entry)
                 if isinstance(command, Rejection):
                     importer.reject(command)
                     continue
@@ -102,10 +214,6 @@ class Graph:
         importer.reject(Rejection(entry.line, "source_name" if several else "relation", why, entry.file))
 
 
-def _tool(entry: Node | Edge) -> str:
-    return "graph_add_node" if isinstance(entry, Node) else "graph_add_edge"
-
-
 @dataclass(frozen=True, slots=True)
 class Export:
     """A file or folder of another system, and what the user chose; it can be read again and again."""
@@ -114,7 +222,7 @@ class Export:
     format: ForeignFormat
     choices: Choices
 
-    def found(self) -> Iterator[Found]:
+    def entries(self) -> Iterator[Entry]:
         """Yield what is in it; raises UnusableFile, also midway."""
         try:
             yield from READERS[self.format](self.path, self.choices)
@@ -143,10 +251,10 @@ class _Read:
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     position: int = 0
 
-    def of(self, found: Iterator[Found]) -> "_Read":
+    def of(self, found: Iterator[Entry]) -> "_Read":
         """Count everything; raises UnusableFile for what could not be read to its end."""
-        for one in found:
-            match one:
+        for entry in found:
+            match entry:
                 case Given() | Rejection():
                     self.memories += 1
                 case Node():
@@ -154,7 +262,7 @@ class _Read:
                 case Edge():
                     self.edges += 1
                 case LeftOut():
-                    self.left_out[one] += 1
+                    self.left_out[entry] += 1
         return self
 
     def counting(self, records: Iterator[Given | Rejection]) -> Iterator[Given | Rejection]:
@@ -168,16 +276,16 @@ async def import_foreign(export: Export, settings: Settings, options: Options, r
 
     Raises EngramqError, NoWorker, CannotReject, and UnusableFile before anything is written, maybe in a group.
     """
-    read = _Read().of(export.found())
+    read = _Read().of(export.entries())
     namespace = options.namespace or settings.namespace
     async with importing(settings, options, rejects, read, read.memories or None) as importer:
         graph = Graph(importer.secrets)
-        records = read.counting(one for one in export.found() if isinstance(one, Given | Rejection))
+        records = read.counting(entry for entry in export.entries() if isinstance(entry, Given | Rejection))
         rows = options.checked(records, settings, importer.secrets)
         await importer.run(make_batches(rows, options.batch_size, BATCH_CHARS))
         for kind, count in ((Node, read.nodes), (Edge, read.edges)):
             if count:
-                await graph.write(importer, namespace, (one for one in export.found() if isinstance(one, kind)))
+                await graph.write(importer, namespace, (entry for entry in export.entries() if isinstance(entry, kind)))
     return BroughtIn(importer, graph, read.left_out)
 
 
@@ -196,7 +304,7 @@ class Looked:
     secrets: int = 0
 
 
-def look_through(found: Iterator[Found], settings: Settings, options: Options, rejects: Path | None) -> Looked:
+def look_through(entries: Iterator[Entry], settings: Settings, options: Options, rejects: Path | None) -> Looked:
     """Check everything as an import does, and tell of what it would reject.
 
     Raises UnusableFile, CannotReject.
@@ -211,17 +319,17 @@ def look_through(found: Iterator[Found], settings: Settings, options: Options, r
             telling.write(rejection)
 
         def records() -> Iterator[Given | Rejection]:
-            for one in found:
-                if isinstance(one, LeftOut):
-                    looked.left_out[one] += 1
-                elif isinstance(one, Node | Edge):
-                    command = graph.checked(one)
+            for entry in entries:
+                if isinstance(entry, LeftOut):
+                    looked.left_out[entry] += 1
+                elif isinstance(entry, Node | Edge):
+                    command = graph.command_for(entry)
                     if isinstance(command, Rejection):
                         reject(command)
                     else:
-                        looked.counts[NODES if isinstance(one, Node) else EDGES] += 1
+                        looked.counts[NODES if isinstance(entry, Node) else EDGES] += 1
                 else:
-                    yield one
+                    yield entry
 
         for row in options.checked(records(), settings, secrets):
             if isinstance(row, Rejection):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from engramq.deploy.importing.exports import Choices, Edge, Found, LeftOut, Node, moment, own_id, tags, without_nothing
+from engramq.deploy.importing.exports import Choices, Edge, Entry, LeftOut, Node, moment, own_id, tags, without_nothing
 from engramq.deploy.importing.records import FILE, Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
@@ -52,6 +52,10 @@ class Note:
     def titled(self, text: str) -> str:
         """Return a text under its title, by which a note is found too, unless its first line has that already."""
         return text if self.title in text.partition("\n")[0] else f"{self.title}\n\n{text}"
+
+    def row(self, line: int, values: dict[str, Any]) -> Given:
+        """Return one memory of it, which begins on a line; values that say nothing are left out."""
+        return Given(line, without_nothing(values), self.file)
 
     def lines(self) -> Iterator[tuple[int, str, bool]]:
         """Yield each line with its number, and whether it is of a block of code."""
@@ -127,25 +131,10 @@ def _properties(text: str) -> dict[str, Any]:
     return {str(name): value for name, value in read.items()}
 
 
-def links(note: Note) -> Iterator[tuple[int, str]]:
-    """Yield the line and the name of each note that one links to, outside of code: each name once."""
-    seen = set[str]()
-    for number, line, is_code in note.lines():
-        for name in [] if is_code else link_names(line):
-            if name not in seen:
-                seen.add(name)
-                yield number, name
-
-
 def link_names(line: str) -> list[str]:
     """Return the names of the notes that a line links to: without folders, and without the suffix of notes."""
-    found = (one.strip() for one in _LINK.findall(_CODE.sub("", line)))
-    return [name for one in found if (name := one.rpartition("/")[2].removesuffix(SUFFIX).strip())]
-
-
-def inline_tags(note: Note) -> list[str]:
-    """Return the tags in a note's text, outside of code."""
-    return [tag for _, line, is_code in note.lines() if not is_code for tag in tags_of(line)]
+    paths = (path.strip() for path in _LINK.findall(_CODE.sub("", line)))
+    return [name for path in paths if (name := path.rpartition("/")[2].removesuffix(SUFFIX).strip())]
 
 
 def tags_of(line: str) -> list[str]:
@@ -159,7 +148,7 @@ _TIMES: Final = ("created", "date")  # which property says when, the first that 
 _OBSIDIAN_FIELDS: Final = ("title", "tags", "tag", *_TIMES)
 
 
-def read_obsidian(path: Path, _choices: Choices) -> Iterator[Found]:
+def read_obsidian(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the notes, and the links between them."""
     vault = path.resolve().name
     for note in notes(path):
@@ -169,33 +158,31 @@ def read_obsidian(path: Path, _choices: Choices) -> Iterator[Found]:
         name = note.path.stem  # links name the file, whatever the note calls itself
         yield Node(name, LABEL, 1, note.file)
         yield _memory(note, vault)
-        for line, target in links(note):
-            if target != name:
-                yield Edge(name, target, LINKS_TO, line, note.file, LABEL)
+        passed = {name}
+        for number, line, is_code in note.lines():
+            for target in [] if is_code else link_names(line):
+                if target not in passed:
+                    passed.add(target)
+                    yield Edge(name, target, LINKS_TO, number, note.file, LABEL)
 
 
-def _memory(note: Note, vault: str) -> Found:
+def _memory(note: Note, vault: str) -> Entry:
     text = note.text.strip()
     if not text:
         return LeftOut("notes without text", "note without text")
-    said = note.properties
-    at = next((said[name] for name in _TIMES if isinstance(said.get(name), str) and said[name]), None)
-    folder = str(note.path.parent)
-    metadata: dict[str, Any] = {name: value for name, value in said.items() if name not in _OBSIDIAN_FIELDS}
-    return Given(
-        note.first,
-        without_nothing(
-            {
-                "content": note.titled(text),
-                "external_id": own_id("obsidian", f"{vault}/{note.path}"),
-                "thread": own_id("obsidian", f"{vault}/{note.path.with_suffix('')}"),
-                "occurred_at": moment(at),
-                "tags": tags(said.get("tags"), said.get("tag"), inline_tags(note)),
-                "metadata": {**without_nothing(metadata), **({"folder": folder} if folder != "." else {})},
-            }
-        ),
-        note.file,
-    )
+    own, folder = note.properties, str(note.path.parent)
+    at = next((own[name] for name in _TIMES if isinstance(own.get(name), str) and own[name]), None)
+    inline = [tag for _, line, is_code in note.lines() if not is_code for tag in tags_of(line)]
+    kept = without_nothing({name: value for name, value in own.items() if name not in _OBSIDIAN_FIELDS})
+    values = {
+        "content": note.titled(text),
+        "external_id": own_id("obsidian", f"{vault}/{note.path}"),
+        "thread": own_id("obsidian", f"{vault}/{note.path.with_suffix('')}"),
+        "occurred_at": moment(at),
+        "tags": tags(own.get("tags"), own.get("tag"), inline),
+        "metadata": {**kept, **({"folder": folder} if folder != "." else {})},
+    }
+    return note.row(note.first, values)
 
 
 NOTE: Final = "note"
@@ -208,7 +195,7 @@ _TRAILING_TAGS: Final = re.compile(r"(?:\s+#[\w/-]+)+\s*$")
 _BASIC_FIELDS: Final = ("title", "type", "tags", "permalink", "created", "date")
 
 
-def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Found]:
+def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the nodes, memories and edges of each note."""
     folder = path.resolve().name
     for note in notes(path):
@@ -218,7 +205,7 @@ def read_basic_memory(path: Path, _choices: Choices) -> Iterator[Found]:
             yield note
 
 
-def _of_note(note: Note, folder: str) -> Iterator[Found]:
+def _of_note(note: Note, folder: str) -> Iterator[Entry]:
     kind = note.properties.get("type")
     kind = kind.strip() if isinstance(kind, str) and kind.strip() else NOTE
     yield Node(note.title, kind, 1, note.file)
@@ -229,8 +216,8 @@ def _of_note(note: Note, folder: str) -> Iterator[Found]:
         if observed:
             yield _observation(note, number, observed)
         elif not is_code and (relation := _RELATION.fullmatch(line)):
-            told = next((one.strip() for one in relation.groups() if one and one.strip()), RELATES_TO)
-            yield from _edges(note, number, told, line, linked)
+            name = next((group.strip() for group in relation.groups() if group and group.strip()), RELATES_TO)
+            yield from _edges(note, number, name, line, linked)
         else:
             rest.append(line)
             if not is_code:
@@ -249,38 +236,27 @@ def _edges(note: Note, number: int, relation: str, line: str, linked: set[tuple[
 def _observation(note: Note, number: int, observed: re.Match[str]) -> Given:
     category, said, context = observed[1].strip(), observed[2], observed[3]
     text = _TRAILING_TAGS.sub("", said) or said
-    metadata = {**_about(note), "category": category, "context": context}
-    return Given(
-        number,
-        without_nothing(
-            {
-                "content": f"{note.title}: {text}" + (f" ({context})" if context else ""),
-                "occurred_at": _time(note),
-                "tags": tags(note.properties.get("tags"), [category], tags_of(said)),
-                "metadata": without_nothing(metadata),
-            }
-        ),
-        note.file,
-    )
+    values = {
+        "content": f"{note.title}: {text}" + (f" ({context})" if context else ""),
+        "occurred_at": _time(note),
+        "tags": tags(note.properties.get("tags"), [category], tags_of(said)),
+        "metadata": without_nothing({**_about(note), "category": category, "context": context}),
+    }
+    return note.row(number, values)
 
 
 def _text(note: Note, folder: str, text: str) -> Given:
     own = {name: value for name, value in note.properties.items() if name not in _BASIC_FIELDS}
-    permalink = note.properties.get("permalink")
-    return Given(
-        note.first,
-        without_nothing(
-            {
-                "content": note.titled(text),
-                "external_id": own_id("basic-memory", f"{folder}/{permalink or note.path}"),
-                "thread": own_id("basic-memory", f"{folder}/{permalink or note.path}"),
-                "occurred_at": _time(note),
-                "tags": tags(note.properties.get("tags")),
-                "metadata": without_nothing({**own, **_about(note)}),
-            }
-        ),
-        note.file,
-    )
+    identifier = own_id("basic-memory", f"{folder}/{note.properties.get('permalink') or note.path}")
+    values = {
+        "content": note.titled(text),
+        "external_id": identifier,
+        "thread": identifier,
+        "occurred_at": _time(note),
+        "tags": tags(note.properties.get("tags")),
+        "metadata": without_nothing({**own, **_about(note)}),
+    }
+    return note.row(note.first, values)
 
 
 def _about(note: Note) -> dict[str, Any]:

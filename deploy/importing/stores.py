@@ -7,24 +7,24 @@ OpenMemory's backup is an archive, or either file of it, memories.jsonl.gz or me
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from engramq.deploy.importing.exports import (
     Choices,
     Edge,
-    Found,
+    Entry,
     LeftOut,
     Node,
+    all_items,
     is_archive,
+    items,
     members,
     moment,
     opened,
-    opened_all,
     own_id,
     tags,
     without_nothing,
 )
-from engramq.deploy.importing.json_items import items
 from engramq.deploy.importing.records import Given, Rejection, read_records
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import Source, UnusableFile
@@ -35,7 +35,7 @@ RELATION: Final = "relation"
 _OBSERVATIONS: Final = "observations"
 
 
-def read_mcp_memory(path: Path, _choices: Choices) -> Iterator[Found]:
+def read_mcp_memory(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the nodes, memories and edges."""
     with path.open("rb") as raw:
         for row in read_records(Source(raw).lines(), RowFormat.JSONL):
@@ -49,14 +49,14 @@ def read_mcp_memory(path: Path, _choices: Choices) -> Iterator[Found]:
                 yield Rejection(row.line, "type", f"type is neither {ENTITY} nor {RELATION}.")
 
 
-def _of_relation(row: Given) -> Found:
+def _of_relation(row: Given) -> Entry:
     for name in ("from", "to", "relationType"):
         if not isinstance(row.values.get(name), str):
             return Rejection(row.line, name, f"{name} is no text.")
     return Edge(row.values["from"], row.values["to"], row.values["relationType"], row.line)
 
 
-def _of_entity(row: Given) -> Iterator[Found]:
+def _of_entity(row: Given) -> Iterator[Entry]:
     name, kind = row.values.get("name"), row.values.get("entityType")
     if not isinstance(name, str) or not isinstance(kind, str):
         field = "entityType" if isinstance(name, str) else "name"
@@ -75,16 +75,9 @@ def _of_entity(row: Given) -> Iterator[Found]:
         elif not observation.strip():
             yield LeftOut("blank observations", "blank observation")
         else:
-            yield Given(
-                row.line,
-                without_nothing(
-                    {
-                        "content": f"{name}: {observation}",
-                        "tags": tags([kind]),
-                        "metadata": {"entity": name, "entity_type": kind},
-                    }
-                ),
-            )
+            about = {"entity": name, "entity_type": kind}
+            values = {"content": f"{name}: {observation}", "tags": tags([kind]), "metadata": about}
+            yield Given(row.line, without_nothing(values))
 
 
 MEM0_LISTS: Final = ("results", "memories")
@@ -92,14 +85,13 @@ _FILE: Final = re.compile(r".*\.json")
 _OWNERS: Final = ("user_id", "agent_id", "app_id", "run_id", "actor_id")
 
 
-def read_mem0(path: Path, _choices: Choices) -> Iterator[Found]:
+def read_mem0(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the memories."""
-    for _, stream in opened_all(path, _FILE, "JSON file"):
-        for item in items(stream, *MEM0_LISTS):
-            yield item if isinstance(item, Rejection) else Given(item.line, values_of(item.values))
+    for item in all_items(path, _FILE, "JSON file", *MEM0_LISTS):
+        yield item if isinstance(item, Rejection) else Given(item.line, _of_mem0(item.values))
 
 
-def values_of(item: dict[str, Any]) -> dict[str, Any]:
+def _of_mem0(item: dict[str, Any]) -> dict[str, Any]:
     """Return what a memory of mem0 says, as fields of ours.
 
     Whose it was stays in the metadata, and a run is the thread; one of which mem0 has said when it ends expires then.
@@ -124,12 +116,10 @@ def values_of(item: dict[str, Any]) -> dict[str, Any]:
 # The lines hold the names of categories, the document only their ids: the lines are read where both are there.
 BACKUP_LINES: Final = re.compile(r"memories\.jsonl\.gz")
 BACKUP_DOCUMENT: Final = re.compile(r"memories\.json")
-_CATEGORIES: Final = ("categories",)
-_MEMORIES: Final = ("memories",)
 _GONE: Final = ("archived", "deleted")
 
 
-def read_openmemory(path: Path, _choices: Choices) -> Iterator[Found]:
+def read_openmemory(path: Path, _choices: Choices) -> Iterator[Entry]:
     """Yield the memories, without those that were archived or deleted there."""
     if path.is_dir() or is_archive(path):
         packed = members(path, BACKUP_LINES)
@@ -138,51 +128,33 @@ def read_openmemory(path: Path, _choices: Choices) -> Iterator[Found]:
             raise UnusableFile("There is neither memories.jsonl.gz nor memories.json in it.")
         member = several[0]
     else:
-        member, are_lines = "", not _is_document(path)
-    categories = {} if are_lines else _categories(path, member)
+        # The document is an object with keys of its own before its memories, over several lines.
+        with path.open("rb") as raw:
+            first = next((line for line in Source(raw).lines() if line.strip()), b"")
+        member, are_lines = "", b'"content"' in first
+    categories: dict[str, str] = {}
+    if not are_lines:
+        with opened(path, member) as stream:
+            rows = [item.values for item in items(stream, "categories") if isinstance(item, Given)]
+        categories = {str(row.get("id")): str(row.get("name")) for row in rows}
     with opened(path, member) as stream:
-        for item in _rows(stream) if are_lines else items(stream, *_MEMORIES):
-            yield item if isinstance(item, Rejection) else _memory(item, categories)
+        for item in read_records(Source(stream).lines(), RowFormat.JSONL) if are_lines else items(stream, "memories"):
+            yield item if isinstance(item, Rejection) else _of_openmemory(item, categories)
 
 
-def _is_document(path: Path) -> bool:
-    """Say whether a file is the document: an object with keys of its own before its memories, over several lines."""
-    with path.open("rb") as raw:
-        first = next((line for line in Source(raw).lines() if line.strip()), b"")
-    return b'"content"' not in first
-
-
-def _rows(stream: IO[bytes]) -> Iterator[Given | Rejection]:
-    return read_records(Source(stream).lines(), RowFormat.JSONL)
-
-
-def _categories(path: Path, member: str) -> dict[str, str]:
-    with opened(path, member) as stream:
-        return {
-            str(one.values.get("id")): str(one.values.get("name"))
-            for one in items(stream, *_CATEGORIES)
-            if isinstance(one, Given)
-        }
-
-
-def _memory(item: Given, categories: dict[str, str]) -> Found:
-    said = item.values
-    if said.get("state") in _GONE:
+def _of_openmemory(item: Given, categories: dict[str, str]) -> Entry:
+    row = item.values
+    if row.get("state") in _GONE:
         return LeftOut("memories that were archived or deleted there", "memory that was archived or deleted there")
-    kept = said.get("metadata")
+    kept, ids = row.get("metadata"), row.get("category_ids")
     metadata: dict[str, Any] = kept if isinstance(kept, dict) else {}
-    ids = said.get("category_ids")
-    of_ids = [categories[one] for one in map(str, ids) if one in categories] if isinstance(ids, list) else []
-    app = said.get("app") if isinstance(said.get("app"), str) else None
-    return Given(
-        item.line,
-        without_nothing(
-            {
-                "content": said.get("content"),
-                "external_id": own_id("openmemory", said["id"]) if said.get("id") else None,
-                "occurred_at": moment(said.get("created_at")),
-                "tags": tags(said.get("categories"), of_ids),
-                "metadata": {**metadata, "openmemory": {"app": app}} if app else metadata,
-            }
-        ),
-    )
+    named = [categories[key] for key in map(str, ids) if key in categories] if isinstance(ids, list) else []
+    app = row.get("app") if isinstance(row.get("app"), str) else None
+    values = {
+        "content": row.get("content"),
+        "external_id": own_id("openmemory", row["id"]) if row.get("id") else None,
+        "occurred_at": moment(row.get("created_at")),
+        "tags": tags(row.get("categories"), named),
+        "metadata": {**metadata, "openmemory": {"app": app}} if app else metadata,
+    }
+    return Given(item.line, without_nothing(values))

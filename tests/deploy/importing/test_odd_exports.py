@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from engramq.deploy.importing.detecting import READERS, format_of
 from engramq.deploy.importing.exports import Choices
+from engramq.deploy.importing.foreign import READERS, format_of
 from engramq.deploy.importing.records import Given
 from engramq.deploy.importing.rows import check_rows
 from engramq.schemas.packed_lines import UnusableFile

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from engramq.deploy.importing import json_items
-from engramq.deploy.importing.detecting import READERS, format_of
-from engramq.deploy.importing.exports import Choices, Edge, Found, LeftOut, Node
-from engramq.deploy.importing.json_items import items
+from engramq.deploy.importing import exports as reading
+from engramq.deploy.importing.exports import Choices, Edge, Entry, LeftOut, Node, items
+from engramq.deploy.importing.foreign import READERS, format_of
 from engramq.deploy.importing.records import Given, Rejection
 from engramq.schemas import limits
 from engramq.schemas.packed_lines import UnusableFile
@@ -23,27 +22,27 @@ from tests.deploy.importing import exports
 pytestmark = pytest.mark.promise("RC-11")
 
 
-def read(path: Path, kind: ForeignFormat, choices: Choices = Choices()) -> list[Found]:  # noqa: B008 - frozen
+def read(path: Path, kind: ForeignFormat, choices: Choices = Choices()) -> list[Entry]:  # noqa: B008 - frozen
     return list(READERS[kind](path, choices))
 
 
-def rows(found: list[Found]) -> list[dict[str, Any]]:
+def rows(found: list[Entry]) -> list[dict[str, Any]]:
     return [one.values for one in found if isinstance(one, Given)]
 
 
-def rejected(found: list[Found]) -> list[Rejection]:
+def rejected(found: list[Entry]) -> list[Rejection]:
     return [one for one in found if isinstance(one, Rejection)]
 
 
-def left_out(found: list[Found]) -> Counter[str]:
+def left_out(found: list[Entry]) -> Counter[str]:
     return Counter(one.what for one in found if isinstance(one, LeftOut))
 
 
-def edges(found: list[Found]) -> list[tuple[str, str, str]]:
+def edges(found: list[Entry]) -> list[tuple[str, str, str]]:
     return [(one.source, one.relation, one.target) for one in found if isinstance(one, Edge)]
 
 
-def nodes(found: list[Found]) -> list[tuple[str, str]]:
+def nodes(found: list[Entry]) -> list[tuple[str, str]]:
     return [(one.name, one.label) for one in found if isinstance(one, Node)]
 
 
@@ -310,7 +309,7 @@ def test_what_is_no_list_is_told(text: str) -> None:
 
 
 def test_items_are_read_in_pieces_as_they_are_written_and_by_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_items, "CHUNK_CHARS", 7)
+    monkeypatch.setattr(reading, "CHUNK_CHARS", 7)
     several = [{"n": number, "text": 'é "\\" [{,]} \U0001f9c0' * number} for number in range(30)]
     for told in (several, {"a": [{"x": 1}], "b": 3, "results": several, "c": 1}):
         text = json.dumps(told, indent=1, ensure_ascii=False)
@@ -323,14 +322,14 @@ def test_items_are_read_in_pieces_as_they_are_written_and_by_their_lines(monkeyp
 def test_a_number_at_the_end_of_what_was_read_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     text = b'{"n":12345678901234, "results": [{"n": 98765432109876}]}'
     for size in range(5, 30):
-        monkeypatch.setattr(json_items, "CHUNK_CHARS", size)
+        monkeypatch.setattr(reading, "CHUNK_CHARS", size)
         (only,) = items(io.BytesIO(text), "results")
         assert isinstance(only, Given)
         assert only.values == {"n": 98765432109876}
 
 
 def test_an_item_that_is_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_items, "ITEM_CHARS", 1_000)
-    monkeypatch.setattr(json_items, "CHUNK_CHARS", 100)
+    monkeypatch.setattr(reading, "ITEM_CHARS", 1_000)
+    monkeypatch.setattr(reading, "CHUNK_CHARS", 100)
     with pytest.raises(UnusableFile, match="more than 1000 characters"):
         list(items(io.BytesIO(b'["' + b"x" * 10_000 + b'"]')))
