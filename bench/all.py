@@ -15,11 +15,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bench.at_size import Load, Site, measure_edges, measure_searches, measure_stores, site
+from bench.at_size import (
+    Load,
+    Site,
+    measure_edges,
+    measure_following,
+    measure_front,
+    measure_import,
+    measure_scaling,
+    measure_searches,
+    measure_stores,
+    site,
+)
+from bench.common import pss_mb
 from bench.measured import Report, numbers, tell_machine
 from bench.page import SECTION, section, svg
-from bench.parts import measure_following, measure_front, measure_import, measure_scaling
-from bench.processes import pss_mb
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 PAGE: Final = DOCS / "benchmarks.md"

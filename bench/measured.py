@@ -13,9 +13,8 @@ from typing import Any, Final, Self
 import psycopg
 from redis import Redis
 
-from bench.common import McpClient, PrivateStack, Samples, closed_loop, emit, median_of
+from bench.common import McpClient, PrivateStack, Samples, closed_loop, emit, median_of, processor
 from bench.page import TARGETS
-from bench.processes import processor
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import WorkerKind

@@ -28,7 +28,7 @@ from arq.connections import ArqRedis
 from arq.worker import Worker, func
 from redis.asyncio import ConnectionPool, Redis
 
-from bench.processes import cpu_seconds
+from bench.common import cpu_seconds
 from engramq.deploy.local.embedded.redis import find_binary
 from engramq.gateway.queue.bus import Bus
 from engramq.schemas.codec import encode

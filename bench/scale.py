@@ -20,10 +20,9 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from redis import Redis
 
-from bench.common import McpClient, PrivateStack, closed_loop, emit, private_stack
+from bench.common import McpClient, PrivateStack, closed_loop, emit, private_stack, processor
 from bench.measured import Work
 from bench.page import Generated
-from bench.processes import processor
 from bench.search import link
 from bench.synthetic import Corpus, Texts, filled
 from engramq.schemas.keys import Keys

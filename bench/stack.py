@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bench.processes import Kind, cpu_seconds, pss_mb, with_descendants
+from bench.common import Kind, cpu_seconds, pss_mb, with_descendants
 
 ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
 INITIALIZE: Final = {

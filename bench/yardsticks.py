@@ -26,7 +26,7 @@ from engramq.workers.embedders.interface import Embedder, Vectors
 from engramq.workers.embedders.minilm import MiniLmEmbedder
 from engramq.workers.embedders.onnx_session import onnx_runtime
 from engramq.workers.memories.change import erase
-from engramq.workers.memories.store import INSERT, Draft, columns_of
+from engramq.workers.memories.store import INSERT, INSERT_NODE, Draft, columns_of
 from engramq.workers.search.candidates import QuestionVectors
 from engramq.workers.search.copies import SEARCHES_FIRST, Copies, Proven
 from engramq.workers.search.search import find_in_copy, find_memories
@@ -257,6 +257,7 @@ class Parts:
                     draft = Draft(memory, Partition.TRUSTED, DEFAULT_PRINCIPAL, embedding)
                     columns = columns_of(draft)
                     ids.append(columns["id"])
+                    await tx.send(INSERT_NODE, **columns)
                     await tx.row(INSERT, **columns, embedding=embedding.half, model_id=embedding.model_id)
 
                 await store.write(self.namespace, write)

@@ -4,14 +4,12 @@ import os
 import subprocess
 import sys
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
-from bench import all as everything
+from bench.common import Kind, cpu_by_kind, peak_rss_mb, pss_mb, with_descendants
 from bench.measured import Report, Round, medians
-from bench.page import SECTION, TARGETS, latest_ratios, section, svg
-from bench.processes import Kind, cpu_by_kind, peak_rss_mb, pss_mb, with_descendants
+from bench.page import SECTION, TARGETS, section
 from tests.bench.test_stamps import samples
 
 MACHINE = {"cpus": 2, "machine": "x86_64", "load_1m": 0.5}
@@ -56,15 +54,6 @@ def test_the_table_shows_the_last_ratio_of_each_size_and_marks_what_misses_its_t
     assert any("Some & Co, 2 cores, 24.0 GB, load 0.5 to 0.5" in row for row in rows)
 
 
-def test_failures_of_all_tools_are_added_up() -> None:
-    assert latest_ratios(LINES)["failed", 1_000] == 3
-
-
-def test_how_a_search_grows_is_taken_from_two_sizes_wherever_they_were_measured() -> None:
-    several = [{**calls("search", 1, {}, p50_ms=p50), "memories": size} for size, p50 in ((10**6, 90.0), (10**5, 60.0))]
-    assert latest_ratios(several) == {("search_growth", 10**6): 1.5}
-
-
 def test_the_page_keeps_all_but_its_generated_section() -> None:
     page = f"before\n\n{SECTION.begin}\nfigures of last year\n{SECTION.end}\n\nafter\n"
     new = SECTION.replaced(page, section(LINES, "plot.svg"))
@@ -75,16 +64,6 @@ def test_the_page_keeps_all_but_its_generated_section() -> None:
     assert SECTION.replaced(new, section(LINES, "plot.svg")) == new
     with pytest.raises(ValueError, match="the page lacks"):
         SECTION.replaced("no place", "new")
-
-
-def test_the_picture_has_a_bar_for_each_ratio_and_says_how_long_a_cut_one_is() -> None:
-    drawn = ElementTree.fromstring(svg(LINES))
-    texts = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
-    bars = [one for one in drawn.iter("{http://www.w3.org/2000/svg}rect") if one.get("x") == "430"]
-    assert len(bars) == 4 + 1  # those of the ratios that have a target to be a share of, and the legend's first
-    assert "10.0" in texts  # 30 where 3 is the target
-    assert "1k memories" in texts
-    assert TARGETS["searches_over_r"].text in texts
 
 
 def test_what_is_to_be_more_is_drawn_as_its_inverse() -> None:
@@ -103,12 +82,6 @@ def test_a_report_prints_medians_with_their_targets_and_keeps_them(capsys: pytes
     assert (second["p50_ms"], second["cpu_ms"], second["calls"]) == (5.0, {"worker": 2.5}, 2)
     assert capsys.readouterr().out.count('"bench": "all"') == 2
     assert medians([{"a": 1.0}, {"a": 3.0}]) == {"a": 2.0}
-
-
-def test_lines_of_other_benchmarks_and_of_no_size_are_left_out(tmp_path: Any) -> None:
-    file = tmp_path / "lines.jsonl"
-    file.write_text('{"bench": "all", "memories": 5}\nnoise\n{"bench": "links", "memories": 5}\n{"bench": "all"}\n')
-    assert everything.read([file]) == [{"bench": "all", "memories": 5}]
 
 
 def test_cpu_of_processes_below_one_is_its_own_and_stays_when_they_have_ended() -> None:

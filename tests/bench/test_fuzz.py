@@ -28,12 +28,6 @@ def test_every_tool_is_called_and_more_than_half_of_the_calls_fit() -> None:
     assert fitting[True] > fitting[False] > 500, fitting
 
 
-def test_ids_of_replies_are_used_again() -> None:
-    made = Arguments("1/0")
-    made.learn({"stored": {"id": ID}})
-    assert any(ID in json.dumps(made.call()) for _ in range(200))
-
-
 def test_a_tally_goes_on_from_its_file(tmp_path: Path) -> None:
     file = tmp_path / "fuzz.json"
     tally = Tally.of(file, "1")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.retrieval import CUTS, by_namespace, means, prepared, score
+from bench.retrieval import by_namespace, means, prepared, score
 
 IDS = [f"d{number}" for number in range(60)]
 
@@ -18,13 +18,6 @@ def test_a_ranking_is_scored_as_by_hand() -> None:
     best = 1 + 1 / math.log2(3) + 1 / 2
     expected = {"R@5": 2 / 3, "R@10": 2 / 3, "R@20": 2 / 3, "R@50": 2 / 3, "nDCG@10": gained / best, "MRR": 1 / 2}
     assert figures == pytest.approx(expected, abs=1e-12)
-
-
-def test_cuts_are_where_they_say() -> None:
-    figures = score(IDS, {"d4", "d5", "d10", "d20", "d50"})
-    assert [figures[f"R@{cut}"] for cut in CUTS] == [1 / 5, 2 / 5, 3 / 5, 4 / 5]
-    assert figures["MRR"] == 1 / 5
-    assert score([], {"d1"}) == {"R@5": 0, "R@10": 0, "R@20": 0, "R@50": 0, "nDCG@10": 0, "MRR": 0}
 
 
 def test_means_are_by_category_and_overall_without_the_adversarial_one() -> None:
@@ -42,7 +35,7 @@ def test_figures_lie_between_0_and_1_and_a_perfect_ranking_has_1(ranking: list[s
     figures = score(ranking, evidence)
     assert all(0 <= figure <= 1 + 1e-12 for figure in figures.values())
     assert figures["R@5"] <= figures["R@10"] <= figures["R@20"] <= figures["R@50"]
-    perfect = score(sorted(ranking, key=lambda one: one not in evidence), evidence)
+    perfect = score(sorted(ranking, key=lambda memory: memory not in evidence), evidence)
     assert perfect["nDCG@10"] == pytest.approx(1)
     assert perfect["MRR"] == 1
     assert all(figures[name] <= perfect[name] + 1e-12 for name in figures)

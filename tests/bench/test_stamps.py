@@ -1,15 +1,12 @@
 """Time stamps of calls: every function that is wrapped is there, and stages add up."""
 
-import asyncio
 import inspect
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from bench.common import Samples
 from bench.profile import STAGES, WHOLE, of_calls, stages_of, table
-from bench.stamps import POINTS, Point, Span, Stamps, owner_of, spans_in
+from bench.stamps import POINTS, Point, Span, owner_of
 
 MS = 1_000_000
 
@@ -19,45 +16,11 @@ def samples(latencies_ms: list[float]) -> Samples:
 
 
 @pytest.mark.parametrize(
-    "point", [point for several in POINTS.values() for point in several], ids=lambda one: one.place
+    "point", [point for several in POINTS.values() for point in several], ids=lambda point: point.place
 )
 def test_every_point_names_a_function_of_the_product(point: Point) -> None:
     owner, name = owner_of(point)
     assert inspect.isfunction(getattr(owner, name))
-
-
-class Served:
-    """Two commands that run in turns, each with a part of its own."""
-
-    async def run(self, job: SimpleNamespace) -> str:
-        await asyncio.sleep(0)
-        return self.part(job.id)
-
-    def part(self, command_id: str) -> str:
-        return command_id
-
-
-@pytest.mark.anyio
-async def test_spans_belong_to_the_command_around_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("run", "part"):
-        monkeypatch.setattr(Served, name, getattr(Served, name))  # undone at the end
-    stamps, here = Stamps(), f"{__name__}:Served"
-    monkeypatch.setattr("bench.stamps.importlib.import_module", lambda _: SimpleNamespace(Served=Served))
-    stamps.wrap([Point(f"{here}.run", "handler", opens=True, ids=lambda given: (given[1].id,)),
-                 Point(f"{here}.part", "part")])  # fmt: skip
-    one, other = (Served().run(SimpleNamespace(id=name)) for name in ("one", "other"))
-    assert list(await asyncio.gather(one, other)) == ["one", "other"]
-    assert Served().part("outside of any") == "outside of any"
-    stamps.write(tmp_path / "1.jsonl")
-    found = spans_in(tmp_path)
-    assert {name: sorted(span[0] for span in spans) for name, spans in found.items()} == {
-        "one": ["handler", "part"],
-        "other": ["handler", "part"],
-    }
-    for spans in found.values():
-        (handler,) = [span for span in spans if span[0] == "handler"]
-        (part,) = [span for span in spans if span[0] == "part"]
-        assert handler[1] <= part[1] <= part[2] <= handler[2]
 
 
 def spans(start: int) -> list[Span]:
@@ -73,13 +36,6 @@ def test_stages_follow_each_other_without_a_gap() -> None:
     stages = stages_of((0, 41 * MS), spans(0))
     assert [stages[name] for name in STAGES] == [1, 1, 1, 2, 2, 4, 4, 2, 3, 2, 8, 11]
     assert sum(stages[name] for name in STAGES) == stages[WHOLE] == 41
-
-
-def test_what_runs_beside_the_model_counts_once() -> None:
-    beside = [*spans(0), ("transaction", 9 * MS, 13 * MS)]
-    stages = stages_of((0, 41 * MS), beside)
-    assert (stages["model"], stages["transaction"], stages["ranking"], stages["rest of the handler"]) == (4, 5, 2, 2)
-    assert sum(stages[name] for name in STAGES) == 41
 
 
 def test_calls_find_their_stamps_by_time_and_the_table_has_medians() -> None:

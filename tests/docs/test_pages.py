@@ -2,7 +2,7 @@
 
 import re
 
-from bench import recall, recall_page
+from bench import recall
 from bench.all import read
 from bench.page import SECTION, section, svg
 from tests.architecture.source import ROOT
@@ -31,7 +31,7 @@ def test_the_benchmarks_section_and_picture_are_made_of_the_lines_beside_them() 
 
 def test_the_tables_of_what_is_found_are_made_of_the_lines_beside_them() -> None:
     page = (ROOT / "docs" / "recall.md").read_text(encoding="utf-8")
-    assert recall_page.SECTION.within(page) == recall_page.section(recall.read([ROOT / "docs" / "recall.jsonl"]))
+    assert recall.SECTION.within(page) == recall.section(recall.read([ROOT / "docs" / "recall.jsonl"]))
 
 
 def glossary() -> list[tuple[str, str]]:
