@@ -10,6 +10,7 @@ from engramq.deploy.cli.connect import surroundings
 from engramq.deploy.connect.hook_entries import HOOK_CLIENTS, HookClient, install, snippet, uninstall
 from engramq.deploy.connect.launch import how_started
 from engramq.deploy.local.hooks import run
+from engramq.deploy.local.hooks.capture import CLIENTS
 
 client_argument = click.argument("client", type=click.Choice(list(HOOK_CLIENTS)), metavar="CLIENT")
 project_option = click.option("--project", is_flag=True, help="For the project in this folder alone.")
@@ -70,7 +71,7 @@ def _file(client: HookClient, *, project: bool) -> Path:
 
 
 @click.command("hook")
-@click.argument("client", type=click.Choice(run.CLIENTS), metavar="CLIENT")
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
 @click.option(
     run.RECALL_CAPTURED, "recall_captured", is_flag=True, help="With what hooks have captured, marked as data."
 )

@@ -5,7 +5,6 @@ Imported by the stdio relay: standard library only. Every function blocks, withi
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -13,6 +12,7 @@ import time
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError, Home, refuse_unsupported_platform
+from engramq.deploy.local.lines import Channel
 from engramq.deploy.local.settings import with_embedder
 
 # Between two tries to connect, while a supervisor is coming up or going down.
@@ -20,53 +20,11 @@ _RETRY_S = 0.01
 # A supervisor that lost the race for the lock is gone by then; until then another one is not worth starting.
 _RESTART_S = 2.0
 _START_BOUND_S = 20.0
-_LONGEST_LINE = 4 * 1024 * 1024
 # A supervisor asks a gateway for up to 9 s, which asks a worker, and then reads all processes' memory.
 _STATUS_S = 15.0
 
 # What starts a supervisor, wherever one is started. Tests put their own in its place.
 SUPERVISOR_COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "engramq.deploy.local.supervisor")
-
-
-class Channel:
-    """A connection to a supervisor: JSON objects, one per line."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
-        self._buffer = b""
-
-    def fileno(self) -> int:
-        """For select."""
-        return self._socket.fileno()
-
-    def send(self, message: dict[str, object]) -> None:
-        """Send one object. Raises OSError when the supervisor has gone."""
-        self._socket.settimeout(5.0)
-        self._socket.sendall(json.dumps(message).encode() + b"\n")
-
-    def receive(self, bound_s: float) -> dict[str, object] | None:
-        """Receive one object, or None when the supervisor has hung up.
-
-        Raises:
-            TimeoutError: nothing came in `bound_s` seconds.
-        """
-        deadline = time.monotonic() + bound_s
-        while b"\n" not in self._buffer:
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-            try:
-                more = self._socket.recv(65_536)
-            except ConnectionError:
-                return None
-            if not more or len(self._buffer) > _LONGEST_LINE:
-                return None
-            self._buffer += more
-        first, _, self._buffer = self._buffer.partition(b"\n")
-        message = json.loads(first)
-        return message if isinstance(message, dict) else {}
-
-    def close(self) -> None:
-        """Hang up; a lease held on it ends."""
-        self._socket.close()
 
 
 class Lease:

@@ -1,6 +1,15 @@
-"""Cuts what comes on a connection into lines. Imported by the stdio relay and by hooks: it loads nothing."""
+"""Lines on a connection: bytes cut into lines, and JSON objects sent and received, one a line.
+
+Imported by the stdio relay and by hooks: standard library only, and nothing heavy of it.
+"""
 
 from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
 
 # A line beyond this is neither a legal request (1,000 records of 32,768 characters fit) nor worth the memory.
 LONGEST_LINE = 128 * 1024 * 1024
@@ -33,3 +42,45 @@ class LineBuffer:
     def finish(self) -> list[bytes | None]:
         """The last line, when the stream has ended without a newline."""
         return self.feed(b"\n") if self._partial or self._skipping else []
+
+
+class Channel:
+    """A connection on which either side sends JSON objects, one a line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._buffer = LineBuffer()
+        self._lines: list[bytes] = []
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._socket.fileno()
+
+    def send(self, message: Mapping[str, Any], bound_s: float = 5.0) -> None:
+        """Send one object. Raises OSError when the other side has gone, or takes nothing in `bound_s` seconds."""
+        self._socket.settimeout(max(0.001, bound_s))
+        self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def receive(self, bound_s: float) -> dict[str, Any] | None:
+        """Receive one object, or None when the other side has hung up.
+
+        Raises:
+            TimeoutError: nothing came in `bound_s` seconds.
+            ValueError: what came is no JSON.
+        """
+        deadline = time.monotonic() + bound_s
+        while not self._lines:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                data = self._socket.recv(65_536)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._lines += [line for line in self._buffer.feed(data) if line is not None]
+        message = json.loads(self._lines.pop(0))
+        return message if isinstance(message, dict) else {}
+
+    def close(self) -> None:
+        """Hang up; a lease held on it ends."""
+        self._socket.close()

@@ -1,54 +1,106 @@
-"""Captures what was said since the last time, each turn once, as memories that nobody has vouched for."""
+"""Captures what was said since the last time, each turn once, as memories that nobody has vouched for.
+
+Clients keep what was said in files of JSON lines that are only ever added to. None of them promises its format; what is
+not understood is passed over.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import stat
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from engramq.deploy.local.hooks.memory import Away, Memory, Refused
-from engramq.deploy.local.hooks.progress import Progress
-from engramq.deploy.local.hooks.refusals import note_refusals
-from engramq.deploy.local.hooks.transcript import Turn, turns_after
-from engramq.deploy.local.hooks.words import UNTRUSTED
+from engramq.deploy.local.home import Home
+from engramq.deploy.local.hooks.claude_code import CLAUDE_CODE
+from engramq.deploy.local.hooks.codex import CODEX
+from engramq.deploy.local.hooks.connection import Away, CallRefused, HookConnection
+from engramq.deploy.local.hooks.gemini import GEMINI
+from engramq.deploy.local.hooks.notes import SessionNotes
+from engramq.deploy.local.hooks.turns import UNTRUSTED, ClientFormat, Turn
 
+CLIENTS: Final = {client.name: client for client in (CLAUDE_CODE, CODEX, GEMINI)}
 TAG: Final = "captured"
 SOURCE_TYPE: Final = "conversation"
+LOG: Final = "hooks.log"
 # A call carries no more, so that a slow machine gets on: what is not acknowledged within a hook's time is sent anew by
 # the next. With 64 turns of 8 KB, two cores under a load of 10 acknowledged nothing to eight hooks in a row.
 _TURNS: Final = 16
 _CALL_CHARS: Final = 128 * 1024
-_CONTENT_CHARS: Final = (
-    30_000  # of the 32,768 that a memory may have; marks in the place of secrets are longer than some
-)
+# Of the 32,768 that a memory may have: marks in the place of secrets are longer than some.
+_CONTENT_CHARS: Final = 30_000
 _GAPS: Final = ("\n\n", "\n", " ")
+# A longer line is the output of a tool, which is not captured.
+_LONGEST_LINE: Final = 4 * 1024 * 1024
+_LOG_BYTES: Final = 256 * 1024  # some thousand refusals; then it is begun anew, and the one before is kept
+_ERROR_CHARS: Final = 300
 
 
-def capture(memory: Memory, progress: Progress) -> None:
-    """Store the turns that the session's transcript has beyond its progress, and note how far it is now.
+def capture(memory: HookConnection, notes: SessionNotes) -> None:
+    """Store the turns that the session's transcript has beyond its notes, and note how far it is now.
 
     Raises Away when that was not acknowledged, and OSError when the transcript cannot be read: the next event of the
     session goes on from where the notes say.
     """
     waiting: list[Turn] = []
     chars = 0
-    end = progress.offset
-    for end, turn in turns_after(progress.transcript, progress.offset, progress.client):
+    end = notes.offset
+    for end, turn in _turns_after(notes.transcript, notes.offset, CLIENTS[notes.client]):
         if turn is not None:
             waiting.append(turn)
             chars += len(turn.text)
         if len(waiting) >= _TURNS or chars >= _CALL_CHARS:
-            store(memory, waiting, progress.client, progress.session)
+            store(memory, waiting, notes.client, notes.session)
             waiting, chars = [], 0
-            progress.offset = end
-            progress.write()
+            notes.offset = end
+            notes.write()
     if waiting:
-        store(memory, waiting, progress.client, progress.session)
-    if end != progress.offset:
-        progress.offset = end
-        progress.write()
+        store(memory, waiting, notes.client, notes.session)
+    if end != notes.offset:
+        notes.offset = end
+        notes.write()
 
 
-def store(memory: Memory, turns: Iterable[Turn], client: str, session: str) -> None:
+def _turns_after(path: str, offset: int, client: ClientFormat) -> Iterator[tuple[int, Turn | None]]:
+    """Give where each whole line after an offset ends, with the turn in it if it has one.
+
+    A file that is shorter than that was written anew, and is read from its beginning. Raises OSError when it cannot be
+    read.
+    """
+    # A pipe would be waited for.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path} is no file")
+        file.seek(offset if offset <= status.st_size else 0)
+        at = file.tell()
+        while line := file.readline(_LONGEST_LINE):
+            length, is_whole = len(line), line.endswith(b"\n")
+            while not is_whole and (rest := file.readline(_LONGEST_LINE)):
+                length, is_whole, line = length + len(rest), rest.endswith(b"\n"), b""
+            if not is_whole:
+                return
+            at += length
+            yield at, _turn_in(line, client)
+
+
+def _turn_in(line: bytes, client: ClientFormat) -> Turn | None:
+    # Most lines are of tools: parsing them would take the most time.
+    if not any(word in line for word in client.spoken):
+        return None
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return client.turn_of(content) if isinstance(content, dict) else None
+
+
+def store(memory: HookConnection, turns: Iterable[Turn], client: str, session: str) -> None:
     """Store turns of a session; raises Away when that was not acknowledged.
 
     A turn that is refused for good is noted and left out: it must not keep the others from being kept.
@@ -57,14 +109,14 @@ def store(memory: Memory, turns: Iterable[Turn], client: str, session: str) -> N
     refused: list[str] = []
     for start in range(0, len(records), _TURNS):
         refused += _send(memory, records[start : start + _TURNS])
-    note_refusals(memory.home, client, session, refused)
+    _note_refusals(memory.home, client, session, refused)
 
 
-def _send(memory: Memory, records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _send(memory: HookConnection, records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return why records were refused, an error each."""
     try:
         reply = memory.call("import_memories", {"records": records})
-    except Refused as problem:
+    except CallRefused as problem:
         if len(records) == 1:
             return [str(problem)]
         return [error for record in records for error in _send(memory, [record])]
@@ -99,8 +151,32 @@ def _pieces(text: str) -> Iterator[str]:
     at = 0
     while len(text) - at > _CONTENT_CHARS:
         half, most = at + _CONTENT_CHARS // 2, at + _CONTENT_CHARS
-        ends = (found + len(gap) for gap in _GAPS if (found := text.rfind(gap, half, most)) >= 0)
+        ends = (at_gap + len(gap) for gap in _GAPS if (at_gap := text.rfind(gap, half, most)) >= 0)
         end = next(ends, most)
         yield text[at:end]
         at = end
     yield text[at:]
+
+
+def _note_refusals(home: Home, client: str, session: str, errors: Sequence[str]) -> None:
+    """Say on standard error and in the home's log how many turns were refused, and why; never what they said.
+
+    Nobody sees what a hook says, and no refusal may go unsaid.
+    """
+    if not errors:
+        return
+    reason = errors[0][:_ERROR_CHARS]
+    sys.stderr.write(f"engramq hook: {len(errors)} of this session's turns were refused and not kept: {reason}\n")
+    line = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "client": client,
+        "session": session,
+        "refused": len(errors),
+        "error": reason,
+    }
+    path = home.logs / LOG
+    with contextlib.suppress(OSError):  # it has been said above
+        if path.exists() and path.stat().st_size > _LOG_BYTES:
+            path.replace(path.with_name(f"{LOG}.old"))
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from engramq.deploy.local.hooks.capture import TAG
-from engramq.deploy.local.hooks.marks import CAPTURED, RECALLED, harmless, within
-from engramq.deploy.local.hooks.memory import Memory
-from engramq.deploy.local.hooks.words import UNTRUSTED
+from engramq.deploy.local.hooks.connection import HookConnection
+from engramq.deploy.local.hooks.turns import CAPTURED, RECALLED, UNTRUSTED, harmless, within
 
-_HITS: Final = 12
+_HITS_MAX: Final = 12
 _QUERY_CHARS: Final = 8_000  # of 32,768; the model reads the first 128 tokens, and words of a paste find noise
 _CONTENT_CHARS: Final = 600
 _REPLY_CHARS: Final = 40_000
@@ -29,7 +28,7 @@ _CAPTURED_HEAD: Final = (
 )
 
 
-class Block:
+class MemoryBlock:
     """Lines about memories between marks, up to so many tokens. A memory that does not fit is left out."""
 
     def __init__(self, mark: str, head: str, tokens: int) -> None:
@@ -63,7 +62,7 @@ def tokens_of(text: str) -> int:
 
 
 def recall(
-    memory: Memory,
+    memory: HookConnection,
     prompt: str,
     tokens: int,
     *,
@@ -82,31 +81,31 @@ def recall(
     named = _PROJECT.format(json.dumps(harmless(project), ensure_ascii=False)) if is_named else ""
     blocks = []
     if captured:
-        block = Block(CAPTURED, _CAPTURED_HEAD, tokens // 2)
-        _fill(block, _found(memory, prompt, {"partitions": [UNTRUSTED], "tags": [TAG]}, with_newest), shown)
+        block = MemoryBlock(CAPTURED, _CAPTURED_HEAD, tokens // 2)
+        _fill(block, _hits(memory, prompt, {"partitions": [UNTRUSTED], "tags": [TAG]}, with_newest), shown)
         blocks.append(block)
     # What the captured ones leave, the trusted ones have.
     left = tokens - sum(tokens_of(each.text()) for each in blocks if each.ids)
-    block = Block(RECALLED, _TRUSTED_HEAD + named, left)
-    _fill(block, _found(memory, prompt, {}, with_newest), shown)
+    block = MemoryBlock(RECALLED, _TRUSTED_HEAD + named, left)
+    _fill(block, _hits(memory, prompt, {}, with_newest), shown)
     texts = [text for each in (block, *blocks) if (text := each.text())]
     if named and not block.ids and tokens_of(alone := within(RECALLED, _SOURCE + named)) <= left:
         texts.insert(0, alone)
     return "\n".join(texts), [known_as for each in (block, *blocks) for known_as in each.ids]
 
 
-def _found(memory: Memory, prompt: str, filters: dict[str, Any], with_newest: bool) -> list[dict[str, Any]]:
-    asked = {"limit": _HITS, **filters, "max_chars": _REPLY_CHARS}
-    found: list[object] = []
+def _hits(memory: HookConnection, prompt: str, filters: dict[str, Any], with_newest: bool) -> list[dict[str, Any]]:
+    options = {"limit": _HITS_MAX, **filters, "max_chars": _REPLY_CHARS}
+    hits: list[object] = []
     if prompt.strip():
         query = {"query": prompt[:_QUERY_CHARS], "collapse_duplicates": True}
-        found += memory.call("search_memories", {**query, **asked}).get("memories") or ()
+        hits += memory.call("search_memories", {**query, **options}).get("memories") or ()
     if with_newest or not prompt.strip():
-        found += memory.call("list_recent_memories", asked).get("memories") or ()
-    return [hit for hit in found if isinstance(hit, dict)]
+        hits += memory.call("list_recent_memories", options).get("memories") or ()
+    return [hit for hit in hits if isinstance(hit, dict)]
 
 
-def _fill(block: Block, hits: Iterable[dict[str, Any]], shown: Collection[str]) -> None:
+def _fill(block: MemoryBlock, hits: Iterable[dict[str, Any]], shown: Collection[str]) -> None:
     for hit in hits:
         if not hit.get("weak") and hit.get("id") not in shown and hit.get("id") not in block.ids:
             block.add(hit)

@@ -1,4 +1,7 @@
-"""`engramq hook CLIENT`: handles one event and ends with 0, whatever happens; the client goes on."""
+"""`engramq hook CLIENT`: handles one event and ends with 0, whatever happens; the client goes on.
+
+An event is one JSON object on standard input, named as Claude Code names it.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +12,34 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from engramq.deploy.local import settings
 from engramq.deploy.local.home import DeployError, Home, home_from
-from engramq.deploy.local.hooks.capture import capture, store
-from engramq.deploy.local.hooks.event import (
-    PRE_COMPACT,
-    PROMPT,
-    SESSION_END,
-    SESSION_START,
-    STOP,
-    BadEvent,
-    Event,
-    read_event,
-    receive,
-)
-from engramq.deploy.local.hooks.marks import said
-from engramq.deploy.local.hooks.memory import Away, Memory
-from engramq.deploy.local.hooks.progress import Progress, quiet_sessions
+from engramq.deploy.local.hooks.capture import CLIENTS, capture, store
+from engramq.deploy.local.hooks.connection import Away, HookConnection
+from engramq.deploy.local.hooks.notes import SessionNotes, quiet_sessions
 from engramq.deploy.local.hooks.recall import recall
-from engramq.deploy.local.hooks.transcript import ASSISTANT, CLAUDE_CODE, CODEX, GEMINI, USER, Turn, moment_of
+from engramq.deploy.local.hooks.turns import ASSISTANT, USER, ClientFormat, make_turn, storable
 from engramq.schemas.command_line import ExitCode
 
-CLIENTS: Final = (CLAUDE_CODE, CODEX, GEMINI)
+SESSION_START: Final = "SessionStart"
+PROMPT: Final = "UserPromptSubmit"
+STOP: Final = "Stop"
+PRE_COMPACT: Final = "PreCompact"
+SESSION_END: Final = "SessionEnd"
+# Older ones of Gemini CLI are one object that is written anew each time. Whatever is read goes on where it was left.
+_NO_LINES: Final = ".json"
+# A prompt with a large paste fits. The rest of a longer event is read and dropped, so that its writer gets no error.
+LONGEST: Final = 4 * 1024 * 1024
+_CHUNK: Final = 65_536
+_NAME: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+_WITHIN_NAME: Final = _NAME | frozenset("._-")
+_SESSION_CHARS: Final = 100
+_PROJECT_CHARS: Final = 255
+_EVERY_PROJECT: Final = "*"
 RECALL_CAPTURED: Final = "--recall-captured"
 NO_CAPTURE: Final = "--no-capture"
 # The whole, so that the process has gone within 2 s of its start.
@@ -44,6 +50,33 @@ _CAPTURING: Final = frozenset({STOP, PRE_COMPACT, SESSION_END})
 _CAUGHT_UP: Final = 3
 _CATCH_UP_S: Final = 0.5
 STDIN: Final = 0
+
+
+class BadEvent(ValueError):
+    """What came is no event of a client; the message says why."""
+
+
+class Event(NamedTuple):  # a dataclass takes 7 ms to import, and annotations kept as text one more
+    """What happened in which session. Empty texts are not given; `transcript` is the file that keeps what was said.
+
+    `told_as`: the client's own name of the event. `moment`: when it happened, as the client wrote it.
+    """
+
+    name: str
+    session: str
+    told_as: str
+    folder: str = ""
+    transcript: str = ""
+    prompt: str = ""
+    last_words: str = ""
+    turn: str = ""
+    moment: str = ""
+    in_subagent: bool = False
+
+    @property
+    def project(self) -> str:
+        """The name of the repository that the folder is in, else of the folder."""
+        return project_of(self.folder)
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -74,66 +107,69 @@ def _handle(arguments: list[str], environment: dict[str, str]) -> None:
     until = time.monotonic() + BOUND_S
     client = next((each for each in arguments if each in CLIENTS), "")
     if not client:
-        raise BadEvent(f"name the client: {', '.join(CLIENTS[:-1])} or {CLIENTS[-1]}")
-    event = read_event(receive(STDIN))
+        *others, last = CLIENTS
+        raise BadEvent(f"name the client: {', '.join(others)} or {last}")
+    event = _read_event(_receive(STDIN), CLIENTS[client])
     captures = NO_CAPTURE not in arguments
     if event.in_subagent or event.name not in (_RECALLING | _CAPTURING if captures else _RECALLING):
         return
     tokens = _tokens(environment)
     home = home_from(environment)
-    progress = _noted(home, client, event, environment, tokens)
+    notes = _noted(home, client, event, environment, tokens)
     if event.name == PROMPT and tokens == 0 and (event.transcript or not captures):
         return  # nothing to tell and nothing to keep: a prompt waits for no answer
-    catches_up = captures and (event.name == SESSION_START or (event.name == PROMPT and progress.owes_start))
+    catches_up = captures and (event.name == SESSION_START or (event.name == PROMPT and notes.owes_start))
     # One that was set on purpose is the tools' own, too: no need to tell it.
-    project = "" if environment.get(settings.PROJECT) else progress.project
-    memory = Memory(home, client, progress.namespace, progress.project, until)
+    project = "" if environment.get(settings.PROJECT) else notes.project
+    memory = HookConnection(home, client, notes.namespace, notes.project, until)
     try:
         if event.name in _RECALLING:
-            _recall(memory, progress, event, tokens, captured=RECALL_CAPTURED in arguments, project=project)
+            _recall(memory, notes, event, tokens, captured=RECALL_CAPTURED in arguments, project=project)
         if captures and not event.transcript:
             _capture_event(memory, client, event)
         elif captures and event.name in _CAPTURING:
-            capture(memory, progress)
+            capture(memory, notes)
         if catches_up:
             _catch_up(home, event)
     finally:
         memory.close()
 
 
-def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str], tokens: int) -> Progress:
+def _noted(home: Home, client: str, event: Event, environment: Mapping[str, str], tokens: int) -> SessionNotes:
     """Return the notes of the event's session. What a later hook has to know is kept at once, as the stack may be away.
 
     That is where there is something to capture, and that a session's start has still to be told.
     """
-    progress = Progress(home, client, event.session)
-    known = (progress.transcript, progress.namespace, progress.project)
-    owed = progress.owes_start
-    progress.namespace = environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
-    progress.project = environment.get(settings.PROJECT) or event.project or progress.project
+    notes = SessionNotes(home, client, event.session)
+    known = (notes.transcript, notes.namespace, notes.project)
+    owed = notes.owes_start
+    notes.namespace = environment.get(settings.NAMESPACE) or settings.DEFAULT_NAMESPACE
+    notes.project = environment.get(settings.PROJECT) or event.project or notes.project
     is_start = event.name == SESSION_START
-    progress.owes_start = tokens > 0 and (owed or is_start)
+    notes.owes_start = tokens > 0 and (owed or is_start)
     if is_start:
-        progress.shown = []  # a new context, or one that was compacted
+        notes.shown = []  # a new context, or one that was compacted
     is_behind = event.name in _CAPTURING and bool(event.transcript)
     if is_behind:
-        progress.transcript = event.transcript
-    changed = is_behind and (progress.transcript, progress.namespace, progress.project) != known
-    if (changed or is_start or progress.owes_start != owed) and home.path.is_dir():
+        notes.transcript = event.transcript
+    changed = is_behind and (notes.transcript, notes.namespace, notes.project) != known
+    if (changed or is_start or notes.owes_start != owed) and home.path.is_dir():
         try:
-            progress.write()
+            notes.write()
         except OSError:
             if is_behind:
                 raise  # what is captured would be sent anew with every event; recall needs no notes
-    return progress
+    return notes
 
 
-def _recall(memory: Memory, progress: Progress, event: Event, tokens: int, *, captured: bool, project: str) -> None:
+def _recall(
+    memory: HookConnection, notes: SessionNotes, event: Event, tokens: int, *, captured: bool, project: str
+) -> None:
     """Print what the model is to know, in the form that all clients take."""
-    owed = progress.owes_start
+    owed = notes.owes_start
     if tokens == 0 or (not owed and not event.prompt.strip()):
         return
-    shown = frozenset(progress.shown)
+    shown = frozenset(notes.shown)
     text, ids = recall(memory, event.prompt, tokens, captured=captured, shown=shown, with_newest=owed, project=project)
     if text:
         # Clients read one object, so nothing else is ever written there.
@@ -141,12 +177,12 @@ def _recall(memory: Memory, progress: Progress, event: Event, tokens: int, *, ca
         sys.stdout.write(json.dumps(output) + "\n")
         sys.stdout.flush()
     if ids or owed:
-        progress.owes_start = False
-        progress.shown += ids
-        progress.write()
+        notes.owes_start = False
+        notes.shown += ids
+        notes.write()
 
 
-def _capture_event(memory: Memory, client: str, event: Event) -> None:
+def _capture_event(memory: HookConnection, client: str, event: Event) -> None:
     """Capture what the event itself says, where the client keeps no transcript that can be read, as Codex may.
 
     One that gives turns no names (Gemini CLI) says at the end of a turn what began it.
@@ -157,12 +193,13 @@ def _capture_event(memory: Memory, client: str, event: Event) -> None:
     elif event.name == PROMPT and event.turn:
         spoken = {USER: event.prompt}
     key = event.turn or event.moment
-    if turns := [
-        Turn(f"{event.session}:{key}:{speaker}", speaker, text, moment_of(event.moment))
-        for speaker, words in spoken.items()
-        if key and (text := said(words))
-    ]:
-        store(memory, turns, client, event.session)
+    turns = [
+        make_turn(f"{event.session}:{key}:{speaker}", speaker, text, event.moment)
+        for speaker, text in spoken.items()
+        if key
+    ]
+    if known := [turn for turn in turns if turn is not None]:
+        store(memory, known, client, event.session)
 
 
 def _catch_up(home: Home, event: Event) -> None:
@@ -172,15 +209,15 @@ def _catch_up(home: Home, event: Event) -> None:
     """
     until = time.monotonic() + _CATCH_UP_S
     caught_up = 0
-    for progress in quiet_sessions(home):
+    for notes in quiet_sessions(home):
         if caught_up == _CAUGHT_UP or time.monotonic() > until:
             return
-        if progress.session != event.session and progress.client in CLIENTS:
-            before = progress.offset
-            theirs = Memory(home, progress.client, progress.namespace, progress.project, until)
+        if notes.session != event.session and notes.client in CLIENTS:
+            before = notes.offset
+            theirs = HookConnection(home, notes.client, notes.namespace, notes.project, until)
             with contextlib.closing(theirs), contextlib.suppress(OSError):  # their transcript may not be readable
-                capture(theirs, progress)
-            caught_up += progress.offset != before
+                capture(theirs, notes)
+            caught_up += notes.offset != before
 
 
 def _tokens(environment: Mapping[str, str]) -> int:
@@ -189,3 +226,66 @@ def _tokens(environment: Mapping[str, str]) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > most:
         raise BadEvent(f"{settings.HOOK_TOKENS}={text!r} is no number of tokens from 0 to {most}")
     return int(text)
+
+
+def _receive(descriptor: int) -> bytes:
+    """Return everything that comes on a descriptor; raises BadEvent when it is too long for an event."""
+    pieces: list[bytes] = []
+    size = 0
+    while data := os.read(descriptor, _CHUNK):
+        size += len(data)
+        if size <= LONGEST:
+            pieces.append(data)
+    if size > LONGEST:
+        raise BadEvent(f"the event has {size} bytes, more than {LONGEST}")
+    return b"".join(pieces)
+
+
+def _read_event(data: bytes, client: ClientFormat) -> Event:
+    """Return the event that a client has written; raises BadEvent."""
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError):
+        raise BadEvent("the event is no JSON") from None
+    if not isinstance(event, dict):
+        raise BadEvent("the event is no JSON object")
+    name, session = _text(event, "hook_event_name"), _text(event, "session_id")
+    if not name:
+        raise BadEvent("the event has no hook_event_name")
+    if not _is_session(session):
+        raise BadEvent("the event has no usable session_id")
+    return Event(
+        name=client.event_names.get(name, name),
+        session=session,
+        told_as=name,
+        folder=_text(event, "cwd"),
+        transcript="" if (path := _text(event, "transcript_path")).endswith(_NO_LINES) else path,
+        prompt=_text(event, "prompt"),
+        last_words=_text(event, "last_assistant_message") or _text(event, "prompt_response"),
+        turn=_text(event, "turn_id"),
+        moment=_text(event, "timestamp"),
+        in_subagent=bool(event.get("agent_id")),
+    )
+
+
+def project_of(folder: str) -> str:
+    """Return the name of the repository that a folder is in, else of the folder; "" for the root and for none."""
+    if not folder or "\0" in folder:
+        return ""
+    here = Path(folder)
+    for place in (here, *here.parents):
+        if (place / ".git").exists():
+            here = place
+            break
+    name = here.name.encode("utf-8", "replace").decode()[:_PROJECT_CHARS].strip()
+    return "" if name == _EVERY_PROJECT else name
+
+
+def _is_session(text: str) -> bool:
+    """Say whether a text can be a session's id; it becomes part of a file's name."""
+    return 0 < len(text) <= _SESSION_CHARS and text[0] in _NAME and _WITHIN_NAME.issuperset(text)
+
+
+def _text(event: dict[str, Any], name: str) -> str:
+    value = event.get(name)
+    return storable(value) if isinstance(value, str) else ""

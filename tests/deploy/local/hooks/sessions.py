@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from engramq.deploy.local.hooks import progress
+from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S
 
 ENGRAMQ: Final = str(Path(sys.executable).with_name("engramq"))
 CLAUDE_CODE: Final = "claude-code"
@@ -146,12 +146,12 @@ def _environment_of(pid: str) -> bytes:
 
 def caught_up(environment: Mapping[str, str], folder: Path, home: str, bound_s: float = 60.0) -> int:
     """Let sessions start until none is behind, as they would in the days after; return how many that took."""
-    notes = Path(home, progress.FOLDER)
+    notes = Path(home, FOLDER)
     deadline = time.monotonic() + bound_s
     count = 0
     while behind(notes) and time.monotonic() < deadline:
         for note in notes.iterdir():  # a minute of quiet, without waiting for it
-            os.utime(note, (time.time() - 2 * progress.QUIET_S,) * 2)
+            os.utime(note, (time.time() - 2 * QUIET_S,) * 2)
         session = Session(folder / f"later-{count}.jsonl", dict(environment))
         session.transcript.touch()
         session.tell("SessionStart", source="startup")

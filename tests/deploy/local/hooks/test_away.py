@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.hooks.progress import FOLDER, QUIET_S, Progress
+from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S, SessionNotes
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.gateway import answering, takes_all
 from tests.deploy.local.hooks.sessions import Session
@@ -38,8 +38,8 @@ def home_of(session: Session) -> Home:
     return Home(Path(session.environment["ENGRAMQ_HOME"]))
 
 
-def notes_of(session: Session) -> Progress:
-    return Progress(home_of(session), session.client, session.id)
+def notes_of(session: Session) -> SessionNotes:
+    return SessionNotes(home_of(session), session.client, session.id)
 
 
 def knows(call: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_with_a_budget_of_nothing_no_prompt_asks_anything(somebody: Session) -> 
     assert not notes_of(somebody).owes_start
 
 
-def behind(session: Session) -> Progress:
+def behind(session: Session) -> SessionNotes:
     """Leave another session of which something is still to be captured."""
     other = Session(session.transcript.with_name("other.jsonl"), session.environment)
     other.says("user", "The last word.")
@@ -143,7 +143,7 @@ def test_a_stack_that_goes_while_another_session_is_caught_up_takes_nothing_back
         assert not notes_of(somebody).owes_start
         assert somebody.tell("UserPromptSubmit", prompt=TOPIC).output == ""
     assert tried
-    assert Progress(home_of(somebody), left.client, left.session).is_behind, "a later session tries again"
+    assert SessionNotes(home_of(somebody), left.client, left.session).is_behind, "a later session tries again"
 
 
 def test_a_home_that_takes_no_notes_is_recalled_from_all_the_same(somebody: Session) -> None:

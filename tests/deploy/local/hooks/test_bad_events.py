@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.hooks.event import LONGEST, project_of
-from engramq.deploy.local.hooks.run import BOUND_S
+from engramq.deploy.local.hooks.run import BOUND_S, LONGEST, project_of
 from tests.deploy.local.hooks.sessions import ENGRAMQ, Session
 
 pytestmark = [pytest.mark.promise("RC-5"), pytest.mark.timeout(120)]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.hooks.progress import FOLDER, QUIET_S, Progress
-from engramq.deploy.local.hooks.refusals import LOG
-from engramq.deploy.local.hooks.words import INVALID
+from engramq.deploy.local.hooks.capture import LOG
+from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S, SessionNotes
+from engramq.deploy.local.hooks.turns import INVALID
 from tests.deploy.local.hooks.gateway import answering, takes_all
 from tests.deploy.local.hooks.sessions import Session
 
@@ -48,7 +48,7 @@ def test_sessions_that_cannot_be_caught_up_keep_no_other_one_from_it(somebody: S
     somebody.says("user", "The last word.")
     names = [f"torn-{number}" for number in range(60)]
     for name in (*names[:30], "unreadable", "behind", "unreadable-too", *names[30:]):
-        progress = Progress(home, "claude-code", name)
+        progress = SessionNotes(home, "claude-code", name)
         file = {"behind": somebody.transcript, **dict.fromkeys(names, torn)}.get(name, unreadable)
         progress.transcript = str(file)
         progress.write()
@@ -70,7 +70,7 @@ def test_a_long_session_is_captured_in_calls_that_a_slow_machine_can_answer(some
         somebody.says("user", text)
     with answering(home) as calls:
         deadline = time.monotonic() + 30
-        while Progress(home, "claude-code", somebody.id).is_behind or not calls:
+        while SessionNotes(home, "claude-code", somebody.id).is_behind or not calls:
             assert time.monotonic() < deadline
             somebody.tell("Stop")
     sent = [[record["content"] for record in call["arguments"]["records"]] for call in calls]

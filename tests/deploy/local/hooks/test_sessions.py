@@ -12,8 +12,8 @@ import pytest
 
 from bench.replies import tokens
 from engramq.deploy.local.home import Home
-from engramq.deploy.local.hooks.memory import principal_of
-from engramq.deploy.local.hooks.progress import FOLDER, QUIET_S
+from engramq.deploy.local.hooks.connection import principal_of
+from engramq.deploy.local.hooks.notes import FOLDER, QUIET_S
 from tests.deploy.local.hooks.conftest import Owner
 from tests.deploy.local.hooks.sessions import Session, caught_up, lived, processes_left
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from engramq.deploy.local.hooks.memory import PROTOCOL, TOOLS
-from engramq.deploy.local.hooks.words import INVALID, UNTRUSTED
+from engramq.deploy.local.hooks.connection import PROTOCOL, TOOLS
+from engramq.deploy.local.hooks.turns import INVALID, UNTRUSTED
 from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.stdio_sessions import Hello
 from engramq.schemas.faults import FaultCode

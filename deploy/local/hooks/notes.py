@@ -23,7 +23,7 @@ QUIET_S: Final = 60.0  # without an event for so long, a session that is behind 
 _SHOWN: Final = 500  # ids; about as many as a context window could hold
 
 
-class Progress:
+class SessionNotes:
     """The notes of one session. Two hooks of it at once may both write: what is captured twice is kept once."""
 
     def __init__(self, home: Home, client: str, session: str) -> None:
@@ -37,7 +37,7 @@ class Progress:
         self.offset = max(0, _of(found, "offset", 0))
         # What a session's start has to tell is not told yet: where the stack was away, a prompt makes up for it.
         self.owes_start = _of(found, "owes_start", False)
-        self.shown: list[str] = [one for one in _of(found, "shown", []) if isinstance(one, str)]
+        self.shown: list[str] = [known_as for known_as in _of(found, "shown", []) if isinstance(known_as, str)]
 
     def write(self) -> None:
         """Keep the notes. Raises OSError when the home cannot take them."""
@@ -65,7 +65,7 @@ class Progress:
             return False
 
 
-def quiet_sessions(home: Home, now: float | None = None) -> Iterator[Progress]:
+def quiet_sessions(home: Home, now: float | None = None) -> Iterator[SessionNotes]:
     """Give the sessions that are behind and have been quiet for a while; forgets those of long ago."""
     now = time.time() if now is None else now
     for path, changed in _notes(home):
@@ -73,9 +73,9 @@ def quiet_sessions(home: Home, now: float | None = None) -> Iterator[Progress]:
             path.unlink(missing_ok=True)
         elif now - changed > QUIET_S and not path.name.startswith("."):
             client, _, session = path.name.removesuffix(".json").partition(".")
-            progress = Progress(home, client, session)
-            if progress.is_behind:
-                yield progress
+            session_notes = SessionNotes(home, client, session)
+            if session_notes.is_behind:
+                yield session_notes
 
 
 def _notes(home: Home) -> list[tuple[Path, float]]:

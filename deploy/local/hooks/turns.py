@@ -1,0 +1,107 @@
+"""What somebody said in a turn, as a memory can hold it: without what clients and hooks put in between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+# Words of `schemas.vocabulary` and of faults that hooks need (importing them takes 12 ms; a test compares them).
+UNTRUSTED: Final = "untrusted"
+INVALID: Final = "invalid_parameter"
+
+USER: Final = "user"
+ASSISTANT: Final = "assistant"
+
+# The marks around what hooks give to a model, by which it is known again and never captured.
+RECALLED: Final = "engramq-recalled"
+CAPTURED: Final = "engramq-captured"
+# What clients put into turns themselves: reminders, and how commands and their output are noted.
+_CLIENT_MARKS: Final = (
+    "system-reminder|command-name|command-message|command-args|command-contents|local-command-stdout"
+    "|local-command-stderr|local-command-caveat|bash-input|bash-stdout|bash-stderr|user-prompt-submit-hook"
+    "|user_instructions|environment_context|task-notification|hook_context|session_context"
+)
+# Not compiled here: that takes a millisecond, and most events need none of them.
+# Gemini CLI puts what hooks tell into marks of its own, with ours written in full.
+_MARKED: Final = rf"(?s)(?:<|&lt;)({RECALLED}|{CAPTURED})(?:>|&gt;).*?(?:(?:<|&lt;)/\1(?:>|&gt;)|\Z)"
+_CLIENTS_OWN: Final = rf"(?s)<({_CLIENT_MARKS})>.*?(?:</\1>|\Z)"
+_MARK_BEGUN: Final = rf"(?i)<(?=\s*/?\s*(?:{RECALLED}|{CAPTURED}|{_CLIENT_MARKS}))"
+_INTERRUPTED: Final = "[Request interrupted by user"
+# Of another one memories know no time; the turn is kept without it.
+_MOMENT: Final = (
+    r"(?a)(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?"
+    r"(?:Z|[+-]\d\d:\d\d)?"
+)
+
+
+class Turn(NamedTuple):  # a dataclass takes 7 ms to import
+    """What somebody said once. `key` is the same each time that it is read; `moment` is as the client wrote it."""
+
+    key: str
+    speaker: str
+    text: str
+    moment: str = ""
+
+
+class ClientFormat(NamedTuple):
+    """A client whose events and transcripts hooks understand.
+
+    `turn_of` returns the turn in a line of its transcript, None for a line without one; each line with one holds one of
+    the texts in `spoken`. `event_names`: how events are called that it names otherwise than Claude Code.
+    """
+
+    name: str
+    turn_of: Callable[[Mapping[str, Any]], Turn | None]
+    spoken: tuple[bytes, ...]
+    event_names: Mapping[str, str] = {}
+
+
+def make_turn(key: object, speaker: str | None, text: str, moment: object) -> Turn | None:
+    """Return a turn; None where somebody or something is missing, or nothing is left of what was said."""
+    if speaker is None or not isinstance(key, str) or not key or not (text := spoken_text(text)):
+        return None
+    return Turn(storable(key), speaker, text, moment_of(moment))
+
+
+def storable(text: str) -> str:
+    """Return a text as a memory can hold it: no NUL, and no half of a surrogate pair, which JSON may name."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+
+
+def spoken_text(text: str) -> str:
+    """Return what somebody said in a turn, as a memory can hold it: without what hooks and clients put in."""
+    whole = storable(text)
+    own = (re.sub(_CLIENTS_OWN, "", re.sub(_MARKED, "", whole)) if "<" in whole or "&lt;" in whole else whole).strip()
+    return "" if own.startswith(_INTERRUPTED) else own
+
+
+def moment_of(given: object) -> str:
+    """Return a time as memories know it, "" for what is none."""
+    return given if isinstance(given, str) and re.fullmatch(_MOMENT, given) else ""
+
+
+def text_in(content: object) -> str:
+    """Return the text of a message: not what tools were given and gave, nor pictures, nor thoughts."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else [content]
+    # Gemini CLI gives what is spoken no type, and marks thoughts.
+    texts = [
+        block.get("text")
+        if isinstance(block, dict) and block.get("type", "text") == "text" and not block.get("thought")
+        else block
+        for block in blocks
+    ]
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def within(mark: str, text: str) -> str:
+    """Return a text between a mark and its end; it cannot end it earlier."""
+    return f"<{mark}>\n{text}\n</{mark}>"
+
+
+def harmless(text: str) -> str:
+    """Return a text on one line in which no mark can begin or end: ours, or a client's, within which it puts ours."""
+    line = " ".join(text.split())
+    return re.sub(_MARK_BEGUN, "&lt;", line) if "<" in line else line
