@@ -11,7 +11,7 @@ import msgspec
 
 from engramq.deploy.cli import options as common
 from engramq.deploy.local.doctor import examination
-from engramq.deploy.local.doctor.mending import mend
+from engramq.deploy.local.doctor.examination import mend
 from engramq.deploy.local.home import home_from
 from engramq.schemas.checks import CHECKS, Check, CheckName, status_of
 from engramq.schemas.command_line import ExitCode

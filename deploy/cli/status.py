@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import click
 import msgspec
 
-from engramq.deploy.local.doctor.local import stack_checks, with_pids
+from engramq.deploy.local.doctor.machine import stack_checks, with_pids
 from engramq.deploy.local.home import home_from
 from engramq.deploy.local.lease import ask_status
 from engramq.deploy.local.settings import DATABASE_POOLER, DATABASE_URL, REDIS_URL

@@ -15,7 +15,7 @@ from typing import Self
 
 import pytest
 
-from engramq.deploy.local.doctor.local import STARTED_S
+from engramq.deploy.local.doctor.machine import STARTED_S
 from engramq.deploy.local.home import Home
 from tests.deploy.helpers import BOUND_S, FAKE_ENGRAMQ, Client, await_true, engramq, is_stopped, service, status_of
 

@@ -1,10 +1,15 @@
 """All checks that can be made from here, in one list: of this machine, of the servers, and of what a gateway sees.
 
+`mend` does what is safe without knowing more than the checks say.
+
 What has to be imported for a check is imported when there is something to look at.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,17 +17,21 @@ from dataclasses import dataclass, field
 import msgspec
 
 from engramq.deploy.local import settings as names
-from engramq.deploy.local.doctor.local import (
+from engramq.deploy.local.doctor.machine import (
     disk_check,
     door_checks,
     home_check,
+    is_open_to_others,
     leftovers_check,
     stack_checks,
+    stale_sockets,
     with_pids,
 )
-from engramq.deploy.local.home import DeployError, Home, home_from
+from engramq.deploy.local.embedded.servers import lock_home
+from engramq.deploy.local.home import PASSABLE, DeployError, Home, home_from, refuse_foreign
 from engramq.deploy.local.lease import ask_status, connect
 from engramq.deploy.local.settings import with_embedder
+from engramq.deploy.local.supervisor.state import end_predecessor
 from engramq.schemas.checks import Check, CheckName, MailboxState, at_home, failed, merged, passed
 from engramq.schemas.setting_values import can_be_used
 from engramq.schemas.settings import Settings, SettingsError, read_settings
@@ -46,24 +55,25 @@ def examine(environment: Mapping[str, str]) -> Examination:
         settings = read_settings(environment)
     except SettingsError as problem:
         return Examination(merged([failed(CheckName.SETTINGS, str(problem)), home_check(home), disk_check(home.path)]))
-    found, answer = _here(home, settings, environment)
+    checks, answer = _here(home, settings, environment)
     addresses = answer.get("addresses") if answer is not None else None
-    told = addresses if isinstance(addresses, dict) else {}
+    addresses = addresses if isinstance(addresses, dict) else {}
     own_url = settings.migrate_database_url or environment.get(names.DATABASE_URL)
-    owner_url = own_url or _usable(told, "owner_database_url")
-    urls = {name: _usable(told, key) for name, key in _ADDRESSES.items() if not environment.get(name)}
+    owner_url = own_url or _usable(addresses, "owner_database_url")
+    urls = {name: _usable(addresses, key) for name, key in _ADDRESSES.items() if not environment.get(name)}
     settings = read_settings({**environment, **{name: url for name, url in urls.items() if url}})
     mailboxes: list[MailboxState] = []
     if answer is not None and not (settings.redis_url and settings.database_url):
-        found += _told_by_gateway(answer)
+        checks += _gateway_checks(answer)
+    looks: list[_Look] = [_model]
+    looks += [_database] if settings.database_url else []
+    looks += [_overview] if settings.redis_url else []
     with ThreadPoolExecutor() as threads:
-        looks = [threads.submit(look, settings) for look in _looks(settings)]
-        for look in looks:
-            checks, boxes = look.result()
-            found += checks
-            mailboxes += boxes
+        for more_checks, more_mailboxes in threads.map(lambda look: look(settings), looks):
+            checks += more_checks
+            mailboxes += more_mailboxes
     checks = at_home(
-        merged(found),
+        merged(checks),
         redis=not environment.get(names.REDIS_URL),
         database=not environment.get(names.DATABASE_URL),
     )
@@ -83,18 +93,18 @@ def before_start(environment: Mapping[str, str]) -> list[Check]:
             return []
     except DeployError as problem:
         return [failed(CheckName.HOME, problem.message, problem.recovery)]
-    found = [home_check(home), disk_check(home.path), *door_checks(settings.host, settings.port, ours=False)]
+    checks = [home_check(home), disk_check(home.path), *door_checks(settings.host, settings.port, ours=False)]
     looks: list[_Look] = [_model_files]
     looks += [_redis_alone] if settings.redis_url else []
     looks += [_database_before_migration] if settings.database_url else []
     with ThreadPoolExecutor() as threads:
-        for checks, _ in threads.map(lambda look: look(settings), looks):
-            found += checks
-    return merged(found)
+        for more_checks, _ in threads.map(lambda look: look(settings), looks):
+            checks += more_checks
+    return merged(checks)
 
 
-_Found = tuple[list[Check], list[MailboxState]]
-_Look = Callable[[Settings], _Found]
+_LookResult = tuple[list[Check], list[MailboxState]]
+_Look = Callable[[Settings], _LookResult]
 _ADDRESSES = {names.DATABASE_URL: "database_url", names.REDIS_URL: "redis_url"}
 
 
@@ -102,17 +112,17 @@ def _here(
     home: Home, settings: Settings, environment: Mapping[str, str]
 ) -> tuple[list[Check], dict[str, object] | None]:
     """Return the checks of this machine, and what the home's supervisor says; None where there is none."""
-    found = [passed(CheckName.SETTINGS), home_check(home)]
+    checks = [passed(CheckName.SETTINGS), home_check(home)]
     try:
         answer = ask_status(home)
     except DeployError as problem:
-        return [*found, disk_check(home.path), failed(CheckName.STACK, problem.message, problem.recovery)], None
+        return [*checks, disk_check(home.path), failed(CheckName.STACK, problem.message, problem.recovery)], None
     if answer is not None:
-        return [*found, disk_check(home.path), passed(CheckName.LEFTOVERS), *stack_checks(answer)], answer
+        return [*checks, disk_check(home.path), passed(CheckName.LEFTOVERS), *stack_checks(answer)], answer
     on_own_servers = all(environment.get(name) for name in _ADDRESSES)
     if not on_own_servers:
-        found += [disk_check(home.path), leftovers_check(home)]
-    return [*found, *door_checks(settings.host, settings.port, ours=on_own_servers)], None
+        checks += [disk_check(home.path), leftovers_check(home)]
+    return [*checks, *door_checks(settings.host, settings.port, ours=on_own_servers)], None
 
 
 def _usable(addresses: Mapping[str, object], name: str) -> str:
@@ -121,51 +131,87 @@ def _usable(addresses: Mapping[str, object], name: str) -> str:
     return address if can_be_used(address) else ""
 
 
-def _told_by_gateway(answer: Mapping[str, object]) -> list[Check]:
+def _gateway_checks(answer: Mapping[str, object]) -> list[Check]:
     """Return what the home's gateway says of servers that only its supervisor's environment leads to."""
     health = answer.get("health")
     return msgspec.convert(health.get("checks", []), list[Check]) if isinstance(health, dict) else []
 
 
-def _looks(settings: Settings) -> list[_Look]:
-    looks: list[_Look] = [_model]
-    looks += [_database] if settings.database_url else []
-    looks += [_overview] if settings.redis_url else []
-    return looks
-
-
-def _model(settings: Settings) -> _Found:
+def _model(settings: Settings) -> _LookResult:
     from engramq.workers import doctor  # noqa: PLC0415 - numpy, wasted on a bad setting
 
     return [doctor.model_check(settings)], []
 
 
-def _database(settings: Settings) -> _Found:
+def _database(settings: Settings) -> _LookResult:
     from engramq.workers import doctor  # noqa: PLC0415 - psycopg, wasted where there is none to ask
 
     return doctor.database_checks(settings), []
 
 
-def _overview(settings: Settings) -> _Found:
+def _overview(settings: Settings) -> _LookResult:
     from engramq.gateway import operator  # noqa: PLC0415 - redis, wasted where there is none to ask
 
-    found = operator.overview(settings)
-    return found.checks, found.mailboxes
+    overview = operator.overview(settings)
+    return overview.checks, overview.mailboxes
 
 
-def _model_files(settings: Settings) -> _Found:
+def _model_files(settings: Settings) -> _LookResult:
     from engramq.workers import model_files  # noqa: PLC0415 - its package, wasted on a bad setting
 
     return [model_files.files_check(settings)], []
 
 
-def _database_before_migration(settings: Settings) -> _Found:
+def _database_before_migration(settings: Settings) -> _LookResult:
     from engramq.workers import doctor  # noqa: PLC0415 - see _database
 
     return doctor.database_checks(settings, migrates=True), []
 
 
-def _redis_alone(settings: Settings) -> _Found:
+def _redis_alone(settings: Settings) -> _LookResult:
     from engramq.gateway import operator  # noqa: PLC0415 - see _overview
 
     return [operator.redis_alone(settings)], []
+
+
+def mend(home: Home, examination: Examination) -> list[str]:
+    """Mend what can be mended, and return what was done, a sentence each."""
+    wrong = {check.name for check in examination.checks if check.state != "ok"}
+    done: list[str] = []
+    if CheckName.HOME in wrong and is_open_to_others(home):
+        done.append(_close(home))
+    if CheckName.LEFTOVERS in wrong:
+        done += _clear(home)
+    if CheckName.SCHEMA in wrong and examination.owner_url:
+        from engramq.workers import doctor  # noqa: PLC0415 - psycopg, for this alone
+
+        done.append(doctor.migrate_now(examination.owner_url))
+    return done
+
+
+def _close(home: Home) -> str:
+    """Take the right to write from others, where nothing of theirs lies in it."""
+    try:
+        refuse_foreign(home.path, except_for=(home.postgres.name, home.postgres_sockets.name))
+    except DeployError as problem:
+        return f"Not closed: {problem}"
+    home.path.chmod(stat.S_IMODE(home.path.stat().st_mode) & PASSABLE)
+    return f"Closed {home.path} to others. See what is in it: they may have written there."
+
+
+def _clear(home: Home) -> list[str]:
+    """End the processes of a dead supervisor and remove their sockets, unless a living one holds the home."""
+    try:
+        home.refuse_others()  # the file there names processes to be ended
+        lock = lock_home(home)
+    except DeployError as problem:
+        return [f"Nothing cleared: {problem}"]
+    try:
+        done = [f"Ended {name}, whose supervisor is dead." for name in end_predecessor(home.state)]
+        for path in stale_sockets(home):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+                done.append(f"Removed {path}, on which nobody listens.")
+        return done or [f"Removed {home.state}."]
+    finally:
+        os.close(lock)

@@ -56,8 +56,8 @@ def home_check(home: Home) -> Check:
 def is_open_to_others(home: Home) -> bool:
     """Say whether others can write to the home of this user."""
     with contextlib.suppress(OSError):
-        found = home.path.stat()
-        return found.st_uid == os.geteuid() and bool(stat.S_IMODE(found.st_mode) & _OTHERS_WRITE)
+        status = home.path.stat()
+        return status.st_uid == os.geteuid() and bool(stat.S_IMODE(status.st_mode) & _OTHERS_WRITE)
     return False
 
 
@@ -66,10 +66,10 @@ def disk_check(folder: Path) -> Check:
     while not os.path.exists(folder):  # noqa: PTH110 - also where its own folder is closed to us, which Path.exists tells
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    told = f"The file system of {folder} has {free // MB} MB left."
+    left = f"The file system of {folder} has {free // MB} MB left."
     if free < FULL:
-        return failed(CheckName.DISK, told)
-    return degraded(CheckName.DISK, told) if free < LOW else passed(CheckName.DISK)
+        return failed(CheckName.DISK, left)
+    return degraded(CheckName.DISK, left) if free < LOW else passed(CheckName.DISK)
 
 
 def stale_sockets(home: Home) -> list[Path]:
@@ -88,27 +88,27 @@ def orphans(home: Home) -> dict[str, int]:
 
 def leftovers_check(home: Home) -> Check:
     """Check what a stack that does not run has left."""
-    told = [f"{name} (pid {pid}) runs without its supervisor." for name, pid in orphans(home).items()]
-    told += [f"Nobody listens at {path}." for path in stale_sockets(home)]
-    if not told and recorded(home.state) and not os.path.lexists(home.supervisor_socket):
-        told = [f"{home.state} names processes that are dead."]
-    return degraded(CheckName.LEFTOVERS, " ".join(told)) if told else passed(CheckName.LEFTOVERS)
+    leftovers = [f"{name} (pid {pid}) runs without its supervisor." for name, pid in orphans(home).items()]
+    leftovers += [f"Nobody listens at {path}." for path in stale_sockets(home)]
+    if not leftovers and recorded(home.state) and not os.path.lexists(home.supervisor_socket):
+        leftovers = [f"{home.state} names processes that are dead."]
+    return degraded(CheckName.LEFTOVERS, " ".join(leftovers)) if leftovers else passed(CheckName.LEFTOVERS)
 
 
 def stack_checks(answer: Mapping[str, object]) -> list[Check]:
     """Check what a supervisor says of its services, and that its gateways answer: one that hangs lives."""
     services = _dictionaries(answer.get("services"))
-    found = [_service_check(service) for service in services]
+    checks = [_service_check(service) for service in services]
     if answer.get("health") is not None:
-        found.append(passed(CheckName.GATEWAY))
+        checks.append(passed(CheckName.GATEWAY))
     else:
         mend = _SEE_LOG.format(GATEWAY) + hang_mend(answer, GATEWAY)
-        found.append(failed(CheckName.GATEWAY, "The gateway of the home does not answer.", mend))
+        checks.append(failed(CheckName.GATEWAY, "The gateway of the home does not answer.", mend))
     url, is_up = str(answer.get("http") or ""), _pid_of_ready(answer, HTTP) is not None
     if url and is_up and not _is_gateway(url.partition("://")[2], DOOR_S):
         mend = _SEE_LOG.format(HTTP) + hang_mend(answer, HTTP)
-        found.append(degraded(CheckName.GATEWAY, f"HTTP at {url} does not answer.", mend))
-    return found
+        checks.append(degraded(CheckName.GATEWAY, f"HTTP at {url} does not answer.", mend))
+    return checks
 
 
 def with_pids(checks: Sequence[Check], answer: Mapping[str, object]) -> list[Check]:
@@ -130,9 +130,9 @@ def hang_mend(answer: Mapping[str, object], name: str) -> str:
 
 def _pid_of_ready(answer: Mapping[str, object], name: str, lived_s: float = 0.0) -> int | None:
     """Return the process of a service that has lived for so long; None where there is none."""
-    for one in _dictionaries(answer.get("services")):
-        pid, uptime_s = one.get("pid"), one.get("uptime_s")
-        if one.get("name") == name and one.get("state") == "ready" and isinstance(pid, int):
+    for service in _dictionaries(answer.get("services")):
+        pid, uptime_s = service.get("pid"), service.get("uptime_s")
+        if service.get("name") == name and service.get("state") == "ready" and isinstance(pid, int):
             return pid if isinstance(uptime_s, float | int) and uptime_s >= lived_s else None
     return None
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engramq.deploy.cli.status import table
-from engramq.deploy.local.doctor.local import STARTED_S, hang_mend
+from engramq.deploy.local.doctor.machine import STARTED_S, hang_mend
 from engramq.gateway.overview import queue_check
 from engramq.schemas.checks import MailboxState
 from engramq.schemas.vocabulary import WorkerKind
