@@ -81,26 +81,5 @@ def test_every_alert_has_a_runbook_a_severity_and_a_test() -> None:
         assert rule["annotations"]["summary"]
 
 
-def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
-    loaded = json.loads((OBSERVABILITY / "dashboard.json").read_text(encoding="utf-8"))["panels"]
-    places = [
-        (x, y)
-        for at in (panel["gridPos"] for panel in loaded)
-        for x in range(at["x"], at["x"] + at["w"])
-        for y in range(at["y"], at["y"] + at["h"])
-    ]
-    assert len(places) == len(set(places))
-    assert len({panel["id"] for panel in loaded}) == len(loaded)
-    assert all(panel["description"] for panel in panels())
-
-
-def test_queries_are_read_as_promql_means_them() -> None:
-    query = "sum by (le, tool) (rate(engramq_x_bucket{tool=~\"a|b{}\",kind!='c'}[5m])) > 0.05 and on (job) up == 1e3"
-    assert asked(query).metrics == {"engramq_x_bucket", "up"}
-    assert asked(query).labels == {"le", "tool", "kind", "job"}
-    with pytest.raises(ValueError, match="#"):
-        asked("a # b")
-
-
 def test_the_metrics_page_is_the_table_that_the_program_reads() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == metrics_page()
