@@ -16,8 +16,7 @@ from engramq.gateway.identity.shared import Shared
 from engramq.schemas.checks import InstallationState, MailboxState
 from engramq.schemas.vocabulary import Scope, Status
 from engramq.telemetry import catalog
-from engramq.telemetry.catalog import Metric
-from engramq.telemetry.figures import CONTENT_TYPE, Figures
+from engramq.telemetry.catalog import CONTENT_TYPE, Figures, Metric
 
 log = logging.getLogger(__name__)
 

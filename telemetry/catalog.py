@@ -1,13 +1,32 @@
-"""Every metric by name: what it says, and by which labels. Labels have few values: never a namespace or a principal.
+"""Every metric by name, with what it says and by which labels, and the figures of one process.
+
+Labels have few values: never a namespace or a principal. Prometheus' own library keeps and writes the figures.
 
 `python -m engramq.telemetry.catalog` prints docs/metrics.md.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.metadata import version
 from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they are a series more for each, which nobody asks for
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
 class Sort(StrEnum):
@@ -125,6 +144,78 @@ UPKEEP: Final = (
 )
 
 
+Labels = tuple[str, ...]
+
+
+class Figures(Collector):
+    """Holds these metrics, and the process's own (`process_...`). Counters may be told of by one thread only."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._registry = CollectorRegistry()
+        self._counters = {
+            metric: Counter(metric.name, metric.meaning, metric.labels, registry=self._registry)
+            for metric in metrics
+            if metric.sort is Sort.COUNTER
+        }
+        self._histograms = {
+            metric: Histogram(
+                metric.name, metric.meaning, metric.labels, buckets=metric.buckets, registry=self._registry
+            )
+            for metric in metrics
+            if metric.sort is Sort.HISTOGRAM
+        }
+        self._counted: dict[tuple[Metric, Labels], Counter] = {}
+        self._observed: dict[tuple[Metric, Labels], Histogram] = {}
+        self._gauges: dict[Metric, Mapping[Labels, float]] = {
+            metric: {} for metric in metrics if metric.sort is Sort.GAUGE
+        }
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+        self.tell_all(BUILD, {(version("engramq"),): 1})
+
+    def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
+        """Add to a counter."""
+        child = self._counted.get((metric, labels))
+        if child is None:  # the library looks its children up under a lock
+            counter = self._counters[metric]
+            child = self._counted[metric, labels] = counter.labels(*labels) if labels else counter
+        child.inc(by)
+
+    def observe(self, metric: Metric, value: float, *labels: str) -> None:
+        """Add to a histogram."""
+        child = self._observed.get((metric, labels))
+        if child is None:
+            histogram = self._histograms[metric]
+            child = self._observed[metric, labels] = histogram.labels(*labels) if labels else histogram
+        child.observe(value)
+
+    def tell(self, metric: Metric, value: float | None) -> None:
+        """Say what a gauge without labels is now; None while that is unknown."""
+        self.tell_all(metric, {} if value is None else {(): value})
+
+    def tell_all(self, metric: Metric, values: Mapping[Labels, float]) -> None:
+        """Say all values of a gauge; one that is not said is unknown."""
+        self._gauges[metric] = values
+
+    def forget(self, metrics: Iterable[Metric]) -> None:
+        """Say nothing of these gauges, since it is not known how they are."""
+        for metric in metrics:
+            if metric.sort is Sort.GAUGE:
+                self.tell_all(metric, {})
+
+    def text(self) -> bytes:
+        """Return all in the form that Prometheus scrapes, CONTENT_TYPE."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauges; the library asks for them."""
+        for metric, values in self._gauges.items():
+            family = GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+            for labels, value in values.items():
+                family.add_metric(labels, value)
+            yield family
+
+
 HEAD = """# Metrics
 
 For Prometheus, at `/metrics`. This page is made from the table that the program reads:
@@ -163,9 +254,9 @@ def metrics_page() -> str:
 
 
 def _rows(metrics: Iterable[Metric]) -> Iterable[str]:
-    for one in metrics:
-        labels = ", ".join(f"`{label}`" for label in one.labels)
-        yield f"| `{one.name}` | {one.sort} | {labels} | {one.meaning} |"
+    for metric in metrics:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"| `{metric.name}` | {metric.sort} | {labels} | {metric.meaning} |"
 
 
 if __name__ == "__main__":

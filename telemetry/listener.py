@@ -19,7 +19,7 @@ CONNECTIONS_MAX: Final = 16  # at once; who connects has shown nothing yet
 PLAIN: Final = "text/plain; charset=utf-8"
 
 
-class Answer(NamedTuple):
+class PageAnswer(NamedTuple):
     """What a page says."""
 
     status: int
@@ -28,21 +28,21 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ServedPage:
     """What is at one path. `late` is answered where `read` takes longer than `bound_s`.
 
     Whoever asks shows `token`, if there is one; `token_variable` is where it is from.
     """
 
-    read: Callable[[], Awaitable[Answer]]
+    read: Callable[[], Awaitable[PageAnswer]]
     bound_s: float
-    late: Answer
+    late: PageAnswer
     token: str = ""
     token_variable: str = ""
 
 
 @asynccontextmanager
-async def serving(host: str, port: int, pages: Mapping[str, Page], *, variable: str) -> AsyncIterator[int]:
+async def serving(host: str, port: int, pages: Mapping[str, ServedPage], *, variable: str) -> AsyncIterator[int]:
     """Serve the pages for as long as the block lasts, which gets the port.
 
     Raises SettingsError naming `variable`, which the port is from, where it cannot be used.
@@ -64,13 +64,13 @@ async def serving(host: str, port: int, pages: Mapping[str, Page], *, variable: 
 class _Connections:
     """The open connections: those that have asked for nothing yet, the oldest first, and those that have."""
 
-    def __init__(self, pages: Mapping[str, Page]) -> None:
+    def __init__(self, pages: Mapping[str, ServedPage]) -> None:
         self._pages = pages
         self._silent: dict[asyncio.StreamWriter, None] = {}
         self._asking: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request, if there is room for it or a connection that is silent, which then makes some."""
+        """PageAnswer one request, if there is room for it or a connection that is silent, which then makes some."""
         if len(self._silent) + len(self._asking) >= CONNECTIONS_MAX:
             if not self._silent:
                 writer.close()
@@ -101,24 +101,24 @@ class _Connections:
         for writer in (*self._silent, *self._asking):
             writer.close()
 
-    async def _answer(self, head: str) -> tuple[Answer, bool]:
+    async def _answer(self, head: str) -> tuple[PageAnswer, bool]:
         """Return the answer to a request, and whether its body is sent."""
         request, *lines = head.split("\r\n")
         method, _, target = request.partition(" ")
         if method not in {"GET", "HEAD"}:
-            return Answer(405, b"Only GET and HEAD are answered here.\n"), True
+            return PageAnswer(405, b"Only GET and HEAD are answered here.\n"), True
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         path = target.partition(" ")[0].partition("?")[0]
         return await self._read(path, headers.get("authorization", "")), method == "GET"
 
-    async def _read(self, path: str, authorization: str) -> Answer:
+    async def _read(self, path: str, authorization: str) -> PageAnswer:
         page = self._pages.get(path)
         if page is None:
-            return Answer(404, f"There is nothing here but {' and '.join(self._pages)}.\n".encode())
+            return PageAnswer(404, f"There is nothing here but {' and '.join(self._pages)}.\n".encode())
         kind, _, given = authorization.partition(" ")
         shown = kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), page.token.encode())
         if page.token and not shown:
-            return Answer(401, f"{path} wants `Authorization: Bearer` with {page.token_variable}.\n".encode())
+            return PageAnswer(401, f"{path} wants `Authorization: Bearer` with {page.token_variable}.\n".encode())
         try:
             async with asyncio.timeout(page.bound_s):
                 return await page.read()
@@ -126,10 +126,10 @@ class _Connections:
             return page.late
         except Exception as problem:  # noqa: BLE001 - whoever asks is to learn of it, and the worker to live
             log.error("A page cannot be read", extra={"path": path, "error": type(problem).__name__})
-            return Answer(500, b"This cannot be read; see the log.\n")
+            return PageAnswer(500, b"This cannot be read; see the log.\n")
 
 
-def _response(answer: Answer, with_body: bool) -> bytes:
+def _response(answer: PageAnswer, with_body: bool) -> bytes:
     asks = "www-authenticate: Bearer\r\n" if answer.status == HTTPStatus.UNAUTHORIZED else ""
     head = (
         f"HTTP/1.0 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"

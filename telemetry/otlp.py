@@ -52,7 +52,7 @@ class OtlpTracer:
         resource = Resource.create({"service.name": service, "service.version": version("engramq")})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         processor = BatchSpanProcessor(
-            ToldExporter(OTLPSpanExporter(endpoint=url, timeout=SEND_S), without_password(url)),
+            ReportingExporter(OTLPSpanExporter(endpoint=url, timeout=SEND_S), without_password(url)),
             max_queue_size=QUEUED_MAX,
             max_export_batch_size=BATCH_MAX,
             schedule_delay_millis=SEND_EVERY_S * 1000,
@@ -62,13 +62,18 @@ class OtlpTracer:
         self._tracer = self._provider.get_tracer("engramq", version("engramq"))
 
     def begin(
-        self, name: str, kind: SpanKind, parent: Span | str | None, began_ns: int, told: Mapping[str, Value]
+        self, name: str, kind: SpanKind, parent: Span | str | None, began_ns: int, attributes: Mapping[str, Value]
     ) -> Span:
         """Return a span that began then; see `spans.Tracer`."""
         header = parent.traceparent if parent is not None and not isinstance(parent, str) else parent
         context = _PROPAGATOR.extract({"traceparent": header}, Context()) if header else Context()
         begun = self._tracer.start_span(
-            name, context, trace.SpanKind[kind], attributes=dict(told), start_time=began_ns, record_exception=False
+            name,
+            context,
+            trace.SpanKind[kind],
+            attributes=dict(attributes),
+            start_time=began_ns,
+            record_exception=False,
         )
         return OtlpSpan(begun)
 
@@ -110,7 +115,7 @@ class OtlpSpan:
         self._span.end()
 
 
-class ToldExporter(SpanExporter):
+class ReportingExporter(SpanExporter):
     """Sends by another exporter, and says once that this fails and once that it works again."""
 
     def __init__(self, inner: SpanExporter, url: str) -> None:

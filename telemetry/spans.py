@@ -108,7 +108,7 @@ class Tracer(Protocol):
     """Makes spans."""
 
     def begin(
-        self, name: str, kind: SpanKind, parent: "Span | str | None", began_ns: int, told: Mapping[str, Value]
+        self, name: str, kind: SpanKind, parent: "Span | str | None", began_ns: int, attributes: Mapping[str, Value]
     ) -> Span:
         """Return a span that began then; `parent` is one of this process or a header."""
 
@@ -171,7 +171,7 @@ _NOT_RECORDED: Final = nullcontext(_SILENT)
 
 
 def span(
-    name: str, kind: SpanKind, parent: str | None = None, told: Mapping[str, Value] | None = None
+    name: str, kind: SpanKind, parent: str | None = None, attributes: Mapping[str, Value] | None = None
 ) -> AbstractContextManager[Span]:
     """Record a block as a span, of the trace that the header `parent` names or else of a new one.
 
@@ -179,7 +179,7 @@ def span(
     """
     if _tracer is None:
         return _NOT_RECORDED
-    return _Recorded(_tracer.begin(name, kind, parent, time.time_ns(), told or {}))
+    return _Recorded(_tracer.begin(name, kind, parent, time.time_ns(), attributes or {}))
 
 
 def past(name: str, kind: SpanKind, parent: str | None, began_s: float) -> None:
@@ -188,12 +188,12 @@ def past(name: str, kind: SpanKind, parent: str | None, began_s: float) -> None:
         _tracer.begin(name, kind, parent, round(began_s * 1_000_000_000), {}).end()
 
 
-def part(name: str, kind: SpanKind, told: Mapping[str, Value]) -> Span:
+def part(name: str, kind: SpanKind, attributes: Mapping[str, Value]) -> Span:
     """Begin a part of what this task is at; nothing is recorded where it is at nothing that is."""
     whole = _CURRENT.get()
     if _tracer is None or whole is None:
         return _SILENT
-    return _tracer.begin(name, kind, whole, time.time_ns(), told)
+    return _tracer.begin(name, kind, whole, time.time_ns(), attributes)
 
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}

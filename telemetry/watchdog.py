@@ -27,9 +27,9 @@ async def telling_watchdog(environ: Mapping[str, str] | None = None) -> AsyncIte
     if not (asked and address and microseconds.isdigit()):
         yield
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-        told.setblocking(False)
-        telling = asyncio.create_task(_tell(told, address, int(microseconds) / 1_000_000 / OFTEN))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:
+        notifier.setblocking(False)
+        telling = asyncio.create_task(_tell(notifier, address, int(microseconds) / 1_000_000 / OFTEN))
         try:
             yield
         finally:
@@ -37,11 +37,11 @@ async def telling_watchdog(environ: Mapping[str, str] | None = None) -> AsyncIte
             await asyncio.wait([telling])
 
 
-async def _tell(told: socket.socket, address: str, every_s: float) -> None:
+async def _tell(notifier: socket.socket, address: str, every_s: float) -> None:
     place = "\0" + address[1:] if address.startswith("@") else address
     while True:
         try:
-            told.sendto(TURNS, place)
+            notifier.sendto(TURNS, place)
         except OSError as problem:  # systemd is busy, or begins anew: it waits for the next one
             log.warning("The watchdog cannot be told", extra={"error": type(problem).__name__})
         await asyncio.sleep(every_s)

@@ -44,7 +44,7 @@ def settings_page() -> str:
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TYPES: Final = ROOT / "typescript" / "src" / "schema.ts"
-_READS: Final = ROOT / "deploy" / "local" / "reads.py"
+_READS: Final = ROOT / "deploy" / "local" / "conversation.py"
 
 
 def texts() -> Mapping[Path, str]:

@@ -14,7 +14,7 @@ import msgspec
 
 from engramq.schemas.checks import Check, CheckName, degraded, failed, status_of
 from engramq.schemas.settings import Settings
-from engramq.telemetry.listener import Answer, Page, serving
+from engramq.telemetry.listener import PageAnswer, ServedPage, serving
 from engramq.workers.checks import WorkerChecks
 from engramq.workers.db.database import Store
 
@@ -32,15 +32,15 @@ class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
     checks: list[Check] = []
 
 
-def _ready(found: Sequence[Check]) -> Answer:
+def _ready(found: Sequence[Check]) -> PageAnswer:
     troubles = [check for check in found if check.state != "ok"]
     missing = [check.name for check in troubles if check.state == "failed"]
     said = Readiness(status_of(found), missing, troubles)
-    return Answer(503 if missing else 200, msgspec.json.encode(said), JSON)
+    return PageAnswer(503 if missing else 200, msgspec.json.encode(said), JSON)
 
 
-async def _alive() -> Answer:
-    return Answer(200, b'{"status":"alive"}', JSON)
+async def _alive() -> PageAnswer:
+    return PageAnswer(200, b'{"status":"alive"}', JSON)
 
 
 _LATE: Final = f"It did not find out within {LOOK_S:.0f} s whether it serves."
@@ -59,7 +59,7 @@ class WorkerHealth:
         self._stopping = stopping
         self._polls = polls
         self._known: tuple[Store, WorkerChecks] | None = None
-        self._looking: asyncio.Task[Answer] | None = None
+        self._looking: asyncio.Task[PageAnswer] | None = None
 
     def know(self, store: Store, checks: WorkerChecks) -> None:
         """Tell it what the process works with, now that this is there."""
@@ -73,26 +73,26 @@ class WorkerHealth:
             return
         late = _ready([failed(CheckName.WORKER, _LATE, _AGAIN)])
         pages = {
-            "/healthz": Page(read=_alive, bound_s=LOOK_S, late=late),
-            "/readyz": Page(read=self._shared, bound_s=LOOK_S, late=late),
+            "/healthz": ServedPage(read=_alive, bound_s=LOOK_S, late=late),
+            "/readyz": ServedPage(read=self._shared, bound_s=LOOK_S, late=late),
         }
         async with serving(settings.health_host, settings.health_port, pages, variable="ENGRAMQ_HEALTH_PORT") as port:
             log.info("Serving health", extra={"host": settings.health_host, "port": port})
             yield
 
-    async def _shared(self) -> Answer:
+    async def _shared(self) -> PageAnswer:
         """Look; whoever asks meanwhile shares the look, since nobody has to show anything for it."""
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(self._looked)
         return await asyncio.shield(self._looking)
 
-    def _looked(self, task: asyncio.Task[Answer]) -> None:
+    def _looked(self, task: asyncio.Task[PageAnswer]) -> None:
         self._looking = None
         if not task.cancelled():
             task.exception()  # looked at, so that asyncio does not complain when nobody waits any more
 
-    async def _look(self) -> Answer:
+    async def _look(self) -> PageAnswer:
         return _ready([check for check in await self._checks() if check is not None])
 
     async def _checks(self) -> list[Check | None]:

@@ -12,8 +12,8 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings
 from engramq.schemas.vocabulary import WorkerKind
 from engramq.telemetry import catalog
-from engramq.telemetry.figures import CONTENT_TYPE, Figures
-from engramq.telemetry.listener import Answer, Page, serving
+from engramq.telemetry.catalog import CONTENT_TYPE, Figures
+from engramq.telemetry.listener import PageAnswer, ServedPage, serving
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import StoreFigures, store_figures
 from engramq.workers.embedders.batching import BatchingEmbedder
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 STORE_KEPT_S: Final = 30.0  # how long what was seen of the whole store counts
 READ_S: Final = 8.0  # for the figures; Prometheus waits for 10 s unless it is told otherwise
-LATE: Final = Answer(503, b"The figures took too long.\n")
+LATE: Final = PageAnswer(503, b"The figures took too long.\n")
 
 
 class WorkerMetrics:
@@ -52,7 +52,7 @@ class WorkerMetrics:
     @asynccontextmanager
     async def served(self, settings: Settings, store: Store, embedder: BatchingEmbedder) -> AsyncIterator[None]:
         """Serve all figures over HTTP for as long as the block lasts. Raises SettingsError where that cannot be."""
-        page = Page(
+        page = ServedPage(
             read=partial(self._page, store, embedder),
             bound_s=READ_S,
             late=LATE,
@@ -64,8 +64,8 @@ class WorkerMetrics:
             log.info("Serving metrics", extra={"host": host, "port": bound})
             yield
 
-    async def _page(self, store: Store, embedder: BatchingEmbedder) -> Answer:
-        return Answer(200, await self.read(store, embedder), CONTENT_TYPE)
+    async def _page(self, store: Store, embedder: BatchingEmbedder) -> PageAnswer:
+        return PageAnswer(200, await self.read(store, embedder), CONTENT_TYPE)
 
     async def read(self, store: Store, embedder: BatchingEmbedder) -> bytes:
         """Look at what is now and return all figures, within about 2 s while the database does not answer."""

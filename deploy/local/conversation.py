@@ -11,7 +11,28 @@ import math
 import re
 
 from engramq.deploy.local.lines import LONGEST_LINE
-from engramq.deploy.local.reads import is_read
+
+# Tools that change nothing; `make generate` writes their names.
+READ_TOOLS = frozenset(
+    {
+        "audit",
+        "get_breadcrumbs",
+        "get_command",
+        "get_edge",
+        "get_memory",
+        "get_node_by_name",
+        "graph_find_path",
+        "graph_list_edges",
+        "graph_query_neighbors",
+        "guide",
+        "list_proposals",
+        "list_recent_memories",
+        "memory_stats",
+        "search_memories",
+    }
+)
+_READ_METHODS = frozenset({"ping", "server/discover"})
+_READ_ENDINGS = ("/list", "/read", "/get")
 
 UNAVAILABLE = -32000
 INVALID_REQUEST = -32600
@@ -78,7 +99,7 @@ class Conversation:
         key = _key(message["id"])
         self._open[key] = message["id"]
         self._reads.discard(key)
-        if is_read(message):
+        if _is_read(message):
             if len(self._reads) > 2 * len(self._open):
                 self._reads &= self._open.keys()
             self._reads.add(key)
@@ -186,3 +207,12 @@ def _key(request_id: object) -> str:
     if isinstance(request_id, float) and request_id.is_integer():
         request_id = int(request_id)
     return json.dumps(request_id)
+
+
+def _is_read(message: dict[str, object]) -> bool:
+    """Whether a request certainly changes nothing: when its gateway dies, it may simply be made again."""
+    method, parameters = message.get("method"), message.get("params")
+    if method == "tools/call":
+        name = parameters.get("name") if isinstance(parameters, dict) else None
+        return isinstance(name, str) and name in READ_TOOLS
+    return isinstance(method, str) and (method in _READ_METHODS or method.endswith(_READ_ENDINGS))

@@ -7,25 +7,25 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from engramq.telemetry.listener import CONNECTIONS_MAX, Answer, Page, serving
+from engramq.telemetry.listener import CONNECTIONS_MAX, PageAnswer, ServedPage, serving
 
 BOUND_S = 20.0
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 
-async def _figures() -> Answer:
-    return Answer(200, b"engramq_ready 1\n")
+async def _figures() -> PageAnswer:
+    return PageAnswer(200, b"engramq_ready 1\n")
 
 
-async def _defect() -> Answer:
+async def _defect() -> PageAnswer:
     raise ValueError("secret")
 
 
-LATE = Answer(503, b"late")
+LATE = PageAnswer(503, b"late")
 PAGES = {
-    "/metrics": Page(read=_figures, bound_s=5, late=LATE),
-    "/defect": Page(read=_defect, bound_s=5, late=LATE),
+    "/metrics": ServedPage(read=_figures, bound_s=5, late=LATE),
+    "/defect": ServedPage(read=_defect, bound_s=5, late=LATE),
 }
 
 
@@ -61,12 +61,12 @@ async def test_the_connection_that_has_asked_nothing_for_longest_makes_room(begu
 async def test_of_connections_that_wait_for_an_answer_there_is_a_bound() -> None:
     go_on, waiting = asyncio.Event(), asyncio.Semaphore(0)
 
-    async def slow() -> Answer:
+    async def slow() -> PageAnswer:
         waiting.release()
         await go_on.wait()
-        return Answer(200, b"")
+        return PageAnswer(200, b"")
 
-    pages = {"/slow": Page(read=slow, bound_s=BOUND_S, late=LATE), **PAGES}
+    pages = {"/slow": ServedPage(read=slow, bound_s=BOUND_S, late=LATE), **PAGES}
     async with AsyncExitStack() as held, serving("127.0.0.1", 0, pages, variable="PORT") as port:
         asking = [held.enter_context(_connected(port)) for _ in range(CONNECTIONS_MAX)]
         async with asyncio.timeout(BOUND_S):
@@ -97,11 +97,11 @@ async def test_the_head_of_a_page_is_that_of_the_page(path: str, status: int) ->
 
 
 async def test_a_page_that_takes_too_long_is_late() -> None:
-    async def endless() -> Answer:
+    async def endless() -> PageAnswer:
         await asyncio.Event().wait()
         raise AssertionError
 
-    pages = {"/endless": Page(read=endless, bound_s=0.05, late=LATE)}
+    pages = {"/endless": ServedPage(read=endless, bound_s=0.05, late=LATE)}
     async with serving("127.0.0.1", 0, pages, variable="PORT") as port, httpx.AsyncClient() as client:
         assert (await client.get(f"http://127.0.0.1:{port}/endless")).content == LATE.body
 

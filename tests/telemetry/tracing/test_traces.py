@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from engramq.telemetry import spans
-from engramq.telemetry.otlp import QUEUED_MAX, ToldExporter, recording
+from engramq.telemetry.otlp import QUEUED_MAX, ReportingExporter, recording
 from engramq.telemetry.spans import SpanKind, new_traceparent, past, span, trace_id_of
 from tests.conftest import Database
 from tests.telemetry.tracing.collector import Got, collecting
@@ -142,7 +142,7 @@ def test_that_a_collector_fails_and_works_again_is_told_once_each(caplog: pytest
     caplog.set_level(logging.INFO)
     results = [SpanExportResult[word] for word in ("SUCCESS", "FAILURE", "FAILURE", "SUCCESS", "SUCCESS", "FAILURE")]
     inner = Scripted(results)
-    telling = ToldExporter(inner, "http://collector")
+    telling = ReportingExporter(inner, "http://collector")
     assert [telling.export([]) for _ in results] == results
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
 
