@@ -29,15 +29,14 @@ from engramq.workers.auth import tokens
 from engramq.workers.auth.tokens import NewToken, Token
 from engramq.workers.db import audit
 from engramq.workers.db.audit import Wanted as WantedEntries
-from engramq.workers.db.backup import Cluster, log_kept
 from engramq.workers.db.database import Store
 from engramq.workers.db.figures import webhook_figures
-from engramq.workers.db.languages import FullText, change_language, full_text, known_languages
 from engramq.workers.db.migrate import migrate, to_be_sharded
+from engramq.workers.db.namespaces import FullText, change_language, full_text, known_languages
 from engramq.workers.db.queries import sql
 from engramq.workers.db.readiness import NotReady, packaged
 from engramq.workers.db.reembedding import Progress, progress
-from engramq.workers.db.rewriting import Begun, Planned, Rewritten, Told, rewrite_database
+from engramq.workers.db.rewriting import Begun, Cluster, Planned, Rewritten, Told, log_kept, rewrite_database
 from engramq.workers.db.transaction import NOBODY, Transaction
 from engramq.workers.queue.contract import OutcomeUnknown
 from engramq.workers.queue.dead_letters import DeadLetter, DeadLetters

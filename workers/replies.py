@@ -42,7 +42,7 @@ from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import LinkAction, Partition, Scope, WebhookEvent
 from engramq.workers.db import json_values
 from engramq.workers.db.ledger import Announcement
-from engramq.workers.db.previews import edge_previews, node_previews, previews
+from engramq.workers.db.memory_rows import edge_previews, node_previews, previews
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links.rules import Pair, pair_of

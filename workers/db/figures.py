@@ -6,9 +6,9 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from engramq.workers.db import changes, reembedding
-from engramq.workers.db.changes import Looks
+from engramq.workers.db import namespaces, reembedding
 from engramq.workers.db.database import Store
+from engramq.workers.db.namespaces import Looks
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 
@@ -62,7 +62,7 @@ async def webhook_figures(store: Store) -> WebhookFigures:
 async def store_figures(store: Store) -> StoreFigures:
     """Return the figures of the store; raises EngramqError (`unavailable`)."""
     (size,) = await store.ask(SIZE)
-    unfinished = await changes.changed(store, Looks.SWEEP)
+    unfinished = await namespaces.changed(store, Looks.SWEEP)
     change = await reembedding.progress(store)
     return StoreFigures(
         memories=size["memories"],

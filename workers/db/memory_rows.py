@@ -1,7 +1,10 @@
-"""Rows of memories, as every feature meets them: locked, read, and made records of."""
+"""Rows of memories, as every feature meets them: locked, read, made records of, and shown in one line each.
+
+Nodes, edges and links have such a line, their preview, too.
+"""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypedDict
@@ -9,9 +12,10 @@ from uuid import UUID
 
 import msgspec
 
-from engramq.schemas.contents import fields_holding
+from engramq.schemas import limits
+from engramq.schemas.contents import fields_holding, preview_of
 from engramq.schemas.ids import format_time
-from engramq.schemas.records import Memory
+from engramq.schemas.records import GraphPreview, Memory, MemoryPreview
 from engramq.schemas.vocabulary import (
     DEFAULT_SECTOR,
     UNTRUSTED_WARNING,
@@ -51,6 +55,12 @@ _ENUMS: Final[Mapping[str, type[StrEnum]]] = {
 # Between writes to rows of one page that no index is to notice: the room of the former versions is won back once no
 # transaction of that time is left.
 BETWEEN_TURNS_S: Final = 0.1
+BEGINNINGS: Final = sql("memory_beginnings")
+BEGINNING_CHARS: Final = 4 * limits.PREVIEW_CHARS  # of a content, to make its preview of: white space shrinks
+NODES: Final = sql("node_titles")
+EDGES: Final = sql("edge_ends")
+
+END_CHARS: Final = 60  # of each end, which may be the content of a memory
 
 
 async def lock(tx: Transaction, *ids: UUID) -> dict[UUID, Row]:
@@ -155,3 +165,46 @@ def similarity(distance: float) -> float:
 def usefulness(confidence: float, helped: float, hindered: float) -> float:
     """Return the mean of a Beta posterior with the prior (.5 + confidence, 1.5 - confidence), as replies show it."""
     return round((0.5 + confidence + helped) / (2.0 + helped + hindered), USEFULNESS_DIGITS)
+
+
+async def previews(
+    tx: Transaction, ids: Sequence[UUID], partitions: Collection[Partition], characters: int = limits.PREVIEW_CHARS
+) -> list[MemoryPreview]:
+    """Return previews of these memories, in this order; null of what is gone or in none of these partitions."""
+    if not ids:
+        return []
+    rows = await tx.rows(BEGINNINGS, ids=list(ids), partitions=list(partitions), beginning_chars=BEGINNING_CHARS)
+    beginnings: dict[UUID, str] = {row["id"]: row["beginning"] for row in rows}
+    return [
+        MemoryPreview(
+            id=str(memory_id),
+            preview=preview_of(beginnings[memory_id], characters) if memory_id in beginnings else None,
+        )
+        for memory_id in ids
+    ]
+
+
+async def node_previews(tx: Transaction, ids: Sequence[UUID]) -> list[GraphPreview]:
+    """Return `label: name` of nodes, in this order; null of what is gone."""
+    rows = await tx.rows(NODES, ids=list(ids)) if ids else []
+    return _in_order(ids, {row["id"]: preview_of(f"{row['label']}: {row['name']}", 2 * END_CHARS) for row in rows})
+
+
+async def edge_previews(tx: Transaction, ids: Sequence[UUID]) -> list[GraphPreview]:
+    """Return `source --RELATION--> target` of edges and links, in this order; null of what is gone."""
+    rows = await tx.rows(EDGES, ids=list(ids), beginning_chars=4 * END_CHARS) if ids else []
+    titles = {
+        row["id"]: " ".join(
+            (
+                preview_of(row["source"], END_CHARS),
+                f"--{preview_of(row['relation'], END_CHARS)}-->",
+                preview_of(row["target"], END_CHARS),
+            )
+        )
+        for row in rows
+    }
+    return _in_order(ids, titles)
+
+
+def _in_order(ids: Sequence[UUID], titles: dict[UUID, str]) -> list[GraphPreview]:
+    return [GraphPreview(id=str(each), preview=titles.get(each)) for each in ids]

@@ -1,19 +1,28 @@
 """Named queries from the .sql files of all slices, read once.
 
 A file holds `-- name: insert_memory` (a query) or `-- fragment: memory_columns` (a part of others), each followed by a
-comment that says what it is for, and the SQL. `{memory_columns}` includes a fragment; `{each detail: m.$name}` repeats
-a part for each of some columns (columns.py); `{dimensions}` is filled in by `sized_sql`, since a vector's length is
-part of its type and of its index. Parameters are written `%(name)s`, and a percent sign twice.
+comment that says what it is for, and the SQL. `{memory_columns}` includes a fragment. `{each detail: $name = %($name)s}`
+stands for that part once for each column of a list, with commas between: columns come by name and type from the Structs
+that declare them, so that no query lists the fields of a memory by hand. `{dimensions}` is filled in by `sized_sql`,
+since a vector's length is part of its type and of its index. Parameters are written `%(name)s`, and a percent sign
+twice.
 """
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from engramq.workers.db.columns import with_columns
+import msgspec
+from msgspec import UNSET, inspect
+
+from engramq.schemas.commands import NewMemory
+from engramq.schemas.commands.changes import DETAILS
+from engramq.schemas.contents import contents_of
+from engramq.schemas.exports import RECORDS, MemoryRecord, type_of
+from engramq.schemas.records import Memory
 
 _FOLDER: Final = Path(__file__).parents[1]
 _HEADING: Final = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
@@ -22,6 +31,25 @@ _DIMENSIONS: Final = "dimensions"
 _PARAMETER: Final = re.compile(rb"%\((\w+)\)s|%%")
 _TRANSLATED_MAX: Final = 2_000  # many times the number of queries there are
 _names: Final[dict[bytes, str]] = {}  # by text, for who tells which query it was
+_EACH: Final = re.compile(r"\{each (\w+): ([^{}]+)\}")
+_INTEGER_MAX: Final = 2**31 - 1
+_TYPES: Final[Mapping[type[inspect.Type], str]] = {
+    inspect.BoolType: "boolean",
+    inspect.BytesType: "text",
+    inspect.DateTimeType: "timestamptz",
+    inspect.DictType: "jsonb",
+    inspect.EnumType: "text",
+    inspect.FloatType: "double precision",
+    inspect.StrType: "text",
+    inspect.StructType: "jsonb",
+    inspect.UUIDType: "uuid",
+}
+# A memory's own row has these in another form: the id and external_id of its node, counters in a table of their own.
+_BESIDE_ITS_ROW: Final = frozenset({"id", "external_id", "usage", "state"})
+_VECTOR: Final = frozenset({"embedding", "embedding_model"})  # comes beside the line
+# What a memory shows in another form than the column of its name, or that is in no column of its own row.
+_NAMED: Final = frozenset({"external_id", "tags"})  # contents that are no plain columns of its row
+_SHOWN_OTHERWISE: Final = frozenset({"id", "external_id", "state", "valid_until", "usefulness", "accessed_at"})
 
 
 class Library:
@@ -119,3 +147,66 @@ def native(query: bytes) -> Native:
     text = _PARAMETER.sub(numbered, query)
     _names.setdefault(text, name_of(query))
     return Native(text, tuple(numbers))
+
+
+class Column(NamedTuple):
+    """A column and its type in PostgreSQL."""
+
+    name: str
+    type: str
+
+
+def columns_of(kind: type[msgspec.Struct]) -> Iterator[Column]:
+    """Give a column for each field of a Struct."""
+    shape = inspect.type_info(kind)
+    assert isinstance(shape, inspect.StructType)
+    for field in shape.fields:
+        yield Column(field.encode_name, _type(field.type))
+
+
+def _type(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _type(inner)
+        case inspect.UnionType(types=types):
+            (only,) = (some for some in types if not isinstance(some, inspect.NoneType))
+            return _type(only)
+        case inspect.IntType(le=int(most)) if most <= _INTEGER_MAX:
+            return "integer"
+        case inspect.IntType():
+            return "bigint"
+        case inspect.VarTupleType(item_type=inspect.StructType()):
+            return "jsonb"
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
+            return f"{_type(item)}[]"
+        case _:
+            return _TYPES[type(kind)]
+
+
+def _lists() -> dict[str, tuple[Column, ...]]:
+    """Return the lists of columns that queries may repeat a part for, by name."""
+    given = {column.name: column for column in columns_of(NewMemory)}
+    always = {field.name for field in msgspec.structs.fields(Memory) if field.default is not UNSET}
+    written = contents_of(Memory).keys() - _NAMED
+    lists = {type_of(record): tuple(columns_of(record)) for record in RECORDS}
+    memory = tuple(column for column in lists[type_of(MemoryRecord)] if column.name not in _VECTOR)
+    return lists | {
+        "detail": tuple(given[name] for name in DETAILS),
+        "shown_column": tuple(column for column in columns_of(Memory) if column.name in always - _SHOWN_OTHERWISE),
+        "contents": tuple(column for column in columns_of(Memory) if column.name in written),
+        "memory": memory,
+        "memory_column": tuple(column for column in memory if column.name not in _BESIDE_ITS_ROW),
+    }
+
+
+LISTS: Final = MappingProxyType(_lists())
+
+
+def with_columns(text: str) -> str:
+    """Return the text of a query with each repeated part written out."""
+
+    def repeated(part: re.Match[str]) -> str:
+        columns = LISTS[part[1]]
+        return ", ".join(part[2].replace("$name", name).replace("$type", kind) for name, kind in columns)
+
+    return _EACH.sub(repeated, text)

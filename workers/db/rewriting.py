@@ -1,12 +1,16 @@
-"""Writing a database's files anew, so that they hold no byte of what was erased: tables, indexes, statistics, the log.
+"""What is done to a whole database or cluster: its files written anew, and its log kept while they are copied.
+
+Files are written anew so that they hold no byte of what was erased: tables, indexes, statistics, the log.
 
 A row that was deleted leaves its bytes in its page, in index pages, in statistics and in the write-ahead log until each
 is written over; a rewrite takes them out for sure. Each table is locked while it is written: whoever needs it waits.
 """
 
 import asyncio
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +37,9 @@ RELOAD: Final = sql("reload")
 LAST: Final = sql("last_segment")
 NEXT_SEGMENT: Final = sql("next_segment")
 SEGMENTS: Final = sql("segments_of_before")
+KEEP_LOG: Final = sql("keep_log")
+ABOUT: Final = sql("about_cluster")
+SCHEMA: Final = sql("schema_number")
 
 LOCK_WAIT_S: Final = 2.0  # others queue up behind us meanwhile: well below their own bound
 LOCK_TRIES: Final = 60
@@ -82,12 +89,7 @@ async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[
     hold. Raises NotReady saying what is in the way; what was written until then stays so, and the same again begins
     anew.
     """
-    try:
-        connection = await psycopg.AsyncConnection.connect(
-            owner_conninfo(database_url), autocommit=True, row_factory=dict_row, cursor_factory=psycopg.AsyncRawCursor
-        )
-    except (psycopg.Error, OSError) as error:
-        raise NotReady.unreachable(error) from error
+    connection = await _connected(database_url)
     try:
         async with connection:
             await require_own_session(connection)
@@ -98,6 +100,16 @@ async def rewrite_database(database_url: str, *, with_wal: bool, tell: Callable[
             return await _rewrite_wal(connection)
     except psycopg.Error as error:
         raise _explained(error) from error
+
+
+async def _connected(database_url: str) -> Connection:
+    """Connect as the owner; raises NotReady."""
+    try:
+        return await psycopg.AsyncConnection.connect(
+            owner_conninfo(database_url), autocommit=True, row_factory=dict_row, cursor_factory=psycopg.AsyncRawCursor
+        )
+    except (psycopg.Error, OSError) as error:
+        raise NotReady.unreachable(error) from error
 
 
 async def _rewrite_tables(connection: Connection, tell: Callable[[Told], None]) -> None:
@@ -197,3 +209,40 @@ def _explained(error: psycopg.Error) -> NotReady:
             return NotReady.unreachable(error)
         case _:
             return NotReady(f"The database was not written anew: {told}.", "See the server's log.", Reason.REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What is saved: the number of its last migration (0: none), the server's major version, all databases' bytes."""
+
+    schema: int
+    postgresql: int
+    bytes: int
+
+
+@asynccontextmanager
+async def log_kept(database_url: str) -> AsyncIterator[Cluster]:
+    """Have the server keep its write-ahead log for as long as the block lasts; takes a superuser.
+
+    Yields what is saved. Raises NotReady.
+    """
+    connection = await _connected(database_url)
+    async with connection:
+        try:
+            await require_own_session(connection)
+            await execute(connection, KEEP_LOG, {"slot": f"engramq_backup_{secrets.token_hex(8)}"})
+            schema = await _schema(connection)
+            about = await (await execute(connection, ABOUT, {})).fetchone()
+        except psycopg.Error as error:
+            told = (error.diag.message_primary or str(error)).strip()
+            raise NotReady(f"The database cannot be saved: {told}.", "See the server's log.") from error
+        assert about is not None
+        yield Cluster(schema, about["postgresql"], about["bytes"])
+
+
+async def _schema(connection: Connection) -> int:
+    try:
+        row = await (await execute(connection, SCHEMA, {})).fetchone()
+    except psycopg.errors.UndefinedTable:
+        return 0
+    return int(row["number"]) if row else 0

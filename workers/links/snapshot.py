@@ -13,8 +13,7 @@ from engramq.schemas import limits, records
 from engramq.schemas.contents import preview_of
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Direction, Origin, Partition, Standing
-from engramq.workers.db.memory_rows import send_lock, visible_now, warned
-from engramq.workers.db.previews import BEGINNING_CHARS
+from engramq.workers.db.memory_rows import BEGINNING_CHARS, send_lock, visible_now, warned
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.rules import Link, Pair

@@ -17,7 +17,7 @@ from engramq.schemas.commands import (
 )
 from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.db.previews import previews
+from engramq.workers.db.memory_rows import previews
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.confidence import Confidence

@@ -13,7 +13,7 @@ from engramq.schemas.fields import or_none
 from engramq.schemas.ids import format_time
 from engramq.schemas.setting_values import Retention, kept_for
 from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, AuditAction, MemoryState
-from engramq.workers.db import audit, changes
+from engramq.workers.db import audit, namespaces
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.memories.still_hidden import behind, hidden_behind
@@ -40,7 +40,7 @@ async def archive_expired(tx: Transaction) -> int:
 
     The audit names what each had replaced and nothing replaces now: an expiry brings no stale fact back.
     """
-    await changes.note(tx)  # links may have waited for one of them
+    await namespaces.note(tx)  # links may have waited for one of them
     rows = await tx.rows(ARCHIVE_EXPIRED, limit=AT_ONCE)
     gone = await hidden_behind(tx, await behind(tx, [row["id"] for row in rows])) if rows else {}
     for row in rows:

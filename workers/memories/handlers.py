@@ -49,8 +49,7 @@ from engramq.schemas.ids import format_time, list_position, parse_uuid
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition, Scope, Thing, Verification
 from engramq.workers.db import audit
-from engramq.workers.db.memory_rows import lock, memory_record, read_memories, similarity
-from engramq.workers.db.previews import previews
+from engramq.workers.db.memory_rows import lock, memory_record, previews, read_memories, similarity
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.embedders.vectorizer import Vectorizer

@@ -14,7 +14,7 @@ from uuid import UUID
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.vocabulary import AuditAction, MemoryState
-from engramq.workers.db import audit, changes
+from engramq.workers.db import audit, namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
@@ -180,7 +180,7 @@ class Purge:
 
             async def effect(tx: Transaction, memory_id: UUID = memory_id) -> None:
                 tx.lease = self.lease
-                await changes.note(tx)
+                await namespaces.note(tx)
                 await restoration.restore_by_id(tx, self.envelope, memory_id, rules)
 
             try:
@@ -211,7 +211,7 @@ class Purge:
 
         async def effect(tx: Transaction) -> None:
             tx.lease, tx.writer = self.lease, self.envelope.principal.name
-            await changes.note(tx)
+            await namespaces.note(tx)
             await kind.take(tx, self.envelope, filters, found)
 
         names = {} if self.archive or kind.stays else {str(row["id"]): "" for row in found}
@@ -236,7 +236,7 @@ class Purge:
 
         async def effect(tx: Transaction) -> None:
             tx.lease = self.lease
-            await changes.note(tx)
+            await namespaces.note(tx)
             take = archive if self.archive else erase
             await take(tx, self.envelope, filters, ids, audit.reason_of(self.envelope.command))
 

@@ -9,7 +9,7 @@ from engramq.schemas.commands import EdgeCount, ProjectCount
 from engramq.schemas.commands.memories import DEFAULT_PARTITIONS
 from engramq.schemas.vocabulary import CUSTOM_RELATION, MemoryState, Partition, Relation, Sector, SectorSource
 from engramq.workers.db.database import Store
-from engramq.workers.db.languages import full_text
+from engramq.workers.db.namespaces import full_text
 from engramq.workers.db.queries import sql
 from engramq.workers.db.reembedding import progress
 from engramq.workers.db.transaction import Transaction

@@ -13,7 +13,7 @@ from typing import Any, Final
 from engramq.schemas.exports import EmbeddingModel, Head, MemoryRecord, NodeRecord, type_of
 from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition
-from engramq.workers.db import audit, changes
+from engramq.workers.db import audit, namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.errors import BadValue, Duplicate
 from engramq.workers.db.loads import LARGE_ROWS, LARGE_SHARE, next_load
@@ -208,7 +208,7 @@ class _Restoration:
         counts = dict(reading.summary.counts)
         told_of = {"from": head.namespace, "exported_at": format_time(head.exported_at), **counts}
         await audit.write(tx, self.actor, AuditAction.RESTORE_TENANT, None, old={}, new=told_of)
-        await changes.note(tx)
+        await namespaces.note(tx)
         return Restored(counts=counts, pending=self.pending)
 
     async def _choose_loaded(self) -> None:

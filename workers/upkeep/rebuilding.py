@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engramq.schemas.faults import EngramqError
-from engramq.workers.db import changes
+from engramq.workers.db import namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
@@ -76,7 +76,7 @@ class Rebuilding:
             await tx.send(NOTE, after_id=found["last"], seen=found["seen"])
         elif place["is_last"]:
             await tx.send(END)
-            await changes.note(tx)  # the words are to be counted anew
+            await namespaces.note(tx)  # the words are to be counted anew
             log.info("Words made anew", extra={"namespace": tx.namespace})
         else:
             await tx.send(END_PASS)

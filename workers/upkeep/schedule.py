@@ -15,11 +15,11 @@ from engramq.schemas.faults import EngramqError
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import Partition
-from engramq.workers.db import changes, ledger
-from engramq.workers.db.changes import Looks
+from engramq.workers.db import ledger, namespaces
 from engramq.workers.db.database import Store
 from engramq.workers.db.loads import index_loads
 from engramq.workers.db.memory_rows import BETWEEN_TURNS_S
+from engramq.workers.db.namespaces import Looks
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph import deletions, proposal_rows
@@ -92,7 +92,7 @@ class Upkeep:
 
     async def look(self) -> tuple[FollowUp, ...]:
         """Return the commands that finish what is unfinished, where something changed since all was finished."""
-        changed = await changes.changed(self.store, Looks.SWEEP)
+        changed = await namespaces.changed(self.store, Looks.SWEEP)
         for gone in self._progress.keys() - changed.keys():
             del self._progress[gone]
         self.unfinished.forget(set(changed))
@@ -105,7 +105,7 @@ class Upkeep:
             until = self.unfinished.settled(namespace)
             if until is not None and namespace not in self._progress:
                 settled[namespace] = until
-        await changes.settle(self.store, Looks.SWEEP, settled)
+        await namespaces.settle(self.store, Looks.SWEEP, settled)
         return tuple(found)
 
     async def look_in_time(self) -> tuple[FollowUp, ...]:
@@ -219,11 +219,11 @@ class Upkeep:
 
     async def count_lexemes(self) -> None:
         """Count the words of large namespaces that changed, for full text to tell common ones from rare ones."""
-        changed = await changes.changed(self.store, Looks.COUNTS)
+        changed = await namespaces.changed(self.store, Looks.COUNTS)
         for namespace, seen_at in changed.items():
             for partition in Partition:
                 await self._count(namespace, partition)
-            await changes.settle(self.store, Looks.COUNTS, {namespace: seen_at})
+            await namespaces.settle(self.store, Looks.COUNTS, {namespace: seen_at})
 
     async def _count(self, namespace: str, partition: Partition) -> None:
         if await self.store.read(namespace, lambda tx: is_worth_counting(tx, partition)):

@@ -13,8 +13,7 @@ from engramq.workers.db import audit
 from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.webhooks.addresses import check_url
-from engramq.workers.webhooks.sending import Message, Sender, signing_key
+from engramq.workers.webhooks.sending import Message, Sender, check_url, signing_key
 
 ADD: Final = sql("add_webhook")
 LIST: Final = sql("list_webhooks")

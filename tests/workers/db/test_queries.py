@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from engramq.workers.db import columns, queries
+from engramq.workers.db import queries
 from engramq.workers.db.queries import native, sized_sql, sql
 from tests.architecture.source import modules
 from tests.conftest import Database
@@ -59,15 +59,15 @@ def test_parameters_are_numbered_by_their_names_and_percent_signs_are_halved() -
 
 
 def test_a_part_is_repeated_for_each_column_of_a_list() -> None:
-    assert columns.with_columns("insert into x ({each tombstone: $name $type}, at)") == (
+    assert queries.with_columns("insert into x ({each tombstone: $name $type}, at)") == (
         "insert into x (low_id uuid, high_id uuid, created_at timestamptz, at)"
     )
     with pytest.raises(KeyError):
-        columns.with_columns("{each unheard_of: $name}")
+        queries.with_columns("{each unheard_of: $name}")
 
 
 def test_every_detail_that_a_caller_may_give_and_change_is_kept_in_a_column_of_its_name() -> None:
-    details = {column.name for column in columns.LISTS["detail"]}
+    details = {column.name for column in queries.LISTS["detail"]}
     assert {"speaker", "occurred_at", "thread", "position", "project", "expires_at"} <= details
     for query in ("insert_memory", "insert_memories", "update_memory", "replace_memory", "write_exported_memories"):
         assert all(name in sql(query).decode() for name in details), query

@@ -9,7 +9,7 @@ from engramq.schemas.commands import MemoryStats, Stats
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import LANGUAGES, Partition
 from engramq.workers.db.database import Store
-from engramq.workers.db.languages import change_language, known_languages
+from engramq.workers.db.namespaces import change_language, known_languages
 from engramq.workers.db.readiness import NotReady
 from engramq.workers.db.vectors import Sizes
 from engramq.workers.queue.background import Activity

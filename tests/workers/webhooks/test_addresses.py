@@ -12,8 +12,17 @@ import pytest
 
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import SettingsError, read_settings
-from engramq.workers.webhooks.addresses import LookUp, NotAllowed, address_for, check_url, is_public
-from engramq.workers.webhooks.sending import Message, Sender, SigningKey, signing_key
+from engramq.workers.webhooks.sending import (
+    LookUp,
+    Message,
+    NotAllowed,
+    Sender,
+    SigningKey,
+    address_for,
+    check_url,
+    is_public,
+    signing_key,
+)
 from tests.architecture.source import ROOT
 from tests.workers.webhooks.receiver import SILENCE, receiving
 

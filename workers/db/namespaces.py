@@ -1,14 +1,51 @@
-"""The language of a namespace, by which full text knows words, and how far its words are made anew after a change."""
+"""What is remembered of namespaces: where something changed, for upkeep to look there alone, and the language of each.
 
+Every command that writes notes its change in its own transaction (see ledger.sql), so that whatever that leaves to be
+done is found. What finishes such work notes nothing: the change stands until a look finds nothing left.
+
+By its language full text of a namespace knows words; after a change of it upkeep makes the words anew.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final
 
+from engramq.workers.db.database import Store
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 
+NOTE: Final = sql("note_change")
+CHANGED: Final = sql("changed_namespaces")
+SETTLE: Final = sql("settle_changes")
 KNOWN: Final = sql("language_known")
 LANGUAGE: Final = sql("full_text_language")
 CHANGE: Final = sql("change_language")
+
+
+class Looks(StrEnum):
+    """Who looks at changes."""
+
+    SWEEP = "sweep"  # for unfinished work
+    COUNTS = "counts"  # for words to count
+    ANY = "any"  # at all that are remembered: those of the last three minutes, and some older ones
+
+
+async def note(tx: Transaction) -> None:
+    """Note a change in a transaction without a ledger row of its own."""
+    await tx.send(NOTE)
+
+
+async def changed(store: Store, looks: Looks) -> dict[str, datetime]:
+    """Return the namespaces to look at, with the moment at which this look began."""
+    return {row["namespace"]: row["seen_at"] for row in await store.ask(CHANGED, kind=looks.value)}
+
+
+async def settle(store: Store, looks: Looks, seen: Mapping[str, datetime]) -> None:
+    """Settle the changes that looks which began at these moments found nothing left of, by namespace."""
+    if seen:
+        await store.ask(SETTLE, kind=looks.value, names=list(seen), looked_at=list(seen.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +76,7 @@ async def known_languages(tx: Transaction) -> list[str]:
     """Return the languages that a namespace may have in this database."""
     row = await tx.row(KNOWN, language="")
     assert row is not None
-    return [str(one) for one in row["known"]]
+    return [str(language) for language in row["known"]]
 
 
 async def change_language(tx: Transaction, language: str) -> str | None:
