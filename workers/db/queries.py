@@ -1,7 +1,7 @@
 """Named queries from the .sql files of all slices, read once.
 
-A file holds `-- name: insert_memory` (a query) or `-- fragment: memory_columns` (a part of others), each followed by a
-comment that says what it is for, and the SQL. `{memory_columns}` includes a fragment. `{each detail: $name = %($name)s}`
+A file holds `-- name: insert_memory` (a query) or `-- fragment: memory_columns` (a part of others), each with a
+comment that says what it is for, and the SQL. `{memory_columns}` includes one. `{each detail: $name = %($name)s}`
 stands for that part once for each column of a list, with commas between: columns come by name and type from the Structs
 that declare them, so that no query lists the fields of a memory by hand. `{dimensions}` is filled in by `sized_sql`,
 since a vector's length is part of its type and of its index. Parameters are written `%(name)s`, and a percent sign
