@@ -35,10 +35,9 @@ from engramq.workers.links import handlers as links
 from engramq.workers.links.co_retrieval import CoRetrievals
 from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.similarity import SimilarityLinker
-from engramq.workers.memories import background_import, import_runs
-from engramq.workers.memories import duplicate_handlers as duplicates
-from engramq.workers.memories import handlers as memories
-from engramq.workers.memories.bulk_loads import BulkLoads
+from engramq.workers.memories import change, duplicates, importing, pending, purge, reading, review, supersession
+from engramq.workers.memories import store as storing
+from engramq.workers.memories.import_rows import BulkLoads
 from engramq.workers.memories.quotas import Quotas
 from engramq.workers.queue.background import Activity
 from engramq.workers.queue.contract import Actor, Observe, Periodic
@@ -69,7 +68,7 @@ SAY_AGAIN_S: Final = 60.0
 
 # What each worker kind carries out; a command's `mailbox` names the same kind.
 HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
-    WorkerKind.EMBEDDING: (memories.store_memory,),
+    WorkerKind.EMBEDDING: (storing.store_memory,),
     WorkerKind.SECTORS: (sectors.classify_sectors,),
     WorkerKind.EDGES: (
         links.connect,
@@ -88,24 +87,24 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         graph.decide,
     ),
     WorkerKind.PROMOTION: (
-        memories.supersede_memory,
-        memories.update_memory,
-        memories.forget_memory,
-        memories.restore_memory,
-        memories.verify_memory,
-        memories.promote_memory,
-        memories.purge_memories,
+        supersession.supersede_memory,
+        change.update_memory,
+        change.forget_memory,
+        change.restore_memory,
+        review.verify_memory,
+        review.promote_memory,
+        purge.purge_memories,
         tenants.delete_tenant,
         auth.create_token,
         auth.revoke_token,
     ),
     WorkerKind.RECALL: (
         search.search_memories,
-        memories.list_recent,
-        memories.browse,
-        memories.get_memory,
-        memories.memory_stats,
-        import_runs.list_imports,
+        reading.list_recent,
+        reading.browse,
+        reading.get_memory,
+        reading.memory_stats,
+        importing.list_imports,
         graph.get_node,
         graph.get_edge,
         graph.list_edges,
@@ -121,9 +120,9 @@ HANDLERS: Final[Mapping[WorkerKind, tuple[CommandHandler[..., Any], ...]]] = {
         tenants.describe_tenant,
     ),
     WorkerKind.IMPORTS: (
-        memories.import_batch,
-        memories.embed_pending,
-        background_import.import_memories,
+        importing.import_batch,
+        pending.embed_pending,
+        importing.import_memories,
         duplicates.find_duplicates,
         duplicates.group_duplicates,
         duplicates.merge_duplicates,

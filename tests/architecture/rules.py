@@ -21,7 +21,6 @@ PURE: Final = (
     "engramq.workers.graph.edge_rules",
     "engramq.workers.graph.traversal",
     "engramq.workers.links.rules",
-    "engramq.workers.memories.routing",
     "engramq.workers.search.boosts",
     "engramq.workers.search.selection",
     "engramq.workers.search.neighbours",

@@ -17,7 +17,7 @@ from engramq.schemas.commands import (
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.links import decay
-from engramq.workers.memories import expiry
+from engramq.workers.memories import change
 from engramq.workers.upkeep import schedule, unfinished
 from engramq.workers.upkeep.schedule import Upkeep
 from engramq.workers.upkeep.unfinished import Unfinished
@@ -134,7 +134,7 @@ async def test_nobody_waits_for_the_transaction_that_notes_a_change_first(world:
     noted, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow(tx: Transaction) -> None:
-        await expiry.archive_expired(tx)
+        await change.archive_expired(tx)
         noted.set()
         await may_end.wait()
 

@@ -1,65 +1,116 @@
-"""Changes of one memory: update, archive, erase, restore."""
+"""Change one memory: update, forget (archive or erase), restore, expire; name what stays hidden behind one that goes.
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+Reads hide what has expired at once, whether upkeep has been there or not: see the fragment `archived`.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, TypedDict
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
 
 from engramq.schemas import limits
-from engramq.schemas.commands import UpdateMemory
+from engramq.schemas.commands import ForgetMemory, Forgotten, MemoryChanged, Reply, RestoreMemory, UpdateMemory
 from engramq.schemas.commands.changes import CHANGEABLE
-from engramq.schemas.faults import invalid
+from engramq.schemas.envelope import Envelope, Principal
+from engramq.schemas.faults import FaultCode, invalid, missing, refuse
 from engramq.schemas.fields import refuse_backwards
-from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import MemoryState, SectorSource
+from engramq.schemas.ids import format_time, parse_uuid
+from engramq.schemas.records import Memory, MemoryPreview
+from engramq.schemas.setting_values import Retention
+from engramq.schemas.vocabulary import SYSTEM_PRINCIPAL, AuditAction, MemoryState, Scope, SectorSource, Thing
+from engramq.workers.db import audit, namespaces
 from engramq.workers.db.json_values import Jsonb
+from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.deferred import forget_notes
+from engramq.workers.links.replies import displaced_records
+from engramq.workers.links.rules import LinkRules
+from engramq.workers.links.standing import replacements
+from engramq.workers.links.writer import lock_with_linked, make_room_again
 from engramq.workers.memories import supersession
+from engramq.workers.memories.quotas import Allowance
+from engramq.workers.runner import Context, handles
 
 UPDATE: Final = sql("update_memory")
 ARCHIVE: Final = sql("archive")
 UNARCHIVE: Final = sql("unarchive")
 ERASE: Final = sql("erase_nodes")
 CONTENT_OF: Final = sql("content_of")
+BEHIND: Final = sql("behind")
+HIDDEN: Final = sql("hidden_as_replaced")
+ARCHIVE_EXPIRED: Final = sql("archive_expired")
+GIVE_EXPIRY: Final = sql("give_expiry")
 
 BEGINNING: Final = "valid_from"
 # Values of these say nothing of what a memory contains, so the audit log may hold them.
-TELLABLE: Final = (
+_AUDITED: Final = (
     "sector", "sector_source", "confidence", "position", "valid_from", "valid_until", "expires_at"
 )  # fmt: skip
+HINT: Final = (
+    "What this one had replaced stays hidden: still_hidden. restore_memory brings back what of it is right after all."
+)
+BEHIND_MAX: Final = 10_000  # that are named of one change
+EXPIRED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
+
+Behind = Mapping[UUID, Sequence[UUID]]  # by memory, those that it had replaced
 
 
-async def update(tx: Transaction, row: Row, memory: Memory, change: UpdateMemory) -> None:
+class StillHidden(TypedDict, total=False):
+    """The fields of a reply that name what stays hidden."""
+
+    still_hidden: list[MemoryPreview]
+    hint: str
+
+
+@handles(UpdateMemory)
+async def update_memory(tx: Transaction, command: UpdateMemory, context: Context) -> MemoryChanged:
+    """Change what is said about a memory; its content stays."""
+    _require_trusted_principal(context.envelope.principal)
+    memory_id = parse_uuid(command.memory_id)
+    row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
+    if row is None or memory_id is None:
+        return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
+    before = (await read_memories(tx, (memory_id,)))[memory_id]
+    given = {name: getattr(command, name) for name in CHANGEABLE if getattr(command, name) is not UNSET}
+    if not given and not command.clear:
+        return MemoryChanged(status="updated", memory=before)
+    await archive_if_expired(tx, row)
+    await _update(tx, row, before, command, given)
+    after = (await read_memories(tx, (memory_id,)))[memory_id]
+    Allowance.of(tx, context).grow(before, after.content, after.metadata)
+    old = {name: getattr(before, name) for name in _AUDITED if getattr(before, name) != getattr(after, name)}
+    new: dict[str, Any] = {name: getattr(after, name) for name in old} | {"changed": sorted(given)}
+    if command.clear:
+        keys = {"metadata_keys": len(command.cleared_keys())} if command.cleared_keys() else {}
+        new |= {"cleared": sorted(command.cleared_fields())} | keys  # the keys may say what metadata say
+    await audit.record(tx, context.envelope, AuditAction.UPDATE, memory_id, old=old, new=new)
+    return MemoryChanged(status="updated", memory=after)
+
+
+async def _update(tx: Transaction, row: Row, memory: Memory, command: UpdateMemory, given: Mapping[str, Any]) -> None:
     """Change a locked memory with this row; raises EngramqError naming what would be too large, or end backwards."""
-    given = {name: getattr(change, name) for name in CHANGEABLE if getattr(change, name) is not UNSET}
-    values: dict[str, Any] = dict.fromkeys(CHANGEABLE) | given
+    values: dict[str, Any] = {**dict.fromkeys(CHANGEABLE), **given}
+    cleared, keys = command.cleared_fields(), command.cleared_keys()
     if "metadata" in given:
-        kept = {name: value for name, value in memory.metadata.items() if name not in change.cleared_keys()}
-        if not fits(kept, given["metadata"]):
+        if not fits({name: value for name, value in memory.metadata.items() if name not in keys}, given["metadata"]):
             raise invalid("metadata", f"metadata: merged it would be more than {limits.METADATA_BYTES} bytes of JSON.")
         values["metadata"] = Jsonb(given["metadata"])
-    values["tags"] = _tags(memory, change)
-    values["retagged"] = bool({"add_tags", "remove_tags"} & given.keys())
-    values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
-    cleared = change.cleared_fields()
-    refuse_backwards_with(row, given, cleared)
-    values["renamed"] = bool({"speaker", "occurred_at"} & {*given, *cleared})
-    await tx.send(UPDATE, id=UUID(memory.id), cleared=list(cleared), keys=list(change.cleared_keys()), **values)
-    if BEGINNING in {*given, *cleared}:
-        await supersession.move_end(tx, UUID(memory.id))
-
-
-def _tags(memory: Memory, change: UpdateMemory) -> list[str] | None:
-    """Return the tags after an update, None for none; raises EngramqError naming add_tags when they are too many."""
-    gone = set(change.remove_tags or ())
-    tags = list(dict.fromkeys((*(tag for tag in memory.tags if tag not in gone), *(change.add_tags or ()))))
+    kept = [tag for tag in memory.tags if tag not in set(command.remove_tags or ())]
+    tags = list(dict.fromkeys((*kept, *(command.add_tags or ()))))
     if len(tags) > limits.TAGS:
         raise invalid("add_tags", f"add_tags: with those that are there it would be more than {limits.TAGS} tags.")
-    return tags or None
+    values |= {"tags": tags or None, "retagged": bool({"add_tags", "remove_tags"} & given.keys())}
+    values["sector_source"] = SectorSource.MANUAL if "sector" in given else None
+    refuse_backwards_with(row, given, cleared)
+    values["renamed"] = bool({"speaker", "occurred_at"} & {*given, *cleared})
+    await tx.send(UPDATE, id=UUID(memory.id), cleared=list(cleared), keys=list(keys), **values)
+    if BEGINNING in {*given, *cleared}:
+        await supersession.move_end(tx, UUID(memory.id))
 
 
 def refuse_backwards_with(row: Row, given: Mapping[str, Any], cleared: Collection[str] = ()) -> None:
@@ -73,19 +124,60 @@ def refuse_backwards_with(row: Row, given: Mapping[str, Any], cleared: Collectio
         refuse_backwards(*(ends[name] for name in names))
 
 
-def fits(metadata: dict[str, Any], more: dict[str, Any]) -> bool:
-    """Say whether metadata with more merged into it are within the limit."""
-    return len(msgspec.json.encode({**metadata, **more})) <= limits.METADATA_BYTES
+def fits(metadata: dict[str, Any], added: dict[str, Any]) -> bool:
+    """Return whether metadata with others merged into them are within the limit."""
+    return len(msgspec.json.encode({**metadata, **added})) <= limits.METADATA_BYTES
 
 
-def is_change(change: UpdateMemory) -> bool:
-    """Say whether an update has anything to change."""
-    return bool(change.clear) or any(getattr(change, name) is not UNSET for name in CHANGEABLE)
+async def scrub_before(command: ForgetMemory, context: Context) -> str:
+    """Return the content of a memory that is to be erased, taken out of whatever passes through Redis.
+
+    Before the erasure, since whoever takes over from a worker that died in between no longer knows the content.
+    """
+    envelope, memory_id = context.envelope, parse_uuid(command.memory_id)
+    _require_trusted_principal(envelope.principal)
+    if not command.erase or memory_id is None:
+        return ""
+    known = await context.store.read(envelope.namespace, lambda tx: tx.row(CONTENT_OF, id=memory_id))
+    if known is None:
+        return ""
+    _require_eraser(known, envelope.principal)
+    await context.mailboxes.scrub(envelope.namespace, {str(memory_id): known["content"]})
+    context.erased = content = str(known["content"])
+    return content
 
 
-async def archive(tx: Transaction, memory_id: UUID) -> None:
-    """Hide a locked memory."""
-    await tx.send(ARCHIVE, id=memory_id)
+async def scrub_after(_reply: Reply, command: ForgetMemory, context: Context) -> None:
+    """Take an erased memory out of Redis once more: an answer may have been on its way."""
+    memory_id = parse_uuid(command.memory_id)
+    if command.erase and memory_id is not None:
+        await context.mailboxes.scrub(context.envelope.namespace, {str(memory_id): context.erased})
+
+
+@handles(ForgetMemory, before=scrub_before, after=scrub_after)
+async def forget_memory(tx: Transaction, command: ForgetMemory, context: Context, _content: str) -> Forgotten:
+    """Archive a memory, or erase it for good."""
+    memory_id = parse_uuid(command.memory_id)
+    if memory_id is None:
+        return Forgotten(status="not_found", id=command.memory_id, **missing(Thing.MEMORY))
+    successor: Row | None = None
+    if command.erase:
+        row, successor = await supersession.lock_with_successor(tx, memory_id)
+    else:
+        row = (await lock(tx, memory_id)).get(memory_id)
+    if row is None:
+        return Forgotten(status="not_found", id=str(memory_id), **missing(Thing.MEMORY))
+    replaced = await behind(tx, [memory_id])
+    if command.erase:
+        _require_eraser(row, context.envelope.principal)
+        await erase(tx, {memory_id: None if successor is None else successor["id"]})
+        await audit.blank(tx, context.envelope, [memory_id])
+        await _audit_state(tx, context.envelope, AuditAction.ERASE, row, {})
+    elif row["kept_state"] != MemoryState.ARCHIVED:
+        await tx.send(ARCHIVE, id=memory_id)
+        await _audit_state(tx, context.envelope, AuditAction.ARCHIVE, row, {"state": MemoryState.ARCHIVED})
+    hidden = await named_behind(tx, replaced)
+    return Forgotten(status="erased" if command.erase else "archived", id=str(memory_id), **hidden)
 
 
 async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None:
@@ -103,8 +195,23 @@ async def erase(tx: Transaction, successors: Mapping[UUID, UUID | None]) -> None
         await supersession.point_to_previous(tx, successor)
 
 
-async def restore(tx: Transaction, row: Row) -> dict[str, Any]:
-    """Undo archive and supersession of a memory that was locked with its successor; return what changed, new values."""
+@handles(RestoreMemory)
+async def restore_memory(tx: Transaction, command: RestoreMemory, context: Context) -> MemoryChanged:
+    """Undo archive and supersession; a memory that is neither stays as it is."""
+    _require_trusted_principal(context.envelope.principal)
+    memory_id = parse_uuid(command.memory_id)
+    row = None if memory_id is None else await lock_with_linked(tx, memory_id)
+    if row is None or memory_id is None:
+        return MemoryChanged(status="not_found", **missing(Thing.MEMORY))
+    await restore(tx, context.envelope, row, context.services[LinkRules])
+    return MemoryChanged(status="restored", memory=(await read_memories(tx, (memory_id,)))[memory_id])
+
+
+async def restore(tx: Transaction, envelope: Envelope, row: Row, rules: LinkRules) -> None:
+    """Undo archive and supersession of a memory that was locked with what it is linked with, and audit what changed.
+
+    Raises EngramqError with `degree_limit` when its links, which count again, leave somebody above the cap.
+    """
     changed: dict[str, Any] = {}
     if row["state"] == MemoryState.ARCHIVED:
         restored = await tx.row(UNARCHIVE, id=row["id"])
@@ -115,9 +222,106 @@ async def restore(tx: Transaction, row: Row) -> dict[str, Any]:
     if row["is_superseded"]:
         await supersession.undo(tx, row["id"], row["superseded_by"])
         changed["superseded_by" if row["superseded_by"] else "superseded_at"] = None
-    return changed
+    if changed:
+        displaced = await make_room_again(tx, row["id"], rules)
+        changed |= {"displaced": displaced_records(displaced)} if displaced else {}
+        await _audit_state(tx, envelope, AuditAction.RESTORE, row, changed)
 
 
-async def content_of(tx: Transaction, memory_id: UUID) -> Row | None:
-    """Return (content, created_by) of a memory, None when it is not there."""
-    return await tx.row(CONTENT_OF, id=memory_id)
+async def _audit_state(
+    tx: Transaction, envelope: Envelope, action: AuditAction, row: Row, changed: dict[str, Any]
+) -> None:
+    """Audit a change of a locked row; `changed` has the new values, none when it was erased."""
+    old = {
+        name: row[name] if name == "state" else row[name] and str(row[name])
+        for name in changed or ("state",)
+        if name in row
+    }
+    await audit.record(tx, envelope, action, row["id"], old=old, new=changed, reason=audit.reason_of(envelope.command))
+
+
+async def behind(tx: Transaction, going: Collection[UUID]) -> Behind:
+    """Return, before memories go, what each had replaced."""
+    replaced: dict[UUID, list[UUID]] = defaultdict(list)
+    for row in await tx.rows(BEHIND, ids=list(going), limit=BEHIND_MAX):
+        replaced[row["gone"]].append(row["id"])
+    return replaced
+
+
+async def still_hidden(tx: Transaction, ids: Collection[UUID]) -> list[UUID]:
+    """Return, now that others have gone, which of these memories are hidden although nothing replaces them."""
+    if not ids:
+        return []
+    hidden = [row["id"] for row in await tx.rows(HIDDEN, ids=sorted(ids))]
+    replaced = await replacements(tx, hidden)
+    return [memory_id for memory_id in hidden if memory_id not in replaced]
+
+
+async def hidden_behind(tx: Transaction, replaced: Behind) -> dict[UUID, list[UUID]]:
+    """Return what of it stays hidden, by the memory behind which it was; of those behind which something does."""
+    hidden = set(await still_hidden(tx, set(chain.from_iterable(replaced.values()))))
+    left = {gone: [memory_id for memory_id in ids if memory_id in hidden] for gone, ids in replaced.items()}
+    return {gone: ids for gone, ids in left.items() if ids}
+
+
+async def named_behind(tx: Transaction, replaced: Behind) -> StillHidden:
+    """Return what a reply says of that, the newest first."""
+    return named_hidden(set(chain.from_iterable((await hidden_behind(tx, replaced)).values())))
+
+
+def named_hidden(ids: Collection[UUID], limit: int = BEHIND_MAX) -> StillHidden:
+    """Return what a reply says of memories that stay hidden; previews are read later: see workers/replies.py."""
+    hidden = [MemoryPreview(id=str(memory_id), preview=None) for memory_id in sorted(ids, reverse=True)[:limit]]
+    return StillHidden(still_hidden=hidden, hint=HINT) if ids else StillHidden(still_hidden=[])
+
+
+async def archive_expired(tx: Transaction) -> int:
+    """Archive some memories that have expired, and audit each; return how many.
+
+    The audit names what each had replaced and nothing replaces now: an expiry brings no stale fact back.
+    """
+    await namespaces.note(tx)  # links may have waited for one of them
+    rows = await tx.rows(ARCHIVE_EXPIRED, limit=EXPIRED_AT_ONCE)
+    if rows:
+        await _audit_expired(tx, rows)
+    return len(rows)
+
+
+async def archive_if_expired(tx: Transaction, row: Row) -> None:
+    """Archive a locked memory that has expired, as upkeep would: a later expires_at brings nothing back."""
+    if row["has_expired"]:
+        await tx.send(ARCHIVE, id=row["id"])
+        await _audit_expired(tx, [{**row, "state": row["kept_state"]}])
+
+
+async def _audit_expired(tx: Transaction, rows: Sequence[Row]) -> None:
+    gone = await hidden_behind(tx, await behind(tx, [row["id"] for row in rows]))
+    for row in rows:
+        old = {"state": row["state"], "expires_at": format_time(row["expires_at"])}
+        new: dict[str, Any] = {"state": MemoryState.ARCHIVED}
+        if hidden := gone.get(row["id"]):
+            new["still_hidden"] = [str(memory_id) for memory_id in hidden]
+        await audit.write(tx, SYSTEM_PRINCIPAL, AuditAction.ARCHIVE, row["id"], old=old, new=new, reason="expired")
+
+
+async def give_expiry(tx: Transaction, rule: Retention, after: UUID) -> UUID | None:
+    """Give memories that a rule is about, and that have none, a time to expire; a few, from an id on.
+
+    Return where to go on, None at the end.
+    """
+    tags = None if rule.tag is None else [rule.tag]
+    values = {"source_type": rule.source_type, "tags": tags, "kept_for": rule.kept_for}
+    row = await tx.row(GIVE_EXPIRY, **values, after=after, limit=EXPIRED_AT_ONCE)
+    assert row is not None
+    last: UUID | None = row["last"]
+    return last
+
+
+def _require_trusted_principal(principal: Principal) -> None:
+    if principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may only read, store, link and supersede.")
+
+
+def _require_eraser(row: Row, principal: Principal) -> None:
+    if row["created_by"] != principal.name and Scope.ADMIN not in principal.scopes:
+        raise refuse(FaultCode.FORBIDDEN, f"Erasing another's memory needs the scope {Scope.ADMIN.value!r}.")

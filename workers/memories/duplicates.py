@@ -1,28 +1,39 @@
-"""Near-duplicates of a namespace: looked up step by step, compared, and superseded.
-
-A step is a few short transactions. Who asks for the steps, and puts what they find together, is the command line.
-"""
+"""Near-duplicates of a namespace: looked up a few at a time, compared, and superseded; for an operator alone."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import UUID
 
-from engramq.schemas.commands import DuplicateGroup, DuplicatesFound, DuplicatesMerged, MergeDuplicates
-from engramq.schemas.envelope import Envelope
+from msgspec import UNSET
+
+from engramq.schemas.commands import (
+    DuplicateGroup,
+    DuplicatesFound,
+    DuplicatesGrouped,
+    DuplicatesMerged,
+    FindDuplicates,
+    GroupDuplicates,
+    MergeDuplicates,
+)
+from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import parse_uuid
 from engramq.schemas.vocabulary import AuditAction, Partition, Verification
 from engramq.workers.db import audit
-from engramq.workers.db.memory_rows import lock, visible_now
+from engramq.workers.db.memory_rows import lock, previews, visible_now
 from engramq.workers.db.queries import sized_sql, sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Sizes, cheaper, unpacked
-from engramq.workers.embedders.calibration import Calibration
-from engramq.workers.embedders.confidence import SHIPPED
+from engramq.workers.embedders.confidence import SHIPPED, Confidence
+from engramq.workers.embedders.interface import EmbedderUnavailable
 from engramq.workers.embedders.minilm import MODEL_SHA256
+from engramq.workers.embedders.vectorizer import Vectorizer
 from engramq.workers.memories.duplicate_rules import Compared, digest, groups, said, similarity_to, unit
 from engramq.workers.memories.supersession import pointers, supersede_locked
+from engramq.workers.queue.background import Activity
+from engramq.workers.runner import Context, handles, handles_without_transaction, require_admin
 
 TEXTS: Final = sql("duplicates_texts")
 NEXT: Final = sql("duplicates_next")
@@ -58,26 +69,9 @@ class LookedUp:
     dimensions: int
 
 
-def usual_similarity(curve: Calibration) -> float:
-    """Return the cosine that is as good a sign with this model as SIMILARITY is with the default one."""
-    return curve.cosine_of(SIMILARITY, SHIPPED[MODEL_SHA256])
-
-
-async def next_texts(tx: Transaction, sought: Sought, after: str) -> list[Row]:
-    """Return ids, kinds and contents of the next memories whose texts are compared."""
-    shown = visible_now(sought.partitions)
-    return await tx.rows(TEXTS, **shown, after_id=parse_uuid(after) or BEGINNING, limit=TEXTS_AT_ONCE)
-
-
-def by_text(rows: Sequence[Row], similarity: float) -> DuplicatesFound:
-    """Return the digests of texts, by which the command line finds equal ones. 10 ms for 500 of 2 KB: use a thread."""
-    return DuplicatesFound(
-        alike=[],
-        digests={str(row["id"]): digest(row["kind"], row["content"]) for row in rows},
-        looked_at=len(rows),
-        next=str(rows[-1]["id"]) if len(rows) == TEXTS_AT_ONCE else None,
-        similarity=similarity,
-    )
+def _digests(rows: Sequence[Row]) -> dict[str, bytes]:
+    """Return digests of texts by the memories' ids; 500 of 2 KB take 10 ms."""
+    return {str(row["id"]): digest(row["kind"], row["content"]) for row in rows}
 
 
 async def next_to_look_up(tx: Transaction, sought: Sought, after: str) -> list[LookedUp]:
@@ -93,8 +87,8 @@ async def near_pairs(
 ) -> set[tuple[str, ...]]:
     """Return pairs of the same kind that are similar enough, of each memory's nearest neighbours; ids in order."""
     pairs: set[tuple[str, ...]] = set()
-    for partition in {one.partition for one in memories}:
-        several = [one for one in memories if one.partition == partition]
+    for partition in {memory.partition for memory in memories}:
+        several = [memory for memory in memories if memory.partition == partition]
         name = await cheaper(
             tx,
             sizes,
@@ -107,7 +101,7 @@ async def near_pairs(
             sized_sql(name, several[0].dimensions),
             **visible_now((partition,)),
             model_id=sought.model_id,
-            ids=[one.id for one in several],
+            ids=[memory.id for memory in several],
             k=NEIGHBORS,
             farthest=1.0 - sought.similarity,
         )
@@ -143,27 +137,98 @@ def known_ids(alike: Sequence[Sequence[str]]) -> list[UUID]:
     return sorted({known for several in alike for text in several if (known := parse_uuid(text)) is not None})
 
 
-def grouped(
-    alike: Sequence[Sequence[str]], memories: Mapping[UUID, Compared], similarity: float
-) -> list[DuplicateGroup]:
+def grouped(alike: Sequence[Sequence[str]], rows: Sequence[Row], similarity: float) -> list[DuplicateGroup]:
     """Return who would stay among memories that are alike, item by item. 1,000 of 2 KB take .1 s: use a thread."""
-    found = []
-    for several in alike:
-        found += groups([memories[one] for one in known_ids([several]) if one in memories], similarity)
+    memories = compared(rows)
     return [
         DuplicateGroup(
-            stays=str(one.stays.id),
-            goes=tuple(str(goes.id) for goes, _ in one.goes),
-            similarities=tuple(round(value, DIGITS) for _, value in one.goes),
+            stays=str(group.stays.id),
+            goes=tuple(str(goes.id) for goes, _ in group.goes),
+            similarities=tuple(round(value, DIGITS) for _, value in group.goes),
         )
-        for one in found
+        for several in alike
+        for group in groups([memories[known] for known in known_ids([several]) if known in memories], similarity)
     ]
 
 
-async def merge(tx: Transaction, envelope: Envelope, command: MergeDuplicates, model_id: int) -> DuplicatesMerged:
-    """Supersede what still is a duplicate of the one that stays; what is none is left."""
+def _still_near(
+    rows: Sequence[Row], pairs: Sequence[tuple[UUID | None, UUID | None]], least: float
+) -> list[float | None]:
+    """Return for each pair how similar what goes is to what stays; None where it may not go for that one."""
+    memories = compared(rows)
+    found: list[float | None] = []
+    for goes_id, stays_id in pairs:
+        goes, stays = memories.get(goes_id or BEGINNING), memories.get(stays_id or BEGINNING)
+        found.append(None if goes is None or stays is None else similarity_to(stays, goes, least))
+    return found
+
+
+BETWEEN_LOOK_UPS_MAX_S: Final = 0.1  # how long each few look-ups wait while somebody waits for this process
+
+
+@handles_without_transaction(FindDuplicates)
+async def find_duplicates(command: FindDuplicates, context: Context) -> DuplicatesFound:
+    """Find the next few memories that are alike. Raises EngramqError: `forbidden`, `unavailable` without a model."""
+    sought = await _sought(command, context)
+    store, namespace = context.store, context.envelope.namespace
+    if command.by == "text":  # the command line finds equal ones by their digests
+        after, shown = parse_uuid(command.after) or BEGINNING, visible_now(sought.partitions)
+        texts = await store.read(namespace, lambda tx: tx.rows(TEXTS, **shown, after_id=after, limit=TEXTS_AT_ONCE))
+        return DuplicatesFound(
+            alike=[],
+            digests=await asyncio.to_thread(_digests, texts),
+            looked_at=len(texts),
+            next=str(texts[-1]["id"]) if len(texts) == TEXTS_AT_ONCE else None,
+            similarity=sought.similarity,
+        )
+    memories = await store.read(namespace, lambda tx: next_to_look_up(tx, sought, command.after))
+    pairs: set[tuple[str, ...]] = set()
+    for start in range(0, len(memories), LOOKED_UP_TOGETHER):
+        await context.services[Activity].pause(0.0, BETWEEN_LOOK_UPS_MAX_S, asyncio.Event())
+        look_up = partial(
+            near_pairs,
+            sizes=context.services[Sizes],
+            memories=memories[start : start + LOOKED_UP_TOGETHER],
+            sought=sought,
+        )
+        pairs |= await store.read(namespace, look_up)
+    return DuplicatesFound(
+        alike=sorted(pairs),
+        looked_at=len(memories),
+        next=str(memories[-1].id) if len(memories) == LOOKED_UP_AT_ONCE else None,
+        similarity=sought.similarity,
+    )
+
+
+@handles_without_transaction(GroupDuplicates)
+async def group_duplicates(command: GroupDuplicates, context: Context) -> DuplicatesGrouped:
+    """Say which of memories would stay; no transaction is open while they are compared."""
+    model_id = await running_model(command, context)
+    store, namespace = context.store, context.envelope.namespace
+    ids = known_ids(command.alike)
+    rows = await store.read(namespace, lambda tx: read_compared(tx, ids, model_id))
+    reply = DuplicatesGrouped(groups=await asyncio.to_thread(grouped, command.alike, rows, command.similarity))
+    if command.preview:
+        named = known_ids([(group.stays, *group.goes) for group in reply.groups])
+        reply.previews = await store.read(namespace, lambda tx: previews(tx, named, tuple(Partition)))
+    return reply
+
+
+async def running_model(command: GroupDuplicates | MergeDuplicates, context: Context) -> int:
+    """Return the id of the model whose vectors are compared."""
+    command.check()
+    require_admin(context.envelope.principal, "Merging duplicates")
+    return await _model_id(context)
+
+
+@handles(MergeDuplicates, before=running_model)
+async def merge_duplicates(
+    tx: Transaction, command: MergeDuplicates, context: Context, model_id: int
+) -> DuplicatesMerged:
+    """Supersede what still is a duplicate by the one that stays; what is none is left."""
+    envelope = context.envelope
     pairs = [(parse_uuid(goes), parse_uuid(group.stays), goes) for group in command.groups for goes in group.goes]
-    locked = await lock(tx, *{one for goes, stays, _ in pairs for one in (goes, stays) if one is not None})
+    locked = await lock(tx, *{known for goes, stays, _ in pairs for known in (goes, stays) if known is not None})
     rows = await read_compared(tx, sorted(locked), model_id)
     # In a thread, since others wait for this one; in the transaction, since nothing may change meanwhile.
     near = await asyncio.to_thread(_still_near, rows, [(goes, stays) for goes, stays, _ in pairs], command.similarity)
@@ -179,13 +244,22 @@ async def merge(tx: Transaction, envelope: Envelope, command: MergeDuplicates, m
     return DuplicatesMerged(merged=len(pairs) - len(left), left=left)
 
 
-def _still_near(
-    rows: Sequence[Row], pairs: Sequence[tuple[UUID | None, UUID | None]], least: float
-) -> list[float | None]:
-    """Return for each pair how similar what goes is to what stays; None where it may not go for that one."""
-    memories = compared(rows)
-    found: list[float | None] = []
-    for goes_id, stays_id in pairs:
-        goes, stays = memories.get(goes_id or BEGINNING), memories.get(stays_id or BEGINNING)
-        found.append(None if goes is None or stays is None else similarity_to(stays, goes, least))
-    return found
+async def _sought(command: FindDuplicates, context: Context) -> Sought:
+    require_admin(context.envelope.principal, "Finding duplicates")
+    partitions = tuple(Partition) if command.partition is UNSET else (command.partition,)
+    model_id = await _model_id(context)
+    if command.similarity is not UNSET:
+        return Sought(partitions, model_id, command.similarity)
+    try:
+        curve = await context.services[Confidence].calibration()
+    except EmbedderUnavailable as problem:
+        raise refuse(FaultCode.UNAVAILABLE, f"{problem}.") from problem
+    # The cosine that is as good a sign with this model as SIMILARITY is with the default one.
+    return Sought(partitions, model_id, curve.cosine_of(SIMILARITY, SHIPPED[MODEL_SHA256]))
+
+
+async def _model_id(context: Context) -> int:
+    try:
+        return await context.services[Vectorizer].running_model_id()
+    except EmbedderUnavailable as problem:
+        raise refuse(FaultCode.UNAVAILABLE, f"{problem}.") from problem

@@ -1,28 +1,39 @@
-"""The rows of one import, and which of them are there already: by their external id, or by their identity."""
+"""The rows of one import: routed, and sorted by what went in before, known by external id or, for good, by identity."""
 
+import time
+from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Final
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from engramq.schemas.commands import ImportRecord, Receipt
-from engramq.schemas.faults import EngramqError
+from engramq.schemas.commands import ImportBatch, ImportMemories, ImportRecord, ImportRow, Receipt
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import EngramqError, FaultCode
+from engramq.schemas.fields import or_none
+from engramq.schemas.setting_values import Retention
 from engramq.schemas.vocabulary import Absence, OnDuplicate, Partition, ReceiptStatus, Verification
+from engramq.workers.db.loads import IDLE_S, LARGE_ROWS, LARGE_SHARE, LOAD_ROWS, load_of, open_load
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Transaction
-from engramq.workers.memories.imported_rows import GoneIn, absence_of, gone_in
+from engramq.workers.db.transaction import Row, Transaction
+from engramq.workers.db.vectors import Sizes
 from engramq.workers.memories.quotas import Allowance
-from engramq.workers.memories.store import Draft
+from engramq.workers.memories.store import Draft, draft
 
 TAKEN: Final = sql("known_external_ids")
 WITH_EXTERNAL_IDS: Final = sql("with_external_ids")
+EARLIER: Final = sql("imported_rows")
+
+RECORDS: Final = "records"  # what a receipt names where a row is none at all
+NAMESPACES_KEPT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownMemory:
     """A memory that has an external id already; locked. `absence`: why it is not to be found; UNSET when it is."""
 
     id: UUID
@@ -33,30 +44,52 @@ class Known:
     content: str
     metadata: dict[str, Any]
 
+    @classmethod
+    def made(cls, made: Draft, memory_id: UUID) -> "KnownMemory":
+        """Return what is known of a memory that this batch has made."""
+        memory, metadata = made.memory, or_none(made.memory.metadata) or {}
+        return cls(memory_id, made.partition, memory.verification, made.created_by, UNSET, memory.content, metadata)
+
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EarlierRow:
+    """A row that went in before: the memory that it became.
+
+    `partition`: where the memory is, or was. `absence`: why it is not to be found; UNSET when it is.
+    """
+
+    memory_id: UUID
+    partition: Partition
+    absence: Absence | UnsetType
+
+    def stays_out_of(self, partition: Partition) -> bool:
+        """Return whether the row is not to go in once more.
+
+        An erased untrusted memory is no reason to keep a trusted row out: else whoever imports a file first, and is
+        not trusted, would decide what others cannot import.
+        """
+        erased_untrusted = self.absence is Absence.ERASED and self.partition is Partition.UNTRUSTED
+        return not (erased_untrusted and partition is Partition.TRUSTED)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedRow:
     """A record and the memory that it is where there is none yet; `identity`: by which it is known for good."""
 
     record: ImportRecord
     draft: Draft
     identity: bytes | None
 
-    @property
-    def name(self) -> str | bytes | None:
-        """By what another row says the same."""
-        return self.identity if self.record.external_id is UNSET else self.record.external_id
-
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RoutedBatch:
     """The rows of one import that may be written, by their index, and receipts for the others.
 
     `degraded`: some had to go without a vector.
     """
 
     on_duplicate: OnDuplicate
-    rows: dict[int, Row]
+    rows: dict[int, RoutedRow]
     refused: list[Receipt]
     degraded: bool = False
 
@@ -72,76 +105,109 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Sorted:
+class SortedRows:
     """Which rows are new, which say again what another row or a known memory said, and which are over a quota."""
 
-    new: dict[int, Row] = field(default_factory=dict)
+    new: dict[int, RoutedRow] = field(default_factory=dict)
     again: dict[int, int] = field(default_factory=dict)  # index -> index of the row that made the memory
-    known: dict[int, Known] = field(default_factory=dict)
+    known: dict[int, KnownMemory] = field(default_factory=dict)
     refused: list[Receipt] = field(default_factory=list)  # there is no room for them
 
 
-async def known_already(tx: Transaction, batch: Batch) -> set[int]:
-    """Return the rows, by index, that need no vector, since nothing will be written of them."""
+def routed(envelope: Envelope, command: ImportBatch | ImportMemories, retention: Sequence[Retention]) -> RoutedBatch:
+    """Put each record on its side of the trust boundary; what may not go there gets its receipt."""
+    command.check()
+    rows: dict[int, RoutedRow] = {}
+    refused: list[Receipt] = []
+    identities = command.identities if isinstance(command, ImportBatch) else ()
+    for index, (record, identity) in enumerate(zip_longest(command.records, identities)):
+        if isinstance(record, ImportRow) and record.fault is not UNSET:
+            error = f"{record.fault.error} {record.fault.recovery}"
+            refused.append(rejected(index, record.fault.field or RECORDS, error))
+            continue
+        try:
+            rows[index] = RoutedRow(record, draft(record.memory, envelope, retention, record.project), identity)
+        except EngramqError as refusal:
+            name = "verification" if refusal.fault.code is FaultCode.FORBIDDEN else "partition"
+            refused.append(rejected(index, name, refusal.fault.error))
+    return RoutedBatch(command.on_duplicate, rows, refused)
+
+
+async def need_no_vector(tx: Transaction, batch: RoutedBatch) -> set[int]:
+    """Return the rows, by index, of which nothing will be written, since they are known already."""
     taken = set[str]()
     if batch.external_ids:
         taken = {row["external_id"] for row in await tx.rows(TAKEN, external_ids=batch.external_ids)}
-    out = out_of(batch, taken, await gone_in(tx, batch.identities))
+    out = out_of(batch, taken, await earlier_rows(tx, batch.identities))
     skipped = taken if batch.on_duplicate is OnDuplicate.SKIP else set()
     return out.keys() | {index for index, row in batch.rows.items() if row.record.external_id in skipped}
 
 
-async def known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, Known]:
+async def lock_known(tx: Transaction, external_ids: Sequence[str]) -> dict[str, KnownMemory]:
     """Lock the memories that have these external ids, and return them by external id."""
     if not external_ids:
         return {}
-    rows = await tx.rows(WITH_EXTERNAL_IDS, external_ids=list(external_ids))
     return {
-        row["external_id"]: Known(
+        row["external_id"]: KnownMemory(
             row["id"],
             Partition(row["partition"]),
             Verification(row["verification"]),
             row["created_by"],
-            absence_of(row),
+            _absence_of(row),
             row["content"],
             row["metadata"],
         )
-        for row in rows
+        for row in await tx.rows(WITH_EXTERNAL_IDS, external_ids=list(external_ids))
     }
 
 
-def out_of(batch: Batch, taken: Container[str], before: Mapping[bytes, GoneIn]) -> dict[int, GoneIn]:
+async def earlier_rows(tx: Transaction, identities: Sequence[bytes]) -> dict[bytes, EarlierRow]:
+    """Return what became of those of these rows that went in before, by identity."""
+    if not identities:
+        return {}
+    return {
+        bytes(row["digest"]): EarlierRow(row["memory_id"], Partition(row["partition"]), _absence_of(row))
+        for row in await tx.rows(EARLIER, digests=list(identities))
+    }
+
+
+def _absence_of(row: Row) -> Absence | UnsetType:
+    return UNSET if row["absence"] is None else Absence(row["absence"])
+
+
+def out_of(batch: RoutedBatch, taken: Container[str], before: Mapping[bytes, EarlierRow]) -> dict[int, EarlierRow]:
     """Return the rows, by index, that went in before and stay out.
 
     Where an external id is `taken` the memory that has it decides.
     """
     return {
-        index: found
+        index: earlier
         for index, row in batch.rows.items()
         if row.identity is not None
         and row.record.external_id not in taken
-        and (found := before.get(row.identity)) is not None
-        and found.stays_out_of(row.draft.partition)
+        and (earlier := before.get(row.identity)) is not None
+        and earlier.stays_out_of(row.draft.partition)
     }
 
 
-def sort(batch: Batch, known_ones: Mapping[str, Known], out: Container[int], allowance: Allowance) -> Sorted:
+def sort(batch: RoutedBatch, known: Mapping[str, KnownMemory], out: Container[int], allowance: Allowance) -> SortedRows:
     """Tell the new rows, which take their room, from those that say again what is there; without what stays `out`."""
-    rows, first_with = Sorted(), dict[str | bytes, int]()
+    rows, first_with = SortedRows(), dict[str | bytes, int]()
     for index, row in batch.rows.items():
-        external_id = row.record.external_id
+        external_id, memory = row.record.external_id, row.draft.memory
+        name = row.identity if external_id is UNSET else external_id  # by what another row says the same
         if index in out:
             continue
-        if external_id is not UNSET and external_id in known_ones:
-            rows.known[index] = known_ones[external_id]
-        elif row.name is not None and row.name in first_with:
-            rows.again[index] = first_with[row.name]
-        elif (refused := over_quota(index, partial(allowance.take, row.draft.memory))) is not None:
+        if external_id is not UNSET and external_id in known:
+            rows.known[index] = known[external_id]
+        elif name is not None and name in first_with:
+            rows.again[index] = first_with[name]
+        elif refused := over_quota(index, partial(allowance.take, memory.content, or_none(memory.metadata) or {})):
             rows.refused.append(refused)
         else:
             rows.new[index] = row
-            if row.name is not None:
-                first_with[row.name] = index
+            if name is not None:
+                first_with[name] = index
     return rows
 
 
@@ -159,8 +225,45 @@ def rejected(index: int, name: str, error: str) -> Receipt:
     return Receipt(index=index, status=ReceiptStatus.REJECTED, field=name, error=error)
 
 
-def made_known(draft: Draft, memory_id: UUID) -> Known:
-    """Return what is known of a memory that this batch has made."""
-    memory = draft.memory
-    metadata = {} if memory.metadata is UNSET else memory.metadata
-    return Known(memory_id, draft.partition, memory.verification, draft.created_by, UNSET, memory.content, metadata)
+Target = tuple[Partition, int]  # a partition and the model whose index it is
+
+
+@dataclass(slots=True)
+class BulkLoads:
+    """How much came of late, by namespace and partition; one per process.
+
+    Rows of a large import stay out of the vector index until it is built anew. Nobody announces one: an import is
+    large once so much has come without a break that building the index anew costs less than inserting the rest. What
+    came before is in the index already.
+    """
+
+    sizes: Sizes
+    large_rows: int = LARGE_ROWS  # that came without a break
+    _came: dict[tuple[str, Partition], tuple[int, float]] = field(default_factory=dict)  # rows; last, by monotonic
+
+    def came(self, namespace: str, partition: Partition, rows: int) -> None:
+        """Note that a batch has brought new rows."""
+        now = time.monotonic()
+        if len(self._came) >= NAMESPACES_KEPT:
+            self._came = {key: (count, last) for key, (count, last) in self._came.items() if now - last < IDLE_S}
+        count, last = self._came.get((namespace, partition), (0, 0.0))
+        self._came[namespace, partition] = rows if now - last >= IDLE_S else count + rows, now
+
+    async def loads_of(self, tx: Transaction, drafts: Sequence[Draft]) -> dict[Target, int]:
+        """Return the open loads that new memories belong to, by partition and model; open those that are due."""
+        targets = Counter((new.partition, new.embedding.model_id) for new in drafts if new.embedding is not None)
+        loads: dict[Target, int] = {}
+        for partition, model_id in sorted(targets):
+            if await self._is_large(tx, partition):
+                await open_load(tx, partition, model_id)
+            load = await load_of(tx, partition, model_id, rows=targets[partition, model_id])
+            if load is not None:
+                loads[partition, model_id] = load
+        return loads
+
+    async def _is_large(self, tx: Transaction, partition: Partition) -> bool:
+        rows, last = self._came.get((tx.namespace, partition), (0, 0.0))
+        if rows < self.large_rows or time.monotonic() - last >= IDLE_S:
+            return False
+        # A load brings no more than LOAD_ROWS, however many come: each is paid for by a build of everybody's index.
+        return min(rows, LOAD_ROWS) >= LARGE_SHARE * (await self.sizes.of(tx, (partition,))).everybodys

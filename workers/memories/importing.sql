@@ -97,3 +97,43 @@ returning m.node_id
 delete from edges e
 where e.tenant = %(tenant)s and e.layer = 'association' and e.origin = 'similarity' and e.relation = 'similar'
     and e.reinforcement_count = 0 and (e.source_id = %(id)s or e.target_id = %(id)s)
+
+-- name: imported_rows
+-- What became of rows that went in before. Of a memory that was erased the partition is the one that it went into, unless
+-- it was promoted since.
+select r.digest, r.memory_id, case when m.node_id is null then 'erased' else {absence} end as absence,
+    case when n.partition is not null then n.partition
+        when r.trusted or exists (
+            select from audit_log a
+            where a.tenant = %(tenant)s and a.target_id = r.memory_id and a.action = 'promote'
+        ) then 'trusted'
+        else 'untrusted' end as partition
+from imported_rows r
+left join nodes n on n.tenant = r.tenant and n.id = r.memory_id
+left join memories m on m.tenant = n.tenant and m.node_id = n.id and m.partition = n.partition
+where r.tenant = %(tenant)s and r.digest = any(%(digests)s::bytea[])
+
+-- name: forget_imported_rows
+-- Let rows go in again.
+delete from imported_rows where tenant = %(tenant)s and digest = any(%(digests)s::bytea[])
+
+-- name: import_batches
+-- The newest batches of imports, of one principal or of all, each with the counts of its answer; a refused one has none.
+select l.principal, l.principal_untrusted, l.created_at,
+    coalesce((l.answer #>> '{reply,stored}')::bigint, 0) as stored,
+    coalesce((l.answer #>> '{reply,updated}')::bigint, 0) as updated,
+    coalesce((l.answer #>> '{reply,skipped}')::bigint, 0) as skipped,
+    coalesce((l.answer #>> '{reply,rejected}')::bigint, 0) as rejected
+from ledger l
+where l.tenant = %(tenant)s and l.command = any(%(commands)s::text[])
+    and l.created_at > now() - make_interval(hours => %(hours)s)
+    and (%(principal)s::text is null
+        or (l.principal = %(principal)s and l.principal_untrusted = %(principal_untrusted)s))
+order by l.created_at desc, l.command_id desc
+limit %(limit)s
+
+-- name: waiting_for_vectors
+-- How many memories of the namespace have no vector yet, and what time it is.
+select (
+    select count(*) from memories m where m.tenant = %(tenant)s and m.state = 'pending'
+) as waiting, now() as at

@@ -1,4 +1,4 @@
-"""Memories that wait for their vectors, and giving them these."""
+"""Find memories that wait for their vectors, and give them these."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from engramq.schemas.commands import EmbedPending
+from engramq.schemas.commands import Activated, EmbedPending, PendingEmbedded
+from engramq.schemas.ids import parse_uuid
 from engramq.schemas.jobs import MEMORIES_PER_FOLLOW_UP
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.db.vectors import Embedding
 from engramq.workers.embedders.interface import EmbedderUnavailable, InputRejected
 from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.links.similarity import linking
 from engramq.workers.queue.contract import FollowUp
+from engramq.workers.runner import Context, handles_without_transaction
+from engramq.workers.sectors.handlers import classifying
 
 log = logging.getLogger(__name__)
 
@@ -51,26 +55,21 @@ async def activate(tx: Transaction, vectors: Sequence[Vectorized]) -> list[UUID]
     """Give pending memories their vectors; return those that were still pending, and with that content."""
     sent = [
         await tx.send(
-            ACTIVATE, id=one.id, content=one.content, embedding=one.embedding.half, model_id=one.embedding.model_id
+            ACTIVATE,
+            id=memory.id,
+            content=memory.content,
+            embedding=memory.embedding.half,
+            model_id=memory.embedding.model_id,
         )
-        for one in vectors
+        for memory in vectors
     ]
-    return [row["node_id"] for one in sent if (row := await one.fetchone()) is not None]
+    return [row["node_id"] for answer in sent if (row := await answer.fetchone()) is not None]
 
 
 async def pending_after(tx: Transaction, after: UUID, *, older_than_s: float, limit: int) -> list[UUID]:
     """Return the first ids above `after` of memories that have been pending for that long."""
     rows = await tx.rows(PENDING_AFTER, after=after, older_than_s=older_than_s, limit=limit)
     return [row["id"] for row in rows]
-
-
-async def vectors_of(rows: Sequence[Row], vectorizer: Vectorizer) -> list[Vectorized]:
-    """Return the vectors that can be had now; the sweep will ask again for the rest."""
-    try:
-        return await embedded(rows, vectorizer)
-    except EmbedderUnavailable as problem:
-        log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.failure.reason})
-        return []
 
 
 async def embedded(rows: Sequence[Row], vectorizer: Vectorizer) -> list[Vectorized]:
@@ -87,3 +86,29 @@ async def embedded(rows: Sequence[Row], vectorizer: Vectorizer) -> list[Vectoriz
         middle = len(rows) // 2
         return await embedded(rows[:middle], vectorizer) + await embedded(rows[middle:], vectorizer)
     return [Vectorized(row["id"], row["content"], embedding) for row, embedding in zip(rows, embeddings, strict=True)]
+
+
+@handles_without_transaction(EmbedPending)
+async def embed_pending(command: EmbedPending, context: Context) -> PendingEmbedded:
+    """Give pending memories their vectors; what is pending no more is left alone."""
+    namespace, vectorizer = context.envelope.namespace, context.services[Vectorizer]
+    wanted = [memory_id for text in command.memory_ids if (memory_id := parse_uuid(text)) is not None]
+    waiting = await context.store.read(namespace, lambda tx: pending_contents(tx, wanted))
+    ids: list[str] = []
+    for start in range(0, len(waiting), ACTIVATED_AT_ONCE):
+        rows = waiting[start : start + ACTIVATED_AT_ONCE]
+        try:
+            vectors = await embedded(rows, vectorizer)
+        except EmbedderUnavailable as problem:  # the sweep will ask again
+            log.warning("Memories stay pending", extra={"count": len(rows), "reason": problem.failure.reason})
+            continue
+
+        async def write(tx: Transaction, vectors: Sequence[Vectorized] = vectors) -> list[UUID]:
+            tx.lease = context.lease
+            return await activate(tx, vectors)
+
+        if vectors:
+            ids += map(str, await context.store.write(namespace, write))
+    links = linking(namespace, [Activated(memory_id=memory_id) for memory_id in ids])
+    context.follow_ups = classifying(namespace, ids) + links
+    return PendingEmbedded(activated=len(ids))

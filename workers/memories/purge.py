@@ -1,33 +1,36 @@
-"""Purging: erasing for good, or archiving, memories of one principal, source type, thread, project, partition or time.
+"""Purge: erase for good, or archive, memories of a principal, source type, thread, project, partition or time.
 
-Of a principal its nodes, edges and links are erased too, and archiving deletes its nodes and edges so that they can be
-restored: see purge_graph.py.
+What a principal wrote of the graph goes with its memories: see purge_graph.py. Each few are taken in a transaction of
+their own, so that another try goes on with what is left; the command's own transaction sums up what all tries did.
 """
 
+import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 from uuid import UUID
 
+from engramq.schemas import limits
+from engramq.schemas.commands import Purged, PurgeMemories
 from engramq.schemas.envelope import Envelope
 from engramq.schemas.faults import EngramqError, FaultCode
-from engramq.schemas.vocabulary import AuditAction, MemoryState
+from engramq.schemas.ids import format_time
+from engramq.schemas.records import MemoryPreview
+from engramq.schemas.vocabulary import AuditAction, MemoryState, SourceType
 from engramq.workers.db import audit, namespaces
-from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph import taking_back
-from engramq.workers.graph.taking_back import ChangedBy
 from engramq.workers.links.rules import LinkRules
-from engramq.workers.memories import change, purge_graph, restoration, still_hidden
-from engramq.workers.memories.purge_filters import Filters
-from engramq.workers.memories.purge_graph import Kind
-from engramq.workers.queue.contract import Lease
-from engramq.workers.queue.inspection import Inspection
+from engramq.workers.links.writer import lock_with_linked
+from engramq.workers.memories import change, purge_graph
+from engramq.workers.memories.purge_graph import PurgeFilters
+from engramq.workers.runner import Context, handles, require_admin
 
 log = logging.getLogger(__name__)
 
@@ -37,44 +40,93 @@ SUCCESSORS: Final = sql("purge_successors")
 STILL: Final = sql("purge_still")
 HIDDEN: Final = sql("purge_hidden")
 ARCHIVE: Final = sql("archive_many")
+DONE: Final = sql("purge_done")
+CONSTITUTIVE: Final = sql("purge_constitutive")
 
 ERASED_AT_ONCE: Final = 100  # memories of one transaction, whose locks others wait for
+GRAPH_STAYS: Final = (
+    "Knowledge nodes, edges and links stay: they have an author and a time only. "
+    "A purge by created_by, with since or until or without, takes them too."
+)
+_BY_AUTHORS: Final = ("thread", "project")
+# What becomes of the graph, as the entry that sums a purge up counts it, and the entry of each thing.
+_TAKEN: Final = {
+    "edges": AuditAction.DELETE_EDGE,
+    "links": AuditAction.DISCONNECT,
+    "nodes": AuditAction.DELETE_NODE,
+    "deleted": AuditAction.ERASE_DELETED,
+    "proposals": AuditAction.ERASE_PROPOSAL,
+    "emptied": AuditAction.ERASE_PROPERTIES,
+    "taken_back": AuditAction.TAKE_BACK,
+}
+
+BEGINNING: Final = (datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))  # created_at and id; the oldest memory comes first
 
 
-@dataclass(frozen=True, slots=True)
-class PurgePosition:
-    """A position among the memories, oldest first: just after this one."""
-
-    created_at: datetime
-    id: UUID
-
-
-BEGINNING: Final = PurgePosition(datetime(1, 1, 1, tzinfo=UTC), UUID(int=0))
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Memories that a purge takes: contents by id, and where the next ones are looked for."""
-
-    contents: dict[UUID, str]
-    position: PurgePosition
+async def take_all(command: PurgeMemories, context: Context) -> PurgeFilters:
+    """Erase or archive what a purge takes, a few at a time, if it is to take anything."""
+    command.check()
+    require_admin(context.envelope.principal, "Purging")
+    filters = PurgeFilters.of(command)
+    if command.erase or command.archive:
+        await take_memories(command, context, filters)
+        if filters.take_graph:
+            await _take_graph(command, context, filters)
+        if command.restore_replaced:
+            await _restore_replaced(context)
+        if command.restore_replaced and filters.take_graph:
+            await _take_back(context, filters)
+    return filters
 
 
-async def count(tx: Transaction, filters: Filters) -> tuple[int, datetime]:
-    """Return how many memories a purge would take, and the database's time."""
-    row = await tx.row(COUNT, **asdict(filters))
-    assert row is not None
-    return row["memories"], row["now"]
+@handles(
+    PurgeMemories,
+    before=take_all,
+    begun=lambda command, envelope: bool((command.erase or command.archive) and envelope.attempt > 1),
+)
+async def purge_memories(tx: Transaction, command: PurgeMemories, context: Context, filters: PurgeFilters) -> Purged:
+    """List what a purge would take, or sum up what all tries at it have erased or archived, in one audit entry."""
+    if not (command.erase or command.archive):
+        return await _listed(tx, filters)
+    envelope = context.envelope
+    action, word = (AuditAction.ARCHIVE, "archived") if command.archive else (AuditAction.ERASE, "erased")
+    count, ids = await _done(tx, envelope, action)
+    restored, restored_ids = await _done(tx, envelope, AuditAction.RESTORE)
+    hidden = await _hidden_by(tx, envelope)
+    reply = Purged(
+        matched=count,
+        erased=0 if command.archive else count,
+        archived=count if command.archive else 0,
+        memory_ids=ids,
+        still_hidden_count=len(hidden),
+        restored=restored_ids,
+        restored_count=restored,
+        **change.named_hidden(hidden, limits.PURGED_SHOWN),
+    )
+    new: dict[str, Any] = {word: count, "filters": _as_audited(filters)}
+    if filters.take_graph:
+        new |= await _tell_taken(tx, envelope, reply)
+        await purge_graph.tell_left(tx, reply, filters)
+    else:
+        reply.notice = GRAPH_STAYS
+    await audit.record(tx, envelope, AuditAction.PURGE, None, old={}, new=new, reason=audit.reason_of(command))
+    return reply
 
 
-async def find(tx: Transaction, filters: Filters, position: PurgePosition, limit: int) -> Found:
-    """Return the oldest memories from a position on that a purge takes."""
-    rows = await tx.rows(NEXT, **asdict(filters), after=position.created_at, after_id=position.id, limit=limit)
-    contents = {row["id"]: row["content"] for row in rows}
-    return Found(contents, PurgePosition(rows[-1]["created_at"], rows[-1]["id"]) if rows else position)
+async def take_memories(command: PurgeMemories, context: Context, filters: PurgeFilters) -> None:
+    """Erase, or archive, every memory that the filters hold of now, the oldest first."""
+    filters = await _until_now(context, filters)
+    take, (after, after_id) = archive if command.archive else erase, BEGINNING
+    values = asdict(filters) | {"limit": ERASED_AT_ONCE}
+    while rows := await _rows(context, NEXT, **values, after=after, after_id=after_id):
+        ids = [row["id"] for row in rows]
+        contents = {} if command.archive else {str(row["id"]): row["content"] for row in rows}
+        await _take(context, contents, take, context.envelope, filters, ids)
+        log.info("Memories purged", extra={"command_id": context.envelope.id, "count": len(ids)})
+        after, after_id = rows[-1]["created_at"], rows[-1]["id"]
 
 
-async def erase(tx: Transaction, envelope: Envelope, filters: Filters, ids: Sequence[UUID], reason: str | None) -> None:
+async def erase(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
     """Erase those of these memories that the filters still hold of, and note each in the audit log."""
     successors = {row["id"] for row in await tx.rows(SUCCESSORS, ids=list(ids))}
     standing = await lock(tx, *{*ids, *successors})
@@ -89,160 +141,161 @@ async def erase(tx: Transaction, envelope: Envelope, filters: Filters, ids: Sequ
             memory_id = replaced_by.get(memory_id, memory_id) if memory_id is not None else None
         return memory_id if memory_id in standing.keys() - replaced_by.keys() else None
 
-    replaced = await still_hidden.behind(tx, replaced_by)
+    replaced = await change.behind(tx, replaced_by)
     await change.erase(tx, {memory_id: stays(successor) for memory_id, successor in replaced_by.items()})
     await audit.blank(tx, envelope, replaced_by)
-    hidden = await still_hidden.hidden_behind(tx, replaced)
-    for row in rows:
-        behind = [str(one) for one in hidden.get(row["id"], ())]
-        old, new = {"state": row["state"]}, {"still_hidden": behind} if behind else {}
-        await audit.record(tx, envelope, AuditAction.ERASE, row["id"], old=old, new=new, reason=reason)
+    await _audit(tx, envelope, AuditAction.ERASE, rows, replaced)
 
 
-async def archive(
-    tx: Transaction, envelope: Envelope, filters: Filters, ids: Sequence[UUID], reason: str | None
-) -> None:
+async def archive(tx: Transaction, envelope: Envelope, filters: PurgeFilters, ids: Sequence[UUID]) -> None:
     """Archive those of these memories that the filters still hold of, and note each in the audit log."""
     await lock(tx, *ids)
     rows = await tx.rows(STILL, **asdict(filters), ids=list(ids))
     going = [row["id"] for row in rows]
-    replaced = await still_hidden.behind(tx, going)
+    replaced = await change.behind(tx, going)
     await tx.send(ARCHIVE, ids=going)
-    hidden = await still_hidden.hidden_behind(tx, replaced)
+    await _audit(tx, envelope, AuditAction.ARCHIVE, rows, replaced)
+
+
+async def _audit(
+    tx: Transaction, envelope: Envelope, action: AuditAction, rows: Sequence[Row], replaced: change.Behind
+) -> None:
+    """Note each memory that went, with what it had replaced and stays hidden."""
+    hidden = await change.hidden_behind(tx, replaced)
+    new: dict[str, Any] = {"state": MemoryState.ARCHIVED} if action is AuditAction.ARCHIVE else {}
     for row in rows:
-        behind = [str(one) for one in hidden.get(row["id"], ())]
-        old, new = (
-            {"state": row["state"]},
-            {"state": MemoryState.ARCHIVED, **({"still_hidden": behind} if behind else {})},
-        )
-        await audit.record(tx, envelope, AuditAction.ARCHIVE, row["id"], old=old, new=new, reason=reason)
+        behind = [str(memory_id) for memory_id in hidden.get(row["id"], ())]
+        more = {"still_hidden": behind} if behind else {}
+        reason = audit.reason_of(envelope.command)
+        await audit.record(tx, envelope, action, row["id"], old={"state": row["state"]}, new=new | more, reason=reason)
 
 
-async def hidden_by(tx: Transaction, command_id: str) -> list[UUID]:
-    """Return what a command's erasures, or what it archived, left hidden and nothing replaces now."""
-    rows = await tx.rows(HIDDEN, command_id=UUID(command_id))
-    return await still_hidden.still_hidden(tx, [row["id"] for row in rows])
+async def _take_graph(command: PurgeMemories, context: Context, filters: PurgeFilters) -> None:
+    """Take what the principal has written of the graph by now."""
+    filters = await _until_now(context, filters)
+    values = asdict(filters) | {"limit": ERASED_AT_ONCE, "hung_on": False}
+    for kind in purge_graph.ARCHIVED if command.archive else purge_graph.ERASED:
+        after = purge_graph.BEGINNING
+        while rows := await _rows(context, kind.listed_by, **values, after_id=after):
+            names = {} if command.archive or kind.stays else {str(row["id"]): "" for row in rows}
+            await _take(context, names, kind.take, context.envelope, filters, rows)
+            log.info("Graph purged", extra={"command_id": context.envelope.id, "count": len(rows)})
+            after = rows[-1]["id"]
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
-    """One purge under way: each step is a transaction of its own, so another try goes on with what is left.
+async def _restore_replaced(context: Context) -> None:
+    """Bring back what the erased ones had replaced and nothing replaces now, each in a transaction of its own.
 
-    `archive`: memories are archived instead of erased, and the graph is deleted so that it can be restored.
+    One whose links find no room stays hidden, and the reply names it.
     """
+    envelope, rules = context.envelope, context.services[LinkRules]
+    for memory_id in await context.store.read(envelope.namespace, partial(_hidden_by, envelope=envelope)):
+        try:
+            await _take(context, {}, _restore, envelope, memory_id, rules)
+        except EngramqError as refusal:
+            if refusal.fault.code is not FaultCode.DEGREE_LIMIT:
+                raise
+            log.info("A memory was not restored", extra={"command_id": envelope.id, "memory_id": memory_id})
 
-    store: Store
-    mailboxes: Inspection
-    envelope: Envelope
-    lease: Lease
-    filters: Filters
-    archive: bool = False
 
-    async def erase_everything(self) -> AsyncIterator[PurgePosition]:
-        """Erase, or archive, every memory that the filters hold of now, yielding at each step how far it is."""
-        filters = await self._until_now()
-        position = await self._erase_some(filters, BEGINNING)
-        while position is not None:
-            yield position
-            position = await self._erase_some(filters, position)
+async def _restore(tx: Transaction, envelope: Envelope, memory_id: UUID, rules: LinkRules) -> None:
+    row = await lock_with_linked(tx, memory_id)
+    if row is not None:
+        await change.restore(tx, envelope, row, rules)
 
-    async def take_graph(self) -> AsyncIterator[UUID]:
-        """Take what the principal has written of the graph by now, yielding as it goes on."""
-        filters = await self._until_now()
-        for kind in purge_graph.ARCHIVED if self.archive else purge_graph.ERASED:
-            after = await self._take_some_of_graph(kind, filters, purge_graph.BEGINNING)
-            while after is not None:
-                yield after
-                after = await self._take_some_of_graph(kind, filters, after)
 
-    async def take_back(self) -> AsyncIterator[int]:
-        """Set back what the principal changed of edges and nodes of others, yielding as it goes on."""
-        filters = await self._until_now()
-        assert filters.created_by is not None
-        by, after = ChangedBy(filters.created_by, filters.since, filters.until), 0
-        while entries := await self._next_changes(by, after):
+async def _take_back(context: Context, filters: PurgeFilters) -> None:
+    """Set back what the principal changed of edges and nodes of others."""
+    by, after = (await _until_now(context, filters)).changes, 0
+    while entries := await context.store.read(
+        context.envelope.namespace, partial(taking_back.next_changes, by=by, after=after, limit=ERASED_AT_ONCE)
+    ):
+        await _take(context, {}, taking_back.take_back, context.envelope, by, entries)
+        after = entries[-1]["id"]
 
-            async def effect(tx: Transaction, entries: list[Row] = entries) -> None:
-                tx.lease, tx.writer = self.lease, self.envelope.principal.name
-                await taking_back.take_back(tx, self.envelope, by, entries)
 
-            await self.store.write(self.envelope.namespace, effect)
-            after = entries[-1]["id"]
-            yield after
+async def _take(
+    context: Context, erased: Mapping[str, str], effect: Callable[..., Awaitable[None]], *arguments: Any
+) -> None:
+    """Carry out a part of a purge in a transaction of its own.
 
-    async def restore_replaced(self, rules: LinkRules) -> None:
-        """Bring back what the erased ones had replaced and nothing replaces now, each in a transaction of its own.
+    Queues are looked through for what is `erased` (contents by id) before and after, as for a single erasure.
+    """
+    namespace = context.envelope.namespace
 
-        One whose links find no room stays hidden, and the reply names it.
-        """
-        namespace = self.envelope.namespace
-        for memory_id in await self.store.read(namespace, lambda tx: hidden_by(tx, self.envelope.id)):
+    async def leased(tx: Transaction) -> None:
+        tx.lease, tx.writer = context.lease, context.envelope.principal.name
+        await namespaces.note(tx)
+        await effect(tx, *arguments)
 
-            async def effect(tx: Transaction, memory_id: UUID = memory_id) -> None:
-                tx.lease = self.lease
-                await namespaces.note(tx)
-                await restoration.restore_by_id(tx, self.envelope, memory_id, rules)
+    await context.mailboxes.scrub(namespace, erased)
+    await context.store.write(namespace, leased)
+    context.begun = True
+    await context.mailboxes.scrub(namespace, erased)
 
-            try:
-                await self.store.write(namespace, effect)
-            except EngramqError as refusal:
-                if refusal.fault.code is not FaultCode.DEGREE_LIMIT:
-                    raise
-                log.info("A memory was not restored", extra={"command_id": self.envelope.id, "memory_id": memory_id})
 
-    async def _next_changes(self, by: ChangedBy, after: int) -> list[Row]:
-        def find(tx: Transaction) -> Awaitable[list[Row]]:
-            return taking_back.next_changes(tx, by, after, ERASED_AT_ONCE)
+async def _rows(context: Context, query: bytes, **values: Any) -> list[Row]:
+    return await context.store.read(context.envelope.namespace, lambda tx: tx.rows(query, **values))
 
-        return await self.store.read(self.envelope.namespace, find)
 
-    async def _until_now(self) -> Filters:
-        """Return the filters, with an end: else somebody who keeps writing would keep this going."""
-        filters = self.filters
-        _, now = await self.store.read(self.envelope.namespace, lambda tx: count(tx, filters))
-        return replace(filters, until=now) if filters.until is None or filters.until > now else filters
+async def _until_now(context: Context, filters: PurgeFilters) -> PurgeFilters:
+    """Return the filters with an end: else somebody who keeps writing would keep this going."""
+    now = (await _rows(context, COUNT, **asdict(filters)))[0]["now"]
+    return replace(filters, until=now) if filters.until is None or filters.until > now else filters
 
-    async def _take_some_of_graph(self, kind: Kind, filters: Filters, after: UUID) -> UUID | None:
-        """Take the next few of a kind and return where to go on; None when there were none left."""
-        namespace = self.envelope.namespace
-        found = await self.store.read(namespace, lambda tx: kind.find(tx, filters, after, ERASED_AT_ONCE))
-        if not found:
-            return None
 
-        async def effect(tx: Transaction) -> None:
-            tx.lease, tx.writer = self.lease, self.envelope.principal.name
-            await namespaces.note(tx)
-            await kind.take(tx, self.envelope, filters, found)
+async def _listed(tx: Transaction, filters: PurgeFilters) -> Purged:
+    """Return what a purge would take, without taking anything."""
+    counted = await tx.rows(COUNT, **asdict(filters))
+    after, after_id = BEGINNING
+    rows = await tx.rows(NEXT, **asdict(filters), after=after, after_id=after_id, limit=limits.PURGED_SHOWN)
+    ids = [str(row["id"]) for row in rows]
+    previews = [MemoryPreview(id=memory_id, preview=None) for memory_id in ids]  # read later: see workers/replies.py
+    reply = Purged(matched=counted[0]["memories"], erased=0, memory_ids=ids, memory_previews=previews)
+    if filters.take_graph:
+        await purge_graph.tell_listed(tx, reply, filters)
+    else:
+        reply.notice = GRAPH_STAYS
+    return reply
 
-        names = {} if self.archive or kind.stays else {str(row["id"]): "" for row in found}
-        await self.mailboxes.scrub(namespace, names)
-        await self.store.write(namespace, effect)
-        await self.mailboxes.scrub(namespace, names)
-        log.info("Graph purged", extra={"command_id": self.envelope.id, "count": len(found)})
-        last: UUID = found[-1]["id"]
-        return last
 
-    async def _erase_some(self, filters: Filters, position: PurgePosition) -> PurgePosition | None:
-        """Erase or archive the next few and return where to go on; None when there were none left.
+async def _tell_taken(tx: Transaction, envelope: Envelope, reply: Purged) -> dict[str, int]:
+    """Add to a reply what a command has taken of the graph; return it as the audit log sums it up."""
+    taken = {name: await _done(tx, envelope, action) for name, action in _TAKEN.items()}
+    counts = {name: number for name, (number, _) in taken.items()}
+    reply.edge_count, reply.link_count, reply.node_count = counts["edges"], counts["links"], counts["nodes"]
+    reply.edge_previews, reply.link_previews, reply.node_previews = (
+        purge_graph.named(taken[name][1]) for name in ("edges", "links", "nodes")
+    )
+    reply.deleted_count, reply.proposal_count = counts["deleted"], counts["proposals"]
+    reply.emptied_count, reply.taken_back_count = counts["emptied"], counts["taken_back"]
+    row = await tx.row(CONSTITUTIVE, command_id=UUID(envelope.id))
+    assert row is not None
+    reply.constitutive_count = row["edges"]
+    return counts
 
-        Queues are looked through before and after, as for a single erasure.
-        """
-        namespace = self.envelope.namespace
-        found = await self.store.read(namespace, lambda tx: find(tx, filters, position, ERASED_AT_ONCE))
-        if not found.contents:
-            return None
-        contents = {str(memory_id): content for memory_id, content in found.contents.items()}
-        ids: list[UUID] = list(found.contents)
 
-        async def effect(tx: Transaction) -> None:
-            tx.lease = self.lease
-            await namespaces.note(tx)
-            take = archive if self.archive else erase
-            await take(tx, self.envelope, filters, ids, audit.reason_of(self.envelope.command))
+async def _done(tx: Transaction, envelope: Envelope, action: AuditAction) -> tuple[int, list[str]]:
+    """Return with how many things a command has done this by now, whoever carried it out, and the first ids."""
+    row = await tx.row(DONE, command_id=UUID(envelope.id), action=action, shown=limits.PURGED_SHOWN)
+    assert row is not None
+    return row["memories"], [str(thing_id) for thing_id in row["ids"] or ()]
 
-        gone = {} if self.archive else contents
-        await self.mailboxes.scrub(namespace, gone)
-        await self.store.write(namespace, effect)
-        await self.mailboxes.scrub(namespace, gone)
-        log.info("Memories purged", extra={"command_id": self.envelope.id, "count": len(ids)})
-        return found.position
+
+async def _hidden_by(tx: Transaction, envelope: Envelope) -> list[UUID]:
+    """Return what a command's erasures, or what it archived, left hidden and nothing replaces now."""
+    rows = await tx.rows(HIDDEN, command_id=UUID(envelope.id))
+    return await change.still_hidden(tx, [row["id"] for row in rows])
+
+
+def _as_audited(filters: PurgeFilters) -> dict[str, Any]:
+    """Return filters as the audit log has them: of what memories say of themselves only a digest, to compare with."""
+    values: dict[str, Any] = {}
+    for name, value in asdict(filters).items():
+        if isinstance(value, datetime):
+            values[name] = format_time(value)
+        elif value is not None and (name in _BY_AUTHORS or (name == "source_type" and value not in set(SourceType))):
+            values[f"{name}_sha256"] = hashlib.sha256(value.encode()).hexdigest()
+        elif value is not None and not isinstance(value, bool):
+            values[name] = value
+    return values

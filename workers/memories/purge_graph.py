@@ -11,15 +11,17 @@ are hidden with these. No consent is asked for: whoever purges may erase all of 
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import UUID
 
 from engramq.schemas import limits
-from engramq.schemas.commands import AddEdge, AddNode, Purged
+from engramq.schemas.commands import AddEdge, AddNode, Purged, PurgeMemories
 from engramq.schemas.envelope import Envelope
+from engramq.schemas.fields import or_none
 from engramq.schemas.records import GraphPreview, MemoryPreview
-from engramq.schemas.vocabulary import AuditAction
+from engramq.schemas.vocabulary import AuditAction, Partition
 from engramq.workers.db import audit, ledger
 from engramq.workers.db.memory_rows import lock
 from engramq.workers.db.queries import sql
@@ -27,7 +29,6 @@ from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.graph.deletions import delete_edges, delete_nodes, edge_as_it_was, entered_many
 from engramq.workers.graph.taking_back import ChangedBy, changed
 from engramq.workers.links.deferred import drop_by_id
-from engramq.workers.memories.purge_filters import LINKS_STAY, Filters
 
 COUNT: Final = sql("authored_count")
 EDGES: Final = sql("authored_edges")
@@ -50,51 +51,84 @@ BARE_NODES: Final = sql("bare_nodes")
 
 BEGINNING: Final = UUID(int=0)  # of the ids, which count up
 
+LINKS_STAY: Final = (
+    "Links that this principal made stay: only a purge that erases takes them. "
+    "Those of archived memories are hidden with these."
+)
 # What the audit log tells of a thing that is erased: ids, and what counts them.
 _AS_TEXT: Final = ("source_id", "target_id", "proposal_id")
 _AS_IT_IS: Final = ("deletion", "property_count")
 
-Take = Callable[[Transaction, Envelope, Filters, Sequence[Row]], Awaitable[None]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeFilters:
+    """What has to hold of a memory for a purge to take it; None: anything may."""
+
+    created_by: str | None
+    source_type: str | None
+    thread: str | None
+    project: str | None
+    partition: Partition | None
+    since: datetime | None
+    until: datetime | None
+    unarchived: bool  # it is not archived already
+
+    @classmethod
+    def of(cls, command: PurgeMemories) -> Self:
+        """Return the filters of a command."""
+        given: dict[str, Any] = {name: or_none(getattr(command, name)) for name in cls.__dataclass_fields__}
+        return cls(**given | {"unarchived": command.unarchived or command.archive})
+
+    @property
+    def take_graph(self) -> bool:
+        """Whether nodes, edges and links are taken too: they have an author and a time, and nothing else of these."""
+        of_memories = (self.source_type, self.thread, self.project, self.partition)
+        return self.created_by is not None and set(of_memories) == {None}
+
+    @property
+    def changes(self) -> ChangedBy:
+        """The changes that the principal made to edges and nodes of others."""
+        assert self.created_by is not None
+        return ChangedBy(self.created_by, self.since, self.until)
+
+
+Take = Callable[[Transaction, Envelope, PurgeFilters, Sequence[Row]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One kind of things that a principal writes: how they are found, and how those that a purge still takes go.
+class GraphKind:
+    """One kind of things that a principal writes: the query that lists them, and how those that a purge takes go.
 
     `stays`: the things themselves stay, so that what is queued about them does too.
     """
 
-    found_by: bytes
+    listed_by: bytes
     take: Take
     stays: bool = False
 
-    async def find(self, tx: Transaction, filters: Filters, after: UUID, limit: int) -> list[Row]:
-        """Return the first of these things, by their ids, that come after one."""
-        return await tx.rows(self.found_by, **asdict(filters), after_id=after, limit=limit, hung_on=False)
 
-
-async def _erase_edges(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+async def _erase_edges(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     gone = await tx.rows(ERASE_EDGES, **asdict(filters), ids=ids_of(rows))
     await _blank_edges(tx, gone)
     await _note(tx, envelope, AuditAction.DELETE_EDGE, gone)
     await _erase_about(tx, envelope, gone)
 
 
-async def _erase_links(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+async def _erase_links(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     await lock(tx, *set(chain.from_iterable((row["source_id"], row["target_id"]) for row in rows)))
     gone = await tx.rows(ERASE_LINKS, **asdict(filters), ids=ids_of(rows))
     gone += await drop_by_id(tx, ids_of(rows), "What its principal wrote was purged while it waited.")
     await _note(tx, envelope, AuditAction.DISCONNECT, gone)
 
 
-async def _erase_nodes(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+async def _erase_nodes(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
     gone = await tx.rows(ERASE_NODES, ids=ids_of(locked))
     await _blank_nodes(tx, gone)
     await _note(tx, envelope, AuditAction.DELETE_NODE, gone)
 
 
-async def _empty_nodes(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+async def _empty_nodes(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     """Take the principal's properties from its nodes that stay. They are counted alone: keys can say what values do."""
     locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
     await ledger.blank(tx, AddNode, "node_id", ids_of(locked), {"properties": {}})
@@ -102,7 +136,7 @@ async def _empty_nodes(tx: Transaction, envelope: Envelope, filters: Filters, ro
     await _note(tx, envelope, AuditAction.ERASE_PROPERTIES, emptied)
 
 
-async def _erase_deletions(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+async def _erase_deletions(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     gone = await tx.rows(ERASE_DELETIONS, **asdict(filters), ids=ids_of(rows))
     edges = [row for row in gone if not row["is_node"]]
     await _blank_edges(tx, edges)
@@ -111,19 +145,19 @@ async def _erase_deletions(tx: Transaction, envelope: Envelope, filters: Filters
     await _erase_about(tx, envelope, edges)
 
 
-async def _erase_proposals(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+async def _erase_proposals(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     gone = await tx.rows(ERASE_PROPOSALS, **asdict(filters), ids=ids_of(rows))
     await _note(tx, envelope, AuditAction.ERASE_PROPOSAL, gone)
 
 
 # In this order: a node that only its own edges hold goes after them, and what somebody deletes meanwhile is found last.
 ERASED: Final = (
-    Kind(found_by=EDGES, take=_erase_edges),
-    Kind(found_by=LINKS, take=_erase_links),
-    Kind(found_by=NODES, take=_erase_nodes),
-    Kind(found_by=KEPT_NODES, take=_empty_nodes, stays=True),
-    Kind(found_by=DELETIONS, take=_erase_deletions),
-    Kind(found_by=PROPOSALS, take=_erase_proposals),
+    GraphKind(listed_by=EDGES, take=_erase_edges),
+    GraphKind(listed_by=LINKS, take=_erase_links),
+    GraphKind(listed_by=NODES, take=_erase_nodes),
+    GraphKind(listed_by=KEPT_NODES, take=_empty_nodes, stays=True),
+    GraphKind(listed_by=DELETIONS, take=_erase_deletions),
+    GraphKind(listed_by=PROPOSALS, take=_erase_proposals),
 )
 
 
@@ -153,67 +187,61 @@ async def _blank_nodes(tx: Transaction, gone: Sequence[Row]) -> None:
     await ledger.blank(tx, AddNode, "node_id", ids_of(gone), {"label": "", "name": "", "properties": {}})
 
 
-async def _archive_edges(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+async def _archive_edges(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     locked = await tx.rows(LOCK_EDGES, **asdict(filters), ids=ids_of(rows))
     olds = {row["id"]: edge_as_it_was(row) | ({"constitutive": True} if row["constitutive"] else {}) for row in locked}
     await delete_edges(tx, await entered_many(tx, envelope, AuditAction.DELETE_EDGE, olds))
 
 
-async def _archive_nodes(tx: Transaction, envelope: Envelope, filters: Filters, rows: Sequence[Row]) -> None:
+async def _archive_nodes(tx: Transaction, envelope: Envelope, filters: PurgeFilters, rows: Sequence[Row]) -> None:
     locked = await tx.rows(LOCK_NODES, **asdict(filters), ids=ids_of(rows))
     bare = await tx.rows(BARE_NODES, ids=ids_of(locked))
     olds = {row["id"]: {"label": row["label"], "edges": 0} for row in bare}
     await delete_nodes(tx, await entered_many(tx, envelope, AuditAction.DELETE_NODE, olds))
 
 
-ARCHIVED: Final = (Kind(found_by=EDGES, take=_archive_edges), Kind(found_by=NODES, take=_archive_nodes))
+ARCHIVED: Final = (GraphKind(listed_by=EDGES, take=_archive_edges), GraphKind(listed_by=NODES, take=_archive_nodes))
 
 
-async def tell_listed(tx: Transaction, reply: Purged, filters: Filters) -> None:
-    """Add to a reply what a purge would take of the graph, and what of the principal's it would leave."""
-    row = await tx.row(COUNT, **asdict(filters))
-    assert row is not None
-    reply.edge_count, reply.constitutive_count, reply.node_count = row["edges"], row["constitutive"], row["nodes"]
+async def tell_listed(tx: Transaction, reply: Purged, filters: PurgeFilters) -> None:
+    """Add to a reply what a purge would take of the graph, and what it would leave of the principal's."""
+    counts = await tell_left(tx, reply, filters)
+    reply.edge_count, reply.constitutive_count, reply.node_count = (
+        counts["edges"], counts["constitutive"], counts["nodes"]
+    )  # fmt: skip
     reply.edge_previews = await _first(tx, filters, EDGES)
     reply.node_previews = await _first(tx, filters, NODES)
     if not filters.unarchived:
-        reply.link_count, reply.link_previews = row["links"], await _first(tx, filters, LINKS)
-        reply.deleted_count, reply.proposal_count = row["deleted"], row["proposals"]
-        reply.emptied_count = row["emptied"]
-    await _tell_stays(tx, reply, filters, row)
+        reply.link_count, reply.link_previews = counts["links"], await _first(tx, filters, LINKS)
+        reply.deleted_count, reply.proposal_count = counts["deleted"], counts["proposals"]
+        reply.emptied_count = counts["emptied"]
 
 
-async def tell_stays(tx: Transaction, reply: Purged, filters: Filters) -> None:
-    """Add to a reply what of the principal's is left: nodes on which edges of others hang, and links, if archived."""
-    row = await tx.row(COUNT, **asdict(filters))
-    assert row is not None
-    await _tell_stays(tx, reply, filters, row)
+async def tell_left(tx: Transaction, reply: Purged, filters: PurgeFilters) -> Row:
+    """Add to a reply what is left: nodes on which edges of others hang, links if archived, what of others was changed.
 
-
-async def _tell_stays(tx: Transaction, reply: Purged, filters: Filters, counted: Row) -> None:
-    reply.kept_node_count = counted["kept"]
+    Return the counts of what the principal wrote and is there.
+    """
+    counts = await tx.row(COUNT, **asdict(filters))
+    assert counts is not None
+    reply.kept_node_count = counts["kept"]
     reply.kept_node_previews = await _first(tx, filters, NODES, hung_on=True)
-    if filters.unarchived and counted["links"]:
+    if filters.unarchived and counts["links"]:
         reply.notice = LINKS_STAY
-
-
-async def tell_changed(tx: Transaction, reply: Purged, filters: Filters) -> None:
-    """Add to a reply what of others the principal changed, and nothing has taken back."""
-    assert filters.created_by is not None
-    by = ChangedBy(filters.created_by, filters.since, filters.until)
-    found = await changed(tx, by, limits.PURGED_SHOWN)
-    reply.changed_edge_count, reply.changed_edge_previews = found.edges, named(found.edge_ids)
-    reply.changed_node_count, reply.changed_node_previews = found.nodes, named(found.node_ids)
-    previews = [MemoryPreview(id=one, preview=None) for one in found.memory_ids]
-    reply.changed_memory_count, reply.changed_memory_previews = found.memories, previews
+    others = await changed(tx, filters.changes, limits.PURGED_SHOWN)
+    reply.changed_edge_count, reply.changed_edge_previews = others.edges, named(others.edge_ids)
+    reply.changed_node_count, reply.changed_node_previews = others.nodes, named(others.node_ids)
+    reply.changed_memory_count = others.memories
+    reply.changed_memory_previews = [MemoryPreview(id=memory_id, preview=None) for memory_id in others.memory_ids]
+    return counts
 
 
 def named(ids: Sequence[str]) -> list[GraphPreview]:
     """Return what names things in a reply; previews are read later: see workers/replies.py."""
-    return [GraphPreview(id=one, preview=None) for one in ids]
+    return [GraphPreview(id=thing_id, preview=None) for thing_id in ids]
 
 
-async def _first(tx: Transaction, filters: Filters, query: bytes, *, hung_on: bool = False) -> list[GraphPreview]:
+async def _first(tx: Transaction, filters: PurgeFilters, query: bytes, *, hung_on: bool = False) -> list[GraphPreview]:
     limit = limits.PURGED_SHOWN
     rows = await tx.rows(query, **asdict(filters), after_id=BEGINNING, limit=limit, hung_on=hung_on)
     return named([str(row["id"]) for row in rows])

@@ -14,11 +14,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from msgspec import UNSET
-
-from engramq.schemas.commands import NewMemory
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.records import Memory
 from engramq.schemas.settings import Settings
@@ -26,6 +23,7 @@ from engramq.workers.db.database import Store
 from engramq.workers.db.errors import Again
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
+from engramq.workers.runner import Context
 
 log = logging.getLogger(__name__)
 
@@ -35,99 +33,70 @@ COUNTED_S: Final = 5.0  # for which a count serves
 SHARE: Final = 50  # and for so many times as long as it took, so that counting takes no more than 2 % of the time
 FAILED_S: Final = 60.0  # for which nobody counts again when that failed
 KEPT: Final = 10_000  # namespaces of which something is known
+UNITS: Final = {"memories": "memories", "bytes": "bytes of contents and metadata"}
+
+Amounts = Counter[tuple[str | None, str]]  # by principal, None for all together, and unit
 
 
 @dataclass(slots=True, eq=False)
-class Amounts:
-    """Memories and bytes by principal; None: all together. `ended`: when a transaction committed them, inf: not yet."""
+class Written:
+    """What one transaction writes. `ended`: when it was committed, by time.monotonic; inf: not yet."""
 
-    memories: Counter[str | None] = field(default_factory=Counter)
-    bytes: Counter[str | None] = field(default_factory=Counter)
+    amounts: Amounts = field(default_factory=Counter)
     ended: float = math.inf
-
-    def add(self, principal: str, memories: int, size: int) -> None:
-        """Add what a principal has more, or less."""
-        for key in (principal, None):
-            self.memories[key] += memories
-            self.bytes[key] += size
 
 
 @dataclass(slots=True)
-class Known:
-    """What is known of a namespace: the last count, when it began, until when it serves, and what was written since."""
+class CountedNamespace:
+    """The last count of a namespace, when it began, until when it serves, and what was written since."""
 
-    counted: Amounts = field(default_factory=Amounts)
+    counted: Amounts = field(default_factory=Counter)
     began: float = -math.inf
     until: float = -math.inf
     failed: bool = False
-    written: list[Amounts] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def held(self, mine: Amounts, principal: str | None) -> tuple[int, int]:
-        """Return the memories and bytes of a principal, None for all; room that others may not make does not count."""
-        memories, size = self.counted.memories[principal], self.counted.bytes[principal]
-        for amounts in self.written:
-            is_sure = amounts is mine or amounts.ended < math.inf
-            memories += amounts.memories[principal] if is_sure else max(0, amounts.memories[principal])
-            size += amounts.bytes[principal] if is_sure else max(0, amounts.bytes[principal])
-        return memories, size
+    def held(self, mine: Written, principal: str | None, unit: str) -> int:
+        """Return what a principal has, None for all; room that others may not make does not count."""
+        key, amount = (principal, unit), self.counted[principal, unit]
+        for written in self.written:
+            is_sure = written is mine or written.ended < math.inf
+            amount += written.amounts[key] if is_sure else max(0, written.amounts[key])
+        return amount
 
-    def end(self, amounts: Amounts, committed: bool) -> None:
+    def end(self, written: Written, committed: bool) -> None:
         """Note how a transaction that wrote has ended."""
-        amounts.ended = time.monotonic()
+        written.ended = time.monotonic()
         if not committed:
-            self.written.remove(amounts)
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """The bounds of a namespace, or of a principal; 0 for none. `settings` is what refusals name."""
-
-    settings: str
-    memories: int
-    bytes: int
-
-    def refusal(self, whose: str, held: tuple[int, int], memories: int, size: int) -> str | None:
-        """Return what to say when there would be too much; None when it fits, or no more is asked for."""
-        for word, what, bound, has, more in (
-            ("MEMORIES", "memories", self.memories, held[0], memories),
-            ("BYTES", "bytes of contents and metadata", self.bytes, held[1], size),
-        ):
-            if bound and more > 0 and has + more > bound:
-                return f"{whose} may have {bound} {what} and has {has} ({self.settings}_{word})."
-        return None
+            self.written.remove(written)
 
 
 class Quotas:
     """The quotas of one process, and what it knows of each namespace."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        self.of_all = Quota("ENGRAMQ_QUOTA", settings.quota_memories, settings.quota_bytes)
-        self.of_principal = Quota(
-            "ENGRAMQ_QUOTA_PRINCIPAL", settings.quota_principal_memories, settings.quota_principal_bytes
-        )
-        self.are_set = any(quota.memories or quota.bytes for quota in (self.of_all, self.of_principal))
+        self.bounds = {  # 0: none
+            "ENGRAMQ_QUOTA_MEMORIES": settings.quota_memories,
+            "ENGRAMQ_QUOTA_BYTES": settings.quota_bytes,
+            "ENGRAMQ_QUOTA_PRINCIPAL_MEMORIES": settings.quota_principal_memories,
+            "ENGRAMQ_QUOTA_PRINCIPAL_BYTES": settings.quota_principal_bytes,
+        }
+        self.are_set = any(self.bounds.values())
         self._store = store
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._namespaces: OrderedDict[str, CountedNamespace] = OrderedDict()
 
-    def allowance(self, tx: Transaction, principal: str, since: float) -> "Allowance":
-        """Return what a principal may still write in this transaction.
-
-        `since`: when its command was begun, by time.monotonic: no refusal rests on an older count.
-        """
-        return Allowance(self, tx, principal, since)
-
-    def known(self, namespace: str) -> Known:
+    def namespace(self, name: str) -> CountedNamespace:
         """Return what is known of a namespace."""
-        known = self._known.setdefault(namespace, Known())
-        self._known.move_to_end(namespace)
-        if len(self._known) > KEPT:
-            self._known.popitem(last=False)
+        known = self._namespaces.setdefault(name, CountedNamespace())
+        self._namespaces.move_to_end(name)
+        if len(self._namespaces) > KEPT:
+            self._namespaces.popitem(last=False)
         return known
 
     async def count(self, namespace: str, since: float) -> None:
         """Count, unless somebody has since; a count that fails leaves what was known before."""
-        known = self.known(namespace)
+        known = self.namespace(namespace)
         async with known.counting:
             began = time.monotonic()
             if known.began >= since:
@@ -140,27 +109,34 @@ class Quotas:
                 return
             now = time.monotonic()
             known.began, known.until, known.failed = began, now + max(COUNTED_S, SHARE * (now - began)), False
-            known.counted = Amounts()
+            known.counted = Counter()
             for row in rows:
-                known.counted.add(row["principal"], row["memories"], row["bytes"])
-            known.written = [amounts for amounts in known.written if amounts.ended > began]
+                known.counted += Counter({(who, unit): row[unit] for who in (row["principal"], None) for unit in UNITS})
+            known.written = [written for written in known.written if written.ended > began]
 
 
 @dataclass(slots=True)
 class Allowance:
-    """What one transaction takes for what a principal writes; given back when the transaction is undone."""
+    """What one transaction takes of the quotas for what a principal writes; given back when it is undone.
+
+    `since`: when the command was begun, by time.monotonic.
+    """
 
     quotas: Quotas
     tx: Transaction
     principal: str
     since: float
-    taken: Amounts = field(default_factory=Amounts)
+    written: Written = field(default_factory=Written)
 
-    def take(self, memory: NewMemory) -> None:
+    @classmethod
+    def of(cls, tx: Transaction, context: Context) -> Self:
+        """Return what a command may still write in this transaction."""
+        return cls(context.services[Quotas], tx, context.envelope.principal.name, context.since)
+
+    def take(self, content: str, metadata: Mapping[str, Any]) -> None:
         """Count a new memory in; raises EngramqError, `quota_exceeded`, and Again when it has to be counted first."""
         if self.quotas.are_set:
-            metadata = {} if memory.metadata is UNSET else memory.metadata
-            self._take(self.principal, 1, size_of(memory.content, metadata))
+            self._take(self.principal, {"memories": 1, "bytes": size_of(content, metadata)})
 
     def grow(self, memory: Memory, content: str, metadata: Mapping[str, Any]) -> None:
         """Count in what a memory is to have in the place of what it has, as `take` does.
@@ -169,32 +145,36 @@ class Allowance:
         """
         if self.quotas.are_set:
             size = size_of(content, metadata) - size_of(memory.content, memory.metadata)
-            self._take(memory.created_by, 0, size)
+            self._take(memory.created_by, {"memories": 0, "bytes": size})
 
-    def _take(self, owner: str, memories: int, size: int) -> None:
+    def _take(self, owner: str, added: Mapping[str, int]) -> None:
         namespace, now = self.tx.namespace, time.monotonic()
-        known = self.quotas.known(namespace)
-        refusal = self._refusal(known, owner, memories, size)
+        known = self.quotas.namespace(namespace)
+        refusal = self._refusal(known, owner, added)
         may_be_old = known.began < self.since and not (known.failed and now < known.until)
         if may_be_old and (refusal or now >= known.until):
             raise Again(first=partial(self.quotas.count, namespace, self.since))
         if refusal:
             raise refuse(FaultCode.QUOTA_EXCEEDED, refusal)
-        if self.taken not in known.written:
-            known.written.append(self.taken)
-            self.tx.at_end.append(partial(known.end, self.taken))
-        self.taken.add(owner, memories, size)
+        if self.written not in known.written:
+            known.written.append(self.written)
+            self.tx.at_end.append(partial(known.end, self.written))
+        for unit, amount in added.items():
+            self.written.amounts[owner, unit] += amount
+            self.written.amounts[None, unit] += amount
 
-    def _refusal(self, known: Known, owner: str, memories: int, size: int) -> str | None:
-        """Return what to say when one of those who have to have the room does not."""
-        asked = [
-            ("The namespace", None, self.quotas.of_all),
-            ("The principal", self.principal, self.quotas.of_principal),
-        ]
+    def _refusal(self, known: CountedNamespace, owner: str, added: Mapping[str, int]) -> str | None:
+        """Return what to say when one of those who have to have the room does not; what asks for no more fits."""
+        holders = [("The namespace", None, "QUOTA"), ("The principal", self.principal, "QUOTA_PRINCIPAL")]
         if owner != self.principal:
-            asked.append(("The memory's creator", owner, self.quotas.of_principal))
-        refusals = (quota.refusal(whose, known.held(self.taken, key), memories, size) for whose, key, quota in asked)
-        return next((refusal for refusal in refusals if refusal), None)
+            holders.append(("The memory's creator", owner, "QUOTA_PRINCIPAL"))
+        for whose, holder, quota in holders:
+            for unit, words in UNITS.items():
+                setting = f"ENGRAMQ_{quota}_{unit.upper()}"
+                bound, has = self.quotas.bounds[setting], known.held(self.written, holder, unit)
+                if bound and added[unit] > 0 and has + added[unit] > bound:
+                    return f"{whose} may have {bound} {words} and has {has} ({setting})."
+        return None
 
 
 def size_of(content: str, metadata: Mapping[str, Any]) -> int:

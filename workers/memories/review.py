@@ -1,69 +1,92 @@
-"""Standing of memories: how far they are vouched for, and the way from untrusted to trusted."""
+"""Review memories: say how far they are vouched for, and promote them from untrusted to trusted."""
 
-from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID
 
-from engramq.schemas.faults import EngramqError, FaultCode, refuse
-from engramq.schemas.vocabulary import MemoryState, Partition, Verification
+from engramq.schemas.commands import Promoted, PromoteMemory, Verified, VerifyMemory
+from engramq.schemas.envelope import Principal
+from engramq.schemas.faults import FaultCode, missing, refuse
+from engramq.schemas.ids import parse_uuid
+from engramq.schemas.vocabulary import AuditAction, MemoryState, Partition, Scope, Thing, Verification
+from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
-from engramq.workers.db.memory_rows import lock
+from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
-from engramq.workers.links.rules import Displaced, LinkRules
+from engramq.workers.links.replies import displaced_records
+from engramq.workers.links.rules import LinkRules
 from engramq.workers.links.standing import refusal_of
 from engramq.workers.links.writer import lock_with_linked, make_room_again
-from engramq.workers.memories.routing import VOUCHED_FOR
+from engramq.workers.memories.change import StillHidden, behind, named_behind
+from engramq.workers.memories.store import VOUCHED_FOR
+from engramq.workers.runner import Context, handles
 
 VERIFY: Final = sql("verify")
 PROMOTE: Final = sql("promote")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a verification changed. `displaced`: links that had to make room when a rejected memory came back."""
+@handles(VerifyMemory)
+async def verify_memory(tx: Transaction, command: VerifyMemory, context: Context) -> Verified:
+    """Say how far a memory is vouched for, in either partition: review comes before promotion.
 
-    before: Verification
-    displaced: list[Displaced]
-
-
-async def verify(tx: Transaction, memory_id: UUID, verification: Verification, rules: LinkRules) -> Verdict | None:
-    """Write a verification; None when there is no such memory.
-
-    Raises EngramqError with `degree_limit` when the links of a memory that is rejected no more leave somebody above the
-    cap.
+    A review that changes nothing is audited too: somebody else has looked, and says why. Raises EngramqError with
+    `degree_limit` when the links of a memory that is rejected no more leave somebody above the cap.
     """
+    _require_reviewer(context.envelope.principal)
+    memory_id, verification = parse_uuid(command.memory_id), command.verification
+    if memory_id is None:
+        return Verified(status="not_found", memory_id=command.memory_id, **missing(Thing.MEMORY))
     hides = verification is Verification.REJECTED
     row = (await lock(tx, memory_id)).get(memory_id) if hides else await lock_with_linked(tx, memory_id)
     if row is None:
-        return None
+        return Verified(status="not_found", memory_id=str(memory_id), **missing(Thing.MEMORY))
     before = Verification(row["verification"])
     if before is not verification:
         await tx.send(VERIFY, id=memory_id, verification=verification)
-    back = before is Verification.REJECTED and not hides
-    return Verdict(before, await make_room_again(tx, memory_id, rules) if back else [])
+    new: dict[str, Any] = {"verification": verification}
+    if before is Verification.REJECTED and not hides:
+        displaced = await make_room_again(tx, memory_id, context.services[LinkRules])
+        new |= {"displaced": displaced_records(displaced)} if displaced else {}
+    hidden = await named_behind(tx, await behind(tx, [memory_id])) if hides else StillHidden()
+    old, reason = {"verification": before}, audit.reason_of(command)
+    await audit.record(tx, context.envelope, AuditAction.VERIFY, memory_id, old=old, new=new, reason=reason)
+    return Verified(
+        status="success",
+        memory_id=str(memory_id),
+        old_verification=before,
+        new_verification=verification,
+        old=before,
+        new=verification,
+        **hidden,
+    )
 
 
-async def promote(tx: Transaction, memory_id: UUID | None, promoted_by: str) -> dict[str, Any] | None:
-    """Move a memory that is vouched for to trusted; return what it was before, None when it is trusted already.
+@handles(PromoteMemory)
+async def promote_memory(tx: Transaction, command: PromoteMemory, context: Context) -> Promoted:
+    """Move a memory that is vouched for to trusted.
 
-    Raises EngramqError: `record_not_verified` for all that is not vouched for, known or not; `memory_not_active` for
-    what is archived or superseded.
+    Raises EngramqError: `record_not_verified` for all that is not vouched for, unknown, malformed and foreign ids
+    alike, which tells nobody what exists; `memory_not_active` for what is archived or superseded.
     """
+    principal, memory_id = context.envelope.principal, parse_uuid(command.record_id)
+    _require_reviewer(principal)
     row = None if memory_id is None else (await lock(tx, memory_id)).get(memory_id)
-    if row is None:
-        raise not_verified()
-    if row["partition"] == Partition.TRUSTED:
-        return None
-    if row["verification"] not in VOUCHED_FOR:
-        raise not_verified()
-    if row["state"] == MemoryState.ARCHIVED or row["is_superseded"]:
-        raise await refusal_of(tx, row)
-    if await tx.row(PROMOTE, id=memory_id, promoted_by=promoted_by) is None:
-        raise Again
-    return {"partition": row["partition"], "verification": row["verification"]}
+    is_trusted = row is not None and row["partition"] == Partition.TRUSTED
+    if memory_id is None or row is None or not (is_trusted or row["verification"] in VOUCHED_FOR):
+        raise refuse(FaultCode.RECORD_NOT_VERIFIED, "There is no verified or approved memory of that id.")
+    if not is_trusted:
+        if row["state"] == MemoryState.ARCHIVED or row["is_superseded"]:
+            raise await refusal_of(tx, row)
+        if await tx.row(PROMOTE, id=memory_id, promoted_by=principal.name) is None:
+            raise Again
+        old = {"partition": row["partition"], "verification": row["verification"]}
+        new = {**old, "partition": Partition.TRUSTED}
+        await audit.record(tx, context.envelope, AuditAction.PROMOTE, memory_id, old=old, new=new)
+    memory = (await read_memories(tx, (memory_id,)))[memory_id]
+    return Promoted(status="already_trusted" if is_trusted else "promoted", memory=memory)
 
 
-def not_verified() -> EngramqError:
-    """Return the one refusal for unverified, unknown, malformed and foreign ids: it tells nobody what exists."""
-    return refuse(FaultCode.RECORD_NOT_VERIFIED, "There is no verified or approved memory of that id.")
+def _require_reviewer(principal: Principal) -> None:
+    if principal.untrusted:
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not vouch for memories.")
+    if Scope.VERIFY not in principal.scopes:
+        raise refuse(FaultCode.FORBIDDEN, f"This needs the scope {Scope.VERIFY.value!r}.")

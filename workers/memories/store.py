@@ -1,37 +1,62 @@
-"""Writing a new memory, and what is similar to it."""
+"""Store one memory: route and embed it, write it, and show what is similar."""
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from engramq.schemas import limits
-from engramq.schemas.commands import NewMemory
+from engramq.schemas.commands import Activated, Near, NewMemory, Reply, Stored, StoreMemory
 from engramq.schemas.commands.changes import DETAILS
+from engramq.schemas.envelope import Envelope, Principal
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
 from engramq.schemas.fields import or_none
 from engramq.schemas.ids import uuid7
 from engramq.schemas.records import Memory
-from engramq.schemas.vocabulary import EVERY_PROJECT, MemoryState, Partition, SectorSource
+from engramq.schemas.setting_values import Retention, kept_for
+from engramq.schemas.vocabulary import (
+    EVERY_PROJECT,
+    MemoryState,
+    Partition,
+    Scope,
+    SectorSource,
+    SourceType,
+    Verification,
+)
 from engramq.workers.db.errors import Again
 from engramq.workers.db.json_values import Jsonb
-from engramq.workers.db.memory_rows import memory_record
+from engramq.workers.db.memory_rows import memory_record, similarity
 from engramq.workers.db.queries import sql
-from engramq.workers.db.transaction import Row, Sent, Transaction
+from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import TEN_EF_SEARCH, Embedding, Sizes, send_nearest
+from engramq.workers.embedders.vectorizer import Vectorizer
+from engramq.workers.links.similarity import linking
+from engramq.workers.memories.quotas import Allowance, Quotas
+from engramq.workers.queue.contract import FollowUp, SessionState
+from engramq.workers.runner import Context, handles
+from engramq.workers.sectors.handlers import classifying
+
+log = logging.getLogger(__name__)
 
 INSERT_NODE: Final = sql("insert_memory_node")
 INSERT: Final = sql("insert_memory")
 WITH_EXTERNAL_ID: Final = sql("node_with_external_id")
 
 NEAREST: Final = max(limits.SIMILAR_SHOWN, limits.SIMILARITY_LINKS)
-
-_ABSENT: Final = dict.fromkeys(
-    ("sector_confidence", "supersedes", "superseded_by", "superseded_at", "promoted_at", "promoted_by", "accessed_at")
+# Trusted when somebody has vouched for them; research never is, nor is any type that is not known here.
+TRUSTED_WHEN_VOUCHED_FOR: Final = frozenset(
+    {SourceType.TASK_OUTCOME, SourceType.ARCHITECTURAL_DECISION, SourceType.LESSON_LEARNED}
 )
+VOUCHED_FOR: Final = frozenset({Verification.VERIFIED, Verification.APPROVED})
+
+_UNSET_YET: Final = (
+    "sector_confidence", "supersedes", "superseded_by", "superseded_at", "promoted_at", "promoted_by", "accessed_at"
+)  # fmt: skip
+_OF_NEW: Final = {**dict.fromkeys(_UNSET_YET), "helped": 0.0, "hindered": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,52 +74,102 @@ class Draft:
     expires_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A memory as kept, and rows of trusted ones, nearest first: of all, and of those that its caller sees."""
+def route(memory: NewMemory, principal: Principal) -> Partition:
+    """Return the partition for a new memory. Nothing re-routes it later but promotion.
 
-    memory: Memory
-    nearest: Sequence[Row]
-    similar: Sequence[Row]
-
-
-async def write(tx: Transaction, draft: Draft, sizes: Sizes, *, least: float) -> Written:
-    """Write a memory; return it with what is at least that similar.
-
-    Raises EngramqError with `external_id_taken`.
+    Raises EngramqError: `untrusted_source` when `trusted` is asked for against the rules, `forbidden` when a
+    verification is claimed without the scope for it, or by an untrusted principal: promotion would believe it.
     """
-    columns, embedding = columns_of(draft), draft.embedding
-    nearest = None
-    if embedding is not None:
-        # Before the insert, which the search would find.
-        nearest = await _send_nearest(tx, sizes, embedding, k=NEAREST, farthest=1.0 - least)
+    if memory.verification is not Verification.UNVERIFIED:
+        if principal.untrusted:
+            raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may not vouch for memories.")
+        if Scope.VERIFY not in principal.scopes:
+            raise refuse(FaultCode.FORBIDDEN, f"A verification needs the scope {Scope.VERIFY.value!r}.")
+    is_vouched_for = memory.source_type in TRUSTED_WHEN_VOUCHED_FOR and memory.verification in VOUCHED_FOR
+    is_trusted = not principal.untrusted and (memory.source_type is UNSET or is_vouched_for)
+    if memory.partition is Partition.TRUSTED and not is_trusted:
+        who = "an untrusted principal" if principal.untrusted else f"source_type {memory.source_type!r}"
+        raise refuse(FaultCode.UNTRUSTED_SOURCE, f"A memory of {who} cannot be stored as trusted.")
+    return Partition.TRUSTED if is_trusted and memory.partition is not Partition.UNTRUSTED else Partition.UNTRUSTED
+
+
+def draft(memory: NewMemory, envelope: Envelope, retention: Sequence[Retention], project: str | UnsetType) -> Draft:
+    """Route a new memory, and say when it expires: its own time goes before the rules. Raises as `route` does."""
+    partition = route(memory, envelope.principal)
+    expires_at = or_none(memory.expires_at)
+    if expires_at is None and retention:
+        period = kept_for(retention, or_none(memory.source_type), or_none(memory.tags) or ())
+        expires_at = None if period is None else datetime.now(UTC) + period
+    return Draft(memory, partition, envelope.principal.name, None, envelope.project_named(project), expires_at)
+
+
+async def draft_memory(command: StoreMemory, context: Context) -> Draft:
+    """Route and embed a memory; without its vector it will be pending."""
+    routed = draft(command, context.envelope, context.settings.retention, command.project)
+    embedding = await context.services[Vectorizer].try_embed(command.content)
+    if embedding is None:
+        log.warning("Stored without a vector", extra={"command_id": context.envelope.id})
+    return replace(routed, embedding=embedding)
+
+
+async def remember_stored(reply: Reply, _command: StoreMemory, context: Context) -> None:
+    """Let the session remember a stored memory, and have done what follows a store.
+
+    A repeated command has it done too: the first try may have died before it could ask for it.
+    """
+    if isinstance(reply, Stored):
+        context.session_state = SessionState(stored=reply.stored.id)
+        if not context.follow_ups:
+            context.follow_ups = _follow_ups(context.envelope.namespace, reply.stored)
+
+
+@handles(StoreMemory, before=draft_memory, after=remember_stored)
+async def store_memory(tx: Transaction, command: StoreMemory, context: Context, draft: Draft) -> Stored:
+    """Write a memory, and show what is similar. Raises EngramqError with `external_id_taken`, `quota_exceeded`."""
+    if context.services[Quotas].are_set:
+        Allowance.of(tx, context).take(command.content, or_none(command.metadata) or {})
+    columns, embedding, sizes = columns_of(draft), draft.embedding, context.services[Sizes]
+    shown_from, linked_from = context.settings.similar_threshold, context.settings.link_threshold
+    # Of trusted memories alone: nobody has asked for others.
+    near: dict[str, Any] = {"farthest": 1.0 - min(shown_from, linked_from), "ef_search": TEN_EF_SEARCH}
+    trusted = (Partition.TRUSTED,)
+    if embedding is not None:  # before the insert, which the search would find
+        nearest = await send_nearest(tx, sizes, embedding, trusted, k=NEAREST, **near)
     vector = {"embedding": embedding and embedding.half, "model_id": embedding and embedding.model_id}
     node = await tx.send(INSERT_NODE, **columns)
-    if draft.memory.external_id is not UNSET and await node.fetchone() is None:
-        raise await external_id_taken(tx, draft.memory.external_id)
+    if command.external_id is not UNSET and await node.fetchone() is None:
+        raise await _external_id_taken(tx, command.external_id)
     inserted = await tx.send(INSERT, **columns, **vector)
-    rows = [] if nearest is None else await nearest.fetchall()
+    rows = [] if embedding is None else await nearest.fetchall()
     made = await inserted.fetchone()
     assert made is not None  # whatever keeps a row out is an error
-    memory = memory_record(
-        {**_ABSENT, "helped": 0.0, "hindered": 0.0, **columns, "metadata": columns["metadata"].obj, **made}
-    )
-    similar = [row for row in rows if _sees(draft.project, row)]
-    if embedding is not None and len(similar) < min(limits.SIMILAR_SHOWN, len(rows)) and len(rows) == NEAREST:
+    stored = memory_record({**_OF_NEW, **columns, "metadata": columns["metadata"].obj, **made})
+    visible = [row for row in rows if draft.project == EVERY_PROJECT or row["project"] in (None, draft.project)]
+    if embedding is not None and len(visible) < min(limits.SIMILAR_SHOWN, len(rows)) and len(rows) == NEAREST:
         # Other projects, which links do not mind, are nearer than what is to be shown. It finds the new one too.
         k = limits.SIMILAR_SHOWN + 1
-        found = await _send_nearest(tx, sizes, embedding, k=k, farthest=1.0 - least, project=draft.project)
-        similar = [row for row in await found.fetchall() if row["id"] != columns["id"]]
-    return Written(memory, rows, similar)
+        of_project = await send_nearest(tx, sizes, embedding, trusted, k=k, project=draft.project, **near)
+        visible = [row for row in await of_project.fetchall() if row["id"] != columns["id"]]
+    linked: tuple[Near, ...] | None = None
+    if stored.partition is Partition.TRUSTED:  # of others the neighbours were not looked for
+        scored = [(str(row["id"]), similarity(row["distance"])) for row in rows]
+        linked = tuple(Near(memory_id, score) for memory_id, score in scored if score >= linked_from)
+    context.follow_ups = _follow_ups(context.envelope.namespace, stored, linked)
+    similar = []
+    for row in visible[: limits.SIMILAR_SHOWN]:
+        if (score := similarity(row["distance"])) >= shown_from:
+            memory = memory_record(row)
+            memory.score = memory.similarity = score
+            similar.append(memory)
+    return Stored(stored=stored, similar_memories=similar, degraded=True if embedding is None else UNSET)
 
 
-async def _send_nearest(tx: Transaction, sizes: Sizes, embedding: Embedding, **wanted: Any) -> Sent:
-    """Ask for the nearest trusted memories: nobody has asked for others."""
-    return await send_nearest(tx, sizes, embedding, (Partition.TRUSTED,), ef_search=TEN_EF_SEARCH, **wanted)
-
-
-def _sees(project: str | None, row: Row) -> bool:
-    return project == EVERY_PROJECT or row["project"] in (None, project)
+def _follow_ups(namespace: str, stored: Memory, near: tuple[Near, ...] | None = None) -> tuple[FollowUp, ...]:
+    """Return what is to be done after a store: the sector, unless one was given, and similarity links."""
+    if stored.state is not MemoryState.ACTIVE:
+        return ()
+    links = linking(namespace, [Activated(memory_id=stored.id, near=UNSET if near is None else near)])
+    return links if stored.sector_source is not None else classifying(namespace, [stored.id]) + links
 
 
 def columns_of(draft: Draft) -> dict[str, Any]:
@@ -121,7 +196,7 @@ def columns_of(draft: Draft) -> dict[str, Any]:
     }
 
 
-async def external_id_taken(tx: Transaction, external_id: str) -> EngramqError:
+async def _external_id_taken(tx: Transaction, external_id: str) -> EngramqError:
     """Return the refusal that names the memory which has the external_id; raises Again when it has gone since."""
     row = await tx.row(WITH_EXTERNAL_ID, external_id=external_id)
     if row is None:

@@ -1,18 +1,21 @@
 """One memory replacing another: both rows and the link between them, in one transaction."""
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
+from engramq.schemas.commands import Superseded, SupersedeMemory
 from engramq.schemas.envelope import Principal
-from engramq.schemas.faults import EngramqError, FaultCode, refuse
+from engramq.schemas.faults import FaultCode, refuse
 from engramq.schemas.ids import parse_uuid, uuid7
-from engramq.schemas.vocabulary import MemoryState, Origin, Partition, Relation, Standing, Verification
+from engramq.schemas.vocabulary import AuditAction, MemoryState, Origin, Partition, Relation, Standing, Verification
+from engramq.workers.db import audit
 from engramq.workers.db.errors import Again
-from engramq.workers.db.memory_rows import lock
+from engramq.workers.db.memory_rows import lock, read_memories
 from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Row, Transaction
 from engramq.workers.links.standing import not_active, refusal_of, replacements, use_instead
+from engramq.workers.runner import Context, handles
 
 SUPERSEDE: Final = sql("supersede")
 SUCCESSORS: Final = sql("successors")
@@ -42,12 +45,14 @@ async def lock_with_successor(tx: Transaction, memory_id: UUID) -> tuple[Row | N
     return row, rows.get(seen["id"])
 
 
-async def supersede(tx: Transaction, old_text: str, new_text: str, principal: Principal) -> tuple[UUID, UUID, bool]:
-    """Hide `old` behind `new`; return both ids and whether anything changed (an exact repeat changes nothing).
+@handles(SupersedeMemory)
+async def supersede_memory(tx: Transaction, command: SupersedeMemory, context: Context) -> Superseded:
+    """Hide an old memory behind a new one; an exact repeat changes nothing.
 
     Raises EngramqError: `self_loop`, `memory_not_active`, `untrusted_supersedes`, `already_superseded`,
     `supersede_cycle`, `forbidden`.
     """
+    envelope, old_text, new_text = context.envelope, command.old_memory_id, command.new_memory_id
     old_id, new_id = parse_uuid(old_text), parse_uuid(new_text)
     if old_text == new_text or (old_id is not None and old_id == new_id):
         raise refuse(FaultCode.SELF_LOOP, "A memory cannot supersede itself.")
@@ -57,15 +62,16 @@ async def supersede(tx: Transaction, old_text: str, new_text: str, principal: Pr
     for memory_id in (old_id, new_id):
         if memory_id not in rows:
             raise not_active(str(memory_id), Standing.NOT_FOUND)
-    old, new = rows[old_id], rows[new_id]
-    if old["superseded_by"] == new_id:
-        return old_id, new_id, False
-    await supersede_locked(tx, old, new, principal)
-    return old_id, new_id, True
+    if rows[old_id]["superseded_by"] != new_id:
+        await supersede_locked(tx, rows[old_id], rows[new_id], envelope.principal)
+        old, new = pointers(superseded_by=None), pointers(superseded_by=new_id)
+        await audit.record(tx, envelope, AuditAction.SUPERSEDE, old_id, old=old, new=new)
+    memories = await read_memories(tx, (old_id, new_id))
+    return Superseded(old=memories[old_id], new=memories[new_id])
 
 
 async def supersede_locked(tx: Transaction, old: Row, new: Row, principal: Principal) -> None:
-    """Do the same for two memories that are locked and different; raises what that one raises of their state."""
+    """Do the same for two memories that are locked and different; raises the same of their state."""
     await _require_replaceable(tx, old, new, principal)
     await tx.send(SUPERSEDE, old_id=old["id"], new_id=new["id"])
     await _link(tx, old["id"], new["id"])
@@ -122,7 +128,7 @@ async def _require_replaceable(tx: Transaction, old: Row, new: Row, principal: P
     if old["partition"] == Partition.TRUSTED and new["partition"] == Partition.UNTRUSTED:
         raise refuse(FaultCode.UNTRUSTED_SUPERSEDES, "An untrusted memory cannot supersede a trusted one.")
     if principal.untrusted and Partition.TRUSTED in (old["partition"], new["partition"]):
-        raise _forbidden()
+        raise refuse(FaultCode.FORBIDDEN, "An untrusted principal may supersede untrusted memories only.")
     if old["superseded_by"] is not None:
         found = await replacements(tx, [old["id"]])
         raise refuse(
@@ -147,10 +153,6 @@ async def _link(tx: Transaction, old_id: UUID, new_id: UUID) -> None:
     )
 
 
-def _forbidden() -> EngramqError:
-    return refuse(FaultCode.FORBIDDEN, "An untrusted principal may supersede untrusted memories only.")
-
-
-def pointers(**ids: Any) -> dict[str, str | None]:
-    """Return ids as the audit log and replies write them."""
-    return {name: None if value is None else str(value) for name, value in ids.items()}
+def pointers(superseded_by: UUID | None) -> dict[str, str | None]:
+    """Return what the audit log writes of what replaces a memory."""
+    return {"superseded_by": None if superseded_by is None else str(superseded_by)}

@@ -24,7 +24,7 @@ from engramq.workers.db.queries import sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.graph import deletions, proposal_rows
 from engramq.workers.links import co_retrieval, decay
-from engramq.workers.memories import expiry
+from engramq.workers.memories import change
 from engramq.workers.memories.pending import embedding, pending_after, pending_contents
 from engramq.workers.queue.contract import FollowUp, OutcomeUnknown, Periodic
 from engramq.workers.upkeep.unfinished import BackOff, Unfinished
@@ -167,7 +167,7 @@ class Upkeep:
     async def archive_expired(self) -> None:
         """Archive memories that have expired."""
         for namespace in await self._named(EXPIRING):
-            while await self.store.write(namespace, expiry.archive_expired) == expiry.AT_ONCE:
+            while await self.store.write(namespace, change.archive_expired) == change.EXPIRED_AT_ONCE:
                 pass
 
     async def apply_retention(self) -> None:
@@ -191,7 +191,7 @@ class Upkeep:
         for rule in self.retention:
             after: UUID | None = FIRST
             while after is not None:
-                after = await self.store.write(namespace, partial(expiry.give_expiry, rule=rule, after=after))
+                after = await self.store.write(namespace, partial(change.give_expiry, rule=rule, after=after))
                 if after is not None:
                     await asyncio.sleep(BETWEEN_TURNS_S)
 

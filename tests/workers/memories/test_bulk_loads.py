@@ -8,7 +8,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from engramq.schemas.commands import BatchImported, ImportBatch, ImportRecord
+from engramq.schemas.commands import BatchImported, ImportBatch, ImportRecord, Promoted, PromoteMemory
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.vocabulary import Partition
 from engramq.workers.db import loads, vectors
@@ -17,9 +17,8 @@ from engramq.workers.db.queries import sized_sql
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.db.vectors import Embedding, Sizes, send_nearest
 from engramq.workers.links.similarity import Unlinked, neighbors
-from engramq.workers.memories import bulk_loads
-from engramq.workers.memories.bulk_loads import BulkLoads
-from engramq.workers.memories.review import promote
+from engramq.workers.memories import import_rows
+from engramq.workers.memories.import_rows import BulkLoads
 from engramq.workers.search.candidates import Filters, find_candidates
 from engramq.workers.search.question import Question
 from tests.workers.conftest import World
@@ -239,7 +238,7 @@ async def test_what_leaves_its_partition_before_the_build_is_in_the_index_of_the
     await load(loading, "late", source_type="research", verification="verified")
     assert left_out(loading) == BATCH
     row = loading.rows("select node_id as id from memories where content = 'late number 7'")
-    await loading.store.write(US, lambda tx: promote(tx, row[0]["id"], "ada"))
+    await loading.ask(Promoted, PromoteMemory(record_id=str(row[0]["id"])))
     assert await indexed(loading) == 1
     assert await index_loads(loading.store, idle_s=0.0) == 1
     assert await indexed(loading) == 1
@@ -266,7 +265,7 @@ async def test_a_load_that_nobody_ends_is_full_at_some_point(loading: World, mon
 async def test_where_everybody_has_much_more_rows_go_into_the_index_one_by_one(
     loading: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_loads, "LOAD_ROWS", BATCH // 10)
+    monkeypatch.setattr(import_rows, "LOAD_ROWS", BATCH // 10)
     await load(loading, "early")
     loading.rows("analyze memories_trusted")  # which tells how many rows everybody has
     await load(loading, "late")

@@ -20,7 +20,7 @@ from engramq.schemas.commands import (
 from engramq.schemas.setting_values import Retention, parse_retention
 from engramq.schemas.settings import SettingsError, read_settings
 from engramq.schemas.vocabulary import OnDuplicate, ReceiptStatus
-from engramq.workers.memories import expiry
+from engramq.workers.memories import change
 from engramq.workers.upkeep.schedule import Upkeep
 from tests.jobs import OWNER
 from tests.workers.conftest import World
@@ -44,7 +44,7 @@ def kept(world: World) -> dict[str, Any]:
 
 @pytest.mark.promise("TI-3")
 async def test_upkeep_archives_what_has_expired_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "AT_ONCE", 2)
+    monkeypatch.setattr(change, "EXPIRED_AT_ONCE", 2)
     for number in range(5):
         await world.keep(f"gone {number}", expires_at=PAST, namespace=f"n{number % 2}")
     await world.keep("stays", expires_at=LATER, namespace="n0")
@@ -117,7 +117,7 @@ async def test_a_rule_gives_new_memories_a_time(world: World) -> None:
 
 @pytest.mark.promise("TI-4")
 async def test_a_rule_gives_imported_and_older_memories_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "AT_ONCE", 2)
+    monkeypatch.setattr(change, "EXPIRED_AT_ONCE", 2)
     for number in range(5):
         await world.keep(f"old {number}", tags=("scratch",))
     await world.keep("old research", source_type="research")

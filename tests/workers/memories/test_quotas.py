@@ -25,7 +25,7 @@ from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, OnDuplicat
 from engramq.workers.db.database import Store
 from engramq.workers.db.transaction import Transaction
 from engramq.workers.memories import quotas
-from engramq.workers.memories.quotas import Quotas
+from engramq.workers.memories.quotas import Allowance, Quotas
 from tests.jobs import job
 from tests.refusals import refused
 from tests.workers.conftest import World
@@ -160,18 +160,18 @@ async def test_what_a_transaction_has_taken_counts_for_all_and_is_given_back(wor
     bounds = Quotas(bounded(memories=2), world.store)
 
     async def take(tx: Transaction) -> None:
-        allowance = bounds.allowance(tx, "ada", 0.0)
+        allowance = Allowance(bounds, tx, "ada", 0.0)
         for _ in range(2):
-            allowance.take(StoreMemory(content="x"))
-        for other in (allowance, bounds.allowance(tx, "ben", 0.0)):
+            allowance.take("x", {})
+        for other in (allowance, Allowance(bounds, tx, "ben", 0.0)):
             with refused(FaultCode.QUOTA_EXCEEDED):
-                other.take(StoreMemory(content="x"))
+                other.take("x", {})
         raise refuse(FaultCode.FORBIDDEN, "Undone.")
 
     for _ in range(2):
         with refused(FaultCode.FORBIDDEN):
             await world.store.write("acme", take)
-    assert bounds.known("acme").written == []
+    assert bounds.namespace("acme").written == []
 
 
 async def test_a_count_serves_for_some_seconds_and_none_is_made_without_a_quota(
@@ -184,7 +184,7 @@ async def test_a_count_serves_for_some_seconds_and_none_is_made_without_a_quota(
     for content in ("one", "two"):
         await store(world, content)
     assert counts.begun == 1
-    bounds.known(DEFAULT_NAMESPACE).until = 0.0  # it has served
+    bounds.namespace(DEFAULT_NAMESPACE).until = 0.0  # it has served
     await store(world, "three")
     assert counts.begun == 2
     for _ in range(3):  # each refusal rests on a count that is younger than what it refuses
@@ -204,9 +204,9 @@ async def test_a_count_that_fails_is_told_and_not_made_again_at_once(
     assert await verdict(world, "four") == "quota_exceeded"  # by what this process has stored itself
     assert caplog.text.count("A quota was not counted") == 1
     failing.failing = False
-    bounds.known(DEFAULT_NAMESPACE).until = 0.0
+    bounds.namespace(DEFAULT_NAMESPACE).until = 0.0
     assert await verdict(world, "four") == "quota_exceeded"
-    assert (bounds.known(DEFAULT_NAMESPACE).failed, caplog.text.count("A quota was not counted")) == (False, 1)
+    assert (bounds.namespace(DEFAULT_NAMESPACE).failed, caplog.text.count("A quota was not counted")) == (False, 1)
 
 
 async def test_rows_of_an_import_over_a_quota_are_rejected_and_the_others_stored(world: World) -> None:
@@ -253,8 +253,8 @@ async def test_metadata_count_as_much_as_contents(world: World) -> None:
     memory_id = (await world.keep("x", metadata=metadata)).stored.id
     counted = world.services[Quotas]
     await counted.count(DEFAULT_NAMESPACE, time.monotonic())
-    known = counted.known(DEFAULT_NAMESPACE).counted
-    assert (known.memories[None], known.bytes[None]) == (1, quotas.size_of("x", metadata))
+    known = counted.namespace(DEFAULT_NAMESPACE).counted
+    assert (known[None, "memories"], known[None, "bytes"]) == (1, quotas.size_of("x", metadata))
     with refused(FaultCode.QUOTA_EXCEEDED):
         await world.keep("x", metadata=metadata)
     with refused(FaultCode.QUOTA_EXCEEDED):

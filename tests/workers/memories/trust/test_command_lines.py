@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from engramq.deploy.cli import main
 from engramq.deploy.cli import purge as purge_command
 from engramq.gateway import operator as asking
 from engramq.schemas.settings import Settings
-from engramq.workers.memories.purge import Purge, PurgePosition
+from engramq.workers.memories import purge as purging
 from tests.conftest import Database
 from tests.scenarios.stage import Agent, Stage, agent_of
 
@@ -158,19 +157,18 @@ async def test_a_purge_that_takes_long_is_asked_after_and_tells_how_far_it_is(
         monkeypatch.setattr(asking, name, value)
     monkeypatch.setattr("engramq.workers.memories.purge.ERASED_AT_ONCE", 1)
     told = threading.Event()
-    tell, erase = purge_command._tell_progress, Purge.erase_everything
+    tell, erase = purge_command._tell_progress, purging.erase
 
     async def telling(*arguments: Any) -> None:
         await tell(*arguments)
         told.set()
 
-    async def waiting(self: Purge) -> AsyncIterator[PurgePosition]:
-        async for position in erase(self):
-            yield position
-            assert await asyncio.to_thread(told.wait, BOUND_S)
+    async def waiting(*arguments: Any) -> None:
+        await erase(*arguments)
+        assert await asyncio.to_thread(told.wait, BOUND_S)
 
     monkeypatch.setattr(purge_command, "_tell_progress", telling)
-    monkeypatch.setattr(Purge, "erase_everything", waiting)
+    monkeypatch.setattr(purging, "erase", waiting)
     code, out, err = await terminal("purge", "--thread", "pages", "--yes")
     assert code == 0, err
     assert "Erased 20" in out

@@ -22,7 +22,7 @@ from engramq.schemas.envelope import Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, MemoryState, Partition, Scope, Verification
-from engramq.workers.memories.review import promote as promote_in
+from engramq.workers.memories.review import PROMOTE
 from tests.jobs import job, repeated
 from tests.refusals import refused
 from tests.running import opened
@@ -319,7 +319,7 @@ async def test_a_promotion_writes_one_version_of_the_row(world: World) -> None:
     ids = [await research(world, f"Fact {number}", verification=Verification.VERIFIED) for number in range(20)]
     async with opened(world.store, DEFAULT_NAMESPACE) as tx:
         for memory_id in ids:
-            await promote_in(tx, UUID(memory_id), "reviewer")
+            await tx.rows(PROMOTE, id=UUID(memory_id), promoted_by="reviewer")
         await tx.rows(b"select pg_stat_force_next_flush()")
     figures = {
         row["relname"]: (row["n_tup_upd"], row["n_tup_del"])

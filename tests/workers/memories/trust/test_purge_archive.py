@@ -33,8 +33,7 @@ from engramq.schemas.faults import FaultCode
 from engramq.schemas.vocabulary import ALL_SCOPES
 from engramq.workers.memories import purge as purging
 from engramq.workers.memories import purge_graph
-from engramq.workers.memories.purge_filters import Filters
-from engramq.workers.memories.purge_graph import Take
+from engramq.workers.memories.purge_graph import PurgeFilters, Take
 from engramq.workers.queue.contract import LeaseLost
 from tests.jobs import OWNER, job, repeated
 from tests.refusals import refused
@@ -215,6 +214,6 @@ async def test_a_node_on_which_somebody_hangs_an_edge_meanwhile_stays(world: Wor
     assert isinstance(command, PurgeMemories)
     found, (_, nodes) = [{"id": UUID(node.node_id)}], purge_graph.ARCHIVED  # as it was found before the edge
     await world.store.write(
-        purge.envelope.namespace, lambda tx: nodes.take(tx, purge.envelope, Filters.of(command), found)
+        purge.envelope.namespace, lambda tx: nodes.take(tx, purge.envelope, PurgeFilters.of(command), found)
     )
     assert (world.count("deleted_graph"), world.count("edges"), world.count("audit_log")) == (0, 1, 0)

@@ -12,7 +12,7 @@ from engramq.schemas.records import MemoryPreview
 from engramq.schemas.settings import read_settings
 from engramq.schemas.vocabulary import DEFAULT_NAMESPACE, Scope
 from engramq.workers.memories import purge as purging
-from engramq.workers.memories.still_hidden import behind
+from engramq.workers.memories.change import behind
 from tests.jobs import job, repeated
 from tests.scenarios.stage import Agent, Stage, agent_of
 from tests.workers.conftest import World

@@ -2,12 +2,16 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET, UnsetType
 
 from engramq.schemas.commands import (
     CommandReport,
@@ -17,6 +21,7 @@ from engramq.schemas.commands import (
     GetMemory,
     ListRecentMemories,
     MemoryFound,
+    MemoryList,
     MemoryStats,
     Ping,
     Pong,
@@ -29,7 +34,8 @@ from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.ids import uuid7
 from engramq.schemas.vocabulary import ALL_SCOPES, CommandStatus, MemoryState, Partition, Scope, Sector
 from engramq.workers.db.database import Store
-from engramq.workers.memories.reading import Listed, ListPosition, recent
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.memories.reading import list_recent
 from tests.conftest import Database
 from tests.jobs import job
 from tests.refusals import refused
@@ -65,20 +71,22 @@ def test_pages_show_every_memory_once_newest_first_even_when_made_at_the_same_mo
             connection.execute(INSERT_NODE, (memory_id, partition))
             connection.execute(INSERT_MEMORY, (memory_id, partition, moment))
 
+    async def listed(command: ListRecentMemories, tx: Transaction) -> MemoryList:
+        context: Any = SimpleNamespace(envelope=job(command).envelope)
+        return await list_recent(tx, command, context)
+
     async def walk() -> list[str]:
         seen: list[str] = []
-        everything = Listed(partitions=list(Partition))
-        after: ListPosition | None = None
+        cursor: str | UnsetType = UNSET
         async with await Store.open(database.url, pool_size=1) as store:
             while True:
-                memories, after = await store.read(
-                    "n",
-                    lambda tx, after=after: recent(tx, everything, after=after, limit=limit),  # type: ignore[misc]
-                )
-                assert len(memories) <= limit
-                seen += ids(memories)
-                if after is None:
+                command = ListRecentMemories(partitions=tuple(Partition), limit=limit, cursor=cursor)
+                page = await store.read("n", partial(listed, command))
+                assert len(page.memories) <= limit
+                seen += ids(page.memories)
+                if page.next_cursor is None:
                     return seen
+                cursor = page.next_cursor
 
     assert asyncio.run(walk()) == [str(memory_id) for _, memory_id, _ in sorted(made, reverse=True)]
 

@@ -1,0 +1,262 @@
+"""Write the rows of one import: make new memories, update known ones, and say of each row what became of it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from engramq.schemas.commands import BatchImported, Receipt
+from engramq.schemas.commands.changes import DETAILS
+from engramq.schemas.envelope import Envelope
+from engramq.schemas.faults import EngramqError
+from engramq.schemas.ids import format_time
+from engramq.schemas.records import Memory
+from engramq.schemas.vocabulary import (
+    Absence,
+    AuditAction,
+    MemoryState,
+    OnDuplicate,
+    Partition,
+    ReceiptStatus,
+    SectorSource,
+)
+from engramq.workers.db import audit
+from engramq.workers.db.errors import Again
+from engramq.workers.db.json_values import Jsonb
+from engramq.workers.db.memory_rows import lock, read_memories
+from engramq.workers.db.queries import sql
+from engramq.workers.db.transaction import Transaction
+from engramq.workers.memories.change import BEGINNING, archive_if_expired, fits, refuse_backwards_with
+from engramq.workers.memories.import_rows import (
+    BulkLoads,
+    EarlierRow,
+    KnownMemory,
+    RoutedBatch,
+    RoutedRow,
+    Target,
+    earlier_rows,
+    lock_known,
+    out_of,
+    over_quota,
+    rejected,
+    sort,
+)
+from engramq.workers.memories.quotas import Allowance
+from engramq.workers.memories.store import VOUCHED_FOR, Draft, columns_of
+from engramq.workers.memories.supersession import move_end
+from engramq.workers.runner import Context
+
+INSERT_MANY: Final = sql("insert_memories")
+LET_IN_AGAIN: Final = sql("forget_imported_rows")
+ABSENT: Final = sql("absent_memories")
+REPLACE: Final = sql("replace_memory")
+FORGET_SIMILARITY_LINKS: Final = sql("forget_similarity_links")
+
+# What an update may change by a column of its own; content, metadata and sector have rules beside.
+_UPDATED: Final = ("confidence", "source", "source_type", "tags", *DETAILS)
+# Rows of one statement: what the event loop needs to write them down is then about 10 ms.
+ROWS_AT_ONCE: Final = 100
+
+
+async def write(tx: Transaction, context: Context, batch: RoutedBatch) -> BatchImported:
+    """Write a batch as far as there is room; return a receipt for each of its rows."""
+    envelope, allowance = context.envelope, Allowance.of(tx, context)
+    # First of all: whoever closes a load waits for its batches, and holds nothing that these want.
+    loads = await context.services[BulkLoads].loads_of(tx, [row.draft for row in batch.rows.values()])
+    known, before = await lock_known(tx, batch.external_ids), await earlier_rows(tx, batch.identities)
+    out = out_of(batch, known, before)
+    sorted_rows = sort(batch, known, out, allowance)
+    again = sorted(row.identity for row in sorted_rows.new.values() if row.identity in before and row.identity)
+    if again:
+        await tx.send(LET_IN_AGAIN, digests=again)
+    made = dict(zip(sorted_rows.new, await _insert_all(tx, list(sorted_rows.new.values()), loads), strict=True))
+    receipts = {receipt.index: receipt for receipt in (*batch.refused, *sorted_rows.refused)}
+    for index, row in batch.rows.items():
+        if index in receipts:
+            continue
+        if index in made:
+            receipts[index] = Receipt(index=index, status=ReceiptStatus.STORED, memory_id=str(made[index]))
+        elif index in out:
+            receipts[index] = _stays_out(index, row, out[index])
+        else:
+            memory = sorted_rows.known.get(index)
+            if memory is None:
+                first = sorted_rows.again[index]
+                memory = KnownMemory.made(batch.rows[first].draft, made[first])
+            receipts[index] = _refusal(envelope, batch.on_duplicate, index, memory, row) or await _update(
+                tx, envelope, index, memory, row, allowance
+            )
+    receipts |= await _absent(tx, [row for row in receipts.values() if row.status is ReceiptStatus.UPDATED])
+    counts = Counter(receipt.status for receipt in receipts.values())
+    return BatchImported(
+        receipts=[receipts[index] for index in sorted(receipts)],
+        stored=counts[ReceiptStatus.STORED],
+        updated=counts[ReceiptStatus.UPDATED],
+        skipped=counts[ReceiptStatus.SKIPPED],
+        rejected=counts[ReceiptStatus.REJECTED],
+        degraded=True if batch.degraded else UNSET,
+    )
+
+
+async def _insert_all(tx: Transaction, new: Sequence[RoutedRow], loads: Mapping[Target, int]) -> list[UUID]:
+    """Make memories, whose external ids and identities have to be different; return their ids in the order given.
+
+    `loads`: the open loads that they belong to.
+
+    Raises Again when somebody took one of the external ids, or brought one of the rows, in between.
+    """
+    rows = []
+    for row in new:
+        columns, embedding = columns_of(row.draft), row.draft.embedding
+        model_id = None if embedding is None else embedding.model_id
+        rows.append(
+            columns
+            | {
+                # An array of arrays would want all to be of one length.
+                "tags": None if columns["tags"] is None else Jsonb(columns["tags"]),
+                "embedding": None if embedding is None else embedding.text,
+                "model_id": model_id,
+                "load_id": None if model_id is None else loads.get((row.draft.partition, model_id)),
+                "identity": row.identity,
+            }
+        )
+    # All importers take external ids and identities in one order, so that two of them cannot wait for each other.
+    ordered = sorted(rows, key=lambda row: (row["external_id"] or "", row["identity"] or b""))
+    for start in range(0, len(ordered), ROWS_AT_ONCE):
+        part = ordered[start : start + ROWS_AT_ONCE]
+        values: dict[str, Any] = {name: [row[name] for row in part] for name in part[0]}
+        if len(await tx.rows(INSERT_MANY, **values | {"created_by": part[0]["created_by"]})) != len(part):
+            raise Again
+    return [row["id"] for row in rows]
+
+
+def _stays_out(index: int, row: RoutedRow, earlier: EarlierRow) -> Receipt:
+    if row.draft.partition is Partition.TRUSTED and earlier.partition is Partition.UNTRUSTED:
+        # Named: whoever imports a file first must not keep what is trusted out in silence.
+        return rejected(index, "content", f"It is the untrusted memory {earlier.memory_id}: promote or erase that one.")
+    memory_id = str(earlier.memory_id)
+    return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=memory_id, absence=earlier.absence)
+
+
+def _refusal(
+    envelope: Envelope, on_duplicate: OnDuplicate, index: int, known: KnownMemory, row: RoutedRow
+) -> Receipt | None:
+    """Return the receipt of a row that does not change the memory which it names; None when it may."""
+    draft, principal = row.draft, envelope.principal
+    if draft.partition is Partition.TRUSTED and known.partition is Partition.UNTRUSTED:
+        # Named: whoever takes external ids first must not keep what is trusted out in silence.
+        error = f"It belongs to the untrusted memory {known.id}: promote or erase that one."
+        return rejected(index, "external_id", error)
+    if on_duplicate is OnDuplicate.SKIP:
+        return _skipped(index, known)
+    if draft.partition is Partition.UNTRUSTED and known.partition is Partition.TRUSTED:
+        error = f"It belongs to the trusted memory {known.id}, and what this row says is untrusted."
+        return rejected(index, "external_id", error)
+    if principal.untrusted and (known.created_by != principal.name or known.verification in VOUCHED_FOR):
+        error = f"It belongs to memory {known.id}, which an untrusted principal may not change."
+        return rejected(index, "external_id", error)
+    is_vouched_for = known.partition is Partition.UNTRUSTED and known.verification in VOUCHED_FOR
+    if is_vouched_for and known.content != draft.memory.content and draft.memory.verification not in VOUCHED_FOR:
+        # Else an untrusted memory would be promoted with a text that nobody has vouched for.
+        error = f"Memory {known.id} is {known.verification}, this text is not: set it to unverified with verify_memory."
+        return rejected(index, "content", error)
+    if not fits(known.metadata, row.record.given.get("metadata", {})):
+        return rejected(index, "metadata", "Merged with what is there it would be too large.")
+    return None
+
+
+def _skipped(index: int, known: KnownMemory) -> Receipt:
+    return Receipt(index=index, status=ReceiptStatus.SKIPPED, memory_id=str(known.id), absence=known.absence)
+
+
+async def _update(
+    tx: Transaction, envelope: Envelope, index: int, known: KnownMemory, row: RoutedRow, allowance: Allowance
+) -> Receipt:
+    """Let a known memory be what the row says of it, if it has the room; return the row's receipt."""
+    given, content = row.record.given, row.record.content
+    locked = (await lock(tx, known.id))[known.id]  # has been locked
+    try:
+        refuse_backwards_with(locked, given)
+    except EngramqError as refusal:
+        return rejected(index, str(refusal.fault.field), refusal.fault.error)
+    if allowance.quotas.are_set:
+        before = (await read_memories(tx, (known.id,)))[known.id]
+        metadata = {**before.metadata, **given.get("metadata", {})}
+        refused = over_quota(index, partial(allowance.grow, before, content, metadata))
+        if refused is not None:
+            return refused
+    await archive_if_expired(tx, locked)
+    if await _replace(tx, envelope, known, row):
+        return Receipt(index=index, status=ReceiptStatus.UPDATED, memory_id=str(known.id))
+    return _skipped(index, known)
+
+
+async def _replace(tx: Transaction, envelope: Envelope, known: KnownMemory, row: RoutedRow) -> bool:
+    """Let a known memory be what the row says of it, no more; return whether that changed anything.
+
+    The audit row names what changed, never values that say what a memory contains.
+    """
+    given, draft = row.record.given, row.draft
+    before = (await read_memories(tx, (known.id,)))[known.id]
+    if not _changes(before, given, draft):
+        return False
+    # Without a vector for now the one that it has goes on, if it is of the same content.
+    same = known.content == row.record.content
+    columns = columns_of(draft)
+    await tx.send(
+        REPLACE,
+        **{name: _column(given.get(name)) for name in _UPDATED},
+        **{name: columns[name] for name in ("sector", "sector_source", "state")},
+        id=known.id,
+        content=row.record.content,
+        metadata=Jsonb(given.get("metadata", {})),
+        embedding=draft.embedding and draft.embedding.half,
+        model_id=draft.embedding and draft.embedding.model_id,
+        keep_vector=draft.embedding is None and same,
+    )
+    if BEGINNING in given:
+        await move_end(tx, known.id)
+    if not same:
+        await tx.send(FORGET_SIMILARITY_LINKS, id=known.id)
+    after = (await read_memories(tx, (known.id,)))[known.id]
+    names = (*_UPDATED, "content", "metadata", "sector", "sector_source", "state")
+    changed = sorted(name for name in names if getattr(before, name) != getattr(after, name))
+    await audit.record(tx, envelope, AuditAction.UPDATE, known.id, old={}, new={"changed": changed})
+    return True
+
+
+def _changes(before: Memory, given: dict[str, Any], draft: Draft) -> bool:
+    """Return whether a row says anything of a memory that is not so already, or brings the vector that it waits for."""
+    values = {name: given[name] for name in ("content", *_UPDATED) if name in given}
+    return (
+        any(
+            getattr(before, name) != (format_time(value) if isinstance(value, datetime) else _column(value))
+            for name, value in values.items()
+        )
+        or {**before.metadata, **given.get("metadata", {})} != before.metadata
+        or ("sector" in given and before.sector_source is not SectorSource.MANUAL)
+        or (before.state is MemoryState.PENDING and draft.embedding is not None)
+    )
+
+
+def _column(value: Any) -> Any:
+    """Return a value of a row as a memory has it, and a statement takes it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+async def _absent(tx: Transaction, changed: Sequence[Receipt]) -> dict[int, Receipt]:
+    """Return anew, by index, the receipts of changed memories that nobody finds, with the reason."""
+    if not changed:
+        return {}
+    rows = await tx.rows(ABSENT, ids=[UUID(str(receipt.memory_id)) for receipt in changed])
+    reasons = {str(row["id"]): Absence(row["absence"]) for row in rows}
+    return {
+        receipt.index: msgspec.structs.replace(receipt, absence=reasons[str(receipt.memory_id)])
+        for receipt in changed
+        if str(receipt.memory_id) in reasons
+    }
