@@ -46,7 +46,7 @@ class _Record:
 
 GATEWAY: Final = (
     # Not of the application itself: uvicorn calls that without arguments to see whether it makes one.
-    Point("engramq.gateway.identity.bearer:Everybody.__call__", "request", opens=True),
+    Point("engramq.gateway.http:Router._route", "request", opens=True),
     Point("engramq.gateway.service:Service.call", "service"),
     Point("engramq.gateway.queue.lane:BusLane.deliver", "asked", ids=lambda given: (given[1].id,)),
     Point(

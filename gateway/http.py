@@ -1,9 +1,9 @@
-"""HTTP: MCP at /mcp, /healthz and /readyz, and the checks that stand before every route."""
+"""HTTP: the checks before every request, who answers which path, /healthz and /readyz, and the server."""
 
 import errno
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,17 +14,18 @@ import msgspec
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engramq.gateway.connections import BOUNDS, Bounds, Connections, room_for
-from engramq.gateway.identity.metadata import MCP_PATH
-from engramq.gateway.identity.shared import Shared
+from engramq.gateway.identity.authorization import CALLER, Caller
+from engramq.gateway.identity.bearer import MCP_PATH
+from engramq.gateway.limits import Shared
 from engramq.gateway.overview import AskHealth, Health
-from engramq.gateway.protocol import BoundedProtocol
+from engramq.gateway.protocol import BOUNDS, BoundedProtocol, Bounds, Connections, room_for
 from engramq.schemas import limits
 from engramq.schemas.command_line import SMALLER
+from engramq.schemas.commands import REST_PREFIX
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.settings import Settings, SettingsError, is_loopback
 
@@ -39,34 +40,13 @@ KEEP_ALIVE_S: Final = 75
 DRAIN_S: Final = 1.0
 DRAIN_POLL_S: Final = 0.02
 
+PAGE_PATH: Final = "/ui"
 HEALTH_PATHS: Final = ("/healthz", "/readyz")
 METRICS_PATH: Final = "/metrics"
 
 _SCHEMES: Final = ("http://", "https://")
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.ASCII)
-
-
-class _Body:
-    """A request's body on its way in."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._bytes = 0
-        self.is_read = False
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self._bytes += len(message.get("body", b""))
-        self.is_read = message["type"] != "http.request" or not message.get("more_body", False)
-        return message
-
-    async def discard(self) -> None:
-        """Read and drop the rest of a body: a client that still sends would see a broken connection, not an answer."""
-        with anyio.move_on_after(DISCARD_S):
-            while not self.is_read and self._bytes < DISCARD_BYTES:
-                await self.receive()
-        self.is_read = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +58,6 @@ class Allowed:
 
     names: frozenset[str]
     origins: frozenset[str]
-
-    def host(self, authority: str) -> bool:
-        """Say whether a Host header means this server; ports do not matter, since proxies change them."""
-        return _name_in(authority) in self.names
 
     def origin(self, origin: str) -> bool:
         """Say whether pages of that origin may call."""
@@ -100,52 +76,126 @@ def allowed(settings: Settings) -> Allowed:
 
 
 def _name_in(authority: str) -> str:
+    """Return the name in a Host header without its port, which does not matter: proxies change it."""
     found = _AUTHORITY.fullmatch(authority)
     return "" if found is None else found[1].lower()
 
 
-class Guard:
-    """Refuses what a web page could send by way of its user's browser (a foreign Host or Origin), and huge bodies.
+@dataclass(slots=True)
+class _Exchange:
+    """A request's body on its way in, and its answer on its way out."""
 
-    It stands before every route, health included. MCP's route counts a body's bytes itself as well. To all that
-    follow, authentication included, `/mcp/` is `/mcp`.
+    take: Receive
+    give: Send
+    body_bytes: int = 0
+    is_read: bool = False
+
+    async def receive(self) -> Message:
+        """Return the next part of the body."""
+        message = await self.take()
+        self.body_bytes += len(message.get("body", b""))
+        self.is_read = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Answer once the body is read: a client that still sends would see a broken connection, not an answer."""
+        if not self.is_read:
+            with anyio.move_on_after(DISCARD_S):
+                while self.body_bytes < DISCARD_BYTES and (await self.receive()).get("more_body", False):
+                    pass
+            self.is_read = True
+        await self.give(message)
+
+
+# Returns the caller of a request, or the answer to one that is not let in.
+Authenticate = Callable[[Scope], Awaitable[Caller | Response]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """What answers each request: the page at /ui, REST at /v1, MCP at /mcp, and `others` everything else.
+
+    `open_paths` need no caller, nor does the page, which has its own sign-in.
     """
 
-    def __init__(self, app: ASGIApp, welcome: Allowed) -> None:
-        self._app = app
-        self._welcome = welcome
+    authenticate: Authenticate
+    mcp: ASGIApp
+    others: ASGIApp
+    rest: ASGIApp | None = None
+    page: ASGIApp | None = None
+    open_paths: frozenset[str] = frozenset(HEALTH_PATHS)
+
+
+class Router:
+    """Checks each request, finds out who is calling, and hands it to what answers it.
+
+    It refuses what a web page could send by way of its user's browser (a foreign Host or Origin), and huge bodies,
+    health included; MCP and REST count a body's bytes themselves as well.
+    """
+
+    def __init__(self, routes: Routes, settings: Settings) -> None:
+        self.routes = routes
+        self._welcome = allowed(settings)
+        self._app: ASGIApp = self._route
+        if settings.allowed_origins:
+            self._app = CORSMiddleware(
+                self._route,
+                allow_origins=settings.allowed_origins,
+                allow_methods=["GET", "POST", "PATCH", "DELETE"],
+                allow_headers=["*"],
+                expose_headers=["mcp-session-id", "www-authenticate", "retry-after"],
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer why not."""
+        """Answer a request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.routes.others(scope, receive, send)
             return
         # RFC 9110 takes white space around a value for no part of it; httptools leaves it there.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         # Not by a redirect: some clients follow none, or leave body or token behind.
         path = MCP_PATH if scope["path"] == f"{MCP_PATH}/" else scope["path"]
-        scope = {**scope, "headers": headers, "path": path}
-        body = _Body(receive)
-
-        async def send_when_sent(message: Message) -> None:
-            if not body.is_read:
-                await body.discard()
-            await send(message)
-
-        refusal = self._refusal(scope["headers"])
-        await (self._app if refusal is None else refusal)(scope, body.receive, send_when_sent)
+        exchange = _Exchange(receive, send)
+        app = self._refusal(headers) or self._app
+        await app({**scope, "headers": headers, "path": path}, exchange.receive, exchange.send)
 
     def _refusal(self, headers: Sequence[tuple[bytes, bytes]]) -> JSONResponse | None:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
-        if len(hosts) != 1 or not self._welcome.host(hosts[0]):
+        if len(hosts) != 1 or _name_in(hosts[0]) not in self._welcome.names:
             return _refused(421, "The Host header names another server.")
-        origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
-        if not all(self._welcome.origin(origin) for origin in origins):
-            return _refused(403, "Requests of this Origin are not served.")
-        lengths = [value for name, value in headers if name == b"content-length"]
-        if any(not length.isdigit() or int(length[:20]) > limits.BODY_BYTES for length in lengths):
-            return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes. {SMALLER}")
+        for name, value in headers:
+            if name == b"origin" and not self._welcome.origin(value.decode("latin-1")):
+                return _refused(403, "Requests of this Origin are not served.")
+            if name == b"content-length" and (not value.isdigit() or int(value[:20]) > limits.BODY_BYTES):
+                return _refused(413, f"A body may have at most {limits.BODY_BYTES} bytes. {SMALLER}")
         return None
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        routes, path = self.routes, scope["path"]
+        if routes.page is not None and path == "/" and _is_browser(scope):
+            app: ASGIApp = RedirectResponse(PAGE_PATH, 307, {"vary": "accept"})
+        elif routes.page is not None and f"{path}/".startswith(f"{PAGE_PATH}/"):
+            app = routes.page
+        else:
+            if path not in routes.open_paths:
+                caller = await routes.authenticate(scope)
+                if isinstance(caller, Response):
+                    await caller(scope, receive, send)
+                    return
+                scope[CALLER] = caller
+            if path == MCP_PATH:
+                app = routes.mcp
+            elif routes.rest is not None and f"{path}/".startswith(f"{REST_PREFIX}/"):
+                app = routes.rest
+            else:
+                app = routes.others
+        await app(scope, receive, send)
+
+
+def _is_browser(scope: Scope) -> bool:
+    """Say whether HTML is asked for; a probe or a client of MCP is answered as without a page."""
+    accepts_html = any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
+    return accepts_html and scope["method"] in {"GET", "HEAD"}
 
 
 def _refused(status: int, error: str) -> JSONResponse:
@@ -226,17 +276,9 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def http_server(app: ASGIApp, settings: Settings, bounds: Bounds = BOUNDS) -> HttpServer:
-    """Return a server of `app` (which knows its callers) behind the guard, on connections that are bounded."""
+def http_server(routes: Routes, settings: Settings, bounds: Bounds = BOUNDS) -> HttpServer:
+    """Return a server of what answers requests, on connections that are bounded."""
     bounds = room_for(bounds)
-    if settings.allowed_origins:
-        app = CORSMiddleware(
-            app,
-            allow_origins=settings.allowed_origins,
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["*"],
-            expose_headers=["mcp-session-id", "www-authenticate", "retry-after"],
-        )
     options: dict[str, Any] = {
         "http": partial(
             BoundedProtocol,
@@ -254,4 +296,4 @@ def http_server(app: ASGIApp, settings: Settings, bounds: Bounds = BOUNDS) -> Ht
         "timeout_graceful_shutdown": GRACE_S,
         "timeout_keep_alive": KEEP_ALIVE_S,
     }
-    return HttpServer(uvicorn.Config(Guard(app, allowed(settings)), **options))
+    return HttpServer(uvicorn.Config(Router(routes, settings), **options))

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from engramq.gateway.http import METRICS_PATH
 from engramq.gateway.identity.authorization import CALLER, Caller
-from engramq.gateway.identity.shared import Shared
+from engramq.gateway.limits import Shared
 from engramq.schemas.checks import InstallationState, MailboxState
 from engramq.schemas.vocabulary import Scope, Status
 from engramq.telemetry import catalog

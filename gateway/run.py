@@ -16,25 +16,32 @@ from anyio.abc import SocketListener, TaskStatus
 from redis.asyncio import Redis
 from starlette.types import ASGIApp
 
-from engramq.gateway.connections import BOUNDS, Bounds
 from engramq.gateway.cursors import CursorSecret
-from engramq.gateway.http import GRACE_S, HEALTH_PATHS, METRICS_PATH, HttpServer, bind, health_routes, http_server
+from engramq.gateway.http import (
+    GRACE_S,
+    HEALTH_PATHS,
+    METRICS_PATH,
+    Authenticate,
+    HttpServer,
+    Routes,
+    bind,
+    health_routes,
+    http_server,
+)
 from engramq.gateway.identity.authorization import local_caller, settings_caller, untrusted_caller
-from engramq.gateway.identity.bearer import Authenticator, Bearer
-from engramq.gateway.identity.local_peer import Account, OwnerOnly, home_token
-from engramq.gateway.identity.metadata import METADATA_PATHS, Resource
-from engramq.gateway.identity.shared import Shared
+from engramq.gateway.identity.bearer import METADATA_PATHS, Authenticator, Bearer, Resource
+from engramq.gateway.identity.local_peer import Account, home_token
 from engramq.gateway.identity.tokens import TokenAuthenticator
-from engramq.gateway.limits import CallLimits, call_limits
+from engramq.gateway.limits import Shared, call_limits
 from engramq.gateway.mcp.audience import choose_tools
 from engramq.gateway.mcp.lines import serve_lines
-from engramq.gateway.mcp.listing import Profile, profile_of
-from engramq.gateway.mcp.server import McpServer, build_server, http_caller, sdk_app
+from engramq.gateway.mcp.server import McpServer, Profile, build_server, http_caller, profile_of, sdk_app
 from engramq.gateway.mcp.wire import HttpWire, ToolCalls
 from engramq.gateway.operator import run
 from engramq.gateway.overview import Health, health_in, overview_of, whole_health_in
+from engramq.gateway.protocol import BOUNDS, Bounds
 from engramq.gateway.queue.bus import Bus, open_bus
-from engramq.gateway.rendering.replies import ReplyStyle
+from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.rest.app import OPEN_PATHS, Rest
 from engramq.gateway.service import Service
 from engramq.gateway.sessions import Breadcrumbs, fresh_session
@@ -112,46 +119,44 @@ class Gateway:
         limits = call_limits(settings, authenticated=authenticator is not None)
         service = self.service.for_clients(limits, ReplyStyle(settings.detail, settings.reply_chars))
         server = build_server(service, profile, http_caller)
-        calls = _tool_calls(server, service, profile)
-        rest = self.service.for_clients(limits, WHOLE)  # of the same limits: a caller has one share, whatever the door
-        open_paths, routes = {*HEALTH_PATHS, *OPEN_PATHS}, health_routes(self.health)
+        whole = self.service.for_clients(limits, WHOLE)  # of the same limits: a caller has one share, whatever the door
+        open_paths, beside = {*HEALTH_PATHS, *OPEN_PATHS}, health_routes(self.health)
         if self._metrics is not None:
             by_caller = authenticator is not None and not settings.metrics_token
             open_paths |= set() if by_caller else {METRICS_PATH}
-            routes.append(self._metrics.route(self.overview, token=settings.metrics_token, by_caller=by_caller))
+            beside.append(self._metrics.route(self.overview, token=settings.metrics_token, by_caller=by_caller))
+        account = None
         if authenticator is None:
-            account = Account(settings_caller(settings), _token_of(settings.home))
-            app = Rest(HttpWire(sdk_app(server, routes), calls), rest)
-            owner = OwnerOnly(app, account, open_paths=frozenset(open_paths))
-            return http_server(self._with_page(owner, limits, account, account), settings, bounds)
-        resource = Resource(settings)
-        app = Rest(HttpWire(sdk_app(server, [*routes, *resource.routes()]), calls), rest)
-        open_paths |= {*METADATA_PATHS}
-        bearer = Bearer(app, authenticator, resource, open_paths=open_paths)
-        return http_server(self._with_page(bearer, limits, authenticator, None), settings, bounds)
+            authenticator = account = Account(settings_caller(settings), _token_of(settings.home))
+            authenticate: Authenticate = account.authenticate
+        else:
+            resource = Resource(settings)
+            beside += resource.routes()
+            open_paths |= {*METADATA_PATHS}
+            authenticate = Bearer(authenticator, resource).authenticate
+        sdk = sdk_app(server, beside)
+        routes = Routes(
+            authenticate=authenticate,
+            mcp=HttpWire(sdk, _tool_calls(server, service, profile)),
+            others=sdk,
+            rest=Rest(whole),
+            page=self._page(whole, authenticator, account) if settings.ui else None,
+            open_paths=frozenset(open_paths),
+        )
+        return http_server(routes, settings, bounds)
 
-    def _with_page(
-        self, app: ASGIApp, limits: CallLimits, authenticator: Authenticator, account: Account | None
-    ) -> ASGIApp:
-        """Return the application with the page beside it, unless the settings have none.
+    def _page(self, service: Service, authenticator: Authenticator, account: Account | None) -> ASGIApp:
+        """Return the page; `account`: whose processes need no token."""
+        from engramq.gateway.ui.page import PageApp  # noqa: PLC0415 - 60 ms of imports, for HTTP only
 
-        The page has limits and authentication of other calls; `account`: whose processes need no token.
-        """
-        settings = self._settings
-        if not settings.ui:
-            return app
-        from engramq.gateway.ui.page import beside_page  # noqa: PLC0415 - 60 ms of imports, for HTTP only
-
-        service = self.service.for_clients(limits, WHOLE)
-        return beside_page(
-            app,
+        return PageApp(
             service,
             self.overview,
             authenticator=authenticator,
             account=account,
             redis=self._redis,
             keys=self._keys,
-            settings=settings,
+            settings=self._settings,
         )
 
     def _style_of(self, hello: Hello) -> ReplyStyle:

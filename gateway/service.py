@@ -4,9 +4,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -15,26 +15,25 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.gateway import cursors
+from engramq.gateway.budget import Body, text_of, within
 from engramq.gateway.identity.authorization import Caller, admit, authorize
 from engramq.gateway.limits import UNLIMITED, CallLimits
 from engramq.gateway.mcp.arguments import Arguments, check_arguments
 from engramq.gateway.mcp.audience import ALL_TOOLS, Reader, reader_of, worded, worded_body
 from engramq.gateway.mcp.guide import explain
 from engramq.gateway.mcp.schema import PendingReply
+from engramq.gateway.queue.bus import Bus
 from engramq.gateway.redaction import brings_memories, redacted
-from engramq.gateway.rendering.budget import Body, text_of
-from engramq.gateway.rendering.replies import (
+from engramq.gateway.replies import (
     ReplyStyle,
     body_of,
-    bounded,
     notice_of,
     rest_of,
     withheld_body_of,
 )
 from engramq.gateway.sessions import (
+    Breadcrumbs,
     NothingFound,
-    Resolver,
-    SessionBreadcrumbs,
     fresh_session,
     naming,
     no_session,
@@ -45,7 +44,7 @@ from engramq.schemas.codec import fault_body, fingerprint
 from engramq.schemas.command_line import count_of
 from engramq.schemas.commands import BreadcrumbTrail, Command, GuideTopic, Reply, SessionBegun, StoreMemory, Tool
 from engramq.schemas.commands.base import Page
-from engramq.schemas.envelope import Answer, Principal, PrincipalId
+from engramq.schemas.envelope import Answer
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
 from engramq.schemas.settings import Redact
 from engramq.schemas.vocabulary import Detail, Partition, Scope
@@ -60,55 +59,8 @@ REDACTING_THREADS: Final = 2
 # Takes how much of a total is done, the total, and that in words.
 Report: TypeAlias = Callable[[int, int, str], Awaitable[None]]
 
-# Told of each call: the tool, what came of it (the status of the reply, or the code of a refusal), seconds.
+# Hears of each call: the tool, what came of it (the status of the reply, or the code of a refusal), seconds.
 Observe: TypeAlias = Callable[[str, str, float], None]
-
-
-class PendingAnswer(Protocol):
-    """What the bus gives when a command was not answered in time and may still be carried out."""
-
-    @property
-    def command_id(self) -> str:
-        """The id that get_command takes."""
-
-
-class Asker(Protocol):
-    """The gateway's half of the queue."""
-
-    async def ask(
-        self,
-        command: Command,
-        *,
-        namespace: str,
-        principal: Principal,
-        session: str = ...,
-        idempotency_key: str | None = ...,
-        traceparent: str | None = ...,
-        timeout_s: float | None = ...,
-        digest: str | None = ...,
-        in_session: bool = ...,
-        refusal: Fault | None = ...,
-        references: Mapping[str, str] | None = ...,
-        project: str = ...,
-    ) -> Answer | PendingAnswer:
-        """Send a command and wait for its answer; raises EngramqError when it was refused before it was queued."""
-
-
-class Sessions(Resolver, Protocol):
-    """The breadcrumbs of sessions; every method raises EngramqError when they cannot be reached."""
-
-    async def begin(self, namespace: str, principal: PrincipalId, session: str) -> int:
-        """Clear the session and return its new instance."""
-
-    async def read(self, namespace: str, principal: PrincipalId, session: str) -> SessionBreadcrumbs:
-        """Return the session's breadcrumbs."""
-
-
-class SecretSource(Protocol):
-    """Where the key of the cursors is kept, shared by all gateways of an installation."""
-
-    async def cursor_secret(self) -> bytes:
-        """Return the key, the same to every gateway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +77,6 @@ class Call:
     tools: tuple[Tool, ...] = ALL_TOOLS
     report: Report | None = None
 
-    @property
-    def reader(self) -> Reader:
-        """Who reads the reply."""
-        return reader_of(self.tools, self.caller.principal)
-
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
@@ -145,9 +92,9 @@ class Service:
 
     def __init__(
         self,
-        bus: Asker,
-        sessions: Sessions,
-        secrets: SecretSource,
+        bus: Bus,
+        sessions: Breadcrumbs,
+        secrets: cursors.CursorSecret,
         limits: CallLimits = UNLIMITED,
         style: ReplyStyle = ReplyStyle(),  # noqa: B008 - frozen
         redact: Redact = Redact.OFF,
@@ -189,15 +136,23 @@ class Service:
     async def call(self, call: Call) -> ToolReply:
         """Return the reply to a call; every refusal is a reply, nothing is raised but cancellation."""
         started, tool = time.perf_counter(), call.tool.name
+        reader = reader_of(call.tools, call.caller.principal)
         with span(f"tools/call {tool}", SpanKind.SERVER, call.traceparent, {"gen_ai.tool.name": tool}) as active:
             traceparent = active.traceparent or call.traceparent
             trace_id = trace_id_of(traceparent)
             if not trace_id:
                 traceparent = new_traceparent()
                 trace_id = trace_id_of(traceparent)
-            call = replace(call, traceparent=traceparent)
             with Subject(trace_id) as subject:
-                reply = await self._replied(call)
+                try:
+                    with self._limits.admitted(call.caller) if self._limits.are_set else nullcontext():
+                        reply = await self._answer(call, reader, traceparent)
+                except EngramqError as refusal:
+                    reply = fault_reply(refusal.fault, reader)
+                except Exception:  # the SDK would send the text of an unforeseen error to the client
+                    log.exception("Tool call failed", extra={"tool": tool})
+                    fault = refuse(FaultCode.INTERNAL, "The gateway failed at this call.").fault
+                    reply = fault_reply(fault, reader)
                 taken_s = time.perf_counter() - started
                 outcome = str(reply.body["code" if reply.is_error else "status"])
                 log.info(
@@ -216,32 +171,42 @@ class Service:
             self._observe(tool, outcome, taken_s)
         return reply
 
-    async def _replied(self, call: Call) -> ToolReply:
-        try:
-            with self._limits.admitted(call.caller) if self._limits.are_set else nullcontext():
-                return await self._answer(call)
-        except EngramqError as refusal:
-            return fault_reply(refusal.fault, call.reader)
-        except Exception:  # the SDK would send the text of an unforeseen error to the client
-            log.exception("Tool call failed", extra={"tool": call.tool.name})
-            fault = refuse(FaultCode.INTERNAL, "The gateway failed at this call.").fault
-            return fault_reply(fault, call.reader)
-
-    async def _answer(self, call: Call) -> ToolReply:
+    async def _answer(self, call: Call, reader: Reader, traceparent: str | None) -> ToolReply:
         tool, caller = call.tool, call.caller
         admit(tool.parameters, tool.scope, caller.principal)  # first: nobody mends arguments of what they may not call
         if tool.batches:  # many items take as long as hundreds of other calls
             arguments = await anyio.to_thread.run_sync(check_arguments, tool, call.arguments)
         else:
             arguments = check_arguments(tool, call.arguments)
-        command, session = arguments.parameters, arguments.session or caller.session
-        if not isinstance(command, Command):
-            answered = await self._local[tool.name](call, session, command)
-            return self._rendered(call, arguments, to_body(answered))
-        command, secrets = await self._permitted(command, caller)
+        session, secrets = arguments.session or caller.session, 0
+        if not isinstance(arguments.parameters, Command):
+            body = to_body(await self._local[tool.name](call, session, arguments.parameters))
+            return self._rendered(call, reader, arguments, body)
+        command: Command = arguments.parameters
+        authorize(command, caller.principal)
+        if caller.principal.untrusted and isinstance(command, StoreMemory):
+            command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
+        if brings_memories(command, self._redact):
+            # A caller who has gone ends it: a batch may take seconds.
+            command, secrets = await anyio.to_thread.run_sync(
+                redacted, command, self._redact, anyio.from_thread.check_cancelled, limiter=self._redacting
+            )
+        await _report(call, command, settled=False)
+        command, answer = await self._ask(call, arguments, command, session, traceparent)
+        if not isinstance(answer, Answer):
+            return ToolReply(answer, text_of(answer), is_error=False)
+        if answer.reply is None:
+            return fault_reply(_fault_of(answer), reader)
+        await _report(call, command, settled=True)
+        return await self._reply(call, reader, arguments, command, answer.reply, secrets)
+
+    async def _ask(
+        self, call: Call, arguments: Arguments, command: Command, session: str, traceparent: str | None
+    ) -> tuple[Command, Answer | Body]:
+        """Return the command with ids in place of references, and its answer, or that it is pending."""
+        tool, caller = call.tool, call.caller
         # Of the request as it was made: repeated, @stored may stand for another memory, and it is the same request.
         digest = fingerprint(command) if command.write else None
-        await _report(call, command, settled=False)
         references: Mapping[str, str] = {}
         refusal: Fault | None = None
         if tool.ids or tool.batches:
@@ -251,57 +216,47 @@ class Service:
                 if arguments.idempotency_key is None:
                     raise
                 refusal = nothing.fault  # unless the request is a repeated one, which only the ledger knows
-        asked = command
+        sent = command
         if getattr(command, cursors.CURSOR, UNSET) is not UNSET:
             secret = await self._secrets.cursor_secret()
-            asked = cursors.opened(_as_listed(command, caller), secret, caller.namespace)
+            sent = cursors.opened(_as_listed(command, caller), secret, caller.namespace)
         try:
             answer = await self._bus.ask(
-                asked,
+                sent,
                 namespace=caller.namespace,
                 principal=caller.principal,
                 session=session,
                 idempotency_key=arguments.idempotency_key,
-                traceparent=call.traceparent,
+                traceparent=traceparent,
                 digest=digest,
                 in_session=tool.takes_session,
                 refusal=refusal,
                 references=references,
                 project=caller.project,
             )
-            if not isinstance(answer, Answer):
-                return _pending(tool, answer.command_id, references)
+            if isinstance(answer, Answer):
+                return command, answer
+            if not tool.write:  # a read that was not answered in time never will be
+                raise refuse(FaultCode.UNAVAILABLE, "No worker answered in time.")
         except EngramqError as refused:
             raise EngramqError(naming(refused.fault, references)) from refused
-        if answer.reply is None:
-            return fault_reply(_fault_of(answer), call.reader)
-        await _report(call, command, settled=True)
-        return await self._reply(call, arguments, command, answer.reply, secrets)
+        names = stood_for(references) if references else UNSET
+        return command, to_body(PendingReply(command_id=answer.command_id, resolved_references=names))
 
-    async def _permitted(self, command: Command, caller: Caller) -> tuple[Command, int]:
-        """Return a command as this caller may give it, without secrets, and how many there were."""
-        authorize(command, caller.principal)
-        if caller.principal.untrusted and isinstance(command, StoreMemory):
-            command = msgspec.structs.replace(command, partition=Partition.UNTRUSTED)
-        if not brings_memories(command, self._redact):
-            return command, 0
-        # A caller who has gone ends it: a batch may take seconds.
-        return await anyio.to_thread.run_sync(
-            redacted, command, self._redact, anyio.from_thread.check_cancelled, limiter=self._redacting
-        )
-
-    async def _reply(self, call: Call, arguments: Arguments, command: Command, reply: Reply, secrets: int) -> ToolReply:
+    async def _reply(
+        self, call: Call, reader: Reader, arguments: Arguments, command: Command, reply: Reply, secrets: int
+    ) -> ToolReply:
         """Return a worker's reply as the client reads it."""
-        caller, asked = call.caller.principal, arguments.parameters
-        notice = notice_of(reply, asked, caller, secrets)  # type: ignore[arg-type]
+        caller, requested = call.caller.principal, arguments.parameters
+        notice = notice_of(reply, requested, caller, secrets)  # type: ignore[arg-type]
         if Scope.READ not in caller.scopes:
-            body = withheld_body_of(reply, asked, caller.name, notice)
+            body = withheld_body_of(reply, requested, caller.name, notice)
         else:
-            body = body_of(reply, self._detail(arguments), caller.name)
+            body = body_of(reply, arguments.detail or self._style.detail, caller.name)
             if notice is not None:
                 body["notice"] = notice
         if not isinstance(reply, Page) or not isinstance(after := getattr(reply, cursors.NEXT_CURSOR), str | None):
-            return self._rendered(call, arguments, body)
+            return self._rendered(call, reader, arguments, body)
         # A page may have to end early, and then ends with another cursor, which is as long.
         secret = await self._secrets.cursor_secret()
         seal = partial(
@@ -309,7 +264,7 @@ class Service:
         )
         ends = reply.positions()
         body[cursors.NEXT_CURSOR] = seal(ends[-1]) if ends else None
-        body = self._rendered(call, arguments, body).body
+        body = self._rendered(call, reader, arguments, body).body
         shown = len(body[reply.listed])
         if shown == len(ends):
             body[cursors.NEXT_CURSOR] = None if after is None else seal(after)
@@ -317,21 +272,17 @@ class Service:
             body[cursors.NEXT_CURSOR] = seal(ends[shown - 1])
         return ToolReply(body, text_of(body), is_error=False)
 
-    def _detail(self, arguments: Arguments) -> Detail:
-        return arguments.detail or self._style.detail
-
-    def _rendered(self, call: Call, arguments: Arguments, body: Body) -> ToolReply:
+    def _rendered(self, call: Call, reader: Reader, arguments: Arguments, body: Body) -> ToolReply:
         """Return a reply for its reader: in words that fit their tools, and within its budget."""
-        reader = call.reader
         body = worded_body(body, reader)
         if not call.tool.bounded:
             return ToolReply(body, text_of(body), is_error=False)
-        is_full = self._detail(arguments) is Detail.FULL
+        is_full = (arguments.detail or self._style.detail) is Detail.FULL
 
         def rest(needed: int) -> str:
             return worded(rest_of(call.tool, body, is_full=is_full, needed=needed), reader)
 
-        return ToolReply(body, bounded(body, arguments.max_chars or self._style.max_chars, rest), is_error=False)
+        return ToolReply(body, within(body, arguments.max_chars or self._style.max_chars, rest), is_error=False)
 
     async def _begin_session(self, call: Call, session: str, _asked: msgspec.Struct) -> SessionBegun:
         session = session or fresh_session()
@@ -345,7 +296,7 @@ class Service:
         return msgspec.convert(breadcrumbs, BreadcrumbTrail, from_attributes=True)
 
     async def _guide(self, call: Call, _session: str, asked: GuideTopic) -> msgspec.Struct:
-        return explain(asked, call.reader)
+        return explain(asked, reader_of(call.tools, call.caller.principal))
 
 
 async def _report(call: Call, command: Command, *, settled: bool) -> None:
@@ -353,8 +304,8 @@ async def _report(call: Call, command: Command, *, settled: bool) -> None:
     if call.report is not None and call.tool.reports:
         items = [item for name in call.tool.batches for item in getattr(command, name)]
         total, refused = len(items), sum(item.fault is not UNSET for item in items)
-        said = "settled" if settled else f"checked, {refused} refused"
-        await call.report(total if settled else 0, total, f"{count_of(total, 'item')} {said}")
+        state = "settled" if settled else f"checked, {refused} refused"
+        await call.report(total if settled else 0, total, f"{count_of(total, 'item')} {state}")
 
 
 def _as_listed(command: Command, caller: Caller) -> Command:
@@ -374,16 +325,6 @@ def to_body(shape: msgspec.Struct) -> Body:
     """Return a reply of the gateway's own as plain values."""
     body: Body = msgspec.json.decode(msgspec.json.encode(shape))  # to_builtins would keep tuples
     return body
-
-
-def _pending(tool: Tool, command_id: str, references: Mapping[str, str]) -> ToolReply:
-    """A write may still be carried out; a read that was not answered in time never will be."""
-    if tool.write:
-        body = to_body(
-            PendingReply(command_id=command_id, resolved_references=stood_for(references) if references else UNSET)
-        )
-        return ToolReply(body, text_of(body), is_error=False)
-    raise refuse(FaultCode.UNAVAILABLE, "No worker answered in time.")
 
 
 def _fault_of(answer: Answer) -> Fault:

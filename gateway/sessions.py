@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -102,13 +102,6 @@ def _recalled(data: bytes) -> tuple[str | None, ...]:
     return tuple(memory_id or None for memory_id in data.decode().split("\n")[:-1])
 
 
-class Resolver(Protocol):
-    """Looks references up; raises EngramqError when that is not possible."""
-
-    async def resolve(self, ref: str, namespace: str, principal: PrincipalId, session: str) -> str | None:
-        """Return the id that a reference stands for, None when it stands for nothing; an id stays as it is."""
-
-
 class NothingFound(EngramqError):
     """A reference stands for nothing."""
 
@@ -124,7 +117,7 @@ def no_session(field: str, error: str) -> EngramqError:
 
 
 async def with_ids(
-    tool: Tool, command: Command, sessions: Resolver, caller: Caller, session: str
+    tool: Tool, command: Command, sessions: Breadcrumbs, caller: Caller, session: str
 ) -> tuple[Command, Mapping[str, str]]:
     """Return the command with an id instead of each reference, and the ids by reference.
 
@@ -136,8 +129,8 @@ async def with_ids(
     for name, items in tool.batches.items():
         holders += [(item, items.ids) for item in getattr(command, name) if item.fault is UNSET]
     given = [(name, getattr(holder, name) or ()) for holder, names in holders for name in names]
-    ids = [(name, one) for name, value in given for one in ((value,) if isinstance(value, str) else value)]
-    fields = {one: name for name, one in reversed(ids) if one.startswith("@")}
+    ids = [(name, text) for name, value in given for text in ((value,) if isinstance(value, str) else value)]
+    fields = {text: name for name, text in reversed(ids) if text.startswith("@")}
     if not fields:
         return command, {}
     field = next(iter(fields.values()))
@@ -191,7 +184,7 @@ def _ids(
         if isinstance(given, str):
             found[name] = _id(given, name, known, session)
         elif given is not UNSET:
-            found[name] = tuple(_id(one, name, known, session) for one in given)
+            found[name] = tuple(_id(text, name, known, session) for text in given)
     return found
 
 

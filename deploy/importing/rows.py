@@ -11,8 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from engramq.deploy.importing.records import CONTENT, NAMESPACE, RECORD_FIELDS, Given, Rejection, rejection
-from engramq.gateway.mcp.arguments import AROUND, check_arguments, without_absent
-from engramq.gateway.mcp.parameters import problem_in
+from engramq.gateway.mcp.arguments import AROUND, check_arguments, problem_in, without_absent
 from engramq.gateway.redaction import Redaction
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS, ImportRecord, NewMemory

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.identity.shared import Shared
-from engramq.gateway.service import Asker
+from engramq.gateway.limits import Shared
+from engramq.gateway.queue.bus import Bus
 from engramq.schemas.commands import Authenticate, Identity
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, FaultCode, refuse
@@ -25,7 +25,7 @@ LOOKUP_S: Final = 5.0
 _FORM: Final = re.compile(re.escape(TOKEN_PREFIX) + "[A-Za-z0-9_-]{43}")
 T = TypeVar("T")
 
-_ASKER: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
+_PRINCIPAL: Final = Principal(name=SYSTEM_PRINCIPAL, scopes=ALL_SCOPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class TokenAuthenticator:
     """Returns the caller of a token. Good and unknown tokens are cached apart, so that guesses evict no good token."""
 
     def __init__(
-        self, bus: Asker, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time
+        self, bus: Bus, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time
     ) -> None:
         self._bus = bus
         self._clock = clock
@@ -87,7 +87,7 @@ class TokenAuthenticator:
 
     async def _ask(self, digest: str) -> Identity:
         command = Authenticate(token_sha256=digest)
-        answer = await self._bus.ask(command, namespace=SYSTEM_NAMESPACE, principal=_ASKER, timeout_s=LOOKUP_S)
+        answer = await self._bus.ask(command, namespace=SYSTEM_NAMESPACE, principal=_PRINCIPAL, timeout_s=LOOKUP_S)
         if not isinstance(answer, Answer):
             raise refuse(FaultCode.UNAVAILABLE, "No worker answered in time.")
         if answer.fault is not None:

@@ -1,21 +1,277 @@
-"""The check of a call's arguments: they become a command, or a refusal that names the parameter.
+"""Check the arguments of a call: they become a command, or a refusal that names the parameter.
 
-Decided before anything is enqueued: missing parameters first, in the order of the schema, then unknown ones, then each
-value. What needs Redis (references, cursors) is resolved by the service afterwards.
+Arguments that clients send in the wrong type are coerced first. Half of the clients send null for what they leave out,
+and models write numbers, booleans, objects and dates as text. What can mean one thing only is taken as that; everything
+else stays as it is, and the check refuses it. Nothing inside an object is touched.
+
+Nothing is enqueued before: missing parameters are refused first, in the order of the schema, then unknown ones, then
+each value. What needs Redis (references, cursors) the service resolves afterwards.
 """
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
 from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
 
-from engramq.gateway.mcp.parameters import ABSENT, BatchParameter, Parameter, meaning, problem_in, shown
 from engramq.gateway.mcp.schema import input_schema, object_schema, parameter_structs
+from engramq.schemas import limits
 from engramq.schemas.commands import Items, Tool
 from engramq.schemas.faults import EngramqError, invalid
+from engramq.schemas.ids import format_time
 from engramq.schemas.vocabulary import Detail
+
+_UNKEEPABLE: Final = re.compile("[\0\ud800-\udfff]")
+_INTEGERS: Final = range(-(2**63), 2**64)  # what msgpack has room for
+
+ABSENT: Final = object()  # what stands for a parameter that was given and means nothing
+
+_NOTHING: Final = frozenset({"", "null"})
+# Texts of any word, but nobody means this one: each names something, and all who send "null" would share it.
+_NEVER_NULL: Final = frozenset(
+    {
+        *("session", "idempotency_key", "cursor", "external_id", "thread", "source_type", "project"),
+        *("edge_id", "record_id", "target", "actor", "action", "created_by"),
+    }
+)
+_UNTIL: Final = frozenset({"until", "valid_until", "expires_at"})  # a day stands for its end there
+_AS_OF: Final = "as_of"  # a day stands for its beginning there, but today for now
+
+_NUMBER: Final = re.compile(r"\s*(-?(?:0|[1-9]\d{0,30}|(?=\.))(\.\d{1,30})?([eE][+-]?\d{1,3})?)\s*", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_NO_ZONE: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?", re.ASCII)
+_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of a tool: its type, its schema, and the words that say what it takes."""
+
+    name: str
+    type: Any
+    schema: Mapping[str, Any]
+    required: bool
+
+    @property
+    def expected(self) -> str:
+        """What the parameter takes, in words: 'a whole number from 1 to 50'."""
+        return _expected(self.schema)
+
+    def is_absent(self, given: Any) -> bool:
+        """Say whether a value means: not given."""
+        return meaning(self.name, self.schema, given, required=self.required) is ABSENT
+
+    def is_said(self, given: Any) -> bool:
+        """Say whether a value says anything, if one did not have to be given."""
+        return meaning(self.name, self.schema, given, required=False) is not ABSENT
+
+    def check(self, given: Any) -> Any:
+        """Return the value as the command holds it, ABSENT when it means: not given.
+
+        Raises EngramqError naming the parameter.
+        """
+        value = meaning(self.name, self.schema, given, required=self.required)
+        if value is ABSENT:
+            return ABSENT
+        if isinstance(value, float) and self.schema.get("type") == "integer" and value.is_integer():
+            value = int(value)  # JSON knows one kind of number: 5.0 is an integer there
+        if isinstance(value, str | list | dict) and (problem := problem_in(value)) is not None:
+            raise self._refusal(problem)
+        if isinstance(value, list) and self.schema.get("uniqueItems") and all(isinstance(item, str) for item in value):
+            value = list(dict.fromkeys(value))  # before they are counted
+        try:
+            checked = msgspec.convert(value, self.type)
+        except msgspec.ValidationError:
+            raise self._refusal(f"must be {self.expected}, not {self._found(given)}") from None
+        if isinstance(checked, dict) and len(msgspec.json.encode(checked)) > limits.METADATA_BYTES:
+            raise self._refusal(f"is larger than {limits.METADATA_BYTES} bytes of JSON")
+        if isinstance(checked, datetime):
+            try:
+                return checked.astimezone(UTC)
+            except OverflowError:
+                raise self._refusal("lies outside the years 1 to 9999 in UTC") from None
+        if isinstance(checked, tuple) and all(isinstance(item, StrEnum) for item in checked):
+            return tuple(dict.fromkeys(checked))
+        return checked
+
+    def _refusal(self, problem: str) -> EngramqError:
+        return invalid(self.name, f"{self.name} {problem}.")
+
+    def _found(self, value: Any) -> str:
+        """Say what was given instead, without repeating a long text."""
+        if isinstance(value, str) and not self.schema.get("enum"):
+            if len(value) > self.schema.get("maxLength", len(value)):
+                return f"one of {len(value)} characters"
+            if not value.strip():
+                return "a blank one"
+        if isinstance(value, list) and self.schema.get("type") == "array":
+            wrong = [item for item in value if item not in self.schema.get("items", {}).get("enum", value)]
+            return f"one with {shown(wrong[0])}" if wrong else f"one of {len(value)}"
+        return shown(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchParameter(Parameter):
+    """A list of which only the length is decided as a whole: `check_item` refuses nothing, a bad item travels with its
+    fault.
+    """
+
+    check_item: Callable[[Any], Any]
+
+    def check(self, value: Any) -> Any:
+        """Return the items as the command holds them; raises EngramqError for what is no list, or too long a one."""
+        least, most = self.schema.get("minItems", 0), self.schema["maxItems"]
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise self._refusal(f"must be {self.expected}, not {self._found(value)}")
+        return tuple(self.check_item(item) for item in value)
+
+
+def _expected(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return f"one of {', '.join(schema['enum'])}"
+    return _EXPECTED[schema["type"]](schema)
+
+
+def _expected_text(schema: Mapping[str, Any]) -> str:
+    if schema.get("format") == "date-time":
+        return "a date or an RFC 3339 time, such as 2026-01-31 or 2026-01-31T09:00:00Z"
+    if "maxLength" not in schema:
+        return "a text"
+    return f"a text of 1 to {schema['maxLength']} characters that is not blank"
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
+    if low is None or high is None:
+        return ""
+    return f" from {low} to {high}" if "minimum" in schema else f" above {low} and at most {high}"
+
+
+def _expected_list(schema: Mapping[str, Any]) -> str:
+    least = schema.get("minItems", 0)
+    amount = f"at most {schema['maxItems']}" if least == 0 else f"{least} to {schema['maxItems']}"
+    items = schema["items"]
+    return f"a list of {amount}, each {_expected(items)}"
+
+
+def _expected_object(schema: Mapping[str, Any]) -> str:
+    if "properties" not in schema:
+        return "a JSON object"
+    required = schema.get("required", ())
+    return "an object of " + ", ".join(name if name in required else f"{name}?" for name in schema["properties"])
+
+
+_EXPECTED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "string": _expected_text,
+    "integer": lambda schema: f"a whole number{_bounds(schema)}",
+    "number": lambda schema: f"a number{_bounds(schema)}",
+    "boolean": lambda schema: "true or false",  # noqa: ARG005 - one shape for all
+    "array": _expected_list,
+    "object": _expected_object,
+}
+
+
+def problem_in(value: Any, levels: int = limits.METADATA_DEPTH) -> str | None:
+    """Say what is wrong with a JSON value that PostgreSQL, UTF-8 or msgpack cannot hold, or None.
+
+    That is a text with a NUL or half a surrogate pair, a number without end, or nesting more than `levels` deep.
+    """
+    if isinstance(value, str):
+        kept = _UNKEEPABLE.search(value) is None
+        return None if kept else "holds a NUL character or half of a surrogate pair, which cannot be kept"
+    if isinstance(value, dict):
+        parts: list[Any] = [part for item in value.items() for part in item]
+    elif isinstance(value, list):
+        parts = value
+    else:
+        return _number_problem(value)
+    if levels == 0:
+        return f"is nested more than {limits.METADATA_DEPTH} levels deep"
+    return next((problem for part in parts if (problem := problem_in(part, levels - 1))), None)
+
+
+def _number_problem(value: Any) -> str | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "holds NaN or an infinity"
+    if isinstance(value, int) and value not in _INTEGERS:
+        return "holds a whole number beyond 64 bits"
+    return None
+
+
+def shown(value: Any) -> str:
+    """Return a short, printable form of a value for an error text: never long, never a raw control character."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**18 else "a huge number"
+    text = ascii(value) if isinstance(value, str | float) else "a list" if isinstance(value, list) else "an object"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def meaning(name: str, schema: Mapping[str, Any], value: Any, *, required: bool) -> Any:
+    """Return what a value means for the parameter of this name and schema; ABSENT when it means: not given."""
+    if value is None:
+        return value if required else ABSENT
+    if not isinstance(value, str):
+        return value
+    if not required and value in _NOTHING and (value == "" or _is_no_word(name, schema)):
+        return ABSENT
+    read = _READERS.get(_kind(schema))
+    return value if read is None else read(name, value)
+
+
+def _is_no_word(name: str, schema: Mapping[str, Any]) -> bool:
+    return name in _NEVER_NULL or "enum" in schema or _kind(schema) != "string"
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    kind: str = schema["type"]
+    return schema.get("format", kind) if kind == "string" else kind
+
+
+def _number(_name: str, text: str) -> Any:
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return text
+    return float(found[1]) if found[2] or found[3] else int(found[1])
+
+
+def _boolean(_name: str, text: str) -> Any:
+    return _BOOLEANS.get(text.strip().lower(), text)
+
+
+def _object(_name: str, text: str) -> Any:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
+
+
+def _moment(name: str, text: str) -> Any:
+    if _DATE.fullmatch(text):
+        now = datetime.now(UTC)
+        if name == _AS_OF and text == now.date().isoformat():
+            return format_time(now)
+        return f"{text}T23:59:59.999999Z" if name in _UNTIL else f"{text}T00:00:00Z"
+    found = _NO_ZONE.fullmatch(text)
+    return text if found is None else f"{found[1]}T{found[2]}{found[3] or ':00'}Z"
+
+
+_READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "integer": _number,
+    "number": _number,
+    "boolean": _boolean,
+    "object": _object,
+    "date-time": _moment,
+}
+
 
 _ANY_OBJECT: Final = {"type": "object"}
 ARGUMENTS: Final = "arguments"

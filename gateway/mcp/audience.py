@@ -118,18 +118,16 @@ def worded_body(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
     """Return a reply whose recoveries, hints and notices name only tools that the reader has; the same if they do."""
     if reader.absent is None:
         return body
-    changed = {name: new for name, value in body.items() if (new := _worded_part(name, value, reader)) is not value}
+    changed: dict[str, Any] = {}
+    for name, value in body.items():
+        new = value
+        if name in _WORDED and isinstance(value, str):
+            new = worded(value, reader)
+        elif name in _WITHIN and isinstance(value, dict):
+            new = worded_body(value, reader)
+        elif name in _WITHIN and isinstance(value, list):
+            items = [worded_body(item, reader) if isinstance(item, dict) else item for item in value]
+            new = items if any(item is not old for item, old in zip(items, value, strict=True)) else value
+        if new is not value:
+            changed[name] = new
     return {**body, **changed} if changed else body
-
-
-def _worded_part(name: str, value: Any, reader: Reader) -> Any:
-    if isinstance(value, str):
-        return worded(value, reader) if name in _WORDED else value
-    if name not in _WITHIN:
-        return value
-    if isinstance(value, dict):
-        return worded_body(value, reader)
-    if isinstance(value, list):
-        items = [worded_body(item, reader) if isinstance(item, dict) else item for item in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    return value

@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engramq.gateway.mcp import resources
-from engramq.gateway.mcp.arguments import parameters_of
-from engramq.gateway.mcp.parameters import Parameter
+from engramq.gateway.mcp import server
+from engramq.gateway.mcp.arguments import Parameter, parameters_of
 from engramq.gateway.mcp.schema import output_schema
 from engramq.schemas.commands import TOOLS, Tool
 from engramq.schemas.faults import FaultCode
@@ -131,10 +130,10 @@ def _codes() -> str:
 
 
 def _others() -> str:
-    prompt = f"`{resources.RECALL_PROMPT}` (`{resources.RECALL_PROMPT_TASK}`, optional)"
+    prompt = f"`{server.RECALL_PROMPT}` (`{server.RECALL_PROMPT_TASK}`, optional)"
     return (
-        f"## Resources\n\n- `{resources.MEMORY_PREFIX}{{id}}`: what get_memory answers.\n"
-        f"- `{resources.STATS_URI}`: what memory_stats answers.\n"
-        f"- `{resources.GUIDE_URI}` and `{resources.GUIDE_PREFIX}{{topic}}`: what guide answers.\n\n"
-        f"## Prompts\n\n- {prompt}: {resources.RECALL_PROMPT_DESCRIPTION}\n"
+        f"## Resources\n\n- `{server.MEMORY_PREFIX}{{id}}`: what get_memory answers.\n"
+        f"- `{server.STATS_URI}`: what memory_stats answers.\n"
+        f"- `{server.GUIDE_URI}` and `{server.GUIDE_PREFIX}{{topic}}`: what guide answers.\n\n"
+        f"## Prompts\n\n- {prompt}: {server.RECALL_PROMPT_DESCRIPTION}\n"
     )

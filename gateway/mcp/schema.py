@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, UnsetType
 
-from engramq.gateway.rendering.brief import BARE_FORMS, BRIEF_FORMS
+from engramq.gateway.brief import BARE_FORMS, BRIEF_FORMS
 from engramq.schemas import limits, vocabulary
 from engramq.schemas.commands import Tool
 from engramq.schemas.faults import Fault
@@ -101,7 +101,7 @@ def input_schema(tool: Tool) -> dict[str, Any]:
 def listed_schema(tool: Tool) -> dict[str, Any]:
     """Return the schema of the tool's arguments as clients see it: a subset that every host takes."""
     whole = input_schema(tool)
-    schema: dict[str, Any] = _shown(whole)
+    schema: dict[str, Any] = _for_clients(whole)
     for name, items in tool.batches.items():
         if not items.listed:
             schema["properties"][name]["items"] = {"type": "object"}
@@ -146,20 +146,20 @@ def output_schema(tool: Tool) -> dict[str, Any]:
     return {"type": "object", "anyOf": list(roots), "$defs": shapes}
 
 
-def _shown(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _for_clients(schema: Mapping[str, Any]) -> dict[str, Any]:
     shown = {key: value for key, value in schema.items() if key in LISTED_KEYS}
     if shown.get("maximum", 0) > LISTED_MAXIMUM:
         del shown["maximum"]
     if "properties" in shown:
-        shown["properties"] = {name: _shown_as(name, value) for name, value in shown["properties"].items()}
+        shown["properties"] = {name: _parameter_for_clients(name, value) for name, value in shown["properties"].items()}
     if "items" in shown:
-        shown["items"] = _shown(shown["items"])
+        shown["items"] = _for_clients(shown["items"])
     return shown
 
 
-def _shown_as(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _parameter_for_clients(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of the parameter of this name as clients see it."""
-    shown = _shown(schema)
+    shown = _for_clients(schema)
     if name in SAID_BY_NAME:
         del shown["description"]
     return shown

@@ -20,7 +20,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engramq.gateway.identity.authorization import CALLER, Caller
-from engramq.gateway.identity.metadata import MCP_PATH
 from engramq.gateway.service import Call, ToolReply
 from engramq.schemas import limits
 from engramq.schemas.command_line import SMALLER
@@ -175,9 +174,6 @@ class HttpWire:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request or pass it on."""
-        if scope["type"] != "http" or scope["path"] != MCP_PATH:
-            await self._app(scope, receive, send)
-            return
         if scope["method"] != "POST":
             refused = Refusal(types.INVALID_REQUEST, "Method Not Allowed: there is no stream to listen to")
             await Response(refused.dump(), 405, {"allow": "POST"}, "application/json")(scope, receive, send)

@@ -8,15 +8,13 @@ from typing import Final
 import anyio.to_thread
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from engramq.gateway.budget import Body, text_of
 from engramq.gateway.identity.authorization import CALLER
 from engramq.gateway.mcp.audience import ALL_TOOLS, reader_of
-from engramq.gateway.rendering.budget import Body, text_of
-from engramq.gateway.rest import docs_page
-from engramq.gateway.rest.openapi import document
-from engramq.gateway.rest.operations import MISSING, Match, match
-from engramq.gateway.rest.reading import CallerLeft, WrongRequest, arguments_of
+from engramq.gateway.rest import openapi
+from engramq.gateway.rest.requests import MISSING, CallerLeft, Match, WrongRequest, arguments_of, match
 from engramq.gateway.service import Call, Service, fault_reply
 from engramq.schemas.commands import REST_PREFIX, Tool
 from engramq.schemas.faults import EngramqError, Fault, FaultCode
@@ -32,17 +30,13 @@ _UNKNOWN: Final = f"{OPENAPI_PATH} lists every path."
 
 
 class Rest:
-    """Answers what is under /v1, and passes on every other request. `service` is REST's own: see `run.Gateway.web`."""
+    """Answers what is under /v1. `service` is REST's own: see `run.Gateway.web`."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app = app
+    def __init__(self, service: Service) -> None:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request or pass it on."""
-        if scope["type"] != "http" or not f"{scope['path']}/".startswith(f"{REST_PREFIX}/"):
-            await self._app(scope, receive, send)
-            return
+        """Answer a request."""
         try:
             response = await self._answer(scope, receive)
         except CallerLeft:
@@ -96,10 +90,10 @@ def retry_after(body: Body, status: int) -> int | None:
 @cache
 def _pages() -> Mapping[str, Response]:
     """Return what describes the interface; made at its first use, since it takes 0.4 s that a start would wait."""
-    described = document()
+    described = openapi.document()
     return {
         OPENAPI_PATH: Response(text_of(described), media_type=_JSON),
-        DOCS_PATH: Response(docs_page.page(described), headers=docs_page.HEADERS, media_type="text/html"),
+        DOCS_PATH: Response(openapi.page(described), headers=openapi.HEADERS, media_type="text/html"),
     }
 
 

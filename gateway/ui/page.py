@@ -1,31 +1,32 @@
-"""The page as an application: its routes, who may ask for which, and the headers that every response has."""
+"""The page for people at /ui: its routes, signing in and out, and the headers that every response has."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from redis.asyncio import Redis
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from engramq.gateway.http import PAGE_PATH
 from engramq.gateway.identity.bearer import Authenticator
 from engramq.gateway.identity.local_peer import Account
-from engramq.gateway.identity.signed_in import SignedIn, new_cookie
 from engramq.gateway.service import Service
-from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, PATH, Door, Visitor
-from engramq.gateway.ui.rendering import STATIC, Asset, environment, read_assets
-from engramq.gateway.ui.views import audit, consent, graph, imports, inbox, memories, memory, overview, tokens, welcome
-from engramq.gateway.ui.visit import AskOverview, Refused, Site, Visit, read_form
+from engramq.gateway.ui import admin, graph, memories, memory
+from engramq.gateway.ui.door import FORM_FIELD, FORM_HEADER, Door, SignedIn, Visitor, new_cookie
+from engramq.gateway.ui.html import STATIC, Asset, environment, read_assets
+from engramq.gateway.ui.request import AskOverview, CallRefused, PageRequest, Site, read_form
 from engramq.schemas.codec import fault_body
 from engramq.schemas.faults import EngramqError
 from engramq.schemas.keys import Keys
 from engramq.schemas.settings import Auth, Settings
 
-View = Callable[[Visit], Awaitable[Response]]
+View = Callable[[PageRequest], Awaitable[Response]]
 
-SIGN_IN: Final = f"{PATH}/sign-in"
+SIGN_IN: Final = f"{PAGE_PATH}/sign-in"
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -40,54 +41,110 @@ HEADERS: Final = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 _KEPT: Final = "public, max-age=31536000, immutable"
+_OWN_PATH: Final = re.compile(r"/ui(?:/[\w./-]*)?", re.ASCII)
+
+
+async def show_sign_in(page: PageRequest) -> Response:
+    """Show the form that takes a token; who is known already goes on."""
+    if page.visitor.caller is not None:
+        return page.go(_own_path(page.query("next")))
+    return page.render("sign_in.html", next=_own_path(page.query("next")), problem="")
+
+
+async def sign_in(page: PageRequest) -> Response:
+    """Let somebody in by the token of the form."""
+    path = _own_path(page.entry("next"))
+    visitor = await page.site.door.let_in(page.request, page.entry("token"))
+    if visitor is None:
+        problem = "The token is unknown, expired, revoked or not valid here."
+        return page.render("sign_in.html", status=401, next=path, problem=problem)
+    response = page.go(path)
+    page.site.door.remember(page.request, response, visitor)
+    return response
+
+
+async def sign_out(page: PageRequest) -> Response:
+    """Let the cookie stand for nothing any more."""
+    await page.site.door.let_go(page.visitor)
+    return page.go("/ui/sign-in", done="signed_out")
+
+
+async def show_missing(page: PageRequest) -> Response:
+    """Say that there is no such page."""
+    return page.missing()
+
+
+async def show_refusal(page: PageRequest, refusal: CallRefused) -> Response:
+    """Show why a request was refused, and where nothing is answered, what of the installation is missing."""
+    is_away = refusal.status == 503
+    trouble = [check for check in (await page.site.look()).checks if check.state != "ok"] if is_away else []
+    template = "refusal_part.html" if page.is_partial else "refused.html"
+    response = page.render(template, status=refusal.status, refusal=refusal.body, trouble=trouble)
+    if isinstance(wait_s := refusal.body.get("retry_after_s"), float):
+        response.headers["retry-after"] = str(max(1, round(wait_s)))
+    return response
+
+
+def _own_path(wanted: str) -> str:
+    """Return where to go after signing in: a page of ours, and no other."""
+    return wanted if _OWN_PATH.fullmatch(wanted) and "//" not in wanted else PAGE_PATH
+
 
 # Path below /ui, method, view.
 VIEWS: Final[tuple[tuple[str, str, View], ...]] = (
-    ("", "GET", overview.show),
-    ("/live", "GET", overview.live),
-    ("/counts", "GET", overview.counts),
-    ("/memories", "GET", memories.show),
-    ("/memories/{memory_id}", "GET", memory.show),
-    ("/memories/{memory_id}/{action}", "POST", memory.act),
-    ("/inbox", "GET", inbox.show),
-    ("/inbox/{memory_id}/{action}", "POST", inbox.act),
-    ("/consent", "GET", consent.show),
-    ("/consent/{proposal_id}", "POST", consent.decide),
-    ("/graph", "GET", graph.show),
-    ("/graph/data", "GET", graph.data),
-    ("/audit", "GET", audit.show),
-    ("/audit/{audit_id}/restore", "POST", audit.restore),
-    ("/imports", "GET", imports.show),
-    ("/imports/live", "GET", imports.live),
-    ("/tokens", "GET", tokens.show),
-    ("/tokens", "POST", tokens.create),
-    ("/tokens/{token_id}/revoke", "POST", tokens.revoke),
-    ("/sign-out", "POST", welcome.sign_out),
+    ("", "GET", admin.show_overview),
+    ("/live", "GET", admin.refresh_overview),
+    ("/counts", "GET", admin.show_counts),
+    ("/memories", "GET", memories.show_memories),
+    ("/memories/{memory_id}", "GET", memory.show_memory),
+    ("/memories/{memory_id}/{action}", "POST", memory.change_memory),
+    ("/inbox", "GET", memory.show_inbox),
+    ("/inbox/{memory_id}/{action}", "POST", memory.decide_memory),
+    ("/consent", "GET", admin.show_proposals),
+    ("/consent/{proposal_id}", "POST", admin.decide_proposal),
+    ("/graph", "GET", graph.show_graph),
+    ("/graph/data", "GET", graph.graph_data),
+    ("/audit", "GET", admin.show_audit),
+    ("/audit/{audit_id}/restore", "POST", admin.restore_in_graph),
+    ("/imports", "GET", admin.show_imports),
+    ("/imports/live", "GET", admin.refresh_imports),
+    ("/tokens", "GET", admin.show_tokens),
+    ("/tokens", "POST", admin.create_token),
+    ("/tokens/{token_id}/revoke", "POST", admin.revoke_token),
+    ("/sign-out", "POST", sign_out),
 )
+_FOR_EVERYBODY: Final = (show_sign_in, sign_in)
 
 
-class Page:
+class PageApp:
     """The application at /ui and below."""
 
     def __init__(
-        self, service: Service, door: Door, look: AskOverview, *, has_tokens: bool, needs_sign_in: bool
+        self,
+        service: Service,
+        look: AskOverview,
+        *,
+        authenticator: Authenticator,
+        account: Account | None,
+        redis: Redis,
+        keys: Keys,
+        settings: Settings,
     ) -> None:
-        """`look` finds how the installation is; see Site for the rest."""
+        """`look` finds how the installation is, `account` whose processes need no token."""
         self._assets: Mapping[str, Asset] = read_assets()
         self._site = Site(
             service=service,
-            door=door,
+            door=Door(SignedIn(redis, keys), authenticator, account, public_url=settings.public_url),
             look=look,
             templates=environment(self._assets),
-            has_tokens=has_tokens,
-            needs_sign_in=needs_sign_in,
+            has_tokens=settings.auth is not Auth.JWT,
+            needs_sign_in=settings.auth is not Auth.NONE,
         )
-        routes = [Route(f"{PATH}{path}", self._known(view), methods=[method]) for path, method, view in VIEWS]
-        opened = [Route(SIGN_IN, self._anybody(welcome.ask), methods=["GET"])]
-        opened += [Route(SIGN_IN, self._anybody(welcome.sign_in), methods=["POST"])]
         files = Route(f"{STATIC}/{{digest}}/{{name}}", self._file, methods=["GET"])
-        nothing = Route(f"{PATH}/{{rest:path}}", self._known(welcome.nothing), methods=["GET"])
-        self._app = Starlette(routes=[*opened, files, *routes, nothing])
+        views = [("/sign-in", "GET", show_sign_in), ("/sign-in", "POST", sign_in), *VIEWS]
+        routes = [Route(f"{PAGE_PATH}{path}", self._endpoint(view), methods=[method]) for path, method, view in views]
+        nothing = Route(f"{PAGE_PATH}/{{rest:path}}", self._endpoint(show_missing), methods=["GET"])
+        self._app = Starlette(routes=[files, *routes, nothing])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, with the headers of every response."""
@@ -95,46 +152,39 @@ class Page:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = {name for name, _ in message["headers"]}
-                more = {"cache-control": "no-store", **HEADERS}
+                wanted = {"cache-control": "no-store", **HEADERS}
                 message["headers"] = [
                     *message["headers"],
-                    *((name.encode(), value.encode()) for name, value in more.items() if name.encode() not in given),
+                    *((name.encode(), value.encode()) for name, value in wanted.items() if name.encode() not in given),
                 ]
             await send(message)
 
         await self._app({**scope, "path": scope["path"].rstrip("/") or "/"}, receive, send_guarded)
 
-    def _known(self, view: View) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a view for those who are known."""
-
-        async def answer(visit: Visit) -> Response:
-            if visit.visitor.caller is None:
-                wanted = visit.request.url.path if visit.request.method == "GET" else PATH
-                return visit.go(SIGN_IN, **({"next": wanted} if wanted != PATH and not visit.is_partial else {}))
-            return await view(visit)
-
-        return self._anybody(answer)
-
-    def _anybody(self, view: View) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a view for everybody; what it refuses is shown."""
+    def _endpoint(self, view: View) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a view; who is not known is sent to sign in, unless the view is for everybody."""
 
         async def endpoint(request: Request) -> Response:
             stranger = Visitor(new_cookie(), None)
-            visit = Visit(site=self._site, request=request, visitor=stranger)
+            page = PageRequest(site=self._site, request=request, visitor=stranger)
             try:
                 visitor = await self._site.door.visitor(request)
                 form = await read_form(request) if request.method == "POST" else {}
-                visit = Visit(site=self._site, request=request, visitor=visitor, form=form)
+                page = PageRequest(site=self._site, request=request, visitor=visitor, form=form)
                 if request.method == "POST":
-                    given = request.headers.get(FORM_HEADER) or visit.entry(FORM_FIELD)
+                    given = request.headers.get(FORM_HEADER) or page.entry(FORM_FIELD)
                     self._site.door.require_own(request, visitor, given)
-                response = await view(visit)
+                if visitor.caller is None and view not in _FOR_EVERYBODY:
+                    wanted = request.url.path if request.method == "GET" and not page.is_partial else PAGE_PATH
+                    response = page.go(SIGN_IN, **({"next": wanted} if wanted != PAGE_PATH else {}))
+                else:
+                    response = await view(page)
             except EngramqError as refusal:
-                response = await welcome.refused(visit, Refused(fault_body(refusal.fault)))
-            except Refused as refusal:
-                response = await welcome.refused(visit, refusal)
-            if visit.visitor is not stranger and "set-cookie" not in response.headers:
-                self._site.door.remember(request, response, visit.visitor)
+                response = await show_refusal(page, CallRefused(fault_body(refusal.fault)))
+            except CallRefused as refusal:
+                response = await show_refusal(page, refusal)
+            if page.visitor is not stranger and "set-cookie" not in response.headers:
+                self._site.door.remember(request, response, page.visitor)
             return response
 
         return endpoint
@@ -144,51 +194,3 @@ class Page:
         if asset is None or asset.path != request.url.path:
             return PlainTextResponse("There is no such file.", 404)
         return Response(asset.content, media_type=asset.media_type, headers={"cache-control": _KEPT})
-
-
-class BesidePage:
-    """Gives the page what is under its path, and another application everything else.
-
-    A browser that is given the bare address is led to the page; whoever does not ask for HTML (a probe, a client of
-    MCP) is answered as without a page.
-    """
-
-    def __init__(self, app: ASGIApp, page: Page) -> None:
-        self._app = app
-        self._page = page
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if _is_browser_at_root(scope):
-            await RedirectResponse(PATH, 307, {"vary": "accept"})(scope, receive, send)
-            return
-        is_for_page = scope["type"] == "http" and (scope["path"] == PATH or scope["path"].startswith(f"{PATH}/"))
-        await (self._page if is_for_page else self._app)(scope, receive, send)
-
-
-def _is_browser_at_root(scope: Scope) -> bool:
-    if scope["type"] != "http" or scope["path"] != "/" or scope["method"] not in {"GET", "HEAD"}:
-        return False
-    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
-
-
-def beside_page(
-    app: ASGIApp,
-    service: Service,
-    look: AskOverview,
-    *,
-    authenticator: Authenticator,
-    account: Account | None,
-    redis: Redis,
-    keys: Keys,
-    settings: Settings,
-) -> ASGIApp:
-    """Return the application with the page beside it.
-
-    `look` finds how the installation is, `account` whose processes need no token.
-    """
-    door = Door(SignedIn(redis, keys), authenticator, account, public_url=settings.public_url)
-    page = Page(
-        service, door, look, has_tokens=settings.auth is not Auth.JWT, needs_sign_in=settings.auth is not Auth.NONE
-    )
-    return BesidePage(app, page)

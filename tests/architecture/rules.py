@@ -14,8 +14,8 @@ def _words(text: str) -> frozenset[str]:
 
 # Rules and formulas that a reader can check on paper: no database, no queue, no clock, no chance.
 PURE: Final = (
-    "engramq.gateway.rendering.brief",
-    "engramq.gateway.rendering.budget",
+    "engramq.gateway.brief",
+    "engramq.gateway.budget",
     "engramq.workers.embedders.calibration",
     "engramq.workers.graph.edge_rules",
     "engramq.workers.graph.edge_rules",

@@ -20,7 +20,7 @@ OWNERS = [
     ("mcp", ("engramq.gateway.mcp",), "only one package touches the MCP SDK"),
     ("mcp_types", ("engramq.gateway.mcp",), "only one package touches the MCP SDK"),
     ("jwt", ("engramq.gateway.identity",), "only one package says who a caller is"),
-    ("cryptography", ("engramq.gateway.identity",), "only one package says who a caller is"),
+    ("cryptography", ("engramq.gateway.identity", "engramq.gateway.ui.door"), "only one package says who a caller is"),
     ("onnxruntime", ("engramq.workers.embedders", "tools"), "only the embedders load models"),
     ("tokenizers", ("engramq.workers.embedders", "tools"), "only the embedders load models"),
 ]

@@ -6,8 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from engramq.gateway.mcp.schema import ErasedSince, PendingReply
-from engramq.gateway.rendering.brief import (
+from engramq.gateway.brief import (
     BARE_FORMS,
     BRIEF_FORMS,
     BareEdge,
@@ -17,6 +16,7 @@ from engramq.gateway.rendering.brief import (
     SimilarMemory,
     StoredMemory,
 )
+from engramq.gateway.mcp.schema import ErasedSince, PendingReply
 from engramq.schemas.commands import REPLIES, TOOLS, Identity, Pong
 from engramq.schemas.faults import Fault
 from engramq.schemas.records import (

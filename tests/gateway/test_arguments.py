@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from engramq.gateway.mcp.arguments import check_arguments, parameters_of
-from engramq.gateway.mcp.parameters import problem_in
+from engramq.gateway.mcp.arguments import check_arguments, parameters_of, problem_in
 from engramq.gateway.mcp.schema import input_schema
 from engramq.gateway.rest.openapi import example_of
 from engramq.schemas.codec import decode_envelope, encode, fingerprint

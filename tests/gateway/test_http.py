@@ -9,8 +9,8 @@ import anyio
 import pytest
 from mcp.client import Client
 
-from engramq.gateway.connections import BOUNDS, Bounds
 from engramq.gateway.http import bind
+from engramq.gateway.protocol import BOUNDS, Bounds
 from engramq.gateway.run import Gateway
 from engramq.schemas import limits
 from engramq.schemas.command_line import SMALLER

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from engramq.gateway.connections import BOUNDS, Bounds, Connections, Standing
+from engramq.gateway.protocol import BOUNDS, Bounds, Connections, Standing
 from engramq.schemas.keys import Keys
 from tests.gateway.conftest import gateway_over
 from tests.gateway.test_http import ERAS, Site, message, site_of

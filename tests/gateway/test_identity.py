@@ -8,8 +8,8 @@ import pytest
 
 from engramq.gateway.identity import tokens
 from engramq.gateway.identity.authorization import Caller, settings_caller
-from engramq.gateway.identity.shared import Shared
 from engramq.gateway.identity.tokens import FRESH_S, UNKNOWN_S, TokenAuthenticator
+from engramq.gateway.limits import Shared
 from engramq.schemas.commands import Authenticate, Identity, Pong
 from engramq.schemas.envelope import Answer, Principal
 from engramq.schemas.faults import EngramqError, Fault, FaultCode, refuse
@@ -34,7 +34,8 @@ class Registry:
         self.away = False
         self.fault: Fault | None = None
         self.gate: asyncio.Event | None = None
-        self.authenticator = TokenAuthenticator(self, lambda: self.now, lambda: self.now)
+        bus: Any = self
+        self.authenticator = TokenAuthenticator(bus, lambda: self.now, lambda: self.now)
 
     async def ask(self, command: Any, *, namespace: str, principal: Principal, **_: Any) -> Any:
         assert isinstance(command, Authenticate)

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.identity.jwt import TOKEN_CHARS, JwtAuthenticator
-from engramq.gateway.identity.keys import FileKey, PublishedKeys
+from engramq.gateway.identity.jwt import TOKEN_CHARS, FileKey, JwtAuthenticator, PublishedKeys
 from engramq.schemas.envelope import Principal
 from engramq.schemas.settings import Settings, read_settings
 from engramq.schemas.vocabulary import Scope

@@ -12,9 +12,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from engramq.gateway.identity import keys
-from engramq.gateway.identity.jwt import JwtAuthenticator, jwt_authenticator
-from engramq.gateway.identity.keys import BELIEVED_S, REFETCH_S, REFRESH_S, RETRY_S, FileKey, PublishedKeys, keys_in
+from engramq.gateway.identity import jwt as jwt_identity
+from engramq.gateway.identity.jwt import (
+    BELIEVED_S,
+    REFETCH_S,
+    REFRESH_S,
+    RETRY_S,
+    FileKey,
+    JwtAuthenticator,
+    PublishedKeys,
+    jwt_authenticator,
+    keys_in,
+)
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.settings import SettingsError, read_settings
 from tests.gateway.issuer import (
@@ -163,7 +172,7 @@ async def test_without_any_keys_nobody_can_say() -> None:
 
 
 async def test_a_silent_key_server_is_waited_for_no_longer_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "FETCH_S", 0.3)
+    monkeypatch.setattr(jwt_identity, "FETCH_S", 0.3)
     async with published(public_jwk("RS256", "k1")) as site:
         site.server.silent = True
         with pytest.raises(EngramqError):
@@ -176,7 +185,7 @@ async def test_a_silent_key_server_is_waited_for_no_longer_than_the_bound(monkey
         b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnull",
-        b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + b" " * (keys.KEYS_BYTES + 1) + b'{"keys": []}',
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + b" " * (jwt_identity.KEYS_BYTES + 1) + b'{"keys": []}',
         b"no HTTP at all",
     ],
 )
@@ -220,5 +229,5 @@ async def test_a_token_that_names_no_key_must_leave_no_choice() -> None:
 
 
 def test_a_key_set_is_bounded() -> None:
-    many = [public_jwk("ES256", f"k{number}") for number in range(keys.KEYS_MAX + 5)]
-    assert len(keys_in(json.dumps({"keys": many}).encode())) == keys.KEYS_MAX
+    many = [public_jwk("ES256", f"k{number}") for number in range(jwt_identity.KEYS_MAX + 5)]
+    assert len(keys_in(json.dumps({"keys": many}).encode())) == jwt_identity.KEYS_MAX

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from engramq.gateway.mcp.arguments import AROUND, Arguments, check_arguments, parameters_of
-from engramq.gateway.mcp.parameters import Parameter
+from engramq.gateway.mcp.arguments import AROUND, Arguments, Parameter, check_arguments, parameters_of
 from engramq.schemas.commands import TOOLS, Connects, SearchMemories, StoreMemory, Tool
 from engramq.schemas.faults import EngramqError
 from tests.gateway.test_arguments import MINIMAL, kind_of

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from engramq.gateway import limits
 from engramq.gateway.identity.authorization import Caller
 from engramq.gateway.limits import Buckets, CallLimits, FailureLimit, call_limits
-from engramq.gateway.rendering.replies import ReplyStyle
+from engramq.gateway.replies import ReplyStyle
 from engramq.gateway.service import Call, Service
 from engramq.schemas.commands import TOOLS, MemoryStats
 from engramq.schemas.envelope import Principal

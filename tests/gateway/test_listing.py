@@ -15,9 +15,8 @@ from mcp.shared.exceptions import MCPError
 from bench.replies import tokens
 from engramq.gateway.identity.authorization import Caller, local_caller
 from engramq.gateway.mcp.guide import TEXTS
-from engramq.gateway.mcp.listing import INSTRUCTIONS, profile_of
 from engramq.gateway.mcp.schema import listed_schema
-from engramq.gateway.mcp.server import build_server
+from engramq.gateway.mcp.server import INSTRUCTIONS, build_server, profile_of
 from engramq.gateway.service import Call, Service
 from engramq.schemas.commands import TOOLS, BatchConnected, BatchRefusal, Connect
 from engramq.schemas.envelope import Principal

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from engramq.gateway.identity import socket_owners
-from engramq.gateway.identity.local_peer import TOKEN_FILE, LocalConnection, home_token
-from engramq.gateway.identity.socket_owners import owner_of
+from engramq.gateway.identity import local_peer
+from engramq.gateway.identity.local_peer import TOKEN_FILE, LocalConnection, home_token, owner_of
 from engramq.schemas.keys import Keys
 from tests.deploy.helpers import OTHER, needs_root
 from tests.gateway.conftest import gateway_over
@@ -92,8 +91,8 @@ async def test_another_account_is_refused_and_a_token_of_the_home_stands_in(
 async def test_where_owners_cannot_be_known_only_the_token_opens(
     redis_url: str, keys: Keys, era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket_owners, "_NETLINK", None)
-    monkeypatch.setattr(socket_owners, "_TABLES", (tmp_path / "no-table",))
+    monkeypatch.setattr(local_peer, "_NETLINK", None)
+    monkeypatch.setattr(local_peer, "_TABLES", (tmp_path / "no-table",))
     async with (
         worker_side(redis_url, keys),
         gateway_over(redis_url, keys, home=str(tmp_path)) as gateway,
@@ -114,9 +113,9 @@ def test_the_owner_of_a_connection_is_found(
     bound: str, asked: str, monkeypatch: pytest.MonkeyPatch, netlink: bool
 ) -> None:
     if netlink:
-        monkeypatch.setattr(socket_owners, "_TABLES", ())
+        monkeypatch.setattr(local_peer, "_TABLES", ())
     else:
-        monkeypatch.setattr(socket_owners, "_NETLINK", None)
+        monkeypatch.setattr(local_peer, "_NETLINK", None)
     kind = socket.AF_INET6 if ":" in bound else socket.AF_INET
     with socket.socket(kind) as server:
         try:
@@ -146,8 +145,8 @@ def test_a_table_is_read_by_both_ends(tmp_path: Path, monkeypatch: pytest.Monkey
         + row.format(theirs, server, 1001, 13)
         + row.format("0100007F:9C42", server, 0, 0)
     )
-    monkeypatch.setattr(socket_owners, "_NETLINK", None)
-    monkeypatch.setattr(socket_owners, "_TABLES", (tmp_path / "none", table))
+    monkeypatch.setattr(local_peer, "_NETLINK", None)
+    monkeypatch.setattr(local_peer, "_TABLES", (tmp_path / "none", table))
     if sys.byteorder != "little":
         pytest.skip("the table here is one of a little-endian machine")
     found = [owner_of(("127.0.0.1", port), ("127.0.0.1", 8765)) for port in (40_000, 40_001, 40_002, 40_003)]

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from engramq.gateway.rendering import budget
-from engramq.gateway.rendering.brief import BRIEF_FORMS, BriefMemory
-from engramq.gateway.rendering.budget import LEAST_CHARS, Body, text_of
-from engramq.gateway.rendering.replies import body_of, bounded, notice_of, rest_of
+from engramq.gateway import budget
+from engramq.gateway.brief import BRIEF_FORMS, BriefMemory
+from engramq.gateway.budget import LEAST_CHARS, Body, text_of, within
+from engramq.gateway.replies import body_of, notice_of, rest_of
 from engramq.gateway.service import to_body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
@@ -93,7 +93,7 @@ def a_link(note: str | None = None) -> Link:
 
 
 def cut(tool: str, body: Body, most: int) -> str:
-    return bounded(body, most, lambda needed: rest_of(TOOLS[tool], body, is_full=False, needed=needed))
+    return within(body, most, lambda needed: rest_of(TOOLS[tool], body, is_full=False, needed=needed))
 
 
 def brief(reply: Reply, caller: str = ME) -> Body:

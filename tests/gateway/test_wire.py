@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engramq.gateway.identity.authorization import local_caller
-from engramq.gateway.mcp.listing import profile_of
+from engramq.gateway.mcp.server import profile_of
 from engramq.gateway.mcp.wire import ToolCalls, WireCall
 from engramq.gateway.run import Gateway
 from engramq.gateway.service import Service

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from engramq.gateway.rendering.brief import BRIEF_FORMS
+from engramq.gateway.brief import BRIEF_FORMS
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.commands.links import Resolved
 from engramq.schemas.contents import contents_of

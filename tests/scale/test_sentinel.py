@@ -12,9 +12,9 @@ import pytest
 from redis.asyncio.sentinel import MasterNotFoundError
 
 from engramq.gateway.cursors import CursorSecret
-from engramq.gateway.identity.signed_in import SignedIn
 from engramq.gateway.queue.look import NoLook, look_at
 from engramq.gateway.sessions import Breadcrumbs
+from engramq.gateway.ui.door import SignedIn
 from engramq.schemas.connection import RedisConnection, refusal_of
 from engramq.schemas.faults import EngramqError, FaultCode
 from engramq.schemas.keys import Keys

@@ -9,7 +9,7 @@ import pytest
 
 from bench.replies import tokens
 from engramq.gateway.limits import UNLIMITED
-from engramq.gateway.rendering.replies import ReplyStyle
+from engramq.gateway.replies import ReplyStyle
 from engramq.schemas import limits
 from engramq.schemas.commands import TOOLS
 from tests.scenarios.stage import Agent, Stage, agent_of

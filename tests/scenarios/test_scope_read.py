@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engramq.gateway.rendering.withheld import NOTICE
+from engramq.gateway.replies import NOTICE_WITHHELD as NOTICE
 from engramq.schemas.vocabulary import Scope
 from tests.scenarios.stage import LEGACY, MODERN, Agent, Stage, agent_of
 

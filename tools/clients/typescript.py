@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from engramq.gateway.brief import BARE_FORMS, BRIEF_FORMS
 from engramq.gateway.mcp.schema import ErasedSince
-from engramq.gateway.rendering.brief import BARE_FORMS, BRIEF_FORMS
 from tools.clients.python import ROOT, Call, calls
 
 CALLS: Final = ROOT / "typescript" / "src" / "calls.ts"

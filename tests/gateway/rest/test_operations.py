@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from engramq.gateway.mcp.arguments import check_arguments, parameters_of
-from engramq.gateway.rest import docs_page
+from engramq.gateway.rest import openapi
 from engramq.gateway.rest.openapi import document
-from engramq.gateway.rest.operations import match
+from engramq.gateway.rest.requests import match
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.faults import NOT_APPLIED, FaultCode
 from tests.architecture.source import ROOT
@@ -79,7 +79,7 @@ def test_the_examples_of_the_document_are_taken() -> None:
 
 
 def test_the_page_lists_every_operation_and_needs_nothing_from_elsewhere() -> None:
-    page = docs_page.page(document())
+    page = openapi.page(document())
     for name, tool in TOOLS.items():
         assert f'id="{name}"' in page
         assert tool.path in page

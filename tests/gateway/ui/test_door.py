@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from engramq.gateway.ui.door import COOKIE
 from engramq.gateway.ui.page import HEADERS, POLICY, VIEWS
-from engramq.gateway.ui.tools import PAGE_TOOLS
+from engramq.gateway.ui.request import PAGE_TOOLS
 from engramq.schemas.commands import TOOLS
 from engramq.schemas.ids import TOKEN_PREFIX, token_digest
 from engramq.schemas.settings import Settings

@@ -41,7 +41,7 @@ async def test_a_search_shows_what_each_score_is_the_sum_of(here: Served) -> Non
     assert best["content"] in page.text
     assert f"Score {best['score']:,.2f}" in page.text
     for part in best["explain"].values():
-        assert part is None or f"{part:+.3f}" in page.text
+        assert part is None or f"{round(part, 3) + 0.0:+.3f}" in page.text
     assert sum(filter(None, best["explain"].values())) == pytest.approx(best["score"], abs=0.001)
 
 

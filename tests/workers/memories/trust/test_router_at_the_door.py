@@ -4,8 +4,7 @@ import pytest
 from mcp.client import Client
 
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.mcp.listing import profile_of
-from engramq.gateway.mcp.server import build_server
+from engramq.gateway.mcp.server import build_server, profile_of
 from engramq.schemas.envelope import Principal
 from engramq.schemas.vocabulary import ALL_SCOPES, DEFAULT_NAMESPACE, Scope, Verification
 from tests.scenarios.stage import Agent, Stage, agent_of

@@ -48,6 +48,7 @@ _ONE_MEMORY: Final = ("memory", "old", "new", "stored")
 _NEVER_CUT: Final = frozenset(
     {"id", "memory_id", "proposal_id", "command_id", "status", "next_cursor", "rest", "notice", "hint", "warning"}
 )
+_RECEIPTS: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
 _REFERENCES: Final = "resolved_references"
 # What of an item of a page stays when all else is not enough.
 _KNOWN_BY: Final = frozenset({"id", "proposal_id", "edge_id", Partition.UNTRUSTED.value})
@@ -66,10 +67,10 @@ def text_of(body: Body) -> str:
 def within(body: Body, budget: int, rest: Callable[[int], str]) -> str:
     """Return the JSON text of a reply, at most `budget` characters; what has to go is taken out of the body.
 
-    `rest` gets a budget for all of it, and returns how to get that.
+    `rest` gets a budget for all of it, and returns how to get that. Receipts of many items are never cut.
     """
-    text = text_of(body)
-    if len(text) <= budget:
+    text, recorded = text_of(body), body.get("reply")
+    if len(text) <= budget or (isinstance(recorded, dict) and not recorded.keys().isdisjoint(_RECEIPTS)):
         return text
     inner = body["reply"] if isinstance(body.get("reply"), dict) else body
     needed = min(limits.REPLY_CHARS_MAX, math.ceil(len(text) * _MARGIN / _ROUNDED) * _ROUNDED)
@@ -157,7 +158,7 @@ class _Fitting:
         """
         measured = [(len(_encode(holder[key])), holder, key) for holder, key in _objects(self._inner)]
         too_much = len(text_of(self._body)) - self._budget
-        for size, holder, key in sorted(measured, key=lambda one: one[0], reverse=True):
+        for size, holder, key in sorted(measured, key=lambda measured: measured[0], reverse=True):
             if too_much <= 0 or size < at_least:
                 return
             holder[key] = None if key == _CHANGE else {}

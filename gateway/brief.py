@@ -1,7 +1,11 @@
-"""Replies in brief: only what says something.
+"""Replies in brief: only what says something, and without contents for callers who may not read them. Pure.
 
 Left out are what is null or as documented by default below, and what orders or counts a result without saying more
 (usefulness, accessed_at, score). Replies to writes do not repeat what their caller has just said.
+
+A caller without the scope `read` gets ids, marks and numbers, without what others wrote: workers read no previews of
+references for them. What the call itself says stays, since its caller knows it: a note, and properties of the graph.
+The audit log is read with a scope of its own, and is left as it is.
 """
 
 from collections.abc import Mapping
@@ -19,16 +23,15 @@ from engramq.schemas.commands import (
     MemoryList,
     Promoted,
     ProposalList,
+    QueryConnected,
     Reply,
     Stored,
     Superseded,
 )
-from engramq.schemas.contents import Contents, preview_of
+from engramq.schemas.commands.links import BatchLinked
+from engramq.schemas.contents import Contents, changed, contents_of, preview_of
 from engramq.schemas.records import Candidate, Link, Memory, MemoryFields, MemoryPreview, NodeRef, Words
-from engramq.schemas.vocabulary import (
-    MemoryState,
-    Partition,
-)
+from engramq.schemas.vocabulary import MemoryState, Partition
 
 SIMILARITY_DIGITS: Final = 2
 SURE: Final = 0.7  # a sector told with this confidence, or with more, needs no mention
@@ -203,43 +206,42 @@ BRIEF_FORMS: Final[Mapping[type[msgspec.Struct], type[msgspec.Struct]]] = {
 
 def brief_of(reply: Reply, caller: str) -> msgspec.Struct:
     """Return the brief form of a reply for the principal of this name; the reply itself where it has none."""
+    about: dict[str, Any] = {
+        name: value for name in _Brief.__struct_fields__ if (value := getattr(reply, name, UNSET)) is not UNSET
+    }
     match reply:
         case Stored(stored=memory):
             return BriefStored(
                 stored=StoredMemory(
                     id=memory.id, partition=memory.partition, state=memory.state, expires_at=memory.expires_at
                 ),
-                similar_memories=[_similar(one) for one in reply.similar_memories],
+                similar_memories=[_similar(memory) for memory in reply.similar_memories],
                 command_id=reply.command_id,
-                **_about(reply),
+                **about,
             )
         case MemoryList():
-            memories = [_memory(one, caller) for one in reply.memories]
-            return BriefMemories(memories=memories, count=reply.count, next_cursor=reply.next_cursor, **_about(reply))
+            memories = [_memory(memory, caller) for memory in reply.memories]
+            return BriefMemories(memories=memories, count=reply.count, next_cursor=reply.next_cursor, **about)
         case MemoryFound(memory=Memory() as memory):
             return BriefFound(
                 memory=_memory(memory, caller),
                 links=reply.links,
                 replaces=reply.replaces,
-                **_about(reply),
+                **about,
             )
         case Superseded():
             old, new = _memory(reply.old, caller), _memory(reply.new, caller)
-            return BriefSuperseded(old=old, new=new, command_id=reply.command_id, **_about(reply))
+            return BriefSuperseded(old=old, new=new, command_id=reply.command_id, **about)
         case MemoryChanged(memory=Memory() as memory) if reply.status != "not_found":
             brief = _memory(memory, caller)
             if reply.status == "updated":
                 brief.content, brief.metadata = UNSET, {}
-            return BriefChanged(status=reply.status, memory=brief, command_id=reply.command_id, **_about(reply))
+            return BriefChanged(status=reply.status, memory=brief, command_id=reply.command_id, **about)
         case Promoted(memory=memory):
             brief = _memory(memory, caller)
-            return BriefPromoted(status=reply.status, memory=brief, command_id=reply.command_id, **_about(reply))
+            return BriefPromoted(status=reply.status, memory=brief, command_id=reply.command_id, **about)
         case _:
             return reply
-
-
-def _about(reply: Reply) -> dict[str, Any]:
-    return {name: value for name in _Brief.__struct_fields__ if (value := getattr(reply, name, UNSET)) is not UNSET}
 
 
 def _similar(memory: Memory) -> SimilarMemory:
@@ -262,3 +264,37 @@ def _memory(memory: Memory, caller: str) -> BriefMemory:
     if brief.similarity:
         brief.similarity = round(brief.similarity, SIMILARITY_DIGITS)
     return brief
+
+
+def withheld(reply: msgspec.Struct, command: object = None) -> tuple[msgspec.Struct, bool]:
+    """Return a reply in brief without contents, and whether it had any; `command` is what was asked."""
+    had_any = False
+
+    def hide(node: msgspec.Struct) -> msgspec.Struct:
+        nonlocal had_any
+        asked: Any = command
+        if isinstance(node, BatchLinked):  # each link of a batch has a note of its own
+            links = getattr(command, "edges", ())
+            asked = links[node.index] if node.index < len(links) else None
+        kept = {
+            name: _repeated(getattr(node, name), getattr(asked, name, UNSET), blank)
+            for name, blank in contents_of(type(node)).items()
+        }
+        hidden = {name: value for name, value in kept.items() if value != getattr(node, name)}
+        if isinstance(node, QueryConnected) and (result := node.connect_result) is not None:
+            note = result.get("note")
+            if note is not None and note != getattr(command, "note", UNSET):
+                hidden["connect_result"] = {**result, "note": None}
+        had_any = had_any or bool(hidden)
+        if hidden and isinstance(node, BriefMemory):
+            hidden["omitted_fields"] = list(hidden)
+        return msgspec.structs.replace(node, **hidden) if hidden else node
+
+    return changed(reply, hide), had_any
+
+
+def _repeated(value: Any, asked: Any, blank: Any) -> Any:
+    """Return what of a field the caller has sent in the same words, else what stands there instead."""
+    if isinstance(value, dict) and isinstance(asked, dict):
+        return {key: part for key, part in value.items() if key in asked and asked[key] == part}
+    return value if asked is not UNSET and asked == value else blank

@@ -1,6 +1,6 @@
-"""From a worker's reply to what a client reads of it: its form, its notices, its budget."""
+"""From a worker's reply to what a client reads of it: its form, its notices, how to get what a budget leaves out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -8,10 +8,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from engramq.gateway.rendering.brief import brief_of
-from engramq.gateway.rendering.budget import Body, text_of, within
-from engramq.gateway.rendering.withheld import NOTICE as NOTICE_WITHHELD
-from engramq.gateway.rendering.withheld import withheld
+from engramq.gateway.brief import brief_of, withheld
+from engramq.gateway.budget import Body
 from engramq.schemas import limits
 from engramq.schemas.codec import reply_body
 from engramq.schemas.commands import (
@@ -32,6 +30,7 @@ from engramq.schemas.ids import format_time
 from engramq.schemas.records import Memory
 from engramq.schemas.vocabulary import Detail, MemoryState, Partition, Verification
 
+NOTICE_WITHHELD: Final = "Contents are left out: reading them needs the scope 'read'."
 _KEPT_APART: Final = f"Kept apart as {Partition.UNTRUSTED}: searches and lists do not show it. "
 NOTICE_ROUTED: Final = (
     f'{_KEPT_APART}Pass partitions=["{Partition.UNTRUSTED}"] to find it. verify_memory, then '
@@ -51,7 +50,6 @@ NOTICE_STILL_REJECTED: Final = "It stays hidden: it is rejected. verify_memory d
 NOTICE_OF_UNTRUSTED: Final = f"{_KEPT_APART}All that you store is, until somebody else vouches for it."
 NOTICE_REDACTED: Final = "Secrets were left out of what is kept, each marked in its place: {}."
 _REFERENCES: Final = "resolved_references"
-_NEVER_CUT: Final = ("results", "receipts", "updated")  # where a recorded reply tells of many items, one by one
 # The reply that a recorded one was, by its status, where it holds memories: get_command gives only its fields.
 _RECORDED: Final[Mapping[str, type[Reply]]] = {
     "stored": Stored,
@@ -79,7 +77,7 @@ def body_of(reply: Reply, detail: Detail, caller: str) -> Body:
             report["reply"] = body_of(recorded, detail, caller)
         return report
     body: Body = reply_body(reply) if detail is Detail.FULL else msgspec.to_builtins(brief_of(reply, caller))
-    return _told_now(body, reply)
+    return _in_order(body, reply)
 
 
 def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | None) -> Body:
@@ -88,16 +86,33 @@ def withheld_body_of(reply: Reply, command: object, caller: str, notice: str | N
     `command` is what was asked, `notice` what the caller has to be told besides.
     """
     brief, left_out = withheld(brief_of(reply, caller), command)
-    body = _told_now(msgspec.to_builtins(brief), reply)
-    told = [notice or body.get("notice"), NOTICE_WITHHELD if left_out else None]
-    if any(told):
-        body["notice"] = " ".join(filter(None, told))
-    return _in_order(body)
+    body: Body = msgspec.to_builtins(brief)
+    notices = [notice or body.get("notice"), NOTICE_WITHHELD if left_out else None]
+    if any(notices):
+        body["notice"] = " ".join(filter(None, notices))
+    return _in_order(body, reply)
 
 
-def _told_now(body: Body, reply: Reply) -> Body:
-    """Return the plain values of a reply without those for which get_command is asked, nor the wire's own tag."""
-    return _in_order({name: value for name, value in body.items() if name not in reply.later and name != "type"})
+def _in_order(body: Body, reply: Reply) -> Body:
+    """Return what a client reads of a reply: first its status, last what references stood for.
+
+    The wire's own tag is left out, and what get_command is asked for.
+    """
+    kept = {name: value for name, value in body.items() if name not in reply.later and name != "type"}
+    ordered = {"status": kept.pop("status"), **kept}
+    if _REFERENCES in ordered:
+        ordered[_REFERENCES] = ordered.pop(_REFERENCES)
+    return ordered
+
+
+def _recorded(reply: dict[str, Any] | None) -> Reply | None:
+    form = None if reply is None else _RECORDED.get(reply.get("status", ""))
+    if form is None:
+        return None
+    try:
+        return msgspec.convert(reply, form)
+    except msgspec.ValidationError:  # of a version that said something else
+        return None
 
 
 def notice_of(reply: Reply, command: Command, principal: Principal, secrets: int = 0) -> str | None:
@@ -105,26 +120,26 @@ def notice_of(reply: Reply, command: Command, principal: Principal, secrets: int
 
     `secrets`: so many were taken out of what was to be kept.
     """
-    told = [_unexpected(reply, command, principal), NOTICE_REDACTED.format(secrets) if secrets else None]
-    return " ".join(filter(None, told)) or None
-
-
-def _unexpected(reply: Reply, command: Command, principal: Principal) -> str | None:
+    notice = None
     if isinstance(reply, Stored):
-        return _notice_of_store(reply.stored, command, principal)
-    if isinstance(reply, MemoriesImported):
-        return None if reply.kept_apart is UNSET else NOTICE_OF_UNTRUSTED if principal.untrusted else NOTICE_ROUTED
-    if isinstance(reply, Superseded):
-        return NOTICE_HIDDEN_BEFORE if reply.new.valid_from and _is_to_come(reply.new.valid_from) else None
-    if not isinstance(reply, MemoryChanged) or reply.memory is None:
-        return None
-    if reply.status == "restored" and reply.memory.verification is Verification.REJECTED:
+        notice = _notice_of_store(reply.stored, command, principal)
+    elif isinstance(reply, MemoriesImported) and reply.kept_apart is not UNSET:
+        notice = NOTICE_OF_UNTRUSTED if principal.untrusted else NOTICE_ROUTED
+    elif isinstance(reply, Superseded) and reply.new.valid_from and _is_to_come(reply.new.valid_from):
+        notice = NOTICE_HIDDEN_BEFORE
+    elif isinstance(reply, MemoryChanged) and reply.memory is not None:
+        notice = _notice_of_change(reply.status, reply.memory, command)
+    return " ".join(filter(None, (notice, NOTICE_REDACTED.format(secrets) if secrets else None))) or None
+
+
+def _notice_of_change(status: str, memory: Memory, command: Command) -> str | None:
+    if status == "restored" and memory.verification is Verification.REJECTED:
         return NOTICE_STILL_REJECTED
     if isinstance(command, UpdateMemory) and not command.changes_times():
         return None
-    if reply.memory.state is MemoryState.ARCHIVED:
+    if memory.state is MemoryState.ARCHIVED:
         return NOTICE_STILL_ARCHIVED
-    return NOTICE_STILL_ENDED if _has_ended(reply.memory) else None
+    return NOTICE_STILL_ENDED if _has_ended(memory) else None
 
 
 def _notice_of_store(stored: Memory, command: Command, principal: Principal) -> str | None:
@@ -146,34 +161,6 @@ def _has_ended(memory: Memory) -> bool:
 
 def _is_to_come(moment: str) -> bool:
     return moment > format_time(datetime.now(UTC))
-
-
-def _in_order(body: Body) -> Body:
-    """Return a reply with what its reader wants first at its head, and what a reference stood for at its end."""
-    about = body.pop(_REFERENCES, None)
-    ordered = {"status": body["status"], **body}
-    return ordered if about is None else {**ordered, _REFERENCES: about}
-
-
-def bounded(body: Body, max_chars: int, rest: Callable[[int], str]) -> str:
-    """Return the JSON text of a reply within its budget; what has to go is taken out of the body.
-
-    `rest` gets a budget for all of it, and returns how to get that. Receipts of many items are never cut.
-    """
-    recorded = body.get("reply")
-    if isinstance(recorded, dict) and not recorded.keys().isdisjoint(_NEVER_CUT):
-        return text_of(body)
-    return within(body, max_chars, rest)
-
-
-def _recorded(reply: dict[str, Any] | None) -> Reply | None:
-    form = None if reply is None else _RECORDED.get(reply.get("status", ""))
-    if form is None:
-        return None
-    try:
-        return msgspec.convert(reply, form)
-    except msgspec.ValidationError:  # of a version that said something else
-        return None
 
 
 def rest_of(tool: Tool, body: Body, *, is_full: bool, needed: int) -> str:

@@ -1,4 +1,4 @@
-"""One request to the page: who asks, what they may, and how they are answered."""
+"""One request to the page: who asks, what they may, the tools that they may call, and how they are answered."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,21 +9,72 @@ from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from engramq.gateway.budget import Body
 from engramq.gateway.identity.authorization import Caller
-from engramq.gateway.rendering.budget import Body
 from engramq.gateway.service import Call, Service
 from engramq.gateway.ui.door import Door, Visitor
-from engramq.gateway.ui.tools import PAGE_TOOLS
-from engramq.gateway.ui.words import DONE
+from engramq.gateway.ui.html import DONE
 from engramq.schemas.checks import InstallationState
+from engramq.schemas.commands import (
+    TOOLS,
+    BrowseMemories,
+    Command,
+    CreateToken,
+    GraphRestored,
+    ImportList,
+    ListImports,
+    ListTokens,
+    MemoryList,
+    Reply,
+    RestoreGraph,
+    RevokeToken,
+    Step,
+    TokenCreated,
+    TokenList,
+    TokenRevoked,
+    Tool,
+    ToolGuide,
+)
 from engramq.schemas.faults import FaultCode, invalid
 from engramq.schemas.vocabulary import Scope
+
+_NO_GUIDE: Final = ToolGuide(
+    what="", when="", when_not="", cost="", returns="", next="", example=Step(tool="", arguments={})
+)
+
+
+def _of_the_page(command: type[Command], reply: type[Reply], example: str, **options: Any) -> Tool:
+    """Return a tool that no model is listed, so that nothing describes it."""
+    return Tool(
+        parameters=command,
+        replies=(reply,),
+        rest="",
+        client_name="",
+        title="",
+        summary="",
+        example=example,
+        guide=_NO_GUIDE,
+        **options,
+    )
+
+
+_OWN: Final = (
+    _of_the_page(BrowseMemories, MemoryList, 'browse_memories(since="2026-01-31")', detailed=True),
+    _of_the_page(ListImports, ImportList, "list_imports()"),
+    _of_the_page(ListTokens, TokenList, "list_tokens()"),
+    _of_the_page(CreateToken, TokenCreated, 'create_token(principal="ada", scopes=["read"])'),
+    _of_the_page(RevokeToken, TokenRevoked, 'revoke_token(token_id="<id>")'),
+    _of_the_page(RestoreGraph, GraphRestored, "restore_graph(audit_id=1)"),
+)
+
+PAGE_TOOLS: Final[Mapping[str, Tool]] = {**TOOLS, **{tool.name: tool for tool in _OWN}}
+
 
 AskOverview = Callable[[], Awaitable[InstallationState]]
 FORM_FIELDS: Final = 200
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """A call was refused; `body` is the refusal as every client reads it."""
 
     def __init__(self, body: Body) -> None:
@@ -49,7 +100,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class PageRequest:
     """One request by a visitor; `form` has what a form sent, by name."""
 
     site: Site
@@ -81,17 +132,21 @@ class Visit:
         return self.form.get(name, [""])[0].strip()
 
     async def ask(self, tool: str, **arguments: Any) -> Body:
-        """Call a tool as this visitor and return its reply; what is None or empty is left out. Raises Refused."""
+        """Call a tool as this visitor and return its reply; what is None or empty is left out. Raises CallRefused."""
         given = {name: value for name, value in arguments.items() if value not in (None, "", [], ())}
         reply = await self.site.service.call(Call(tool=PAGE_TOOLS[tool], arguments=given, caller=self.caller))
         if reply.is_error:
-            raise Refused(reply.body)
+            raise CallRefused(reply.body)
         return reply.body
 
-    def page(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a template as a response; `done` in the address says what the form before has done."""
-        shown = {"visit": self, "done": DONE.get(self.query("done"), ""), **values}
+        shown = {"page": self, "done": DONE.get(self.query("done"), ""), **values}
         return HTMLResponse(self.site.templates.get_template(template).render(shown), status)
+
+    def missing(self, what: str | None = None) -> HTMLResponse:
+        """Return the page that says that there is no such page, or no such `what`."""
+        return self.render("missing.html", status=404, **({} if what is None else {"what": what}))
 
     def go(self, path: str, **query: str) -> Response:
         """Send the visitor on, by GET; a part of the page is told to load the whole of that one."""

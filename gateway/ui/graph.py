@@ -9,44 +9,44 @@ from urllib.parse import urlencode
 
 from starlette.responses import JSONResponse, Response
 
-from engramq.gateway.ui.visit import Visit
+from engramq.gateway.ui.request import PageRequest
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import Direction, Partition
 
 _TEXT_CHARS: Final = 80
 
 
-async def show(visit: Visit) -> Response:
+async def show_graph(page: PageRequest) -> Response:
     """Show the page with the tables of what is around the start."""
-    found = await _around(visit)
-    return visit.page(
+    found = await _around(page)
+    return page.render(
         "graph.html",
         status=404 if found is not None and "missing" in found else 200,
         found=found,
-        memory=visit.query("memory"),
-        node=visit.query("node"),
-        label=visit.query("label"),
+        memory=page.query("memory"),
+        node=page.query("node"),
+        label=page.query("label"),
     )
 
 
-async def data(visit: Visit) -> Response:
+async def graph_data(page: PageRequest) -> Response:
     """Answer the drawing with what is around one more memory or node."""
-    found = await _around(visit) or {"nodes": [], "edges": []}
+    found = await _around(page) or {"nodes": [], "edges": []}
     return JSONResponse(found, 404 if "missing" in found else 200)
 
 
-async def _around(visit: Visit) -> dict[str, Any] | None:
+async def _around(page: PageRequest) -> dict[str, Any] | None:
     """Return what is around the memory or node in the address, None when there is none in it."""
-    if visit.query("memory"):
-        return await around_memory(visit, visit.query("memory"))
-    if visit.query("node"):
-        return await around_node(visit, visit.query("node"), visit.query("label"))
+    if page.query("memory"):
+        return await around_memory(page, page.query("memory"))
+    if page.query("node"):
+        return await around_node(page, page.query("node"), page.query("label"))
     return None
 
 
-async def around_memory(visit: Visit, memory_id: str) -> dict[str, Any]:
+async def around_memory(page: PageRequest, memory_id: str) -> dict[str, Any]:
     """Return a memory with the memories that are linked to it."""
-    found = await visit.ask("get_memory", memory_id=memory_id, include_untrusted=True)
+    found = await page.ask("get_memory", memory_id=memory_id, include_untrusted=True)
     memory = found["memory"]
     if memory is None:
         return {"missing": "There is no memory of this id.", "suggestions": []}
@@ -70,11 +70,11 @@ async def around_memory(visit: Visit, memory_id: str) -> dict[str, Any]:
     return {"start": memory["id"], "nodes": list(nodes.values()), "edges": edges, "told": ""}
 
 
-async def around_node(visit: Visit, name: str, label: str) -> dict[str, Any]:
+async def around_node(page: PageRequest, name: str, label: str) -> dict[str, Any]:
     """Return a named node with the nodes at the other ends of its edges."""
-    found = await visit.ask("graph_list_edges", node_name=name, label=label, limit=limits.NEIGHBOR_LIMIT)
+    found = await page.ask("graph_list_edges", node_name=name, label=label, limit=limits.NEIGHBOR_LIMIT)
     if found["status"] == "not_found":
-        looked = await visit.ask("get_node_by_name", name=name, label=label)
+        looked = await page.ask("get_node_by_name", name=name, label=label)
         return {"missing": found["error"], "suggestions": looked.get("suggestions", [])}
     start = found["node"]
     nodes = {start["node_id"]: _node(start)}

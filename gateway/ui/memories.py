@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from engramq.gateway.rendering.budget import Body
-from engramq.gateway.ui.visit import Refused, Visit
+from engramq.gateway.budget import Body
+from engramq.gateway.ui.request import CallRefused, PageRequest
 from engramq.schemas import limits
 from engramq.schemas.vocabulary import EVERY_PROJECT, MemoryState, Partition, Sector, Verification
 
@@ -29,7 +29,7 @@ _TEXTS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class MemoryFilters:
     """What the form asks for, as it stands in the address; "" is not asked for."""
 
     q: str = ""
@@ -49,7 +49,7 @@ class Filters:
     superseded: bool = False
 
     @classmethod
-    def of(cls, visit: Visit) -> Self:
+    def of(cls, page: PageRequest) -> Self:
         """Return those in the address; words that are none count as not given."""
         words = {
             "partition": (*Partition, BOTH),
@@ -57,9 +57,9 @@ class Filters:
             "state": tuple(MemoryState),
             "verification": tuple(Verification),
         }
-        chosen = {name: given for name, known in words.items() if (given := visit.query(name)) in known}
-        texts = {name: visit.query(name) for name in _TEXTS}
-        return cls(superseded=visit.query("superseded") == "1", **texts, **chosen)
+        chosen = {name: given for name, known in words.items() if (given := page.query(name)) in known}
+        texts = {name: page.query(name) for name in _TEXTS}
+        return cls(superseded=page.query("superseded") == "1", **texts, **chosen)
 
     @property
     def partitions(self) -> list[str]:
@@ -84,7 +84,7 @@ class Filters:
     @property
     def are_set(self) -> bool:
         """Whether more is asked for than a search for these words in trusted."""
-        return self != Filters(q=self.q)
+        return self != MemoryFilters(q=self.q)
 
     @property
     def address(self) -> str:
@@ -94,21 +94,21 @@ class Filters:
         return urlencode(texts | ({"superseded": "1"} if self.superseded else {}))
 
 
-async def show(visit: Visit) -> Response:
+async def show_memories(page: PageRequest) -> Response:
     """Show what a search found, else the newest memories that pass the filters."""
-    filters = Filters.of(visit)
+    filters = MemoryFilters.of(page)
     shown: Body = {"memories": [], "next_cursor": None}
     refusal, left_out = None, 0
     try:
         if filters.q:
-            shown, left_out = await _found(visit, filters)
+            shown, left_out = await _found(page, filters)
         else:
-            shown = await _listed(visit, filters)
-    except Refused as refused:
+            shown = await _listed(page, filters)
+    except CallRefused as refused:
         if refused.status != 400:
             raise
         refusal = refused.body
-    return visit.page(
+    return page.render(
         "memories.html",
         status=400 if refusal else 200,
         filters=filters,
@@ -120,19 +120,19 @@ async def show(visit: Visit) -> Response:
     )
 
 
-async def _found(visit: Visit, filters: Filters) -> tuple[Body, int]:
+async def _found(page: PageRequest, filters: MemoryFilters) -> tuple[Body, int]:
     """Return what a search found, and how many of the best hits the filters left out that searches do not have."""
     names = ("state", "verification", "source_type", "created_by", "external_id")
     wanted = {name: getattr(filters, name) for name in names if getattr(filters, name)}
     limit = limits.SEARCH_LIMIT if wanted else HITS
-    shown = await visit.ask("search_memories", query=filters.q, limit=limit, explain=True, **filters.common)
+    shown = await page.ask("search_memories", query=filters.q, limit=limit, explain=True, **filters.common)
     hits = shown["memories"]
     shown["memories"] = [hit for hit in hits if all(hit.get(name) == value for name, value in wanted.items())]
     return shown, len(hits) - len(shown["memories"])
 
 
-async def _listed(visit: Visit, filters: Filters) -> Body:
-    return await visit.ask(
+async def _listed(page: PageRequest, filters: MemoryFilters) -> Body:
+    return await page.ask(
         "browse_memories",
         limit=PAGE_ROWS,
         states=[filters.state] if filters.state else None,
@@ -140,6 +140,6 @@ async def _listed(visit: Visit, filters: Filters) -> Body:
         source_type=filters.source_type,
         created_by=filters.created_by,
         external_id=filters.external_id,
-        cursor=visit.query("cursor"),
+        cursor=page.query("cursor"),
         **filters.common,
     )

@@ -1,1 +1,0 @@
-"""How a reply is rendered for its reader: brief or full, and within a budget of characters."""

@@ -1,0 +1,188 @@
+"""What operators see of the page: overview, audit, consent, imports and tokens."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from engramq.gateway.budget import Body
+from engramq.gateway.ui.memory import undo_of
+from engramq.gateway.ui.request import CallRefused, PageRequest
+from engramq.schemas.faults import FaultCode, invalid
+from engramq.schemas.ids import format_time, new_token, token_digest, uuid7
+from engramq.schemas.vocabulary import AuditAction, Decision, ProposalState, Scope, WorkerKind
+
+STATUS_TEXTS: Final = {
+    "ready": "Everything works",
+    "degraded": "It works, but not all of it",
+    "unavailable": "Calls are not answered",
+}
+
+
+async def show_overview(page: PageRequest) -> Response:
+    """Show the whole page; counts come later, since they take longer."""
+    return page.render("overview.html", overview=await page.site.look(), said=STATUS_TEXTS)
+
+
+async def refresh_overview(page: PageRequest) -> Response:
+    """Show the part that is asked for every two seconds."""
+    return page.render("overview_live.html", overview=await page.site.look(), said=STATUS_TEXTS)
+
+
+async def show_counts(page: PageRequest) -> Response:
+    """Show what the namespace holds, or why nobody can tell."""
+    try:
+        stats = await page.ask("memory_stats")
+    except CallRefused as refusal:
+        return page.render("counts.html", stats=None, refusal=refusal.body)
+    return page.render("counts.html", stats=stats, refusal=None)
+
+
+AUDIT_ROWS: Final = 50
+_NUMBER: Final = re.compile(r"\d{1,19}", re.ASCII)  # as many digits as AUDIT_ID_MAX has
+AUDIT_FILTERS: Final = ("target", "actor", "action", "since", "until")
+
+
+async def show_audit(page: PageRequest) -> Response:
+    """Show the entries that pass the filters in the address."""
+    filters = {name: page.query(name) for name in AUDIT_FILTERS}
+    shown: Body = {"entries": [], "next_cursor": None}
+    refusal = None
+    try:
+        shown = await page.ask("audit", limit=AUDIT_ROWS, cursor=page.query("cursor"), **filters)
+    except CallRefused as refused:
+        if refused.status != 400:
+            raise
+        refusal = refused.body
+    return page.render(
+        "audit.html",
+        status=400 if refusal else 200,
+        filters=filters,
+        shown=shown,
+        refusal=refusal,
+        undo_of=undo_of,
+        actions=list(AuditAction),
+    )
+
+
+async def restore_in_graph(page: PageRequest) -> Response:
+    """Bring back what a deletion in the graph took."""
+    audit_id = page.request.path_params["audit_id"]
+    if _NUMBER.fullmatch(audit_id) is None:
+        return page.missing()
+    reply = await page.ask("restore_graph", audit_id=int(audit_id))
+    if reply["status"] == "restored":
+        return page.go("/ui/audit", done="graph_restored")
+    if reply["status"] in ("pending", "already_restored"):
+        return page.go("/ui/audit", done=reply["status"])
+    return page.render("closed.html", status=409, reply=reply)
+
+
+_OPEN: Final = ProposalState.PENDING
+
+
+async def show_proposals(page: PageRequest) -> Response:
+    """Show proposals; without `state` in the address those that wait."""
+    asked = page.query("state")
+    state = asked if asked in set(ProposalState) or asked == "all" else str(_OPEN)
+    shown = await page.ask("list_proposals", state=None if state == "all" else state, cursor=page.query("cursor"))
+    return page.render("consent.html", shown=shown, state=state, states=list(ProposalState))
+
+
+async def decide_proposal(page: PageRequest) -> Response:
+    """Record what this visitor says to a proposal."""
+    proposal_id, decision = page.request.path_params["proposal_id"], page.entry("decision")
+    reply = await page.ask(
+        "decide_proposal",
+        proposal_id=proposal_id,
+        decision=decision if decision in set(Decision) else "",
+        reason=page.entry("reason"),
+    )
+    if reply["status"] == "not_found":
+        return page.missing("proposal")
+    if reply["status"] == "closed":
+        return page.render("closed.html", status=409, reply=reply)
+    return page.go("/ui/consent", done=reply["status"])
+
+
+async def show_imports(page: PageRequest) -> Response:
+    """Show the whole page."""
+    return page.render("imports.html", **await _imports(page))
+
+
+async def refresh_imports(page: PageRequest) -> Response:
+    """Show the part that is asked for every few seconds."""
+    return page.render("imports_live.html", **await _imports(page))
+
+
+async def _imports(page: PageRequest) -> dict[str, Any]:
+    shown = await page.ask("list_imports")
+    mailboxes = (await page.site.look()).mailboxes
+    of_imports = next((mailbox for mailbox in mailboxes if mailbox.kind == WorkerKind.IMPORTS), None)
+    return {"shown": shown, "mailbox": of_imports}
+
+
+LIFETIMES_D: Final = (7, 30, 90, 365)
+_USUAL_D: Final = 90
+
+
+async def show_tokens(page: PageRequest) -> Response:
+    """Show the tokens of the namespace, and the form that makes one."""
+    return await _token_list(page)
+
+
+async def create_token(page: PageRequest) -> Response:
+    """Make a token and show it. It comes into being here, and nothing but its digest leaves this process."""
+    days = page.entry("days")
+    if days not in {str(days) for days in LIFETIMES_D}:
+        raise invalid("days", f"A token lasts {', '.join(map(str, LIFETIMES_D))} days.", "Choose one of these.")
+    secret = new_token()
+    try:
+        reply = await page.ask(
+            "create_token",
+            token_sha256=token_digest(secret),
+            principal=page.entry("principal"),
+            scopes=[scope for scope in Scope if scope in page.form.get("scopes", [])],
+            untrusted=page.entry("apart") == "1",
+            project=page.entry("project"),
+            label=page.entry("label"),
+            expires_at=format_time(datetime.now(UTC) + timedelta(days=int(days))),
+            idempotency_key=page.entry("once"),
+        )
+    except CallRefused as refused:
+        if refused.body["code"] == FaultCode.IDEMPOTENCY_CONFLICT:  # the page was loaded anew
+            return page.go("/ui/tokens", done="made_before")
+        return await _token_list(page, status=refused.status, refusal=refused.body)
+    if reply["status"] != "created":  # nobody knows whether it will be
+        return page.go("/ui/tokens", done="pending")
+    return await _token_list(page, secret=secret, made=reply["token"])
+
+
+async def revoke_token(page: PageRequest) -> Response:
+    """Let a token count no longer."""
+    token_id = page.request.path_params["token_id"]
+    reply = await page.ask("revoke_token", token_id=token_id, reason=page.entry("reason"))
+    if reply["status"] == "not_found":
+        return page.missing("token")
+    return page.go("/ui/tokens", done=reply["status"])
+
+
+async def _token_list(
+    page: PageRequest, *, status: int = 200, refusal: Body | None = None, secret: str = "", made: Body | None = None
+) -> Response:
+    listed = await page.ask("list_tokens")
+    return page.render(
+        "tokens.html",
+        status=status,
+        tokens=listed["tokens"],
+        omitted=listed["omitted"],
+        once=uuid7(),
+        now=format_time(datetime.now(UTC)),
+        secret=secret,
+        made=made,
+        refusal=refusal,
+        scopes=[scope for scope in Scope if page.may(scope)],
+        lifetimes=LIFETIMES_D,
+        usual=_USUAL_D,
+    )
